@@ -98,6 +98,7 @@ MISUSE(no_call_and_no_node_have_answers)
     const sherd_layout *layout = NULL;
 
     ANSWERS(!sherd_call_original(NULL) && !sherd_call_fail(NULL, SHERD_EINVAL, "why"));
+    ANSWERS(sherd_call_stream(NULL) == NULL);
     ANSWERS(sherd_call_reason(NULL, "why") != NULL && sherd_call_scratch(NULL, 8) == NULL);
     sherd_call_view(NULL, 0, &one, 0);
     sherd_call_shape(NULL, 0, 1, &one);

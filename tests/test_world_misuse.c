@@ -51,6 +51,7 @@ MISUSE(questions_to_no_world_have_an_answer)
     ANSWERS(sherd_world_rank(NULL) == -1 && sherd_world_ranks(NULL) == 0);
     ANSWERS(sherd_world_seed(NULL) == 0 && sherd_world_allocations(NULL) == 0);
     ANSWERS(strcmp(sherd_world_transport(NULL), "") == 0);
+    ANSWERS(strcmp(sherd_world_device(NULL), "") == 0);
     ANSWERS(strcmp(sherd_world_error(NULL), "") == 0);
     ANSWERS(memory.live_bytes == 0 && memory.peak_bytes == 0);
     ANSWERS(strcmp(info.kernels, "") == 0 && strcmp(info.gemm, "") == 0 && info.peak == 0);

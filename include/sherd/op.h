@@ -212,6 +212,10 @@ struct sherd_op {
      */
     bool (*forward)(sherd_call *call);
     /*
+     * Whether this call can be computed on a GPU (docs/gpu.md): then `from` and `to` point into its
+     * memory, and forward queues its work in sherd_call_stream. Local. NULL: no. */
+    bool (*on_device)(const sherd_call *call);
+    /*
      * Instead of forward: compute the results by other operators, which are recorded themselves.
      * Sets call->out. False or a failed tensor: failed.
      */
@@ -271,6 +275,13 @@ SHERD_API sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *ope
  */
 SHERD_API bool sherd_apply_all(sherd_tensor **results, const sherd_op *op,
                                sherd_tensor *const *operands, int count, const void *attributes);
+
+/**
+ * In a forward on the GPU: the cudaStream_t (CUstream) of all work of this rank; otherwise NULL.
+ *
+ * @local   @owns borrowed   @errors none
+ */
+SHERD_API void *sherd_call_stream(const sherd_call *call);
 
 /* ---- registering ----------------------------------------------------------------------------- */
 

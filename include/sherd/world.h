@@ -63,6 +63,12 @@ typedef struct sherd_world_options {
      * without that, plans are priced for the arena.
      */
     const char *price_file;
+    /*
+     * Where tensors are computed with: "cpu"; "cuda", a GPU of the machine for each rank, round
+     * robin; "cuda:1", that one. Equal on all ranks, but for the number. NULL = SHERD_DEVICE in the
+     * environment; without that, the CPU. Programs need no change: see docs/gpu.md.
+     */
+    const char *device;
 } sherd_world_options;
 
 /**
@@ -80,7 +86,8 @@ typedef struct sherd_world_options {
  * @owns       the caller closes *out with sherd_world_close; NULL on failure
  * @errors     EINVAL options out of range, a broken environment, a price file that cannot be read
  *             or parsed, or a launcher's MPI that sherd has no module for; ENOTSUP the memory of a
- *             rank of this machine cannot be opened; ENOMEM; ELIMIT; EPEER
+ *             rank of this machine cannot be opened, or there is no GPU where one is asked for;
+ *             EDIFFER ranks differ in their options; ENOMEM; ELIMIT; EPEER
  */
 SHERD_CALL sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *options);
 
@@ -186,6 +193,13 @@ SHERD_API int sherd_world_ranks(const sherd_world *world);
  */
 SHERD_API const char *sherd_world_transport(const sherd_world *world);
 
+/**
+ * Where tensors are computed with: "cpu", or this rank's GPU, "cuda:0".
+ *
+ * @local   @owns borrowed, until the world is closed   @errors none
+ */
+SHERD_API const char *sherd_world_device(const sherd_world *world);
+
 /** The seed that the world was opened with. @local @errors none */
 SHERD_API uint64_t sherd_world_seed(const sherd_world *world);
 
@@ -200,12 +214,14 @@ typedef struct sherd_memory {
     int64_t peak_bytes;  /* maximum of live_bytes since the last reset */
     int64_t held_bytes;  /* taken from the machine: live tensors, and free blocks kept for reuse */
     int64_t limit_bytes; /* what all ranks together may hold; 0 in a paper world */
+    /* of these in the memory of this rank's GPU: live, their maximum, taken from the driver */
+    int64_t device_live_bytes, device_peak_bytes, device_held_bytes;
 } sherd_memory;
 
 /** How much tensor storage this rank uses and may use. @local @errors none */
 SHERD_API sherd_memory sherd_world_memory(const sherd_world *world);
 
-/** Reset peak_bytes to live_bytes. @local @errors none */
+/** Reset both peaks to what is live. @local @errors none */
 SHERD_API void sherd_world_memory_reset(sherd_world *world);
 
 /**

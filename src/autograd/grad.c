@@ -57,15 +57,25 @@ sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype)
 
     if (t->dtype == dtype || !from->storage)
         return from;
-    const void *src = sherd__data(from);
+    sherd__device *device = sherd__device_computes(dtype) && sherd__device_computes(t->dtype)
+                                ? sherd__world_device(world)
+                                : NULL;
+    const void *src = device ? sherd__device_data(from) : sherd__data(from);
+    bool before = sherd__make_there(world, device != NULL);
     sherd_tensor *y = sherd__new_like(t, dtype);
-    void *dst = y->storage && src ? sherd__fresh(y) : NULL;
+    sherd__make_there(world, before);
+    void *dst = !y->storage || !src ? NULL : device ? sherd__device_fresh(y) : sherd__fresh(y);
 
     if (!dst)
         return sherd__failed(world);
     y->made = t->made; /* for the ledger it is the same tensor */
     y->identity = t->identity;
-    sherd__convert(sherd__world_kernels(world), dtype, t->dtype, t->count, dst, src);
+    if (device)
+        sherd__device_convert(device, dtype, t->dtype, t->count, dst, src);
+    else
+        sherd__convert(sherd__world_kernels(world), dtype, t->dtype, t->count, dst, src);
+    if (device && !sherd__device_sound(world))
+        return sherd__failed(world);
     return sherd__makes_graph(world) ? sherd__record_same(y, t) : y;
 }
 
@@ -84,25 +94,34 @@ static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_world *world = a->world;
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(world), a->dtype);
-    const void *x = sherd__data(a), *y = sherd__data(b);
+    sherd__device *device = sherd__device_computes(a->dtype) ? sherd__world_device(world) : NULL;
+    const void *x = device ? sherd__device_data(a) : sherd__data(a);
+    const void *y = device ? sherd__device_data(b) : sherd__data(b);
     sherd_tensor *out = a;
     void *dst;
 
     if (!x || !y)
         return sherd__failed(world);
     if (is_ours_alone(a)) {
-        dst = sherd__mutable(a);
+        dst = device ? sherd__device_mutable(a) : sherd__mutable(a);
         a->varies |= b->varies;
     } else {
+        bool before = sherd__make_there(world, device != NULL);
         out = a->layout
                   ? sherd__new_on(a->layout, a->dtype)
                   : sherd__new_plain(world, a->dtype, a->ndim, a->shape, a->varies | b->varies);
-        dst = out->storage ? sherd__fresh(out) : NULL;
+        sherd__make_there(world, before);
+        dst = !out->storage ? NULL : device ? sherd__device_fresh(out) : sherd__fresh(out);
     }
     if (!dst)
         return sherd__failed(world);
-    if (out->count > 0)
+    if (out->count > 0 && device)
+        sherd__device_binary(device, a->dtype, SHERD__ADD, out->ndim, out->local, dst, x, a->stride,
+                             y, b->stride);
+    else if (out->count > 0)
         kernels->binary(SHERD__ADD, out->ndim, out->local, dst, x, a->stride, y, b->stride);
+    if (device && !sherd__device_sound(world))
+        return sherd__failed(world);
     sherd__note("sum of gradients", (sherd_tensor *[]){a, b}, 2, 0, &out, 1);
     return sherd__makes_graph(world) ? sherd__record_sum(out, a, b) : out;
 }

@@ -7,7 +7,7 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__adam_update(&o->options.adam, u, false);
 }
 
-static const sherd__optimizer_kind adam = {"sherd_adam_create", {"m", "v"}, update, NULL};
+static const sherd__optimizer_kind adam = {"sherd_adam_create", {"m", "v"}, update, true, NULL};
 
 sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                const sherd_adamw_options *options)

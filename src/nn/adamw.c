@@ -41,7 +41,11 @@ void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u,
         .grad_scale = u->grad_scale,
     };
 
-    u->kernels->adamw(u->count, u->p, u->state[0], u->state[1], u->grad, &step);
+    if (u->device)
+        sherd__device_adamw(u->device, u->dtype, u->count, u->p, u->state[0], u->state[1], u->grad,
+                            &step);
+    else
+        u->kernels->adamw(u->count, u->p, u->state[0], u->state[1], u->grad, &step);
 }
 
 sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
@@ -65,7 +69,7 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__adam_update(&o->options.adam, u, true);
 }
 
-static const sherd__optimizer_kind adamw = {"sherd_adamw_create", {"m", "v"}, update, NULL};
+static const sherd__optimizer_kind adamw = {"sherd_adamw_create", {"m", "v"}, update, true, NULL};
 
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)

@@ -39,11 +39,20 @@ static void hold_within(const sherd__kernels *k, size_t element, int64_t n, char
     }
 }
 
+/* A factor is applied where the gradient is computed; bounds on the CPU. */
+static sherd__device *device_of(const clip *c, const sherd_tensor *g)
+{
+    return !c->by_value && sherd__device_computes(g->dtype) ? sherd__world_device(g->world) : NULL;
+}
+
 static void apply(const clip *c, const sherd_tensor *g, void *dst, const void *src)
 {
+    sherd__device *device = device_of(c, g);
     const sherd__kernels *k = sherd__kernels_of(sherd__world_kernels(g->world), g->dtype);
 
-    if (c->by_value)
+    if (device)
+        sherd__device_unary(device, g->dtype, SHERD__SCALE, g->count, dst, src, &c->value);
+    else if (c->by_value)
         hold_within(k, sherd_dtype_bytes(g->dtype), g->count, dst, src, c->value);
     else
         k->unary(SHERD__SCALE, g->count, dst, src, &c->value);
@@ -59,19 +68,26 @@ static bool clip_one(const clip *c, sherd_tensor *p)
     if (!g)
         return true;
     g = sherd__contiguous(g);
-    src = sherd__data(g);
+    sherd__device *device = device_of(c, g);
+    src = device ? sherd__device_data(g) : sherd__data(g);
     if (!src)
         return false;
     if (is_ours_alone(out)) {
-        dst = sherd__mutable(out);
+        dst = device ? sherd__device_mutable(out) : sherd__mutable(out);
     } else {
+        bool before = sherd__make_there(g->world, device != NULL);
         out = sherd__new_like(g, g->dtype);
-        dst = sherd_tensor_failed(out) ? NULL : sherd__fresh(out);
+        sherd__make_there(g->world, before);
+        dst = sherd_tensor_failed(out) ? NULL
+              : device                 ? sherd__device_fresh(out)
+                                       : sherd__fresh(out);
     }
     if (!dst)
         return false;
     if (g->count > 0)
         apply(c, g, dst, src);
+    if (device && !sherd__device_sound(g->world))
+        return false;
     /* In place too: whether it is may differ between ranks, and what they note must not. */
     sherd__note_one(c->function, g, sherd__attribute_double(1, c->value), out);
     sherd__set_grad(p, out);

@@ -155,7 +155,7 @@ static bool subtract(const sherd_optimizer *o, sherd__optimized *item, sherd_ten
     double factor =
         o->options.muon.with.match_adamw ? 0.2 * sqrt(m > n ? m : n) : sqrt(m > n ? m / n : 1);
     const void *from = sherd__data(sherd__contiguous(d));
-    void *to = sherd__optimizer_change(item);
+    void *to = sherd__optimizer_change(item, NULL);
 
     if (!from || !to)
         return false;
@@ -163,7 +163,7 @@ static bool subtract(const sherd_optimizer *o, sherd__optimized *item, sherd_ten
         .rate = rate * item->rate * factor, .grad_scale = 1, .decay = item->decay / factor};
     sherd__kernels_of(sherd__world_kernels(o->world), d->dtype)
         ->sgd(p->count, to, NULL, from, &step);
-    return sherd__optimizer_round(item, to);
+    return sherd__optimizer_round(item, NULL, to);
 }
 
 /* Distributed ones among o->from [n]: to their ranks, orthogonal, and back to o->moved. */
@@ -226,7 +226,8 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__adam_update(&o->options.muon.others, u, true);
 }
 
-static const sherd__optimizer_kind muon = {"sherd_muon_create", {"m", "v"}, update, update_whole};
+static const sherd__optimizer_kind muon = {
+    "sherd_muon_create", {"m", "v"}, update, false, update_whole};
 
 static sherd_status check(sherd_world *world, const sherd_muon_options *o)
 {

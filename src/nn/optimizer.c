@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "autograd/node.h"
 #include "nn/optimizer.h"
 
 static void destroy_item(sherd__heap *heap, sherd__optimized *item)
@@ -217,37 +218,52 @@ sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-bool sherd__optimizer_refresh(sherd__optimized *item)
+static void *to_write(sherd_tensor *t, const sherd__device *device)
+{
+    return device ? sherd__device_mutable(t) : sherd__mutable(t);
+}
+
+static void convert(sherd_tensor *p, sherd__device *device, sherd_dtype to, sherd_dtype from,
+                    void *dst, const void *src)
+{
+    if (device)
+        sherd__device_convert(device, to, from, p->count, dst, src);
+    else
+        sherd__convert(sherd__world_kernels(p->world), to, from, p->count, dst, src);
+}
+
+bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device)
 {
     sherd_tensor *p = item->p;
-    void *exact = sherd__mutable(item->tensor[SHERD__OPTIMIZER_EXACT]);
-    const void *from = sherd__data(p);
+    void *exact = to_write(item->tensor[SHERD__OPTIMIZER_EXACT], device);
+    const void *from = device ? sherd__device_data(p) : sherd__data(p);
 
     if (exact && from && item->version != p->storage->version)
-        sherd__convert(sherd__world_kernels(p->world), SHERD_F32, p->dtype, p->count, exact, from);
+        convert(p, device, SHERD_F32, p->dtype, exact, from);
     if (exact && from)
         item->version = p->storage->version;
     return exact && from;
 }
 
-void *sherd__optimizer_change(sherd__optimized *item)
+void *sherd__optimizer_change(sherd__optimized *item, sherd__device *device)
 {
     if (!item->tensor[SHERD__OPTIMIZER_EXACT])
-        return sherd__mutable(item->p);
-    return sherd__optimizer_refresh(item) ? sherd__mutable(item->tensor[SHERD__OPTIMIZER_EXACT])
-                                          : NULL;
+        return to_write(item->p, device);
+    return sherd__optimizer_refresh(item, device)
+               ? to_write(item->tensor[SHERD__OPTIMIZER_EXACT], device)
+               : NULL;
 }
 
-bool sherd__optimizer_round(sherd__optimized *item, const void *changed)
+bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const void *changed)
 {
     sherd_tensor *p = item->p;
     void *to;
 
     if (!item->tensor[SHERD__OPTIMIZER_EXACT])
         return true;
-    if (!(to = sherd__mutable(p)))
+    if (!(to = to_write(p, device)))
         return false;
-    sherd__convert(sherd__world_kernels(p->world), p->dtype, SHERD_F32, p->count, to, changed);
+    convert(p, device, p->dtype, SHERD_F32, to, changed);
     item->version = p->storage->version;
     return true;
 }
@@ -277,6 +293,19 @@ static bool has_state(const sherd_optimizer *o, const sherd__optimized *item)
     return true;
 }
 
+/* Where this update computes, and the gradient there. False: ended by the alarm. */
+static bool find_gradient(const sherd_optimizer *o, sherd__update *u, const sherd_tensor *p,
+                          sherd_tensor *g)
+{
+    u->dtype = sherd__statistics_dtype(p->dtype);
+    if (o->kind->on_device && sherd__device_computes(p->dtype))
+        u->device = sherd__world_device(o->world);
+    if (u->device) /* state and gradient have one dtype there */
+        g = sherd__converted(g, u->dtype);
+    u->grad = u->device ? sherd__device_data(g) : sherd__data(g);
+    return u->grad != NULL;
+}
+
 bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sherd__update *u)
 {
     sherd_tensor *p = item->p, *g = sherd__contiguous(sherd__raw_grad(p));
@@ -285,11 +314,10 @@ bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sh
     /* It was frozen when the optimizer was made, maybe. */
     if (start_state(o, item) || !has_state(o, item))
         return false;
-    u->grad = sherd__data(g);
-    if (!u->grad)
+    if (!find_gradient(o, u, p, g))
         return false;
     for (int i = 0; i < states_of(o, item); i++)
-        if (!(u->state[i] = sherd__mutable(item->tensor[i])))
+        if (!(u->state[i] = to_write(item->tensor[i], u->device)))
             return false;
     u->steps = count_step(item->tensor[SHERD__OPTIMIZER_STEPS]);
     /* A plain parameter varies as far as it did, or its gradient does. */
@@ -306,12 +334,13 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
 
     if (!sherd__raw_grad(item->p) || item->whole)
         return true;
-    if (!sherd__optimizer_begin(o, item, &u) || !(u.p = sherd__optimizer_change(item)))
+    if (!sherd__optimizer_begin(o, item, &u) || !(u.p = sherd__optimizer_change(item, u.device)))
         return false;
     u.rate = rate * item->rate;
     u.grad_scale = grad_scale;
     o->kind->update(o, &u);
-    return sherd__optimizer_round(item, u.p);
+    return sherd__optimizer_round(item, u.device, u.p) &&
+           (!u.device || sherd__device_sound(o->world));
 }
 
 /* Ranks must take the same step; parameters that only some ranks have changed are lost. */

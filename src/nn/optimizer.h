@@ -34,7 +34,9 @@ typedef struct sherd__optimized {
  */
 typedef struct sherd__update {
     const sherd__kernels *kernels;
-    int64_t count, steps; /* steps: this one included */
+    sherd__device *device; /* all of it lies in the GPU's memory; NULL: in the arena */
+    sherd_dtype dtype;     /* of p, state and, on a GPU, the gradient */
+    int64_t count, steps;  /* steps: this one included */
     void *p, *state[SHERD__OPTIMIZER_STATES];
     const void *grad;
     double rate, decay, grad_scale;
@@ -45,6 +47,7 @@ typedef struct sherd__optimizer_kind {
     const char *function;                       /* that makes one, for messages */
     const char *state[SHERD__OPTIMIZER_STATES]; /* names */
     void (*update)(const sherd_optimizer *o, const sherd__update *u);
+    bool on_device; /* update computes on GPUs too */
     /* If it needs matrices whole: all items that are, which have the first state only, in a step of
      * this rate. False: ended by the alarm. NULL: there are none. */
     bool (*update_whole)(sherd_optimizer *o, double rate, double grad_scale);
@@ -105,17 +108,17 @@ sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *
 bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sherd__update *u);
 
 /*
- * What a step changes: the parameter, or its exact copy (NULL: ended by the alarm); and that copy,
- * changed, rounded into the parameter (false: ended by the alarm).
+ * What a step changes, in the GPU's memory if it computes there: the parameter, or its exact copy
+ * (NULL: ended by the alarm); and that copy, changed, rounded into the parameter (false: likewise).
  */
-void *sherd__optimizer_change(sherd__optimized *item);
-bool sherd__optimizer_round(sherd__optimized *item, const void *changed);
+void *sherd__optimizer_change(sherd__optimized *item, sherd__device *device);
+bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const void *changed);
 
 /*
  * If a 16-bit parameter was written since the last step, set its exact copy from it. False: ended
  * by the alarm.
  */
-bool sherd__optimizer_refresh(sherd__optimized *item);
+bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device);
 
 /*
  * Sums of squares of what this rank counts: of distributed gradients, and of plain ones. False:

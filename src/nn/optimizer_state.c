@@ -36,7 +36,7 @@ int sherd_optimizer_state(sherd_optimizer *optimizer, sherd_named_state *out, in
                 continue;
             if (out && count < room) {
                 if (e == SHERD__OPTIMIZER_EXACT)
-                    sherd__optimizer_refresh(&o->item[i]);
+                    sherd__optimizer_refresh(&o->item[i], NULL);
                 out[count] = entry;
             }
             count++;

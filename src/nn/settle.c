@@ -86,9 +86,46 @@ static bool counts(const sherd_tensor *t)
     return true;
 }
 
+/*
+ * The same on the GPU, which adds up both sums of all gradients before anybody waits for it.
+ */
+static bool squares_there(sherd_optimizer *o, sherd__device *device, double *distributed,
+                          double *plain)
+{
+    const int64_t two = 2;
+    bool before = sherd__make_there(o->world, true);
+    sherd_tensor *sums = sherd__new_plain(o->world, SHERD_F64, 1, &two, 0);
+    double *at = sherd_tensor_failed(sums) ? NULL : sherd__device_fresh(sums);
+
+    sherd__make_there(o->world, before);
+    if (!at)
+        return false;
+    sherd__device_fill(device, SHERD_F64, at, two, 0);
+    for (int i = 0; i < o->count; i++) {
+        sherd_tensor *g = sherd__raw_grad(o->item[i].p);
+        if (!g || (g->layout && !counts(g)))
+            continue;
+        g = sherd__contiguous(g);
+        const void *data = sherd__device_data(g);
+        if (!data)
+            return false;
+        sherd__device_sum_squares(device, g->dtype, at + (g->layout ? 0 : 1), data, g->count, true);
+    }
+    const double *sum = sherd__data(sums);
+    if (sum) {
+        *distributed = sum[0];
+        *plain = sum[1];
+    }
+    return sum != NULL;
+}
+
 bool sherd__optimizer_squares(sherd_optimizer *o, double *distributed, double *plain)
 {
+    sherd__device *device = sherd__world_device(o->world);
+
     *distributed = *plain = 0;
+    if (device)
+        return squares_there(o, device, distributed, plain);
     for (int i = 0; i < o->count; i++) {
         sherd_tensor *g = sherd__raw_grad(o->item[i].p);
         const void *data;

@@ -16,10 +16,13 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
         .nesterov = with->nesterov,
     };
 
-    u->kernels->sgd(u->count, u->p, u->state[0], u->grad, &step);
+    if (u->device)
+        sherd__device_sgd(u->device, u->dtype, u->count, u->p, u->state[0], u->grad, &step);
+    else
+        u->kernels->sgd(u->count, u->p, u->state[0], u->grad, &step);
 }
 
-static const sherd__optimizer_kind sgd = {"sherd_sgd_create", {"momentum"}, update, NULL};
+static const sherd__optimizer_kind sgd = {"sherd_sgd_create", {"momentum"}, update, true, NULL};
 
 static sherd_status check(sherd_world *world, const sherd_sgd_options *o)
 {

@@ -111,6 +111,11 @@ static bool compute(sherd_call *call, const sherd__row_norm *of)
     int64_t block = sherd__min(w.step, w.p.rows) * w.p.inner;
     bool mixed = is_mixed(call, &w);
 
+    if (w.p.apart && !sherd__leave_device(call))
+        return false;
+    if (sherd__device_in(call))
+        return sherd__add_norm_there(&w);
+
     if (!sherd__block_room(&w, &w.dropped, w.how->p > 0, block) ||
         !sherd__block_room(&w, &w.wide, !mixed && delta->dtype != x->dtype, block) ||
         !sherd__block_room(&w, &w.norm, !mixed && call->out[NORM]->dtype != x->dtype,
@@ -202,6 +207,7 @@ const sherd_op sherd__add_layer_norm_op = {
     .describe = describe,
     .ways = lie_layer,
     .forward = add_layer_norm,
+    .on_device = sherd__fractions_there,
     .backward = sherd__add_layer_norm_back,
     .needs = {LAYER_NEEDS, LAYER_NEEDS, LAYER_NEEDS, LAYER_NEEDS}};
 
@@ -218,6 +224,7 @@ const sherd_op sherd__add_rms_norm_op = {
     .describe = describe,
     .ways = lie_rms,
     .forward = add_rms_norm,
+    .on_device = sherd__fractions_there,
     .backward = sherd__add_rms_norm_back,
     .needs = {RMS_NEEDS, RMS_NEEDS, RMS_NEEDS}};
 

@@ -74,6 +74,14 @@ static inline const void *sherd__block_from(const sherd__blocks *w, int operand,
     return base ? base + (size_t)i * element : NULL;
 }
 
+/* On the GPU; rows are whole. False: failed. */
+bool sherd__add_norm_there(sherd__blocks *w);
+/* Which operands and results its gradient has where. */
+typedef struct sherd__add_norm_grad {
+    int dy, sum, dx, dweight, dbias, ddelta;
+} sherd__add_norm_grad;
+bool sherd__add_norm_grad_there(sherd__blocks *w, const sherd__add_norm_grad *g);
+
 /* Backward of both. */
 void sherd__add_layer_norm_back(sherd_node *node, sherd_tensor *const *grad_out,
                                 sherd_tensor **grad_in);

@@ -124,6 +124,11 @@ static bool compute_grad(sherd_call *call, const sherd__row_norm *of)
     const sherd_tensor *sum = call->in[G_SUM];
     sherd__blocks w = sherd__blocks_begin(call, of, sum, call->in[of->scale], call->out[G_DX]);
 
+    if (w.p.apart && !sherd__leave_device(call))
+        return false;
+    if (sherd__device_in(call))
+        return sherd__add_norm_grad_there(
+            &w, &(sherd__add_norm_grad){G_DY, G_SUM, G_DX, G_DWEIGHT, G_DBIAS, delta_at(of)});
     if (sherd__is_half(sum->dtype))
         w.step = sherd__max(w.p.rows, 1);
     int64_t block = w.p.apart ? sum->count : sherd__min(w.step, w.p.rows) * w.p.inner;
@@ -195,7 +200,7 @@ static sherd_status lie_rms_grad(const sherd_call *call, sherd_ways *ways)
         .result = {{"dx", 0}, {"dweight", 0}, {"dbias", 0}, __VA_ARGS__},               \
         SHERD__ADD_NORM_ATTRIBUTES, .rule = "...d,...d,...,...,d,...d->...d,d,d" rule_, \
         .whole = SHERD__ROW_LETTERS, .describe = describe_grad, .ways = lie_layer_grad, \
-        .forward = layer_grad                                                           \
+        .forward = layer_grad, .on_device = sherd__fractions_there                      \
     }
 #define RMS_GRAD(rule_, ...)                                                            \
     {                                                                                   \
@@ -203,7 +208,8 @@ static sherd_status lie_rms_grad(const sherd_call *call, sherd_ways *ways)
         .operand = {DY_AND_SUM, STAT("rstd"), WEIGHT_AND_DSUM},                         \
         .result = {{"dx", 0}, {"dweight", 0}, __VA_ARGS__}, SHERD__ADD_NORM_ATTRIBUTES, \
         .rule = "...d,...d,...,d,...d->...d,d" rule_, .whole = SHERD__ROW_LETTERS,      \
-        .describe = describe_grad, .ways = lie_rms_grad, .forward = rms_grad            \
+        .describe = describe_grad, .ways = lie_rms_grad, .forward = rms_grad,           \
+        .on_device = sherd__fractions_there                                             \
     }
 
 /* Indexed by whether delta has a gradient of its own: else that of x is its, too. */

@@ -185,10 +185,22 @@ static bool compute(sherd__run *run, sherd__ops *ops)
     if (!begin_handler(&handler, ops, call->op, SHERD_BELOW_TAPE))
         return call->op->forward(call);
     run->below = true;
+    run->device = NULL;
     bool good = handler.run(call, handler.context);
     run->below = false;
     end_handler(ops, call->op, SHERD_BELOW_TAPE);
     return good;
+}
+
+/* What a handler of the user's computes instead it computes on the CPU. */
+static void choose_device(sherd__run *run, sherd__ops *ops)
+{
+    sherd__device *device = sherd__world_device(run->call.world);
+    const sherd_op *op = run->call.op;
+
+    if (device && op->on_device(&run->call) &&
+        !(ops->overrides && sherd__override_of(ops, op, SHERD_BELOW_TAPE)))
+        run->device = device;
 }
 
 static bool compute_in_time(sherd__run *run, sherd__ops *ops)
@@ -275,7 +287,10 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
     }
     if (op->compose)
         return compose(run);
-    bool good = sherd__lay_out(run) && compute_in_time(run, ops);
+    if (op->on_device)
+        choose_device(run, ops);
+    bool good = sherd__lay_out(run) && compute_in_time(run, ops) &&
+                (!run->device || sherd__device_sound(run->call.world));
     if (good)
         sherd__record(run);
     sherd__close(run, good);
@@ -323,43 +338,6 @@ bool sherd_call_original(sherd_call *call)
     if (run->below)
         return call->op->forward(call);
     return sherd_apply_all(call->out, call->op, call->in, call->operands, call->attributes);
-}
-
-/* ---- for the functions of operators ---------------------------------------------------------- */
-
-void *sherd_call_scratch(sherd_call *call, int64_t bytes)
-{
-    sherd__run *run = (sherd__run *)(void *)call;
-
-    if (!call)
-        return NULL;
-    sherd__open(run);
-    sherd_tensor *t = sherd__new_plain(call->world, SHERD_U8, 1, &bytes, 0);
-    if (!sherd_tensor_failed(t))
-        return sherd__fresh(t);
-    /* It is plain, but what needs it may not be: then other ranks are told. */
-    for (int i = 0; i < call->operands; i++)
-        if (call->in[i] && call->in[i]->layout)
-            sherd__stop(call->world, call->op->name, (sherd_tensor *[]){t, call->in[i]}, 2);
-    return NULL;
-}
-
-void sherd_call_shape(sherd_call *call, int j, int ndim, const int64_t *shape)
-{
-    if (!call || j < 0 || j >= call->results || ndim < 0 || ndim > SHERD_MAX_DIMS)
-        return;
-    call->ndim[j] = ndim;
-    if (shape && shape != call->shape[j])
-        memcpy(call->shape[j], shape, (size_t)ndim * sizeof *shape);
-}
-
-void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t offset)
-{
-    if (!call || j < 0 || j >= call->results || !stride)
-        return;
-    sherd_tensor *view = call->out[j];
-    memcpy(view->stride, stride, (size_t)view->ndim * sizeof *stride);
-    view->offset = call->in[0]->offset + offset;
 }
 
 /* ---- the door ------------------------------------------------------------------------------- */
@@ -411,6 +389,7 @@ static void begin(sherd__run *run, const sherd_op *op, const void *attributes)
     run->like = NULL;
     run->into = (sherd__into){NULL, SHERD__ADDED_TO};
     run->adds = run->scoped = run->below = run->compiled = run->hashed = false;
+    run->device = NULL;
     run->around = 0;
     count_results(run);
 }

@@ -78,12 +78,21 @@ void sherd__attend_give_mask(sherd_call *call, const double *sum)
 static bool attend_grad(sherd_call *call)
 {
     const attend_attributes *attributes = call->attributes;
+    static const sherd__attend_there at = {G_DOUT, G_Q, G_OUT, G_LOG_SUM};
     sherd__attending s = sherd__attend_problem(call, G_Q);
     int64_t bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
-    double *dmask = sherd_call_scratch(call, bytes);
+    bool plain = !attributes->wants_mask && !call->in[G_DLOG_SUM] && call->in[G_DOUT];
 
+    if (plain && sherd__attend_grad_there(call, &s, &at)) {
+        sherd__fill_in(call, MASK, 0);
+        return true;
+    }
+    if (!sherd__leave_device(call))
+        return false;
+    double *dmask = sherd_call_scratch(call, bytes);
     if (!dmask)
         return false;
+    s = sherd__attend_problem(call, G_Q); /* the mask may lie elsewhere now */
     memset(dmask, 0, (size_t)bytes);
     bool done = sherd__attend_run_back(
         call, &s,
@@ -113,7 +122,8 @@ const char *sherd__attend_describe_grad(sherd_call *call)
 static const sherd_op attend_grad_op = {.name = "sherd_attention_general backward",
                                         SHERD__ATTEND_BACKWARD,
                                         .whole = "stw",
-                                        .forward = attend_grad};
+                                        .forward = attend_grad,
+                                        .on_device = sherd__fractions_there};
 
 void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *grad_out,
                              sherd_tensor **grad_in)
@@ -207,6 +217,11 @@ static bool attend(sherd_call *call)
 {
     sherd__attending s = sherd__attend_problem(call, Q);
 
+    if (sherd__attend_there_run(call, &s))
+        return true;
+    if (!sherd__leave_device(call))
+        return false;
+    s = sherd__attend_problem(call, Q); /* the mask may lie elsewhere now */
     return sherd__attend_run(call, &s, call->to, call->from + Q);
 }
 
@@ -216,6 +231,7 @@ const sherd_op sherd__attention_general_op = {
     SHERD__ATTEND_FORWARD,
     .whole = "stw",
     .forward = attend,
+    .on_device = sherd__fractions_there,
     .backward = general_back};
 
 /* ---- from the public options ----------------------------------------------------------------- */

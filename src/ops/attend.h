@@ -64,6 +64,18 @@ bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *
 bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
                             const sherd__attend_arrays *arrays);
 
+/*
+ * The same on the GPU, of an operator whose operands begin with q, k and v. False: it does not run
+ * there, or the GPU has no kernel for the problem; nothing was done.
+ */
+bool sherd__attend_there_run(sherd_call *call, const sherd__attending *problem);
+/* Which operands backward has where; k and v follow q. */
+typedef struct sherd__attend_there {
+    int dout, q, result, log_sum;
+} sherd__attend_there;
+bool sherd__attend_grad_there(sherd_call *call, const sherd__attending *problem,
+                              const sherd__attend_there *at);
+
 /* Describe: what q, k, v and the mask must be, and the rule of forward. */
 const char *sherd__attend_describe(sherd_call *call);
 

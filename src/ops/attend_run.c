@@ -74,3 +74,26 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
                                                 a->result, a->log_sum, workspace);
     return workspace != NULL;
 }
+
+/* ---- on the GPU ------------------------------------------------------------------------------ */
+
+bool sherd__attend_there_run(sherd_call *call, const sherd__attending *problem)
+{
+    sherd__device *device = sherd__device_in(call);
+
+    return device &&
+           sherd__device_attention(device, call->out[0]->dtype, problem, call->to[0], call->to[1],
+                                   call->from[Q], call->from[K], call->from[V]);
+}
+
+bool sherd__attend_grad_there(sherd_call *call, const sherd__attending *problem,
+                              const sherd__attend_there *at)
+{
+    sherd__device *device = sherd__device_in(call);
+    const void *const *q = call->from + at->q;
+
+    return device &&
+           sherd__device_attention_grad(device, call->out[0]->dtype, problem, call->to[Q],
+                                        call->to[K], call->to[V], call->from[at->dout], q[Q], q[K],
+                                        q[V], call->from[at->result], call->from[at->log_sum]);
+}

@@ -46,9 +46,13 @@ enum { G_DOUT, G_Q, G_K, G_V, G_OUT, G_LOG_SUM, G_OPERANDS };
 
 static bool attend_back(sherd_call *call)
 {
+    static const sherd__attend_there arrays_of = {G_DOUT, G_Q, G_OUT, G_LOG_SUM};
     sherd__attending problem = problem_of(call, G_Q, G_K);
 
-    return sherd__attend_run_back(call, &problem,
+    if (sherd__attend_grad_there(call, &problem, &arrays_of))
+        return true;
+    return sherd__leave_device(call) &&
+           sherd__attend_run_back(call, &problem,
                                   &(sherd__attend_arrays){.out = call->to,
                                                           .q = call->from + G_Q,
                                                           .dout = call->from[G_DOUT],
@@ -65,7 +69,8 @@ static const sherd_op attention_grad_op = {
     .attributes = sizeof(attention_attributes),
     .rule = "bshw,bshw,bthw,bthw,bshw,bhs->bshw,bthw,bthw",
     .whole = "stw",
-    .forward = attend_back};
+    .forward = attend_back,
+    .on_device = sherd__fractions_there};
 
 /* For a backward that is recorded. */
 static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
@@ -113,7 +118,9 @@ static bool attend(sherd_call *call)
 {
     sherd__attending problem = problem_of(call, Q, K);
 
-    return sherd__attend_run(call, &problem, call->to, call->from + Q);
+    if (sherd__attend_there_run(call, &problem))
+        return true;
+    return sherd__leave_device(call) && sherd__attend_run(call, &problem, call->to, call->from + Q);
 }
 
 #define ATTENTION_NEEDS                                                         \
@@ -133,6 +140,7 @@ const sherd_op sherd__attention_op = {
     .whole = "stw",
     .describe = describe,
     .forward = attend,
+    .on_device = sherd__fractions_there,
     .backward = attention_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
 
@@ -161,6 +169,7 @@ const sherd_op sherd__attention_with_op = {
     .whole = "stw",
     .describe = describe,
     .forward = attend,
+    .on_device = sherd__fractions_there,
     .backward = sums_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
 

@@ -19,15 +19,7 @@
 
 static bool compute(sherd_call *call)
 {
-    const sherd_tensor *out = call->out[0];
-    sherd__binary_kind kind = (sherd__binary_kind)(call->op - sherd__binary_ops);
-    int64_t a[SHERD_MAX_DIMS], b[SHERD_MAX_DIMS];
-
-    sherd__broadcast_strides(call, 0, a);
-    sherd__broadcast_strides(call, 1, b);
-    if (out->count)
-        sherd__kernels_in(call)->binary(kind, out->ndim, out->local, call->to[0], call->from[0], a,
-                                        call->from[1], b);
+    sherd__binary_in(call, (sherd__binary_kind)(call->op - sherd__binary_ops));
     return true;
 }
 
@@ -50,6 +42,15 @@ static bool compute_slope(sherd_call *call)
     sherd__broadcast_strides(call, G_DY, dy);
     if (out->count == 0)
         return true;
+    sherd__device *device = sherd__device_in(call);
+    if (device) {
+        sherd__device_copy_box(device, sherd_dtype_bytes(out->dtype), out->ndim, out->local,
+                               call->to[0], out->stride, call->from[G_DY], dy);
+        sherd__device_binary_grad(device, out->dtype, (sherd__binary_kind)attributes->kind,
+                                  attributes->which, out->ndim, out->local, call->to[0],
+                                  call->to[0], call->from[G_A], a, call->from[G_B], b);
+        return true;
+    }
     /* The gradient may be a view; the result has room for it. */
     sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0], out->stride,
                     call->from[G_DY], dy);
@@ -82,6 +83,7 @@ static const sherd_op gradient_op = {
     .broadcasts = true,
     .strided = true,
     .forward = compute_slope,
+    .on_device = sherd__fractions_there,
     .backward = same_part,
     .needs = {[G_DY] = SHERD_NEEDS_OPERAND(G_A) | SHERD_NEEDS_OPERAND(G_B)}};
 
@@ -151,10 +153,16 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
 enum { BOTH = SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1) };
 
 const sherd_op sherd__binary_ops[SHERD__BINARY_KINDS] = {
-#define BINARY(name_, NAME, text, numbers_, ...)                                                   \
-    [SHERD__##NAME] = {PAIR_OF_OPERANDS,          .name = "sherd_" #name_,     .summary = text,    \
-                       .result = {{"y", 0}},      .numbers = SHERD_##numbers_, .forward = compute, \
-                       .backward = differentiate, .needs = {BOTH, BOTH}},
+#define BINARY(name_, NAME, text, numbers_, ...)            \
+    [SHERD__##NAME] = {PAIR_OF_OPERANDS,                    \
+                       .name = "sherd_" #name_,             \
+                       .summary = text,                     \
+                       .result = {{"y", 0}},                \
+                       .numbers = SHERD_##numbers_,         \
+                       .forward = compute,                  \
+                       .on_device = sherd__fractions_there, \
+                       .backward = differentiate,           \
+                       .needs = {BOTH, BOTH}},
 #include "kernels/functions.inc"
 };
 

@@ -38,8 +38,21 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
+static bool both_there(const sherd_call *call)
+{
+    const cast_attributes *attributes = call->attributes;
+
+    return sherd__device_computes((sherd_dtype)attributes->dtype) &&
+           sherd__device_computes(call->in[0]->dtype);
+}
+
 static bool convert(sherd_call *call)
 {
+    if (sherd__device_in(call)) {
+        sherd__device_convert(sherd__device_in(call), call->out[0]->dtype, call->in[0]->dtype,
+                              call->in[0]->count, call->to[0], call->from[0]);
+        return true;
+    }
     sherd__convert(sherd__world_kernels(call->world), call->out[0]->dtype, call->in[0]->dtype,
                    call->in[0]->count, call->to[0], call->from[0]);
     return true;
@@ -62,6 +75,7 @@ const sherd_op sherd__cast_op = {.name = "sherd_cast",
                                  .numbers = SHERD_EVERYTHING,
                                  .describe = describe,
                                  .forward = convert,
+                                 .on_device = both_there,
                                  .backward = cast_back,
                                  .takes_pending = true};
 

@@ -151,8 +151,8 @@ static bool spread(sherd_call *call)
 
     sherd__broadcast_strides(call, 0, stride);
     if (out->count)
-        sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                        out->stride, call->from[0], stride);
+        sherd__copy_in(call, sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
+                       out->stride, call->from[0], stride);
     return true;
 }
 
@@ -174,6 +174,7 @@ static const sherd_op spread_op = {
     .strided = true,
     .describe = describe_spread,
     .forward = spread,
+    .on_device = sherd__copies_there,
     .backward = spread_back};
 
 sherd_tensor *sherd__dims_spread(sherd_node *node, sherd_tensor *grad)

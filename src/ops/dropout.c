@@ -19,9 +19,14 @@ static bool drop(sherd_call *call)
 
     for (sherd__walk_begin(&w, call->in[0]); sherd__walk_next(&w);) {
         size_t skip = (size_t)w.local * element;
-        sherd__kernels_in(call)->dropout(w.length, (char *)call->to[0] + skip,
-                                         (const char *)call->from[0] + skip, attributes->p,
-                                         attributes->key, w.global);
+        if (sherd__device_in(call))
+            sherd__device_dropout(sherd__device_in(call), call->in[0]->dtype, w.length,
+                                  (char *)call->to[0] + skip, (const char *)call->from[0] + skip,
+                                  attributes->p, attributes->key, w.global);
+        else
+            sherd__kernels_in(call)->dropout(w.length, (char *)call->to[0] + skip,
+                                             (const char *)call->from[0] + skip, attributes->p,
+                                             attributes->key, w.global);
     }
     return true;
 }
@@ -53,6 +58,7 @@ const sherd_op sherd__dropout_op = {.name = "sherd_dropout",
                                     .linearity = SHERD_LINEAR,
                                     .describe = describe,
                                     .forward = drop,
+                                    .on_device = sherd__fractions_there,
                                     .backward = dropout_back,
                                     .takes_pending = true};
 

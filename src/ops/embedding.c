@@ -33,6 +33,12 @@ static bool embedding_grad(sherd_call *call)
 
     if (out->count == 0)
         return true;
+    if (sherd__device_in(call)) {
+        sherd__device_embedding_grad(sherd__device_in(call), out->dtype, n, out->local[1],
+                                     call->to[0], call->from[1], call->from[0],
+                                     sherd_tensor_box(out).offset[0], out->local[0]);
+        return true;
+    }
     if (sherd__is_half(out->dtype) &&
         (!sherd__mul(out->local[0] + n, (int64_t)sizeof *scratch, &bytes) ||
          !(scratch = sherd_call_scratch(call, bytes))))
@@ -61,6 +67,7 @@ static const sherd_op embedding_grad_op = {
     .rule = "...,...d,vd->vd",
     .describe = describe_grad,
     .forward = embedding_grad,
+    .on_device = sherd__fractions_there,
     .backward = look_up_again,
     .needs = {[1] = SHERD_NEEDS_OPERAND(0)}};
 
@@ -83,7 +90,12 @@ static bool embedding(sherd_call *call)
 
     if (!sherd__check_indices(call, IDS, weight->shape[0]))
         return false;
-    if (out->count)
+    if (out->count && sherd__device_in(call))
+        sherd__device_embedding(sherd__device_in(call), out->dtype, call->in[IDS]->count,
+                                out->local[out->ndim - 1], call->to[0], call->from[WEIGHT],
+                                call->from[IDS], sherd_tensor_box(weight).offset[0],
+                                weight->local[0]);
+    else if (out->count)
         sherd__kernels_in(call)->embedding(call->in[IDS]->count, out->local[out->ndim - 1],
                                            call->to[0], call->from[WEIGHT], call->from[IDS],
                                            sherd_tensor_box(weight).offset[0], weight->local[0]);
@@ -97,6 +109,7 @@ const sherd_op sherd__embedding_op = {.name = "sherd_embedding",
                                       .rule = "vd,...->...d",
                                       .linearity = SHERD_LINEAR,
                                       .forward = embedding,
+                                      .on_device = sherd__fractions_there,
                                       .backward = embedding_back,
                                       .needs = {[WEIGHT] = SHERD_NEEDS_OPERAND(IDS)}};
 

@@ -252,13 +252,14 @@ static bool join(sherd_call *call)
     for (int i = 0; i < call->operands; i++)
         some |= call->in[i]->count && is_elsewhere(y, call->in[i]);
     if (some)
-        memset(to, 0, sherd__bytes(y->count) * element);
+        sherd__fill_in(call, 0, 0);
     for (int i = 0; i < call->operands; i++) {
         const sherd_tensor *t = call->in[i];
         if (t->count == 0)
             continue;
         if (!is_elsewhere(y, t))
-            sherd__copy_box(element, t->ndim, t->local, to, y->stride, call->from[i], t->stride);
+            sherd__copy_in(call, element, t->ndim, t->local, to, y->stride, call->from[i],
+                           t->stride);
         to += sherd__bytes(t->local[dim] * y->stride[dim]) * element;
     }
     return true;
@@ -290,6 +291,7 @@ const sherd_op sherd__cat_op = {.name = "sherd_cat",
                                 .describe = describe,
                                 .ways = lie,
                                 .forward = join,
+                                .on_device = sherd__copies_there,
                                 .backward = join_back,
                                 .takes_pending = true};
 

@@ -30,8 +30,16 @@ static bool differentiate(sherd_call *call)
 {
     const sherd_tensor *out = call->out[0], *targets = call->in[G_TARGETS];
     int last = out->ndim - 1;
+    sherd__device *device = sherd__device_in(call);
     double dy;
 
+    if (device && out->count)
+        sherd__device_cross_entropy_grad(device, out->dtype, targets->count, out->local[last],
+                                         call->to[0], call->from[G_LOGITS], call->from[G_TARGETS],
+                                         sherd_tensor_box(out).offset[last], call->from[G_LOG_SUM],
+                                         call->from[G_DY], 1 / positions(targets));
+    if (device)
+        return true;
     if (!sherd__scalar_value(call->in[G_DY], &dy))
         return false;
     if (out->count)
@@ -47,7 +55,8 @@ static const sherd_op cross_entropy_grad_op = {
     .operand = {{"dy", 0}, {"logits", 0}, {"targets", SHERD_OP_INDEX}, {"log_sum", SHERD_OP_ANY}},
     .result = {{"dlogits", 0}},
     .rule = ",...c,...,...->...c",
-    .forward = differentiate};
+    .forward = differentiate,
+    .on_device = sherd__fractions_there};
 
 /* For a backward that is recorded. */
 static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
@@ -74,6 +83,33 @@ static void cross_entropy_back(sherd_node *node, sherd_tensor *const *grad_out,
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* On the GPU; where classes are sharded, what ranks exchange goes from one to the other. */
+static bool cross_entropy_there(sherd_call *call, sherd__device *device)
+{
+    sherd_tensor *logits = call->in[LOGITS], *targets = call->in[TARGETS];
+    int last = logits->ndim - 1;
+    sherd_dtype dtype = logits->dtype;
+
+    bool before = sherd__make_there(call->world, true);
+    sherd_tensor *stats = sherd__new_stats(call, 3, targets->count);
+    sherd__make_there(call->world, before);
+    if (sherd_tensor_failed(stats))
+        return false;
+    sherd__device_cross_entropy(device, dtype, targets->count, logits->local[last],
+                                sherd__device_fresh(stats), call->from[LOGITS], call->from[TARGETS],
+                                sherd_tensor_box(logits).offset[last]);
+    sherd_tensor *all = sherd__gather_stats(stats, logits->layout);
+    const void *data = sherd_tensor_failed(all) ? NULL : sherd__device_data(all);
+    if (!data)
+        return false;
+    if (call->out[LOSS]->count)
+        sherd__device_cross_entropy_join(device, dtype, sherd__stats_parts(all, logits->layout),
+                                         targets->count, call->to[LOSS], call->to[LOG_SUM], data,
+                                         sherd_tensor_count(targets) == 0 ? (double)NAN
+                                                                          : 1 / positions(targets));
+    return true;
+}
+
 /* Compute stats, exchange them, combine them. */
 static bool cross_entropy(sherd_call *call)
 {
@@ -84,6 +120,8 @@ static bool cross_entropy(sherd_call *call)
 
     if (!sherd__check_indices(call, TARGETS, logits->shape[last]))
         return false;
+    if (sherd__device_in(call))
+        return cross_entropy_there(call, sherd__device_in(call));
     sherd_tensor *stats = sherd__new_stats(call, 3, rows);
     if (sherd_tensor_failed(stats))
         return false;
@@ -120,6 +158,7 @@ const sherd_op sherd__cross_entropy_op = {
     .joined = "c",
     .describe = describe,
     .forward = cross_entropy,
+    .on_device = sherd__fractions_there,
     .backward = cross_entropy_back,
     .needs = {[LOGITS] = SHERD_NEEDS_OPERAND(LOGITS) | SHERD_NEEDS_OPERAND(TARGETS) |
                          SHERD_NEEDS_RESULT(LOG_SUM)}};

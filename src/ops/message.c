@@ -118,13 +118,15 @@ static int64_t find_wrong(const sherd_tensor *t, const int32_t *id, int64_t limi
 bool sherd__check_indices_or(sherd_call *call, int which, int64_t limit, const int32_t *also)
 {
     const sherd_tensor *t = call->in[which];
-    const int32_t *id = call->from[which];
-    int64_t wrong = find_wrong(t, id, limit, also);
+    /* On a GPU too they are looked at here, where they mostly come from. */
+    const int32_t *id =
+        sherd__device_in(call) && t->count ? sherd__data(call->in[which]) : call->from[which];
+    int64_t wrong = !id && t->count ? -1 : find_wrong(t, id, limit, also);
     char at[SHERD_MAX_DIMS * 24];
     sherd__writer w = {at, sizeof at, 0};
 
     if (wrong < 0)
-        return true;
+        return id || !t->count;
     write_position(&w, t, wrong);
     return sherd_call_fail(call, SHERD_EINVAL, "%s[%s] = %d is outside of [0,%lld)",
                            sherd__slot(call->op, which)->name, at, (int)id[wrong],

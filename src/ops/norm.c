@@ -21,7 +21,14 @@ static bool layer_norm_grad(sherd_call *call)
     const sherd__rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
     if (p.apart)
-        return sherd__row_norm_apart_grad(call, &of);
+        return sherd__leave_device(call) && sherd__row_norm_apart_grad(call, &of);
+    if (sherd__device_in(call)) {
+        sherd__device_norm_grad(sherd__device_in(call), call->out[G_DX]->dtype, p.rows, p.inner,
+                                call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS],
+                                call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
+                                call->from[G_MEAN], call->from[G_RSTD], false);
+        return true;
+    }
     sherd__kernels_in(call)->layer_norm_grad(
         p.rows, p.inner, call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS], call->from[G_DY],
         call->from[G_X], call->from[G_WEIGHT], call->from[G_MEAN], call->from[G_RSTD], false);
@@ -45,7 +52,8 @@ static const sherd_op layer_norm_grad_op = {.name = "sherd_layer_norm backward",
                                             .whole = SHERD__ROW_LETTERS,
                                             .describe = sherd__row_norm_describe,
                                             .ways = lie_back,
-                                            .forward = layer_norm_grad};
+                                            .forward = layer_norm_grad,
+                                            .on_device = sherd__fractions_there};
 
 static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
 {
@@ -87,7 +95,13 @@ static bool layer_norm(sherd_call *call)
     const sherd__rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
 
     if (p.apart)
-        return sherd__row_norm_apart(call, &of);
+        return sherd__leave_device(call) && sherd__row_norm_apart(call, &of);
+    if (sherd__device_in(call)) {
+        sherd__device_layer_norm(sherd__device_in(call), call->out[Y]->dtype, p.rows, p.inner,
+                                 call->to[Y], call->to[MEAN], call->to[RSTD], call->from[X],
+                                 call->from[WEIGHT], call->from[BIAS], attributes->eps);
+        return true;
+    }
     sherd__kernels_in(call)->layer_norm(p.rows, p.inner, call->to[Y], call->to[MEAN],
                                         call->to[RSTD], call->from[X], call->from[WEIGHT],
                                         call->from[BIAS], attributes->eps);
@@ -117,6 +131,7 @@ const sherd_op sherd__layer_norm_op = {
     .describe = sherd__row_norm_describe,
     .ways = lie,
     .forward = layer_norm,
+    .on_device = sherd__fractions_there,
     .backward = layer_norm_back,
     .needs = {LAYER_NORM_NEEDS, LAYER_NORM_NEEDS, LAYER_NORM_NEEDS}};
 

@@ -54,6 +54,7 @@ typedef struct sherd__run {
     int visible;                   /* results that are not hidden */
     bool scoped;                   /* the call's scope is open, for intermediate tensors */
     bool below;                    /* a handler runs in place of forward */
+    sherd__device *device;         /* forward computes there; NULL: on the CPU */
     bool compiled;                 /* `rule` is set */
     bool hashed;                   /* `hash` is set */
     uint64_t hash;
@@ -147,6 +148,26 @@ static inline const sherd__kernels *sherd__kernels_in(const sherd_call *call)
     return ((const sherd__run *)(const void *)call)->kernels;
 }
 
+/* This rank's GPU, if forward computes there: then `from` and `to` are its memory. Else NULL. */
+static inline sherd__device *sherd__device_in(const sherd_call *call)
+{
+    return ((const sherd__run *)(const void *)call)->device;
+}
+/* For sherd_op.on_device: whether the operands' dtype is f32, f64, bf16 or f16. */
+bool sherd__fractions_there(const sherd_call *call);
+/*
+ * The same for operators that only copy elements, on each rank for itself: of other dtypes too, if
+ * only the GPU has the contents. What the CPU has, indices above all, is then still seen there.
+ */
+bool sherd__copies_there(const sherd_call *call);
+/*
+ * In a forward that may run on the GPU, and has written nothing: it goes on on the CPU, as if it
+ * had begun there. False: the alarm is raised.
+ */
+bool sherd__leave_device(sherd_call *call);
+/* As sherd_call_scratch, in the GPU's memory. */
+void *sherd__device_scratch(sherd_call *call, int64_t bytes);
+
 /* Whether forward must add to the contents of result 0. */
 static inline bool sherd__adds_in(const sherd_call *call)
 {
@@ -210,6 +231,20 @@ int64_t sherd__local_count(const sherd_tensor *t, int first, int end);
  * it.
  */
 bool sherd__scalar_value(sherd_tensor *t, double *value);
+
+/* Elementwise, into result 0, which has the dtype of the operands: elements.c. */
+void sherd__unary_in(const sherd_call *call, sherd__unary_kind kind, const void *from,
+                     const double *parameter);
+void sherd__unary_grad_in(const sherd_call *call, sherd__unary_kind kind, const void *at,
+                          const void *dy, const double *parameter);
+/* Of operands 0 and 1, broadcast. */
+void sherd__binary_in(const sherd_call *call, sherd__binary_kind kind);
+/* Result j, of any dtype, to a value. */
+void sherd__fill_in(const sherd_call *call, int j, double value);
+/* sherd__copy_box, where the call runs. */
+void sherd__copy_in(const sherd_call *call, size_t element_bytes, int ndim, const int64_t *size,
+                    void *dst, const int64_t *dst_stride, const void *src,
+                    const int64_t *src_stride);
 
 /* The sum of operand 0 over dims (bits) into result 0. False: failed. */
 bool sherd__sum_dims(sherd_call *call, unsigned dims);

@@ -120,20 +120,20 @@ static bool embed(sherd_call *call)
 {
     const frame *f = call->attributes;
     const sherd_tensor *a = call->in[A];
-    sherd_tensor *y = call->out[0];
+    const sherd_tensor *y = call->out[0];
     sherd_box from = sherd_tensor_box(a), to = sherd_tensor_box(y);
     size_t element = sherd_dtype_bytes(a->dtype);
     int64_t stride[SHERD_MAX_DIMS], at = 0;
 
-    sherd__fill(y, filler(y, f->value));
+    sherd__fill_in(call, 0, filler(y, f->value));
     if (a->count == 0)
         return true;
     for (int d = 0; d < a->ndim; d++) {
         stride[d] = y->stride[d] * f->step[d];
         at += y->stride[d] * (f->start[d] + from.offset[d] * f->step[d] - to.offset[d]);
     }
-    sherd__copy_box(element, a->ndim, a->local, (char *)call->to[0] + at * (int64_t)element, stride,
-                    call->from[0], a->stride);
+    sherd__copy_in(call, element, a->ndim, a->local, (char *)call->to[0] + at * (int64_t)element,
+                   stride, call->from[0], a->stride);
     return true;
 }
 
@@ -157,7 +157,8 @@ static const sherd_op embed_op = {.name = "sherd_slice backward",
                                   .strided = true,
                                   .describe = describe,
                                   .ways = lie,
-                                  .forward = embed};
+                                  .forward = embed,
+                                  .on_device = sherd__copies_there};
 
 sherd_tensor *sherd__embed(sherd_tensor *t, int dim, int64_t n, sherd__part part,
                            const sherd_layout *like)
@@ -203,6 +204,7 @@ const sherd_op sherd__pad_op = {.name = "sherd_pad",
                                 .describe = describe,
                                 .ways = lie,
                                 .forward = embed,
+                                .on_device = sherd__copies_there,
                                 .backward = pad_back,
                                 .takes_pending = true};
 

@@ -166,7 +166,7 @@ static bool lies_alike(const sherd__run *run, const sherd_layout *layout, int nd
            !t->strided && memcmp(t->shape, shape, sherd__bytes(ndim) * sizeof *shape) == 0;
 }
 
-static bool make_results(sherd__run *run, const sherd__placing *placing)
+static bool make_all(sherd__run *run, const sherd__placing *placing)
 {
     sherd_call *call = &run->call;
     unsigned varies = 0;
@@ -193,6 +193,17 @@ static bool make_results(sherd__run *run, const sherd__placing *placing)
         call->out[j]->varies |= layout ? 0 : varies;
     }
     return true;
+}
+
+/* Where forward computes: on the GPU, if it does that there. */
+static bool make_results(sherd__run *run, const sherd__placing *placing)
+{
+    if (!run->device)
+        return make_all(run, placing);
+    bool before = sherd__make_there(run->call.world, true);
+    bool good = make_all(run, placing);
+    sherd__make_there(run->call.world, before);
+    return good;
 }
 
 /* Distributed operands: promote, solve, move, create the results. */
@@ -237,9 +248,42 @@ static bool open_data(sherd__run *run)
     for (int i = 0; i < call->operands; i++) {
         sherd_tensor *t = call->in[i];
         call->from[i] = NULL;
-        if (t && t->count && !call->op->views && !(call->from[i] = sherd__data(t)))
+        if (!t || !t->count || call->op->views)
+            continue;
+        call->from[i] = run->device ? sherd__device_data(t) : sherd__data(t);
+        if (!call->from[i])
             return false;
     }
+    return true;
+}
+
+/* Where forward writes a result; `held`: to what it finds there. NULL: the alarm ended a wait. */
+static void *start_of(const sherd__run *run, sherd_tensor *t, bool held)
+{
+    if (held)
+        return run->device ? sherd__device_mutable(t) : sherd__mutable(t);
+    if (t == run->into.tensor)
+        return run->device ? sherd__device_over(t) : sherd__over(t);
+    return run->device ? sherd__device_fresh(t) : sherd__fresh(t);
+}
+
+bool sherd__leave_device(sherd_call *call)
+{
+    sherd__run *run = (sherd__run *)(void *)call;
+
+    if (!run->device)
+        return true;
+    run->device = NULL;
+    for (int i = 0; i < call->operands; i++)
+        if (call->from[i] && !(call->from[i] = sherd__data(call->in[i])))
+            return false;
+    for (int j = 0; j < call->results; j++)
+        if (call->to[j]) {
+            bool held = run->adds && j == 0;
+            call->to[j] = held ? sherd__mutable(call->out[j]) : sherd__over(call->out[j]);
+            if (!call->to[j])
+                return false;
+        }
     return true;
 }
 
@@ -258,7 +302,7 @@ bool sherd__lay_out(sherd__run *run)
         bool held = run->adds && j == 0;
         call->to[j] = NULL;
         if (t->count && !call->op->views)
-            call->to[j] = held ? sherd__mutable(t) : sherd__fresh(t);
+            call->to[j] = start_of(run, t, held);
         if (held && t->count && !call->to[j])
             return false;
     }

@@ -31,30 +31,30 @@ static void copy_term(const sherd_call *call, int i, bool negative)
     int64_t stride[SHERD_MAX_DIMS];
 
     sherd__broadcast_strides(call, i, stride);
-    sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0], out->stride,
-                    call->from[i], stride);
+    if (sherd__device_in(call)) {
+        sherd__device_copy_box(sherd__device_in(call), sherd_dtype_bytes(out->dtype), out->ndim,
+                               out->local, call->to[0], out->stride, call->from[i], stride);
+    } else {
+        sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
+                        out->stride, call->from[i], stride);
+    }
     if (negative)
-        sherd__kernels_in(call)->unary(SHERD__NEG, out->count, call->to[0], call->to[0], NULL);
+        sherd__unary_in(call, SHERD__NEG, call->to[0], NULL);
 }
 
 static bool compute(sherd_call *call, sherd__binary_kind kind)
 {
     const sherd_tensor *out = call->out[0];
-    const sherd__kernels *kernels = sherd__kernels_in(call);
-    int64_t a[SHERD_MAX_DIMS], b[SHERD_MAX_DIMS];
 
     if (out->count == 0)
         return true;
     if (call->once == 3) {
-        kernels->fill(call->to[0], out->count, 0);
+        sherd__fill_in(call, 0, 0);
     } else if (call->once) {
         int left = call->once == 1 ? 1 : 0;
         copy_term(call, left, left == 1 && kind == SHERD__SUB);
     } else {
-        sherd__broadcast_strides(call, 0, a);
-        sherd__broadcast_strides(call, 1, b);
-        kernels->binary(kind, out->ndim, out->local, call->to[0], call->from[0], a, call->from[1],
-                        b);
+        sherd__binary_in(call, kind);
     }
     return true;
 }
@@ -107,6 +107,7 @@ const sherd_op sherd__add_op = {.name = "sherd_add",
                                 .broadcasts = true,
                                 .strided = true,
                                 .forward = add,
+                                .on_device = sherd__fractions_there,
                                 .backward = add_back,
                                 .takes_pending = true};
 
@@ -120,6 +121,7 @@ const sherd_op sherd__sub_op = {.name = "sherd_sub",
                                 .broadcasts = true,
                                 .strided = true,
                                 .forward = sub,
+                                .on_device = sherd__fractions_there,
                                 .backward = sub_back,
                                 .takes_pending = true};
 
@@ -134,6 +136,7 @@ const sherd_op sherd__mul_op = {.name = "sherd_mul",
                                 .broadcasts = true,
                                 .strided = true,
                                 .forward = mul,
+                                .on_device = sherd__fractions_there,
                                 .backward = mul_back,
                                 .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
 
@@ -162,8 +165,7 @@ static bool scale(sherd_call *call)
 {
     const scale_attributes *attributes = call->attributes;
 
-    sherd__kernels_in(call)->unary(SHERD__SCALE, call->out[0]->count, call->to[0], call->from[0],
-                                   &attributes->factor);
+    sherd__unary_in(call, SHERD__SCALE, call->from[0], &attributes->factor);
     return true;
 }
 
@@ -183,6 +185,7 @@ const sherd_op sherd__scale_op = {.name = "sherd_scale",
                                   .rule = "...->...",
                                   .linearity = SHERD_LINEAR,
                                   .forward = scale,
+                                  .on_device = sherd__fractions_there,
                                   .backward = scale_back,
                                   .takes_pending = true};
 
@@ -220,8 +223,7 @@ static bool shift(sherd_call *call)
     const shift_attributes *attributes = call->attributes;
     double addend = call->once >> SHERD_ONCE_ADDED ? 0 : attributes->addend;
 
-    sherd__kernels_in(call)->unary(SHERD__SHIFT, call->out[0]->count, call->to[0], call->from[0],
-                                   &addend);
+    sherd__unary_in(call, SHERD__SHIFT, call->from[0], &addend);
     return true;
 }
 
@@ -243,6 +245,7 @@ const sherd_op sherd__add_scalar_op = {.name = "sherd_add_scalar",
                                        .adds = true,
                                        .describe = describe_shift,
                                        .forward = shift,
+                                       .on_device = sherd__fractions_there,
                                        .backward = shift_back,
                                        .takes_pending = true};
 

@@ -44,14 +44,20 @@ static bool multiply(sherd_call *call, product how)
                                 .result = call->out[0]->dtype,
                                 .ta = how.ta,
                                 .tb = how.tb,
+                                .bias = biased,
                                 .adds = sherd__adds_in(call),
                                 .m = m,
                                 .n = n,
                                 .k = k};
 
-    return call->out[0]->count == 0 ||
-           sherd__multiply(call, one, times, call->to[0], call->from[0], call->from[1],
-                           biased ? call->from[2] : NULL);
+    const void *bias = biased ? call->from[2] : NULL;
+    if (call->out[0]->count == 0)
+        return true;
+    if (!sherd__device_in(call))
+        return sherd__multiply(call, one, times, call->to[0], call->from[0], call->from[1], bias);
+    sherd__device_multiply(sherd__device_in(call), &one, times, call->to[0], call->from[0],
+                           call->from[1], bias);
+    return true;
 }
 
 static bool rows_by_matrix(sherd_call *call)
@@ -74,7 +80,8 @@ static bool rows_by_rows(sherd_call *call)
     {                                                                                       \
         .name = label, .operand = {{"a", 0}, {"b", 0}}, .result = {{"y", 0}}, .rule = text, \
         .linearity = SHERD_LINEAR, .backward = back,                                        \
-        .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}, .forward = __VA_ARGS__   \
+        .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)},                          \
+        .on_device = sherd__fractions_there, .forward = __VA_ARGS__                         \
     }
 
 static sherd_tensor *of_two(const sherd_op *op, sherd_tensor *a, sherd_tensor *b)
@@ -167,6 +174,7 @@ const sherd_op sherd__linear_op = {
     .rule = "...k,nk,n->...n",
     .linearity = SHERD_LINEAR,
     .forward = rows_by_transposed,
+    .on_device = sherd__fractions_there,
     .backward = linear_back,
     .in_parts = true,
     .needs = {[X] = SHERD_NEEDS_OPERAND(WEIGHT), [WEIGHT] = SHERD_NEEDS_OPERAND(X)}};
@@ -208,7 +216,7 @@ static bool matmul(sherd_call *call)
     const sherd_tensor *a = call->in[0], *b = call->in[1];
 
     if (!is_plain_product(a->ndim, a->shape, b->ndim, b->shape))
-        return sherd__contract_pieces(call);
+        return sherd__leave_device(call) && sherd__contract_pieces(call);
     return multiply(call, (product){.batched = is_batched(b->ndim)});
 }
 
@@ -316,6 +324,7 @@ const sherd_op sherd__matmul_op = {
     .broadcasts = true,
     .describe = describe_matmul,
     .forward = matmul,
+    .on_device = sherd__fractions_there,
     .backward = matmul_back,
     .in_parts = true,
     .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};

@@ -97,6 +97,30 @@ static int next_run(const run *runs, int count, int *left)
  * One pass sums one run, the first run first; all passes but the last write to scratch. For 16-bit
  * types intermediate results are f32, so that each sum is rounded once. Sums of nothing are 0.
  */
+/* On the GPU: one run of neighbouring dims after the other, the last one into the result. */
+static bool sum_there(sherd_call *call, run *runs, int count)
+{
+    sherd__device *device = sherd__device_in(call);
+    sherd_dtype dtype = call->out[0]->dtype;
+    size_t element = sherd_dtype_bytes(dtype);
+    const void *src = call->from[0];
+    int left, i = next_run(runs, count, &left);
+
+    if (i < 0)
+        sherd__device_move(device, call->to[0], src, call->out[0]->count * (int64_t)element);
+    for (; i >= 0; i = next_run(runs, count, &left)) {
+        int64_t outer = product(runs, 0, i), inner = product(runs, i + 1, count);
+        void *to =
+            left == 1 ? call->to[0] : sherd__device_scratch(call, outer * inner * (int64_t)element);
+        if (!to)
+            return false;
+        sherd__device_sum(device, dtype, to, src, outer, runs[i].size, inner, false);
+        runs[i] = (run){1, false};
+        src = to;
+    }
+    return true;
+}
+
 bool sherd__sum_dims(sherd_call *call, unsigned dims)
 {
     const sherd_tensor *in = call->in[0], *out = call->out[0];
@@ -107,12 +131,22 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
 
     if (out->count == 0)
         return true;
+    if (in->count == 0 && sherd__device_in(call)) {
+        sherd__fill_in(call, 0, 0);
+        return true;
+    }
     if (in->count == 0) { /* sizes beside a 0 multiply to anything */
         memset(dst, 0, (size_t)out->count * sherd_dtype_bytes(out->dtype));
         return true;
     }
     int count = runs_of(in, dims, runs), left, i = next_run(runs, count, &left);
-    bool widen = left > 1 && sherd__is_half(out->dtype);
+    bool widen = left > 1 && sherd__is_half(out->dtype); /* it is rounded once */
+    if (widen && !sherd__leave_device(call))
+        return false;
+    if (sherd__device_in(call))
+        return sum_there(call, runs, count);
+    src = call->from[0];
+    dst = call->to[0];
     if (i < 0) {
         memcpy(dst, src, (size_t)out->count * sherd_dtype_bytes(out->dtype));
         return true;
@@ -167,6 +201,7 @@ static const sherd_op sum_to_op = {
     .linearity = SHERD_LINEAR,
     .describe = describe_sum_to,
     .forward = sum_to,
+    .on_device = sherd__fractions_there,
     .backward = sum_to_back};
 
 sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape)
@@ -218,6 +253,13 @@ static bool spread(sherd_call *call)
 {
     double value;
 
+    if (sherd__device_in(call)) {
+        const int64_t one = 1, none = 0;
+        if (call->out[0]->count)
+            sherd__copy_in(call, sherd_dtype_bytes(call->out[0]->dtype), 1, &call->out[0]->count,
+                           call->to[0], &one, call->from[0], &none);
+        return true;
+    }
     if (!sherd__scalar_value(call->in[0], &value))
         return false;
     sherd__kernels_in(call)->fill(call->to[0], call->out[0]->count, value);
@@ -239,6 +281,7 @@ static const sherd_op spread_op = {
     .attributes = sizeof(whole),
     .describe = describe_spread,
     .forward = spread,
+    .on_device = sherd__fractions_there,
     .backward = spread_back};
 
 static void sum_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -258,8 +301,13 @@ static void sum_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
 
 static bool sum(sherd_call *call)
 {
-    if (call->out[0]->count)
-        sherd__kernels_in(call)->sum(call->to[0], call->from[0], 1, call->in[0]->count, 1, false);
+    const sherd_tensor *in = call->in[0];
+    sherd__device *device = sherd__device_in(call);
+
+    if (call->out[0]->count && device)
+        sherd__device_sum(device, in->dtype, call->to[0], call->from[0], 1, in->count, 1, false);
+    else if (call->out[0]->count)
+        sherd__kernels_in(call)->sum(call->to[0], call->from[0], 1, in->count, 1, false);
     return true;
 }
 
@@ -271,6 +319,7 @@ const sherd_op sherd__sum_op = {.name = "sherd_sum",
                                 .rule = "...->",
                                 .linearity = SHERD_LINEAR,
                                 .forward = sum,
+                                .on_device = sherd__fractions_there,
                                 .backward = sum_back};
 
 sherd_tensor *sherd_sum(sherd_tensor *a)

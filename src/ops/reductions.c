@@ -160,6 +160,7 @@ const sherd_op sherd__sum_over_op = {.name = "sherd_sum_over",
                                      .numbers = SHERD_EVERYTHING,
                                      .describe = describe_sum,
                                      .forward = sum_over,
+                                     .on_device = sherd__fractions_there,
                                      .backward = sum_back};
 
 sherd_tensor *sherd__sum_over(sherd_tensor *a, const sherd__dims *dims)

@@ -64,8 +64,8 @@ static bool flip(sherd_call *call)
         stride[d] = turns ? -a->stride[d] : a->stride[d];
         last += turns ? (a->local[d] - 1) * a->stride[d] : 0;
     }
-    sherd__copy_box(element, a->ndim, a->local, call->to[0], call->out[0]->stride,
-                    (const char *)call->from[0] + sherd__bytes(last) * element, stride);
+    sherd__copy_in(call, element, a->ndim, a->local, call->to[0], call->out[0]->stride,
+                   (const char *)call->from[0] + sherd__bytes(last) * element, stride);
     return true;
 }
 
@@ -87,6 +87,7 @@ const sherd_op sherd__flip_op = {.name = "sherd_flip",
                                  .describe = describe_flip,
                                  .ways = lie_flipped,
                                  .forward = flip,
+                                 .on_device = sherd__copies_there,
                                  .backward = flip_back,
                                  .takes_pending = true};
 
@@ -188,9 +189,9 @@ static bool repeat(sherd_call *call)
         int64_t at = 0;
         for (int d = 0; d < a->ndim; d++)
             at += place[d] * a->local[d] * y->stride[d];
-        sherd__copy_box(element, a->ndim, a->local,
-                        (char *)call->to[0] + sherd__bytes(at) * element, y->stride, call->from[0],
-                        a->stride);
+        sherd__copy_in(call, element, a->ndim, a->local,
+                       (char *)call->to[0] + sherd__bytes(at) * element, y->stride, call->from[0],
+                       a->stride);
         for (int d = a->ndim - 1; d >= 0 && ++place[d] == t->time[d]; d--)
             place[d] = 0;
     }
@@ -248,6 +249,7 @@ const sherd_op sherd__repeat_op = {
     .describe = describe_repeat,
     .ways = lie_repeated,
     .forward = repeat,
+    .on_device = sherd__copies_there,
     .backward = repeat_back,
     .takes_pending = true};
 

@@ -342,8 +342,8 @@ static bool copy(sherd_call *call)
     const sherd_tensor *a = call->in[0], *y = call->out[0];
 
     if (y->count)
-        sherd__copy_box(sherd_dtype_bytes(a->dtype), a->ndim, a->local, call->to[0], y->stride,
-                        call->from[0], a->stride);
+        sherd__copy_in(call, sherd_dtype_bytes(a->dtype), a->ndim, a->local, call->to[0], y->stride,
+                       call->from[0], a->stride);
     return true;
 }
 
@@ -356,6 +356,7 @@ const sherd_op sherd__clone_op = {.name = "sherd_clone",
                                   .numbers = SHERD_EVERYTHING,
                                   .strided = true,
                                   .forward = copy,
+                                  .on_device = sherd__copies_there,
                                   .backward = same_back,
                                   .takes_pending = true};
 

@@ -22,7 +22,14 @@ static bool rms_norm_grad(sherd_call *call)
     const sherd__rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
     if (p.apart)
-        return sherd__row_norm_apart_grad(call, &of);
+        return sherd__leave_device(call) && sherd__row_norm_apart_grad(call, &of);
+    if (sherd__device_in(call)) {
+        sherd__device_norm_grad(sherd__device_in(call), call->out[X]->dtype, p.rows, p.inner,
+                                call->to[X], call->to[WEIGHT], NULL, call->from[G_DY],
+                                call->from[G_X], call->from[G_WEIGHT], NULL, call->from[G_RSTD],
+                                false);
+        return true;
+    }
     sherd__kernels_in(call)->rms_norm_grad(p.rows, p.inner, call->to[X], call->to[WEIGHT],
                                            call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
                                            call->from[G_RSTD], false);
@@ -43,7 +50,8 @@ static const sherd_op rms_norm_grad_op = {
     .whole = SHERD__ROW_LETTERS,
     .describe = sherd__row_norm_describe,
     .ways = lie_back,
-    .forward = rms_norm_grad};
+    .forward = rms_norm_grad,
+    .on_device = sherd__fractions_there};
 
 static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
 {
@@ -86,7 +94,13 @@ static bool rms_norm(sherd_call *call)
     const sherd__rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
 
     if (p.apart)
-        return sherd__row_norm_apart(call, &of);
+        return sherd__leave_device(call) && sherd__row_norm_apart(call, &of);
+    if (sherd__device_in(call)) {
+        sherd__device_rms_norm(sherd__device_in(call), call->out[Y]->dtype, p.rows, p.inner,
+                               call->to[Y], call->to[RSTD], call->from[X], call->from[WEIGHT],
+                               attributes->eps);
+        return true;
+    }
     sherd__kernels_in(call)->rms_norm(p.rows, p.inner, call->to[Y], call->to[RSTD], call->from[X],
                                       call->from[WEIGHT], attributes->eps);
     return true;
@@ -113,6 +127,7 @@ const sherd_op sherd__rms_norm_op = {
     .describe = describe,
     .ways = lie,
     .forward = rms_norm,
+    .on_device = sherd__fractions_there,
     .backward = rms_norm_back,
     .needs = {RMS_NORM_NEEDS, RMS_NORM_NEEDS}};
 

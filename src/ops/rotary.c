@@ -42,6 +42,22 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
+/* On the GPU cosines and sines are computed where they are needed. */
+static bool rotate_there(sherd_call *call, const sherd__rotation *r, bool each)
+{
+    const rotary_attributes *attributes = call->attributes;
+    const sherd_tensor *x = call->in[X];
+    const sherd__turning t = {.position = call->from[POSITIONS],
+                              .each = each,
+                              .inverse = attributes->inverse,
+                              .first = attributes->offset + sherd_tensor_box(x).offset[1],
+                              .base = attributes->base};
+
+    if (x->count)
+        sherd__device_rotate(sherd__device_in(call), x->dtype, r, &t, call->to[0], call->from[X]);
+    return true;
+}
+
 static bool rotate(sherd_call *call)
 {
     const rotary_attributes *attributes = call->attributes;
@@ -49,8 +65,17 @@ static bool rotate(sherd_call *call)
     bool each = positions && positions->ndim == 2;
     int64_t n = each ? positions->count : x->local[1];
     int64_t bytes = n * attributes->rotated * (int64_t)sizeof(double);
-    double *turn = sherd_call_scratch(call, sherd__max(bytes, 1));
+    sherd__rotation r = {.batch = x->local[0],
+                         .positions = x->local[1],
+                         .heads = x->local[2],
+                         .width = x->local[3],
+                         .rotated = attributes->rotated,
+                         .interleaved = attributes->interleaved,
+                         .turn_step = each ? x->local[1] * attributes->rotated : 0};
 
+    if (sherd__device_in(call))
+        return rotate_there(call, &r, each);
+    double *turn = sherd_call_scratch(call, sherd__max(bytes, 1));
     if (!turn)
         return false;
     if (x->count == 0)
@@ -58,14 +83,7 @@ static bool rotate(sherd_call *call)
     sherd__turns(turn, n, attributes->rotated, call->from[POSITIONS],
                  attributes->offset + sherd_tensor_box(x).offset[1], attributes->base,
                  attributes->inverse);
-    const sherd__rotation r = {.batch = x->local[0],
-                               .positions = x->local[1],
-                               .heads = x->local[2],
-                               .width = x->local[3],
-                               .rotated = attributes->rotated,
-                               .interleaved = attributes->interleaved,
-                               .turn = turn,
-                               .turn_step = each ? x->local[1] * attributes->rotated : 0};
+    r.turn = turn;
     sherd__layer_kernels_of(x->dtype)->rotate(&r, call->to[0], call->from[X]);
     return true;
 }
@@ -95,6 +113,7 @@ const sherd_op sherd__rotary_op = {
     .linearity = SHERD_LINEAR,
     .describe = describe,
     .forward = rotate,
+    .on_device = sherd__fractions_there,
     .backward = rotary_back,
     .takes_pending = true,
     .needs = {[X] = SHERD_NEEDS_OPERAND(POSITIONS)}};

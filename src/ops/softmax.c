@@ -100,6 +100,48 @@ static bool exchange(sherd_call *call, unsigned bits, void **most, void **total)
     return all != NULL;
 }
 
+/* Whether ranks share the dim. */
+static bool is_cut(const sherd_tensor *t, unsigned bits)
+{
+    for (int d = 0; t->layout && d < t->ndim; d++)
+        if (bits >> d & 1 && sherd__dim_parts(t->layout->spec.mesh, &t->layout->spec.dim[d]) > 1)
+            return true;
+    return false;
+}
+
+/* On the GPU: [outer,mid,inner] as rows [outer,inner,mid], or back. */
+static void turn(sherd_call *call, slab s, bool back, void *dst, const void *src)
+{
+    const int64_t size[] = {s.outer, s.inner, s.mid}, n = s.mid * s.inner;
+    const int64_t slabs[] = {n, 1, s.inner}, rows[] = {n, s.mid, 1};
+
+    sherd__device_copy_box(sherd__device_in(call), sherd_dtype_bytes(call->out[0]->dtype), 3, size,
+                           dst, back ? slabs : rows, src, back ? rows : slabs);
+}
+
+/* On the GPU, of a dim that is whole here. */
+static bool soft_there(sherd_call *call, slab s)
+{
+    sherd__device *device = sherd__device_in(call);
+    const sherd_tensor *y = call->out[0];
+    sherd__soft_kind kind = call->op == &sherd__softmax_op ? SHERD__SOFTMAX : SHERD__LOG_SOFTMAX;
+    int64_t bytes = y->count * (int64_t)sherd_dtype_bytes(y->dtype);
+    void *rows = NULL;
+
+    if (y->count == 0)
+        return true;
+    if (s.inner == 1) {
+        sherd__device_softmax(device, y->dtype, kind, s.outer, s.mid, call->to[0], call->from[0]);
+        return true;
+    }
+    if (!(rows = sherd__device_scratch(call, bytes)))
+        return false;
+    turn(call, s, false, call->to[0], call->from[0]);
+    sherd__device_softmax(device, y->dtype, kind, s.outer * s.inner, s.mid, rows, call->to[0]);
+    turn(call, s, true, call->to[0], rows);
+    return true;
+}
+
 static bool soft(sherd_call *call)
 {
     unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
@@ -108,6 +150,10 @@ static bool soft(sherd_call *call)
     if (sherd_tensor_count(call->in[0]) == 0)
         return true;
     slab s = slab_of(call->in[0], bits);
+    if (is_cut(call->in[0], bits) && !sherd__leave_device(call))
+        return false;
+    if (sherd__device_in(call))
+        return soft_there(call, s);
     if (!exchange(call, bits, &most, &total))
         return false;
     if (call->in[0]->count)
@@ -169,6 +215,31 @@ static bool differentiate_parts(sherd_call *call, unsigned bits, sherd_tensor *m
     return true;
 }
 
+static bool differentiate_there(sherd_call *call, slab s)
+{
+    sherd__device *device = sherd__device_in(call);
+    const sherd_tensor *dx = call->out[0];
+    sherd__soft_kind kind = kind_of_gradient(call->op);
+    int64_t bytes = dx->count * (int64_t)sherd_dtype_bytes(dx->dtype);
+
+    if (dx->count == 0)
+        return true;
+    if (s.inner == 1) {
+        sherd__device_softmax_grad(device, dx->dtype, kind, s.outer, s.mid, call->to[0],
+                                   call->from[G_DY], call->from[G_Y]);
+        return true;
+    }
+    void *y = sherd__device_scratch(call, bytes), *rows = sherd__device_scratch(call, bytes);
+    if (!y || !rows)
+        return false;
+    turn(call, s, false, call->to[0], call->from[G_DY]);
+    turn(call, s, false, y, call->from[G_Y]);
+    sherd__device_softmax_grad(device, dx->dtype, kind, s.outer * s.inner, s.mid, rows, call->to[0],
+                               y);
+    turn(call, s, true, call->to[0], rows);
+    return true;
+}
+
 static bool differentiate(sherd_call *call)
 {
     const sherd_tensor *dy = call->in[G_DY];
@@ -176,6 +247,10 @@ static bool differentiate(sherd_call *call)
 
     if (sherd_tensor_count(dy) == 0)
         return true;
+    if (is_cut(dy, bits) && !sherd__leave_device(call))
+        return false;
+    if (sherd__device_in(call))
+        return differentiate_there(call, slab_of(dy, bits));
     sherd_tensor *mine = sherd__new_parts(call, bits, sherd__statistics_dtype(dy->dtype), 1);
     if (!mine)
         return false;
@@ -194,7 +269,7 @@ static bool differentiate(sherd_call *call)
     {                                                                           \
         .name = name_, .operand = {{"dy", 0}, {"y", 0}}, .result = {{"dx", 0}}, \
         SHERD__DIMS_FIELDS, .joined = SHERD__REDUCED, .describe = describe,     \
-        .forward = differentiate                                                \
+        .forward = differentiate, .on_device = sherd__fractions_there           \
     }
 
 static const sherd_op gradient_op = GRADIENT("sherd_softmax backward");
@@ -297,11 +372,13 @@ static void logsumexp_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 
 const sherd_op sherd__softmax_op =
     SOFT("sherd_softmax", "e^a / sum of e^a over a dim", .result = {{"y", 0}}, .forward = soft,
-         .backward = softmax_back, .needs = {SHERD_NEEDS_RESULT(0)});
+         .on_device = sherd__fractions_there, .backward = softmax_back,
+         .needs = {SHERD_NEEDS_RESULT(0)});
 
 const sherd_op sherd__log_softmax_op =
     SOFT("sherd_log_softmax", "a - log of the sum of e^a over a dim", .result = {{"y", 0}},
-         .forward = soft, .backward = log_softmax_back, .needs = {SHERD_NEEDS_RESULT(0)});
+         .forward = soft, .on_device = sherd__fractions_there, .backward = log_softmax_back,
+         .needs = {SHERD_NEEDS_RESULT(0)});
 
 const sherd_op sherd__logsumexp_op = SOFT(
     "sherd_logsumexp", "log of the sum of e^a over a dim",

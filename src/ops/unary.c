@@ -22,8 +22,7 @@ static bool compute(sherd_call *call)
     const unary_attributes *attributes = call->attributes;
     sherd__unary_kind kind = (sherd__unary_kind)(call->op - sherd__unary_ops);
 
-    sherd__kernels_in(call)->unary(kind, call->out[0]->count, call->to[0], call->from[0],
-                                   attributes ? attributes->parameter : NULL);
+    sherd__unary_in(call, kind, call->from[0], attributes ? attributes->parameter : NULL);
     return true;
 }
 
@@ -75,13 +74,14 @@ static void bend(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor *
 #define PARAMETERS(...) .field = {__VA_ARGS__}, .attributes = sizeof(unary_attributes)
 
 /* The gradient of x, from x or y (or nothing) and dy. */
-#define GRADIENT(name_, numbers_, ...)                                                             \
-    {                                                                                              \
-        .name = "sherd_" #name_ " backward", .operand = {{"at", SHERD_OP_OPTIONAL}, {"dy", 0}},    \
-        .result = {{"dx", 0}}, .rule = "...,...->...", .forward = compute_slope, .backward = bend, \
-        .needs = {SHERD_NEEDS_OPERAND(G_AT) | SHERD_NEEDS_OPERAND(G_DY),                           \
-                  SHERD_NEEDS_OPERAND(G_AT)},                                                      \
-        LINEARITY_##numbers_, __VA_ARGS__                                                          \
+#define GRADIENT(name_, numbers_, ...)                                                          \
+    {                                                                                           \
+        .name = "sherd_" #name_ " backward", .operand = {{"at", SHERD_OP_OPTIONAL}, {"dy", 0}}, \
+        .result = {{"dx", 0}}, .rule = "...,...->...", .forward = compute_slope,                \
+        .on_device = sherd__fractions_there, .backward = bend,                                  \
+        .needs = {SHERD_NEEDS_OPERAND(G_AT) | SHERD_NEEDS_OPERAND(G_DY),                        \
+                  SHERD_NEEDS_OPERAND(G_AT)},                                                   \
+        LINEARITY_##numbers_, __VA_ARGS__                                                       \
     }
 
 static const sherd_op gradients[SHERD__UNARY_KINDS] = {
@@ -101,9 +101,8 @@ static bool compute_slope(sherd_call *call)
     const unary_attributes *attributes = call->attributes;
     sherd__unary_kind kind = (sherd__unary_kind)(call->op - gradients);
 
-    sherd__kernels_in(call)->unary_grad(kind, call->out[0]->count, call->to[0], call->from[G_AT],
-                                        call->from[G_DY],
-                                        attributes ? attributes->parameter : NULL);
+    sherd__unary_grad_in(call, kind, call->from[G_AT], call->from[G_DY],
+                         attributes ? attributes->parameter : NULL);
     return true;
 }
 
@@ -137,11 +136,11 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
 
 /* ---- operators and functions ----------------------------------------------------------------- */
 
-#define OPERATOR(name_, text, numbers_, at, ...)                                                  \
-    {                                                                                             \
-        .name = "sherd_" #name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", 0}},    \
-        .rule = "...->...", .forward = compute, .backward = differentiate, .needs = {NEEDS_##at}, \
-        NUMBERS_##numbers_, __VA_ARGS__                                                           \
+#define OPERATOR(name_, text, numbers_, at, ...)                                               \
+    {                                                                                          \
+        .name = "sherd_" #name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", 0}}, \
+        .rule = "...->...", .forward = compute, .on_device = sherd__fractions_there,           \
+        .backward = differentiate, .needs = {NEEDS_##at}, NUMBERS_##numbers_, __VA_ARGS__      \
     }
 
 const sherd_op sherd__unary_ops[SHERD__UNARY_KINDS] = {

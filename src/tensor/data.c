@@ -27,6 +27,8 @@ const void *sherd__data(sherd_tensor *t)
 {
     if (!t->storage || (t->storage->later && !sherd__make_now(t)))
         return NULL;
+    if (t->storage->device && !sherd__bring_here(t->storage))
+        return NULL;
     if (t->storage->block && !sherd__block_readable(t->world, t->storage->block))
         return NULL;
     return first(t);
@@ -40,9 +42,13 @@ void *sherd__fresh(sherd_tensor *t)
 /* Copy the local elements of `t` to `to`, which is contiguous. False: the alarm ended a wait. */
 static bool compact(sherd_tensor *t, sherd_tensor *to)
 {
-    const void *data = sherd__data(t);
+    const void *data;
 
-    if (!data)
+    if (sherd__is_there(to)) {
+        sherd__origin_set(to, sherd__origin_of(t));
+        return sherd__device_compact(t, to);
+    }
+    if (!(data = sherd__data(t)))
         return false;
     if (t->count > 0)
         sherd__copy_box(sherd_dtype_bytes(t->dtype), t->ndim, t->local, sherd__fresh(to),
@@ -57,7 +63,9 @@ sherd_tensor *sherd__contiguous(sherd_tensor *t)
 
     if (!t->storage || sherd__is_contiguous(t))
         return t;
+    bool before = sherd__make_there(t->world, sherd__is_there(t));
     out = sherd__new_like(t, t->dtype);
+    sherd__make_there(t->world, before);
     if (!out->storage)
         return out;
     sherd__layout_set(&out->was, t->was);
@@ -123,7 +131,7 @@ static void *writable(sherd_tensor *t, bool strided)
                            sherd_tensor_text(t));
         return NULL;
     }
-    if (!sherd__make_now(t))
+    if (!sherd__make_now(t) || !sherd__hold_here(t->storage))
         return NULL;
     if (t->storage->block && !sherd__block_writable(t->world, t->storage->block))
         return NULL;
@@ -135,13 +143,19 @@ static void *writable(sherd_tensor *t, bool strided)
  * The contents now belong to the next deed: if not all ranks do that deed, the tensor is lost, and
  * so are all that share its storage.
  */
-static void *awaiting_deed(sherd_tensor *t, void *data)
+void sherd__await_deed(sherd_tensor *t)
 {
-    if (!data || !t->layout)
-        return data;
+    if (!t->layout)
+        return;
     t->made = sherd__deed_count(t->layout->spec.mesh) + 1;
     t->storage->written = t->made;
     t->storage->written_on = t->layout->spec.mesh;
+}
+
+static void *awaiting_deed(sherd_tensor *t, void *data)
+{
+    if (data)
+        sherd__await_deed(t);
     return data;
 }
 

@@ -196,7 +196,10 @@ static bool fill(sherd_ghosts *const *list, int count, bool begin)
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory", fill_name);
         return false;
     }
-    bool good = fill_all(list, count, moves, begin);
+    bool good = true;
+    for (int i = 0; i < count && good; i++)
+        good = sherd__hold_here(list[i]->cells->storage);
+    good = good && fill_all(list, count, moves, begin);
     for (int i = 0; i < count && good; i++) {
         uint64_t identity;
         sherd__deed_add(mesh, fill_name, list[i]->identity, &identity);
@@ -220,7 +223,7 @@ bool sherd_ghosts_begin_fill(sherd_ghosts *const *ghosts, int count)
 
 void *sherd_ghosts_data(sherd_ghosts *ghosts)
 {
-    if (!ghosts || ghosts->cells->count == 0 ||
+    if (!ghosts || ghosts->cells->count == 0 || !sherd__hold_here(ghosts->cells->storage) ||
         !sherd__block_writable(ghosts->world, ghosts->cells->storage->block))
         return NULL;
     sherd__mark_written(ghosts->cells);
@@ -229,7 +232,9 @@ void *sherd_ghosts_data(sherd_ghosts *ghosts)
 
 const void *sherd_ghosts_peek(const sherd_ghosts *ghosts)
 {
-    return ghosts && ghosts->cells->count ? sherd__block_data(ghosts->cells->storage->block) : NULL;
+    if (!ghosts || !ghosts->cells->count || !sherd__bring_here(ghosts->cells->storage))
+        return NULL;
+    return sherd__block_data(ghosts->cells->storage->block);
 }
 
 sherd_box sherd_ghosts_box(const sherd_ghosts *ghosts)

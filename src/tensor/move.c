@@ -30,6 +30,8 @@ typedef struct task {
     sherd_tensor *compact;  /* contiguous copy of `at`, if it was not; ours */
     const sherd_plan *plan; /* retained; NULL = nothing to do */
     int step;
+    bool can_go;            /* calls go from one GPU's memory to another's */
+    bool there;             /* this step does, or is made in the GPU's memory */
     bool calls;             /* this step still needs a call of this rank, in this group: */
     const sherd_mesh *mesh; /* NULL = the world */
     unsigned axes;
@@ -56,7 +58,10 @@ static sherd__move move_of(const task *w)
                         .source_stride = source->stride,
                         .result = w->next->storage->block,
                         .result_offset = w->next->offset,
-                        .among = w->among};
+                        .among = w->among,
+                        .on_device = w->there,
+                        .device_source = source->storage->device,
+                        .device_result = w->next->storage->device};
     return move;
 }
 
@@ -85,6 +90,16 @@ static bool is_filled(const task *w)
     return mine && mine->regions > 0 && mine->region[0].count == 0;
 }
 
+/* The result of a step, undefined. */
+static sherd_tensor *new_result(const task *w, const sherd_step *step)
+{
+    bool before = sherd__make_there(w->at->world, w->there);
+    sherd_tensor *t = sherd__new_on(step->to, w->at->dtype);
+
+    sherd__make_there(w->at->world, before);
+    return t;
+}
+
 /* Run a local step. */
 static bool stay(task *w, const sherd_step *step)
 {
@@ -96,7 +111,7 @@ static bool stay(task *w, const sherd_step *step)
             w->next->of_leaf = false; /* other ranks have a copy */
         return w->next->storage != NULL;
     }
-    w->next = sherd__new_on(step->to, w->at->dtype);
+    w->next = new_result(w, step);
     if (!w->next->storage)
         return false;
     if (!w->plan->mine[w->step])
@@ -111,6 +126,18 @@ static bool is_local(const sherd_step *step)
 }
 
 /*
+ * Where a step is made, and the contents there. A local one is made where they are: what comes from
+ * the CPU, indices above all, is then still seen there. False: the alarm is raised.
+ */
+static bool settle_source(task *w, bool local)
+{
+    sherd__storage *storage = w->at->storage;
+
+    w->there = local ? storage->there && !storage->here : w->can_go;
+    return w->there ? sherd__device_data(w->at) != NULL : sherd__bring_here(storage);
+}
+
+/*
  * Create the result of the next step; run the step if it is local, otherwise set which group's call
  * it needs.
  */
@@ -121,6 +148,8 @@ static bool start(task *w)
     bool across = mesh != step->to->spec.mesh;
 
     w->calls = false;
+    if (!settle_source(w, is_local(step)))
+        return false;
     if (is_local(step))
         return stay(w, step);
     w->calls = across || w->plan->mine[w->step]; /* NULL: this rank is not in the mesh */
@@ -131,7 +160,7 @@ static bool start(task *w)
         if (!w->compact->storage)
             return false;
     }
-    w->next = sherd__new_on(step->to, w->at->dtype);
+    w->next = new_result(w, step);
     return w->next->storage != NULL;
 }
 
@@ -164,10 +193,12 @@ static bool call(sherd_world *world, task *tasks, int count, const task *first, 
 {
     const sherd_mesh *mesh = first->mesh;
     unsigned axes = first->axes;
+    bool there = first->there;
     int n = 0;
 
     for (int i = 0; i < count; i++) {
-        if (!tasks[i].calls || tasks[i].mesh != mesh || tasks[i].axes != axes)
+        if (!tasks[i].calls || tasks[i].mesh != mesh || tasks[i].axes != axes ||
+            tasks[i].there != there)
             continue;
         moves[n++] = move_of(&tasks[i]);
         tasks[i].calls = false;
@@ -267,6 +298,21 @@ static bool can_partition(const task *w)
     return true;
 }
 
+/*
+ * In a world with GPUs moves go from one's memory to another's, wherever the contents are now: so
+ * all ranks decide alike. But for what they have no sum of, and for calls of some ranks between
+ * meshes, whose sender must not wait for who receives.
+ */
+static bool can_go_there(const task *w)
+{
+    if (!sherd__moves_there(w->from->world) || w->among)
+        return false;
+    for (int i = 0; i < w->plan->steps; i++)
+        if (sherd__step_reduces(&w->plan->step[i]) && !sherd__device_adds(w->from->dtype))
+            return false;
+    return true;
+}
+
 static bool plan(task *w)
 {
     sherd_tensor *t = w->from;
@@ -290,6 +336,7 @@ static bool plan(task *w)
         return false;
     }
     sherd__plan_retain(w->plan);
+    w->can_go = can_go_there(w);
     return can_partition(w);
 }
 
@@ -426,58 +473,4 @@ void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_la
                       int count)
 {
     sherd__move_list(out, t, to, count, false);
-}
-
-/* ---- what a user may pass ------------------------------------------------------------------- */
-
-static sherd_world *world_of(sherd_tensor *const *t, const sherd_layout *const *to, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (t && t[i])
-            return t[i]->world;
-        if (to && to[i])
-            return sherd__space_world(to[i]->space);
-    }
-    return NULL;
-}
-
-/*
- * Whether the arrays and their entries are non-NULL and of one world; otherwise it has failed
- * there.
- */
-static bool are_given(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t,
-                      const sherd_layout *const *to, int count, sherd_tensor **failed)
-{
-    static const char function[] = "sherd_redistribute_many";
-    const sherd__argument need[] = {{"out", out}, {"t", t}, {"to", to}, {NULL, NULL}};
-
-    if (!sherd__given(world, function, need, failed))
-        return false;
-    for (int i = 0; i < count; i++) {
-        const sherd__argument pair[] = {
-            {"a tensor in t", t[i]}, {"a layout in to", to[i]}, {NULL, NULL}};
-        if (!sherd__given(world, function, pair, failed))
-            return false;
-        if (t[i]->world != world) {
-            *failed = sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: t[%d] is of another world",
-                                         function, i);
-            return false;
-        }
-    }
-    return true;
-}
-
-void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *t,
-                             const sherd_layout *const *to, int count)
-{
-    sherd_tensor *failed;
-
-    if (count <= 0)
-        return;
-    if (are_given(world_of(t, to, count), out, t, to, count, &failed)) {
-        sherd__move_many(out, t, to, count);
-        return;
-    }
-    for (int i = 0; out && i < count; i++)
-        out[i] = failed;
 }

@@ -32,6 +32,7 @@ typedef struct sherd__tensors {
     uint64_t walks;      /* over modules, so far */
     uint64_t storages_made;
     uint64_t run, runs; /* in which origins are noted, 0 = none; how many there were */
+    bool make_there;    /* new tensors lie in the GPU's memory */
     int floor;          /* scopes that user code must not end: see sherd__scope_enter */
 } sherd__tensors;
 
@@ -68,6 +69,13 @@ bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype
 
 /* Somebody is about to write to its storage: what was derived from the contents is no longer so. */
 void sherd__mark_written(sherd_tensor *t);
+
+/* Take memory of the GPU for a storage, if it has none. False: the alarm is raised. */
+bool sherd__device_furnish(sherd__storage *storage);
+/* The elements of `t`, one after the other, into `to`, which was made there. False: failed. */
+bool sherd__device_compact(sherd_tensor *t, sherd_tensor *to);
+/* Contents now belong to the next deed: see sherd__mutable. */
+void sherd__await_deed(sherd_tensor *t);
 
 /* Release everything that a tensor holds; its struct stays. */
 void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t);

@@ -33,6 +33,8 @@ static void storage_release(sherd__tensors *s, sherd__storage *storage)
     if (storage->image)
         sherd__drop_image(storage);
     sherd__block_give(storage->world, storage->block);
+    if (storage->device)
+        sherd__device_give(sherd__world_device(storage->world), storage->device);
     sherd__free(heap, storage->later);
     sherd__stock_give(heap, &s->storages, storage);
 }
@@ -120,6 +122,12 @@ sherd_tensor *sherd_tensor_retain(sherd_tensor *t)
 /* Allocate memory, or store the description of a deferred tensor. False: failed and reported. */
 static bool fill_storage(sherd__storage *storage, bool distributed, const sherd__values *later)
 {
+    storage->here = true;
+    if (!later && sherd__tensors_of(storage->world)->make_there) {
+        storage->here = false;
+        storage->there = true;
+        return sherd__device_furnish(storage);
+    }
     if (!later) {
         storage->block = sherd__block_take(storage->world, storage->bytes, distributed);
         return storage->block != NULL;

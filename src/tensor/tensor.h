@@ -54,6 +54,9 @@ typedef struct sherd__storage {
     sherd__block *block;  /* NULL if there are no elements, or while it is deferred */
     sherd__values *later; /* deferred: what it will hold; otherwise NULL */
     uint64_t made_of;     /* the description's hash, once made: of the contents of version 0 */
+    /* in a world with GPUs: a second place, and which of the two hold the contents (mirror.c) */
+    sherd__device_block *device;
+    bool here, there;
     int64_t bytes;
     int64_t version;
     /* the last deed that wrote to it in place, and its mesh; 0 = none */
@@ -287,6 +290,30 @@ sherd_tensor *sherd__detached(sherd_tensor *t);
 const void *sherd__data(sherd_tensor *t);
 /* Local data of a tensor that was just made, for filling. */
 void *sherd__fresh(sherd_tensor *t);
+
+/* ---- in worlds with GPUs: mirror.c ----------------------------------------------------------- */
+
+/*
+ * As sherd__data, sherd__fresh and sherd__mutable, in the memory of this rank's GPU. What is made
+ * while sherd__make_there is on takes no other memory; only that may be asked for by fresh.
+ */
+const void *sherd__device_data(sherd_tensor *t);
+void *sherd__device_fresh(sherd_tensor *t);
+void *sherd__device_mutable(sherd_tensor *t);
+/* As fresh, of a tensor that had contents, in the other place maybe. NULL: the alarm is raised. */
+void *sherd__over(sherd_tensor *t);
+void *sherd__device_over(sherd_tensor *t);
+/* Make new tensors in the GPU's memory, or in the arena again; no effect without a GPU. Returns the
+ * previous setting. */
+bool sherd__make_there(sherd_world *world, bool there);
+/* Whether the GPU has the contents. */
+bool sherd__is_there(const sherd_tensor *t);
+/* Whether the CPU has them not. */
+bool sherd__is_only_there(const sherd_tensor *t);
+/* Contents to the arena, if they are not there. False: the alarm is raised. */
+bool sherd__bring_here(sherd__storage *storage);
+/* The same, and they are about to be written there. */
+bool sherd__hold_here(sherd__storage *storage);
 
 /*
  * As sherd_tensor_write, for writes by the library itself: the set of axes over which a plain

@@ -76,7 +76,8 @@ static bool plan(task *t, sherd__direction direction, const char *name)
 {
     sherd_world *world = t->from->world;
 
-    if (!sherd__make_now(t->from))
+    if (!sherd__make_now(t->from) ||
+        (t->from->storage->device && !sherd__bring_here(t->from->storage)))
         return false;
     if (sherd__window_plan(&t->plan, t->w->window, direction, sherd_dtype_bytes(t->from->dtype)) !=
         SHERD_OK) {

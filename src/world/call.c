@@ -4,7 +4,7 @@
  * is only begun) wait for the end. What can fail does so before anything is published. Nothing is
  * allocated once a call of this many tensors has been made before.
  */
-#include "inside.h"
+#include "devices.h"
 
 #include "base/hash.h"
 
@@ -215,8 +215,8 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
         task->stride[d] = step->sliced ? 1 : move->source_stride ? move->source_stride[d] : 0;
 }
 
-static uint64_t fingerprint_of(sherd_world *world, const char *name, const sherd__move *moves,
-                               int count)
+uint64_t sherd__moves_fingerprint(sherd_world *world, const char *name, const sherd__move *moves,
+                                  int count)
 {
     if (world->called != name) {
         world->called = name;
@@ -390,7 +390,7 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     if (!settle_operands(world, group, moves, count))
         return false;
     sherd__call_state *call =
-        start_call(world, group, name, fingerprint_of(world, name, moves, count), count);
+        start_call(world, group, name, sherd__moves_fingerprint(world, name, moves, count), count);
     if (!call)
         return false;
     /* One goes into the record itself: from a copy of it words that were just stored would be read

@@ -44,6 +44,10 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         return check_paper(world);
     if (world->closed.status)
         return say_closed(world);
+    if (world->device && (kind == SHERD__CLOSE || sherd__alarmed(world)))
+        sherd__device_wait(world->device); /* what a call that failed still reads of others */
+    if (world->device)
+        sherd__device_sound(world);
     if (!sherd__claims_make(world))
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for SHERD_VERIFY", name);
     int64_t start = sherd__trace_start(world);

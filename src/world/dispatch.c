@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the rooms above ask of a world's transport: calls, slices, shared numbers, one status for
  * all. */
-#include "inside.h"
+#include "devices.h"
 
 #include <string.h>
 
@@ -88,7 +88,8 @@ bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves,
     }
     int64_t bytes = bytes_received(moves, count), start = sherd__trace_start(world);
     sherd__timing timing = sherd__log_begin(world, group, (int)step->kind, bytes);
-    if (!world->transport->call(world, group, name, moves, count, begin))
+    if (!(moves[0].on_device ? sherd__device_call(world, group, name, moves, count)
+                             : world->transport->call(world, group, name, moves, count, begin)))
         return false;
     sherd__log_end(world, group, (int)step->kind, bytes, timing);
     if (start)
@@ -102,6 +103,8 @@ bool sherd__slice(sherd_world *world, const sherd__move *move)
 
     if (!world->transport->take)
         return no_peers(world, "slice");
+    if (move->on_device)
+        return sherd__device_slice(world, move);
     if (!sherd__block_readable(world, move->source) || !sherd__block_writable(world, move->result))
         return false;
     sherd__task_fill(world, &task, move);

@@ -191,7 +191,9 @@ struct sherd_world {
     sherd__counts counts;
     sherd__moves moves;
     sherd__watcher watcher;
-    bool verify; /* SHERD_VERIFY */
+    bool verify;                        /* SHERD_VERIFY */
+    sherd__device *device;              /* NULL: tensors are computed with on the CPU */
+    int64_t *device_word, device_words; /* [device_words]: what ranks tell each other of theirs */
 };
 
 /* ---- who is where ---------------------------------------------------------------------------- */
@@ -392,13 +394,13 @@ void sherd__run_local(sherd_world *world, const sherd__task *task);
 
 /* The task of a move. */
 void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *move);
+
 bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name,
                        const sherd__move *moves, int count, bool begin);
 bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *name,
                         const sherd__sharing *numbers);
 
 /* ---- meet.c ---------------------------------------------------------------------------------- */
-
 sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                                const char *name);
 /* What transports have in common where ranks show each other records: in shared memory, or in
@@ -408,7 +410,7 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
     .readable = sherd__arena_readable, .writable = sherd__arena_writable,                \
     .ready = sherd__arena_ready, .call = sherd__arena_call, .share = sherd__arena_share, \
     .meet = sherd__arena_meet
-/* check.c: whether this process was forked from the rank's own; then the diag says so. */
+/* check.c: whether this process was forked from the rank's; then the diag says so. */
 bool sherd__is_stranger(sherd_world *world);
 /* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);

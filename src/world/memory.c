@@ -117,6 +117,12 @@ sherd_memory sherd_world_memory(const sherd_world *world)
 
     memory.held_bytes = (int64_t)world->store.held;
     memory.limit_bytes = (int64_t)sherd__limit_of(world).bytes;
+    if (world->device) {
+        sherd__device_memory there = sherd__device_memory_of(world->device);
+        memory.device_live_bytes = there.live_bytes;
+        memory.device_peak_bytes = there.peak_bytes;
+        memory.device_held_bytes = there.reserved_bytes;
+    }
     return memory;
 }
 
@@ -124,4 +130,6 @@ void sherd_world_memory_reset(sherd_world *world)
 {
     if (world)
         world->store.memory.peak_bytes = world->store.memory.live_bytes;
+    if (world && world->device)
+        sherd__device_memory_reset(world->device);
 }

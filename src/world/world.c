@@ -5,6 +5,7 @@
  */
 #include "inside.h"
 #include "carried.h"
+#include "devices.h"
 #include "priced.h"
 
 #include "base/hash.h"
@@ -116,6 +117,8 @@ static void destroy(sherd_world *world, bool done)
         sherd__free(&world->heap, call);
     }
     sherd__unpin(&world->pinning);
+    sherd__device_close(world->device);
+    sherd__free(&world->heap, world->device_word);
     sherd__heap heap = world->heap;
     sherd__free(&heap, world);
     if (owns)
@@ -180,6 +183,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
         status = sherd__limit_join(world);
     if (!status)
         status = sherd__price_bring(world, options);
+    if (!status)
+        status = sherd__world_device_open(world, options);
     if (status)
         return status;
     if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world) ||
@@ -189,8 +194,10 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
         sherd__remote_begin(world);
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
-    status = sherd__agree(world, SHERD_OK, sherd__hash_word(3 + world->verify, world->seed),
-                          "sherd_world_open");
+    status =
+        sherd__agree(world, SHERD_OK,
+                     sherd__hash_word(3 + world->verify + (world->device ? 2u : 0u), world->seed),
+                     "sherd_world_open");
     sherd__price_take(world);
     return status;
 }
@@ -322,6 +329,11 @@ int sherd_world_rank(const sherd_world *world)
 int sherd_world_ranks(const sherd_world *world)
 {
     return world ? world->ranks : 0;
+}
+
+const char *sherd_world_device(const sherd_world *world)
+{
+    return !world ? "" : world->device ? sherd__device_name(world->device) : "cpu";
 }
 
 const char *sherd_world_transport(const sherd_world *world)

@@ -8,6 +8,7 @@
 #define SHERD__WORLD_H
 
 #include "base/hash.h"
+#include "device/device.h"
 #include "kernels/kernels.h"
 #include "layout/mesh.h"
 #include "plan/plan.h"
@@ -18,6 +19,14 @@ sherd__heap *sherd__world_heap(sherd_world *world);
 sherd__space *sherd__world_space(sherd_world *world);
 sherd__diag *sherd__world_diag(sherd_world *world); /* NULL of NULL: nobody to tell */
 const sherd__kernel_set *sherd__world_kernels(const sherd_world *world);
+/* This rank's GPU; NULL: tensors are computed with on the CPU. */
+sherd__device *sherd__world_device(const sherd_world *world);
+/* Whether ranks move tensors between the memories of their GPUs: they have some, and all share the
+ * arena. */
+bool sherd__moves_there(const sherd_world *world);
+/* Whether it works, and has left nothing out for lack of memory; if not, the alarm is raised. True
+ * without one. */
+bool sherd__device_sound(sherd_world *world);
 int64_t sherd__now(void); /* nanoseconds, of a clock that only goes on */
 /* The world of a space. */
 sherd_world *sherd__space_world(const sherd__space *space);
@@ -285,6 +294,9 @@ typedef struct sherd__move {
     sherd__block *result;
     int64_t result_offset;   /* elements */
     const sherd_mesh *among; /* between two meshes: whose ranks call; NULL = the world's */
+    /* all moves of a call are in the memory of GPUs, or none; then these in place of the blocks */
+    bool on_device;
+    sherd__device_block *device_source, *device_result; /* NULL: no elements */
 } sherd__move;
 
 /*

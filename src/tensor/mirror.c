@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two places of a storage in a world with GPUs: its block of the arena, and a block of the
+ * GPU's memory (docs/decisions/106). Who reads in one place gets the contents there, who writes in
+ * one makes the other stale. All copies between the two are made here. Without a GPU none of this
+ * runs.
+ */
+#include "tensor/state.h"
+
+#include "base/num.h"
+
+/* ---- from one to the other ------------------------------------------------------------------- */
+
+bool sherd__device_furnish(sherd__storage *storage)
+{
+    sherd__device *device = sherd__world_device(storage->world);
+
+    if (!storage->device && !(storage->device = sherd__device_take(device, storage->bytes)) &&
+        sherd__device_sound(storage->world))
+        sherd__raise(storage->world, SHERD_ENOMEM, "%s has no memory for a tensor of %lld bytes",
+                     sherd__device_name(device), (long long)storage->bytes);
+    return storage->device != NULL;
+}
+
+/* A block of the arena that may be written. False: the alarm is raised. */
+static bool take_block(sherd__storage *storage)
+{
+    if (!storage->block)
+        storage->block = sherd__block_take(storage->world, storage->bytes, true);
+    return storage->block && sherd__block_writable(storage->world, storage->block);
+}
+
+bool sherd__bring_here(sherd__storage *storage)
+{
+    sherd_world *world = storage->world;
+
+    if (storage->here || storage->bytes == 0)
+        return true;
+    if (!take_block(storage))
+        return false;
+    if (!sherd__device_download(sherd__world_device(world), sherd__block_data(storage->block),
+                                storage->device->data, storage->bytes)) {
+        sherd__device_sound(world);
+        return false;
+    }
+    storage->here = true;
+    return true;
+}
+
+bool sherd__hold_here(sherd__storage *storage)
+{
+    if (storage->device && !sherd__bring_here(storage))
+        return false;
+    storage->there = false;
+    return true;
+}
+
+/* Its contents to the GPU. False: the alarm is raised. */
+static bool bring_there(sherd__storage *storage)
+{
+    sherd_world *world = storage->world;
+
+    if (storage->there || storage->bytes == 0)
+        return true;
+    if (!sherd__device_furnish(storage) || !sherd__block_readable(world, storage->block))
+        return false;
+    sherd__device_upload(sherd__world_device(world), storage->device->data,
+                         sherd__block_data(storage->block), storage->bytes);
+    storage->there = true;
+    return sherd__device_sound(world);
+}
+
+/* ---- pointers ------------------------------------------------------------------------------- */
+
+/* A tensor without elements has none to point to. */
+static void *first(const sherd_tensor *t)
+{
+    size_t at = (size_t)t->offset * sherd_dtype_bytes(t->dtype);
+
+    return t->storage->device ? (char *)t->storage->device->data + at
+                              : (void *)sherd__tensors_of(t->world);
+}
+
+const void *sherd__device_data(sherd_tensor *t)
+{
+    if (!t->storage || !sherd__make_now(t) || !bring_there(t->storage))
+        return NULL;
+    return first(t);
+}
+
+void *sherd__device_fresh(sherd_tensor *t)
+{
+    return first(t);
+}
+
+void *sherd__device_mutable(sherd_tensor *t)
+{
+    if (sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world)) || !sherd__make_now(t) ||
+        !bring_there(t->storage))
+        return NULL;
+    sherd__mark_written(t);
+    t->storage->here = t->storage->bytes == 0;
+    sherd__await_deed(t);
+    return first(t);
+}
+
+void *sherd__over(sherd_tensor *t)
+{
+    sherd__storage *storage = t->storage;
+
+    if (storage->device && storage->bytes > 0) {
+        if (!take_block(storage))
+            return NULL;
+        storage->here = true;
+        storage->there = false;
+    }
+    return sherd__fresh(t);
+}
+
+void *sherd__device_over(sherd_tensor *t)
+{
+    sherd__storage *storage = t->storage;
+
+    if (storage->bytes > 0) {
+        if (!sherd__device_furnish(storage))
+            return NULL;
+        storage->here = false;
+        storage->there = true;
+    }
+    return first(t);
+}
+
+/* ---- tensors there --------------------------------------------------------------------------- */
+
+bool sherd__make_there(sherd_world *world, bool there)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+    bool before = s->make_there;
+
+    s->make_there = there && sherd__world_device(world);
+    return before;
+}
+
+bool sherd__is_there(const sherd_tensor *t)
+{
+    return t->storage && t->storage->device && t->storage->there;
+}
+
+bool sherd__is_only_there(const sherd_tensor *t)
+{
+    return sherd__is_there(t) && !t->storage->here;
+}
+
+bool sherd__device_compact(sherd_tensor *t, sherd_tensor *to)
+{
+    const void *data = sherd__device_data(t);
+
+    if (!data)
+        return false;
+    if (t->count > 0)
+        sherd__device_copy_box(sherd__world_device(t->world), sherd_dtype_bytes(t->dtype), t->ndim,
+                               t->local, sherd__device_fresh(to), to->stride, data, t->stride);
+    return sherd__device_sound(t->world);
+}
