@@ -136,7 +136,8 @@ sherd_status figures_end(figures *f, const trainer *t)
     double values[3 * COMMS], bytes[2];
     int64_t warm = warm_steps(f);
 
-    bytes[0] = (double)sherd_world_memory(t->world).peak_bytes;
+    const sherd_memory memory = sherd_world_memory(t->world);
+    bytes[0] = (double)(memory.peak_bytes + memory.device_peak_bytes);
     bytes[1] = (double)f->saved_bytes;
     take_log(f, t, values);
     f->step_seconds = median(f->seconds + warm, f->steps - warm);
