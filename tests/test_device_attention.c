@@ -140,13 +140,15 @@ static void shapes_are_plain(void)
     close_device();
 }
 
-/* So many blocks that each takes more rows. */
+/* So many blocks that each takes more rows; emulated, each shape takes seconds. */
 static void many_heads_are_plain(void)
 {
     static const int64_t shapes[][4] = {{200, 130, 20, 24}, {400, 20, 70, 61}, {200, 17, 140, 32}};
 
+    int count = getenv("SHERD_PROOF") ? LEN(shapes) : 1;
+
     open_device();
-    for (int i = 0; i < LEN(shapes); i++) {
+    for (int i = 0; i < count; i++) {
         sherd__attending s =
             problem(shapes[i][0] / 4, 4, 1, shapes[i][1], shapes[i][2], shapes[i][3]);
         s.causal = i < 2;
