@@ -82,11 +82,11 @@ __device__ inline void load_piece(typename number<E>::sum *tile, const E *from, 
 {
     typedef typename number<E>::sum T;
     int r = i * N / K::WIDTH, c = i * N % K::WIDTH;
-    piece<E, N> p = {};
+    pack<E, N> p = {};
     T *to = tile + r * shape<K, T>::ROW + c;
 
     if (r < rows && c < width)
-        p = *(const piece<E, N> *)(from + r * stride + c);
+        p = *(const pack<E, N> *)(from + r * stride + c);
     UNROLL
     for (int j = 0; j < N; j++)
         to[j] = get(p.x[j]);
@@ -113,7 +113,7 @@ __device__ inline void load_tile(typename number<E>::sum *tile, const void *base
 template <class K, class T> __device__ inline void multiply(scores<K, T> &s, const T *a, const T *b)
 {
     typedef shape<K, T> Z;
-    typedef piece<T, Z::W> P;
+    typedef pack<T, Z::W> P;
     P x[Z::ROWS], y[Z::EACH];
 
     for (int i = 0; i < Z::ROWS; i++)
@@ -141,9 +141,9 @@ template <class K, class T>
 __device__ inline void add_product(sums<K, T> &to, const T *p, const T *b)
 {
     typedef shape<K, T> Z;
-    typedef piece<T, Z::W> P;
+    typedef pack<T, Z::W> P;
     P x[Z::ROWS];
-    piece<T, Z::C> y;
+    pack<T, Z::C> y;
 
     for (int k = 0; k < Z::SIDE; k += Z::W) {
         UNROLL
@@ -153,7 +153,7 @@ __device__ inline void add_product(sums<K, T> &to, const T *p, const T *b)
         for (int w = 0; w < Z::W; w++)
             UNROLL
         for (int g = 0; g < Z::GROUPS; g++) {
-            y = *(const piece<T, Z::C> *)(b + (k + w) * Z::ROW + (own_column() + 16 * g) * Z::C);
+            y = *(const pack<T, Z::C> *)(b + (k + w) * Z::ROW + (own_column() + 16 * g) * Z::C);
             UNROLL
             for (int i = 0; i < Z::ROWS; i++)
                 UNROLL

@@ -23,15 +23,6 @@ struct w64_tall {
     enum { WIDTH = 64, PARTS = 2 };
 };
 
-template <class E, int N> struct __align__(N * sizeof(E)) piece
-{
-    E x[N];
-};
-
-template <class T> __device__ inline T minus_infinity()
-{
-    return (T)float_of(0xff800000u);
-}
 __device__ inline float power_of_2(float x)
 {
     return exp2f(x);

@@ -15,7 +15,7 @@ template <class K, class E>
 __device__ inline void write_row(void *base, int64_t at, int64_t stride, int64_t rows,
                                  const totals<K> &s, int m, int h, float by, const attending &a)
 {
-    typedef piece<E, 2> P;
+    typedef pack<E, 2> P;
     int64_t r = warp_row<K>() + 16 * m + lane_row() + 8 * h;
     E *to = (E *)base + at + r * stride + lane_column();
 
@@ -200,7 +200,7 @@ template <class K, class E> __device__ void attention_half(const attention_half_
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* Of a query: the logarithm of its sum, of 2; infinite: it has no part in anything. */
-typedef piece<float, 2> statistic;
+typedef pack<float, 2> statistic;
 
 /* delta = the sum of dout out, of each query; eight lanes have one. Queries of all heads are
  * neighbours. */
@@ -216,7 +216,7 @@ template <class E> __device__ void attention_half_delta(const attention_half_del
         float sum = 0;
         if (r < rows && a.wide)
             for (int c = own * 8; c < a.width; c += 8 * LANES) {
-                typedef piece<E, 8> P;
+                typedef pack<E, 8> P;
                 P x = *(const P *)(dout + c), y = *(const P *)(out + c);
                 for (int k = 0; k < 8; k++)
                     sum += get(x.x[k]) * get(y.x[k]);
@@ -352,7 +352,7 @@ __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments
     multiply<E>(dp, v, dout, c);
     UNROLL
     for (int n = 0; n < Z::CHUNK / 8; n++) {
-        piece<float, 4> x = *(const piece<float, 4> *)(known + 8 * n);
+        pack<float, 4> x = *(const pack<float, 4> *)(known + 8 * n);
         UNROLL
         for (int m = 0; m < Z::PARTS; m++)
             UNROLL

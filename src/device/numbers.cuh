@@ -161,6 +161,11 @@ template <class E> __device__ inline E put(typename number<E>::sum x)
     return put_as<E>::put(x);
 }
 
+template <class T> __device__ inline T minus_infinity()
+{
+    return (T)float_of(0xff800000u);
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 enum { WARP = 32, MOST_WARPS = 32 };
@@ -224,7 +229,7 @@ template <class T> __device__ inline T block_max(T x, T *room)
     return x;
 }
 
-/* ---- boxes ----------------------------------------------------------------------------------- */
+/* ---- several at once ----------------------------------------------------------------------- */
 
 /* N elements that are loaded and stored at once. */
 template <class E, int N> struct __align__(N * sizeof(E)) pack
@@ -235,6 +240,27 @@ template <class E> struct vector {
     enum { LANES = 16 / sizeof(E) };
     typedef pack<E, LANES> type;
 };
+
+template <class E, int N> __device__ inline void load(typename number<E>::sum *to, const E *from)
+{
+    pack<E, N> p = *(const pack<E, N> *)from;
+
+    UNROLL
+    for (int i = 0; i < N; i++)
+        to[i] = get(p.x[i]);
+}
+
+template <class E, int N> __device__ inline void store(E *to, const typename number<E>::sum *from)
+{
+    pack<E, N> p;
+
+    UNROLL
+    for (int i = 0; i < N; i++)
+        p.x[i] = put<E>(from[i]);
+    *(pack<E, N> *)to = p;
+}
+
+/* ---- boxes ----------------------------------------------------------------------------------- */
 
 /* i / size for i < 2^31, with the numbers that sherd__box_divisors found for the size. */
 __device__ inline uint32_t divide(uint32_t i, uint32_t multiplier, uint32_t shift)

@@ -13,30 +13,6 @@ struct each {
     static constexpr bool WIDE = false;
 };
 
-template <class E, int N> struct __align__(N * sizeof(E)) piece
-{
-    E x[N];
-};
-
-template <class E, int N> __device__ inline void load(typename number<E>::sum *to, const E *from)
-{
-    piece<E, N> p = *(const piece<E, N> *)from;
-
-    UNROLL
-    for (int i = 0; i < N; i++)
-        to[i] = get(p.x[i]);
-}
-
-template <class E, int N> __device__ inline void store(E *to, const typename number<E>::sum *from)
-{
-    piece<E, N> p;
-
-    UNROLL
-    for (int i = 0; i < N; i++)
-        p.x[i] = put<E>(from[i]);
-    *(piece<E, N> *)to = p;
-}
-
 /* ---- weights of norms ------------------------------------------------------------------------ */
 
 /* The sums of a block's warps for column i of a tile, in the order of warps. */
@@ -163,7 +139,7 @@ template <class E> __device__ void cross_entropy_end(const cross_entropy_end_arg
 template <class K, class E> __device__ void embedding(const embedding_args &a)
 {
     enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
-    typedef piece<E, N> P;
+    typedef pack<E, N> P;
     int lane = threadIdx.x % WARP;
 
     for (int64_t i = global_thread() / WARP; i < a.n; i += all_threads() / WARP) {

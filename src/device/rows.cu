@@ -29,30 +29,6 @@ struct long_each {
     static constexpr bool BLOCK = true, WIDE = false, HELD = false;
 };
 
-template <class E, int N> struct __align__(N * sizeof(E)) piece
-{
-    E x[N];
-};
-
-template <class E, int N> __device__ inline void load(typename number<E>::sum *to, const E *from)
-{
-    piece<E, N> p = *(const piece<E, N> *)from;
-
-    UNROLL
-    for (int i = 0; i < N; i++)
-        to[i] = get(p.x[i]);
-}
-
-template <class E, int N> __device__ inline void store(E *to, const typename number<E>::sum *from)
-{
-    piece<E, N> p;
-
-    UNROLL
-    for (int i = 0; i < N; i++)
-        p.x[i] = put<E>(from[i]);
-    *(piece<E, N> *)to = p;
-}
-
 /* Of weights and biases, which may be missing. */
 template <class E, int N>
 __device__ inline void load_or(typename number<E>::sum *to, const void *from, int64_t c, int none)
@@ -143,10 +119,6 @@ template <class K> __device__ inline bool leads()
     return (K::BLOCK ? threadIdx.x : threadIdx.x % WARP) == 0;
 }
 
-template <class T> __device__ inline T minus_infinity()
-{
-    return (T)float_of(0xff800000u);
-}
 __device__ inline float power(float x)
 {
     return expf(x);
