@@ -18,6 +18,16 @@ static const char *const unary_name[SHERD__UNARY_KINDS] = {
 #include "kernels/functions.inc"
 };
 
+/* How many parameters it has: the caller need not have more. */
+static const int unary_parameters[SHERD__UNARY_KINDS] = {
+    [SHERD__SCALE] = 1,
+    [SHERD__SHIFT] = 1,
+#define UNARY1(name, NAME, ...)  [SHERD__##NAME] = 1,
+#define UNARY2(name, NAME, ...)  [SHERD__##NAME] = 2,
+#define HIDDEN1(name, NAME, ...) [SHERD__##NAME] = 1,
+#include "kernels/functions.inc"
+};
+
 static const char *const binary_name[SHERD__BINARY_KINDS] = {
     [SHERD__ADD] = "f_add",
     [SHERD__SUB] = "f_sub",
@@ -53,7 +63,7 @@ static void launch_unary(sherd__device *device, const char *family, sherd_dtype 
 {
     int lanes = lanes_of(dtype);
 
-    for (int i = 0; parameter && i < SHERD__PARAMETERS; i++)
+    for (int i = 0; parameter && i < unary_parameters[kind]; i++)
         args->parameter[i] = parameter[i];
     args->wide = all_aligned(args->dst, args->src, args->dy);
     launch(device, family, unary_name[kind], dtype,
