@@ -3,8 +3,9 @@
  * Launches of attention.cu, and of 16 bits attention_half.cu. Rows of tiles have 32, 64 or 128
  * elements; wider heads, masks and dropout are left to the CPU.
  */
-#include "device.h"
+#include "box.h"
 
+#include "base/dtype.h"
 #include "base/num.h"
 #include "attention_args.h"
 
@@ -16,34 +17,12 @@ static bool fits(sherd_dtype dtype, const sherd__attending *s)
     return sherd__device_computes(dtype) && !s->mask && s->p <= 0 && s->width <= MOST_WIDTH;
 }
 
-static int64_t over(int64_t n, int64_t by)
-{
-    return n / by + (n % by != 0);
-}
-
-static size_t number_bytes(sherd_dtype dtype)
-{
-    return dtype == SHERD_F64 ? sizeof(double) : sizeof(float);
-}
-
-static bool is_half(sherd_dtype dtype)
-{
-    return sherd_dtype_bytes(dtype) == 2;
-}
-
 /* Queries or keys of a tile. */
 static int side_of(sherd_dtype dtype)
 {
-    if (is_half(dtype))
+    if (sherd__is_half(dtype))
         return ATTENTION_HALF_SIDE;
     return 16 * (dtype == SHERD_F64 ? ATTENTION_EACH / 2 : ATTENTION_EACH);
-}
-
-/* `together`: all pointers, by or. */
-static bool wide(sherd_dtype dtype, int64_t width, uintptr_t together)
-{
-    return together % ATTENTION_PIECE == 0 &&
-           width * (int64_t)sherd_dtype_bytes(dtype) % ATTENTION_PIECE == 0;
 }
 
 static attending args_of(const sherd__attending *s, const void *q, const void *k, const void *v)
@@ -75,10 +54,11 @@ static void launch_plain(sherd__device *device, const char *family, sherd_dtype 
                          int64_t heads, int64_t length, int tiles, const attending *args)
 {
     int which = width_of(args->width), width = 32 << which, side = side_of(dtype);
-    int bytes = (int)number_bytes(dtype), gap = ATTENTION_PIECE / bytes;
+    int bytes = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype)),
+        gap = ATTENTION_PIECE / bytes;
     sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, family, widths[which][0], dtype,
                             SHERD_DTYPE_NONE};
-    sherd__grid grid = {heads * over(length, side), ATTENTION_THREADS,
+    sherd__grid grid = {heads * sherd__ceil_div(length, side), ATTENTION_THREADS,
                         side * (tiles * (width + gap) + side + gap) * bytes};
 
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
@@ -91,11 +71,11 @@ static void launch_half(sherd__device *device, const char *family, sherd_dtype d
 {
     enum { SIDE = ATTENTION_HALF_SIDE, ENOUGH = 400 };
     int which = width_of(args->width), width = 32 << which;
-    bool tall = which < 2 && heads * over(length, 2 * SIDE) >= ENOUGH;
+    bool tall = which < 2 && heads * sherd__ceil_div(length, 2 * SIDE) >= ENOUGH;
     int rows = tall ? 2 * SIDE : SIDE;
     sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION_HALF, family, widths[which][tall], dtype,
                             SHERD_DTYPE_NONE};
-    sherd__grid grid = {heads * over(length, rows), ATTENTION_HALF_THREADS,
+    sherd__grid grid = {heads * sherd__ceil_div(length, rows), ATTENTION_HALF_THREADS,
                         (own_tiles * rows + 4 * SIDE) * (width + ATTENTION_HALF_GAP) * 2 + more};
 
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
@@ -109,10 +89,11 @@ bool sherd__device_attention(sherd__device *device, sherd_dtype dtype, const she
 
     if (!fits(dtype, s))
         return false;
-    args.wide = wide(dtype, s->width, (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)out);
+    args.wide = sherd__rows_are_wide(dtype, s->width,
+                                     (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)out);
     args.out = out;
     args.log_sum = log_sum;
-    if (is_half(dtype))
+    if (sherd__is_half(dtype))
         launch_half(device, "attention_half", dtype, heads, s->queries, 1, 0, &args);
     else
         launch_plain(device, "attention", dtype, heads, s->queries, 2, &args);
@@ -122,12 +103,13 @@ bool sherd__device_attention(sherd__device *device, sherd_dtype dtype, const she
 static void launch_delta(sherd__device *device, sherd_dtype dtype, int64_t rows,
                          const attending *args)
 {
-    bool half = is_half(dtype);
+    bool half = sherd__is_half(dtype);
     int64_t in_block = half ? ATTENTION_THREADS / ATTENTION_DELTA_LANES : WARPS;
     sherd__kernel kernel = {half ? SHERD__PROGRAM_ATTENTION_HALF : SHERD__PROGRAM_ATTENTION,
                             half ? "attention_half_delta" : "attention_delta", NULL, dtype,
                             SHERD_DTYPE_NONE};
-    sherd__grid grid = {sherd__min(over(rows, in_block), most_blocks), ATTENTION_THREADS, 0};
+    sherd__grid grid = {sherd__min(sherd__ceil_div(rows, in_block), most_blocks), ATTENTION_THREADS,
+                        0};
 
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
@@ -139,7 +121,7 @@ static void launch_grad(sherd__device *device, sherd_dtype dtype, const sherd__a
     int known = 2 * ATTENTION_HALF_SIDE * 2 * (int)sizeof(float);
 
     launch_delta(device, dtype, heads * s->queries, args);
-    if (is_half(dtype)) {
+    if (sherd__is_half(dtype)) {
         launch_half(device, "attention_half_dq", dtype, heads, s->queries, 2, 0, args);
         launch_half(device, "attention_half_dkv", dtype, groups, s->keys, 2, known, args);
     } else {
@@ -160,7 +142,8 @@ bool sherd__device_attention_grad(sherd__device *device, sherd_dtype dtype,
     if (!fits(dtype, s))
         return false;
     if (rows) {
-        int64_t bytes = (int64_t)number_bytes(dtype) * (is_half(dtype) ? 2 : 1);
+        int64_t bytes = (int64_t)sherd_dtype_bytes(sherd__statistics_dtype(dtype)) *
+                        (sherd__is_half(dtype) ? 2 : 1);
         delta = sherd__device_take(device, rows * bytes);
         if (!delta) {
             sherd__device_lack(device, "out of GPU memory for the gradient of attention");
@@ -168,9 +151,10 @@ bool sherd__device_attention_grad(sherd__device *device, sherd_dtype dtype,
         }
         args.delta = delta->data;
     }
-    args.wide = wide(dtype, s->width,
-                     (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)out | (uintptr_t)dout |
-                         (uintptr_t)dq | (uintptr_t)dk | (uintptr_t)dv);
+    args.wide =
+        sherd__rows_are_wide(dtype, s->width,
+                             (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)out |
+                                 (uintptr_t)dout | (uintptr_t)dq | (uintptr_t)dk | (uintptr_t)dv);
     args.out = (void *)(uintptr_t)out; /* only read */
     args.log_sum = (void *)(uintptr_t)log_sum;
     args.dout = dout;

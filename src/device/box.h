@@ -36,6 +36,14 @@ static inline bool sherd__is_aligned(const void *data, size_t bytes)
     return (uintptr_t)data % bytes == 0;
 }
 
+/* Whether rows of so many elements can be read and written by wide accesses; `together`: where they
+ * begin, all pointers by or. */
+static inline bool sherd__rows_are_wide(sherd_dtype dtype, int64_t cols, uintptr_t together)
+{
+    return together % SHERD__WIDE == 0 &&
+           cols * (int64_t)sherd_dtype_bytes(dtype) % SHERD__WIDE == 0;
+}
+
 /* Threads of 256 a block for `items`, each of which takes little; threads take several of many. */
 sherd__grid sherd__grid_of(int64_t items);
 

@@ -280,7 +280,7 @@ struct sherd__rotation;
 void sherd__device_rotate(sherd__device *device, sherd_dtype dtype, const struct sherd__rotation *r,
                           const sherd__turning *t, void *dst, const void *src);
 
-/* update.c: p, m, v and the gradient of these dtypes */
+/* update.c: as in kernels.h: p, m and v of 16-bit dtypes are f32, the gradient is not */
 void sherd__device_adamw(sherd__device *device, sherd_dtype dtype, int64_t n, void *p, void *m,
                          void *v, const void *grad, const sherd__adamw_step *step);
 void sherd__device_sgd(sherd__device *device, sherd_dtype dtype, int64_t n, void *p, void *m,

@@ -1,33 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of over_rows.cu: how many blocks, and memory for sums of parts. */
+#include "box.h"
 #include "over_rows.h"
 
+#include "base/dtype.h"
 #include "base/num.h"
 #include "over_rows_args.h"
 
 enum {
     WARP = 32,
-    PIECE = 16,        /* bytes of a load */
     PART_ROWS = 32,    /* of a part that is added up by a block, at least */
     SOME_BLOCKS = 512, /* more gain nothing where each costs something */
 };
 static const int64_t most_blocks = 1 << 20;
-
-/* `together`: all pointers, by or. */
-static bool wide(sherd_dtype dtype, int64_t cols, uintptr_t together)
-{
-    return together % PIECE == 0 && cols * (int64_t)sherd_dtype_bytes(dtype) % PIECE == 0;
-}
-
-static int64_t over(int64_t n, int64_t by)
-{
-    return n / by + (n % by != 0);
-}
-
-static size_t statistics_bytes(sherd_dtype dtype)
-{
-    return dtype == SHERD_F64 ? sizeof(double) : sizeof(float);
-}
 
 /* kind: NULL of a kernel that knows no pieces. */
 static void launch(sherd__device *device, const char *family, const char *kind, sherd_dtype dtype,
@@ -45,11 +30,12 @@ void sherd__device_norm_columns(sherd__device *device, sherd_dtype dtype, int64_
                                 int64_t cols, void *dweight, void *dbias, const void *dy,
                                 const void *x, const void *mean, const void *rstd, bool add)
 {
-    bool is_wide = wide(dtype, cols, (uintptr_t)dy | (uintptr_t)x);
-    int64_t width = WARP * (is_wide ? PIECE / (int64_t)sherd_dtype_bytes(dtype) : 1);
-    int64_t tiles = over(cols, width);
-    int64_t parts = sherd__min(over(rows, PART_ROWS), tiles ? over(SOME_BLOCKS, tiles) : 0);
-    size_t bytes = (size_t)(2 * parts * cols) * statistics_bytes(dtype);
+    bool is_wide = sherd__rows_are_wide(dtype, cols, (uintptr_t)dy | (uintptr_t)x);
+    int64_t width = WARP * (is_wide ? SHERD__WIDE / (int64_t)sherd_dtype_bytes(dtype) : 1);
+    int64_t tiles = sherd__ceil_div(cols, width);
+    int64_t parts = sherd__min(sherd__ceil_div(rows, PART_ROWS),
+                               tiles ? sherd__ceil_div(SOME_BLOCKS, tiles) : 0);
+    size_t bytes = (size_t)(2 * parts * cols) * sherd_dtype_bytes(sherd__statistics_dtype(dtype));
     sherd__device_block *sums = bytes ? sherd__device_take(device, (int64_t)bytes) : NULL;
 
     if (bytes && !sums) {
@@ -61,7 +47,7 @@ void sherd__device_norm_columns(sherd__device *device, sherd_dtype dtype, int64_
     norm_columns_end_args end = {cols, parts, dweight, dbias, args.sums, add};
     launch(device, "norm_columns", is_wide ? "wide" : "each", dtype, parts * tiles, &args,
            sizeof args);
-    launch(device, "norm_columns_end", NULL, dtype, over(cols, WARP), &end, sizeof end);
+    launch(device, "norm_columns_end", NULL, dtype, sherd__ceil_div(cols, WARP), &end, sizeof end);
     sherd__device_give(device, sums);
 }
 
@@ -69,7 +55,7 @@ void sherd__device_cross_entropy_join(sherd__device *device, sherd_dtype dtype, 
                                       int64_t rows, void *loss, void *log_sum, const void *stats,
                                       double factor)
 {
-    int64_t blocks = sherd__min(over(rows, TABLE_THREADS), SOME_BLOCKS);
+    int64_t blocks = sherd__min(sherd__ceil_div(rows, TABLE_THREADS), SOME_BLOCKS);
     sherd__device_block *sums = NULL;
 
     if (blocks) {
@@ -91,8 +77,8 @@ void sherd__device_embedding(sherd__device *device, sherd_dtype dtype, int64_t n
                              int64_t entries)
 {
     embedding_args args = {n, width, first, entries, y, weight, ids};
-    bool is_wide = wide(dtype, width, (uintptr_t)y | (uintptr_t)weight);
-    int64_t blocks = width ? over(n, TABLE_WARPS) : 0;
+    bool is_wide = sherd__rows_are_wide(dtype, width, (uintptr_t)y | (uintptr_t)weight);
+    int64_t blocks = width ? sherd__ceil_div(n, TABLE_WARPS) : 0;
 
     launch(device, "embedding", is_wide ? "wide" : "each", dtype, sherd__min(blocks, most_blocks),
            &args, sizeof args);
@@ -103,7 +89,7 @@ void sherd__device_embedding_grad(sherd__device *device, sherd_dtype dtype, int6
                                   int64_t first, int64_t entries)
 {
     embedding_grad_args args = {n, width, first, entries, dweight, dy, ids};
-    bool is_wide = wide(dtype, width, (uintptr_t)dweight | (uintptr_t)dy);
+    bool is_wide = sherd__rows_are_wide(dtype, width, (uintptr_t)dweight | (uintptr_t)dy);
     int64_t blocks = width ? sherd__min(entries, SOME_BLOCKS) : 0;
 
     launch(device, "embedding_grad", is_wide ? "wide" : "each", dtype, blocks, &args, sizeof args);

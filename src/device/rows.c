@@ -3,20 +3,15 @@
  * Launches of rows.cu: a warp for a row of up to 1024 columns, a block for a longer one; loads of
  * 16 bytes where all rows begin at a multiple of that.
  */
+#include "box.h"
 #include "over_rows.h"
 
 #include "base/num.h"
 #include "rows_args.h"
 
-enum { WARP = 32, PIECE = 16 /* bytes of a load */ };
+enum { WARP = 32 };
 /* Of blocks: enough for any GPU; each then has several rows. */
 static const int64_t most_blocks = 1 << 20;
-
-/* `together`: all pointers, by or. */
-static bool wide(sherd_dtype dtype, int64_t cols, uintptr_t together)
-{
-    return together % PIECE == 0 && cols * (int64_t)sherd_dtype_bytes(dtype) % PIECE == 0;
-}
 
 static void launch(sherd__device *device, const char *family, sherd_dtype dtype, int64_t rows,
                    int64_t cols, bool is_wide, const void *args, size_t bytes)
@@ -25,7 +20,7 @@ static void launch(sherd__device *device, const char *family, sherd_dtype dtype,
         {"warp_each", "warp_wide"}, {"block_each", "block_wide"}, {"long_each", "long_wide"}};
     static const int threads[3] = {ROWS_WARPS, ROWS_BLOCK, ROWS_LONG};
     int way = cols <= WARP * ROWS_KEPT ? 0 : cols <= ROWS_BLOCK * ROWS_KEPT ? 1 : 2;
-    int64_t each = way ? 1 : ROWS_WARPS / WARP, blocks = rows / each + (rows % each != 0);
+    int64_t each = way ? 1 : ROWS_WARPS / WARP, blocks = sherd__ceil_div(rows, each);
     sherd__kernel kernel = {SHERD__PROGRAM_ROWS, family, kinds[way][is_wide], dtype,
                             SHERD_DTYPE_NONE};
     sherd__grid grid = {sherd__min(blocks, most_blocks), threads[way], 0};
@@ -40,7 +35,8 @@ void sherd__device_layer_norm(sherd__device *device, sherd_dtype dtype, int64_t 
     norm_args args = {rows, cols, y, mean, rstd, x, weight, bias, eps};
     uintptr_t together = (uintptr_t)y | (uintptr_t)x | (uintptr_t)weight | (uintptr_t)bias;
 
-    launch(device, "norm", dtype, rows, cols, wide(dtype, cols, together), &args, sizeof args);
+    launch(device, "norm", dtype, rows, cols, sherd__rows_are_wide(dtype, cols, together), &args,
+           sizeof args);
 }
 
 void sherd__device_rms_norm(sherd__device *device, sherd_dtype dtype, int64_t rows, int64_t cols,
@@ -56,7 +52,8 @@ void sherd__device_norm_grad(sherd__device *device, sherd_dtype dtype, int64_t r
     norm_grad_args args = {rows, cols, dx, dy, x, weight, mean, rstd};
     uintptr_t together = (uintptr_t)dx | (uintptr_t)dy | (uintptr_t)x | (uintptr_t)weight;
 
-    launch(device, "norm_grad", dtype, rows, cols, wide(dtype, cols, together), &args, sizeof args);
+    launch(device, "norm_grad", dtype, rows, cols, sherd__rows_are_wide(dtype, cols, together),
+           &args, sizeof args);
     if (dweight || dbias)
         sherd__device_norm_columns(device, dtype, rows, cols, dweight, dbias, dy, x, mean, rstd,
                                    add);
@@ -68,8 +65,8 @@ void sherd__device_softmax(sherd__device *device, sherd_dtype dtype, sherd__soft
     softmax_args args = {rows, cols, y, x, kind == SHERD__LOG_SOFTMAX};
     uintptr_t together = (uintptr_t)y | (uintptr_t)x;
 
-    launch(device, "softmax", dtype, cols ? rows : 0, cols, wide(dtype, cols, together), &args,
-           sizeof args);
+    launch(device, "softmax", dtype, cols ? rows : 0, cols,
+           sherd__rows_are_wide(dtype, cols, together), &args, sizeof args);
 }
 
 void sherd__device_softmax_grad(sherd__device *device, sherd_dtype dtype, sherd__soft_kind kind,
@@ -78,8 +75,8 @@ void sherd__device_softmax_grad(sherd__device *device, sherd_dtype dtype, sherd_
     softmax_grad_args args = {rows, cols, dx, dy, y, kind == SHERD__LOG_SOFTMAX};
     uintptr_t together = (uintptr_t)dx | (uintptr_t)dy | (uintptr_t)y;
 
-    launch(device, "softmax_grad", dtype, cols ? rows : 0, cols, wide(dtype, cols, together), &args,
-           sizeof args);
+    launch(device, "softmax_grad", dtype, cols ? rows : 0, cols,
+           sherd__rows_are_wide(dtype, cols, together), &args, sizeof args);
 }
 
 void sherd__device_cross_entropy(sherd__device *device, sherd_dtype dtype, int64_t rows,
@@ -88,8 +85,8 @@ void sherd__device_cross_entropy(sherd__device *device, sherd_dtype dtype, int64
 {
     cross_entropy_args args = {rows, cols, first, stats, logits, targets};
 
-    launch(device, "cross_entropy", dtype, rows, cols, wide(dtype, cols, (uintptr_t)logits), &args,
-           sizeof args);
+    launch(device, "cross_entropy", dtype, rows, cols,
+           sherd__rows_are_wide(dtype, cols, (uintptr_t)logits), &args, sizeof args);
 }
 
 void sherd__device_cross_entropy_grad(sherd__device *device, sherd_dtype dtype, int64_t rows,
@@ -101,6 +98,6 @@ void sherd__device_cross_entropy_grad(sherd__device *device, sherd_dtype dtype, 
                                     log_sum, dy,   targets, factor};
     uintptr_t together = (uintptr_t)dlogits | (uintptr_t)logits;
 
-    launch(device, "cross_entropy_grad", dtype, cols ? rows : 0, cols, wide(dtype, cols, together),
-           &args, sizeof args);
+    launch(device, "cross_entropy_grad", dtype, cols ? rows : 0, cols,
+           sherd__rows_are_wide(dtype, cols, together), &args, sizeof args);
 }

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "autograd/node.h"
 #include "nn/optimizer.h"
 
 static void destroy_item(sherd__heap *heap, sherd__optimized *item)
@@ -297,11 +296,9 @@ static bool has_state(const sherd_optimizer *o, const sherd__optimized *item)
 static bool find_gradient(const sherd_optimizer *o, sherd__update *u, const sherd_tensor *p,
                           sherd_tensor *g)
 {
-    u->dtype = sherd__statistics_dtype(p->dtype);
+    u->dtype = p->dtype;
     if (o->kind->on_device && sherd__device_computes(p->dtype))
         u->device = sherd__world_device(o->world);
-    if (u->device) /* state and gradient have one dtype there */
-        g = sherd__converted(g, u->dtype);
     u->grad = u->device ? sherd__device_data(g) : sherd__data(g);
     return u->grad != NULL;
 }

@@ -35,7 +35,7 @@ typedef struct sherd__optimized {
 typedef struct sherd__update {
     const sherd__kernels *kernels;
     sherd__device *device; /* all of it lies in the GPU's memory; NULL: in the arena */
-    sherd_dtype dtype;     /* of p, state and, on a GPU, the gradient */
+    sherd_dtype dtype;     /* of the parameter, and its gradient */
     int64_t count, steps;  /* steps: this one included */
     void *p, *state[SHERD__OPTIMIZER_STATES];
     const void *grad;
