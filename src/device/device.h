@@ -138,6 +138,7 @@ typedef enum sherd__program {
     SHERD__PROGRAM_ATTENTION_HALF,
     SHERD__PROGRAM_UPDATE,
     SHERD__PROGRAM_ROTARY,
+    SHERD__PROGRAM_RESIDUAL,
     SHERD__PROGRAMS
 } sherd__program;
 

@@ -26,6 +26,7 @@ static const char *const program_name[SHERD__PROGRAMS] = {
     [SHERD__PROGRAM_ATTENTION_HALF] = "attention_half",
     [SHERD__PROGRAM_UPDATE] = "update",
     [SHERD__PROGRAM_ROTARY] = "rotary",
+    [SHERD__PROGRAM_RESIDUAL] = "residual",
 };
 
 struct sherd__device_kernel {

@@ -4,6 +4,7 @@
  * 16 bytes where all rows begin at a multiple of that.
  */
 #include "box.h"
+#include "residual.h"
 #include "over_rows.h"
 
 #include "base/num.h"
@@ -51,7 +52,23 @@ void sherd__device_norm_grad(sherd__device *device, sherd_dtype dtype, int64_t r
 {
     norm_grad_args args = {rows, cols, dx, dy, x, weight, mean, rstd};
     uintptr_t together = (uintptr_t)dx | (uintptr_t)dy | (uintptr_t)x | (uintptr_t)weight;
+    const sherd__norm_back_there whole = {.dtype = dtype,
+                                          .dy = dtype,
+                                          .ddelta = dtype,
+                                          .rows = rows,
+                                          .cols = cols,
+                                          .of = {.dy = dy,
+                                                 .sum = x,
+                                                 .weight = weight,
+                                                 .mean = mean,
+                                                 .rstd = rstd,
+                                                 .dx = dx,
+                                                 .dweight = dweight,
+                                                 .dbias = dbias,
+                                                 .add = add}};
 
+    if (sherd__device_norm_back(device, &whole))
+        return;
     launch(device, "norm_grad", dtype, rows, cols, sherd__rows_are_wide(dtype, cols, together),
            &args, sizeof args);
     if (dweight || dbias)

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A residual sum and its norm, and their gradients, on the GPU: the kernels of the single operators
- * one after the other over all rows. What has 16 bits beside rows of f32 is widened first.
+ * A residual sum and its norm, and their gradients, on the GPU: by one kernel where there is one
+ * for these rows, else by the kernels of the single operators one after the other over all rows.
+ * Then what has 16 bits beside rows of f32 is widened first.
  */
 #include "add_norm.h"
+
+#include "device/residual.h"
 
 static int64_t bytes_of(int64_t count, sherd_dtype dtype)
 {
@@ -36,21 +39,41 @@ static const void *as_x(sherd_call *call, sherd_dtype x, sherd_dtype dtype, int6
     return wide;
 }
 
-/* What is added to x, after dropout, as x has it. NULL: no memory. */
+/* What is added to x, after dropout. NULL: no memory. */
 static const void *addend(sherd__blocks *w)
 {
     sherd_call *call = w->call;
     const sherd_tensor *delta = call->in[DELTA];
-    const void *from = call->from[DELTA];
+    char *dropped;
 
-    if (w->how->p > 0) {
-        char *dropped = sherd__device_scratch(call, bytes_of(delta->count, delta->dtype));
-        if (!dropped)
-            return NULL;
-        drop_all(w, delta->dtype, dropped, from);
-        from = dropped;
-    }
-    return as_x(call, call->in[X]->dtype, delta->dtype, delta->count, from);
+    if (!(w->how->p > 0))
+        return call->from[DELTA];
+    dropped = sherd__device_scratch(call, bytes_of(delta->count, delta->dtype));
+    if (dropped)
+        drop_all(w, delta->dtype, dropped, call->from[DELTA]);
+    return dropped;
+}
+
+/* By one kernel, if there is one. */
+static bool add_and_norm(const sherd__blocks *w, const void *delta)
+{
+    const sherd_call *call = w->call;
+    const sherd__row_norm *of = w->of;
+    const sherd__norm_there p = {.dtype = call->in[X]->dtype,
+                                 .beside = call->in[DELTA]->dtype,
+                                 .rows = w->p.rows,
+                                 .cols = w->p.inner,
+                                 .x = call->from[X],
+                                 .delta = delta,
+                                 .weight = call->from[WEIGHT],
+                                 .bias = of->bias >= 0 ? call->from[of->bias] : NULL,
+                                 .sum = call->to[SUM],
+                                 .norm = call->to[NORM],
+                                 .mean = of->mean >= 0 ? call->to[of->mean] : NULL,
+                                 .rstd = call->to[of->scale],
+                                 .eps = w->how->norm.eps};
+
+    return call->out[NORM]->dtype == p.beside && sherd__device_add_norm(sherd__device_in(call), &p);
 }
 
 bool sherd__add_norm_there(sherd__blocks *w)
@@ -65,6 +88,10 @@ bool sherd__add_norm_there(sherd__blocks *w)
 
     if (x->count == 0)
         return true;
+    if (delta && add_and_norm(w, delta))
+        return true;
+    if (delta)
+        delta = as_x(call, x->dtype, call->in[DELTA]->dtype, x->count, delta);
     void *y = same ? call->to[NORM] : sherd__device_scratch(call, bytes_of(x->count, x->dtype));
     if (!delta || !y)
         return false;
@@ -82,7 +109,34 @@ bool sherd__add_norm_there(sherd__blocks *w)
     return true;
 }
 
-bool sherd__add_norm_grad_there(sherd__blocks *w, const sherd__add_norm_grad *g)
+/* dx, and ddelta as far as it is dx in 16 bits, by one kernel, if there is one. */
+static bool differentiate(const sherd__blocks *w, const sherd__add_norm_grad *g)
+{
+    const sherd_call *call = w->call;
+    const sherd__row_norm *of = w->of;
+    sherd_dtype x = call->in[g->sum]->dtype;
+    bool lower = call->results > g->ddelta && call->out[g->ddelta]->dtype != x;
+    const sherd__norm_back_there p = {.dtype = x,
+                                      .dy = call->in[g->dy]->dtype,
+                                      .ddelta = lower ? call->out[g->ddelta]->dtype : x,
+                                      .rows = w->p.rows,
+                                      .cols = w->p.inner,
+                                      .of = {.dy = call->from[g->dy],
+                                             .sum = call->from[g->sum],
+                                             .dsum = call->from[of->weight + 1],
+                                             .weight = call->from[of->weight],
+                                             .mean = of->mean >= 0 ? call->from[of->mean] : NULL,
+                                             .rstd = call->from[of->scale],
+                                             .dx = call->to[g->dx],
+                                             .ddelta = lower ? call->to[g->ddelta] : NULL,
+                                             .dweight = call->to[g->dweight],
+                                             .dbias = of->mean >= 0 ? call->to[g->dbias] : NULL}};
+
+    return sherd__device_norm_back(sherd__device_in(call), &p);
+}
+
+/* The same by the kernels of the norm, of a sum and of a cast. False: failed. */
+static bool differentiate_apart(sherd__blocks *w, const sherd__add_norm_grad *g)
 {
     sherd_call *call = w->call;
     sherd__device *device = sherd__device_in(call);
@@ -99,18 +153,26 @@ bool sherd__add_norm_grad_there(sherd__blocks *w, const sherd__add_norm_grad *g)
                             of->mean >= 0 ? call->to[g->dbias] : NULL, wide, call->from[g->sum],
                             call->from[of->weight], of->mean >= 0 ? call->from[of->mean] : NULL,
                             call->from[of->scale], false);
-    if (sum->count == 0)
-        return true;
-    if (dsum)
+    if (dsum && sum->count)
         sherd__device_binary(device, sum->dtype, SHERD__ADD, 1, &sum->count, dx, dx, &one, dsum,
                              &one);
-    if (call->results <= g->ddelta)
-        return true;
-    sherd_dtype dtype = call->out[g->ddelta]->dtype;
-    void *ddelta = call->to[g->ddelta];
-    if (dtype != sum->dtype)
-        sherd__device_convert(device, dtype, sum->dtype, sum->count, ddelta, dx);
-    if (w->how->p > 0)
-        drop_all(w, dtype, ddelta, dtype != sum->dtype ? ddelta : dx);
+    if (call->results > g->ddelta && call->out[g->ddelta]->dtype != sum->dtype)
+        sherd__device_convert(device, call->out[g->ddelta]->dtype, sum->dtype, sum->count,
+                              call->to[g->ddelta], dx);
+    return true;
+}
+
+bool sherd__add_norm_grad_there(sherd__blocks *w, const sherd__add_norm_grad *g)
+{
+    sherd_call *call = w->call;
+    sherd_dtype dtype = call->in[g->sum]->dtype;
+
+    if (!differentiate(w, g) && !differentiate_apart(w, g))
+        return false;
+    if (call->results > g->ddelta && w->how->p > 0) {
+        sherd_dtype own = call->out[g->ddelta]->dtype;
+        void *ddelta = call->to[g->ddelta];
+        drop_all(w, own, ddelta, own != dtype ? ddelta : call->to[g->dx]);
+    }
     return true;
 }
