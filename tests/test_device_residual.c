@@ -11,9 +11,10 @@ static const struct {
     int64_t rows, cols;
     int shift;
     bool good;
-} shapes[] = {{0, 8, 0, true},    {1, 8, 0, true},    {5, 64, 0, true},    {37, 32, 0, true},
+} shapes[] = {{0, 128, 0, true},  {1, 128, 0, true},  {5, 192, 0, true},   {37, 136, 0, true},
               {3, 1000, 0, true}, {2, 2056, 0, true}, {2, 4104, 0, true},  {3, 7, 0, false},
-              {3, 64, 1, false},  {3, 0, 0, false},   {1, 8200, 0, false}, {1030, 8, 0, true}};
+              {3, 192, 1, false}, {3, 0, 0, false},   {1, 8200, 0, false}, {260, 2048, 0, true},
+              {3, 8, 0, false}};
 
 /* What the plain kernel makes of x in the dtype `to`. */
 static array converted(sherd_dtype to, const array *x)
@@ -142,12 +143,12 @@ static bool fits(sherd_dtype dtype, int i)
     return shapes[i].good && (dtype != SHERD_F64 || shapes[i].cols <= 4096);
 }
 
-/* Long rows where they are cut otherwise than shorter ones, the many short ones once. */
+/* Long rows where they are cut otherwise than shorter ones; more rows than blocks once. */
 static bool tells(sherd_dtype dtype, sherd_dtype beside, int i)
 {
-    return shapes[i].cols == 4104   ? sherd_dtype_bytes(dtype) == 2
-           : shapes[i].rows == 1030 ? beside == SHERD_BF16
-                                    : true;
+    return shapes[i].cols == 4104  ? sherd_dtype_bytes(dtype) == 2
+           : shapes[i].rows == 260 ? beside == SHERD_BF16 && dtype == SHERD_F32
+                                   : true;
 }
 
 static void sums_and_norms_are_plain(void)

@@ -10,7 +10,10 @@
 enum { WARP = 32 };
 /* Threads of all blocks, where each adds up rows: enough for any GPU. */
 static const int64_t all_threads = 1 << 17;
-static const int64_t most_blocks = 1 << 20;
+/* Of forward: each then has several rows. */
+static const int64_t most_blocks = 1 << 14;
+/* Pieces of a row, at least: a warp for a shorter one would idle. */
+static const int64_t least_pieces = 16;
 
 /* How a row is cut. */
 typedef struct cut {
@@ -18,7 +21,7 @@ typedef struct cut {
     int threads, lanes; /* elements of a piece */
 } cut;
 
-/* False: rows are too long, or their sizes do not allow pieces. */
+/* False: rows are too short or too long, or their sizes do not allow pieces. */
 static bool cut_of(cut *c, sherd_dtype dtype, sherd_dtype beside, int64_t cols)
 {
     int64_t lanes = SHERD__WIDE / (int64_t)sherd_dtype_bytes(dtype);
@@ -28,7 +31,7 @@ static bool cut_of(cut *c, sherd_dtype dtype, sherd_dtype beside, int64_t cols)
     c->same = sherd_dtype_bytes(dtype) == 2;
     c->lanes = (int)lanes;
     c->threads = c->many ? RESIDUAL_MANY : (int)(sherd__ceil_div(pieces, WARP) * WARP);
-    return cols > 0 && cols % lanes == 0 && pieces <= RESIDUAL_MANY * most &&
+    return cols % lanes == 0 && pieces >= least_pieces && pieces <= RESIDUAL_MANY * most &&
            (beside == dtype || (dtype == SHERD_F32 && sherd_dtype_bytes(beside) == 2));
 }
 

@@ -61,6 +61,25 @@ template <class E> __device__ inline typename number<E>::sum rounded(typename nu
     return get(put<E>(x));
 }
 
+/* A product by itself: no sum that follows is joined with it, so dx has the same bits with dsum as
+ * by two kernels. */
+__device__ inline float product(float a, float b)
+{
+#ifdef SHERD_EMULATED_CUDA
+    return a * b;
+#else
+    return __fmul_rn(a, b);
+#endif
+}
+__device__ inline double product(double a, double b)
+{
+#ifdef SHERD_EMULATED_CUDA
+    return a * b;
+#else
+    return __dmul_rn(a, b);
+#endif
+}
+
 /* Two sums over the block at once. */
 template <class T> __device__ inline void block_sums(T (&x)[2], T (&room)[2][MOST_WARPS])
 {
@@ -80,7 +99,8 @@ template <class T> __device__ inline void block_sums(T (&x)[2], T (&room)[2][MOS
     }
 }
 
-/* D: of delta and of the norm. The sum is rounded before it is normed. */
+/* D: of delta and of the norm. The sum is rounded before it is normed. Without delta: the norm of
+ * x, with the same bits. */
 template <class K, class D> __device__ void add_norm(const add_norm_args &a)
 {
     typedef typename pieces<K, D>::E E;
@@ -97,12 +117,13 @@ template <class K, class D> __device__ void add_norm(const add_norm_args &a)
             if (c >= a.cols)
                 continue;
             load<E, N>(v[s], (const E *)a.x + at);
-            load<D, N>(w, (const D *)a.delta + at);
+            load_or<D, N>(w, a.delta, at, 0);
             for (int i = 0; i < N; i++) {
-                v[s][i] = rounded<E>(v[s][i] + w[i]);
+                v[s][i] = a.delta ? rounded<E>(v[s][i] + w[i]) : v[s][i];
                 mean += v[s][i];
             }
-            store<E, N>((E *)a.sum + at, v[s]);
+            if (a.delta)
+                store<E, N>((E *)a.sum + at, v[s]);
         }
         mean = a.mean ? block_sum(mean, room) / n : 0;
         UNROLL
@@ -171,7 +192,7 @@ template <class K, class G, class D> __device__ void norm_back(const norm_back_a
                 continue;
             load_or<E, N>(w, a.dsum, at, 0);
             for (int i = 0; i < N; i++) {
-                T dx = rstd * (g[s][i] - shift - h[s][i] * along);
+                T dx = product(rstd, g[s][i] - shift - h[s][i] * along);
                 g[s][i] = a.dsum ? rounded<E>(rounded<E>(dx) + w[i]) : dx;
             }
             store<E, N>((E *)a.dx + at, g[s]);

@@ -10,7 +10,8 @@ enum {
     RESIDUAL_ADDERS = 1024 /* threads of a block of norm_back_end */
 };
 
-/* sum = x + delta, and its norm. mean: NULL of an RMS norm. weight, bias: NULL = none. */
+/* sum = x + delta, and its norm; delta NULL: the norm of x, and sum is not written. mean: NULL of
+ * an RMS norm. weight, bias: NULL = none. */
 typedef struct add_norm_args {
     int64_t rows, cols;
     void *sum, *norm, *mean, *rstd; /* the latter two are statistics: f32, f64 of f64 */

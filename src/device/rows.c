@@ -35,7 +35,20 @@ void sherd__device_layer_norm(sherd__device *device, sherd_dtype dtype, int64_t 
 {
     norm_args args = {rows, cols, y, mean, rstd, x, weight, bias, eps};
     uintptr_t together = (uintptr_t)y | (uintptr_t)x | (uintptr_t)weight | (uintptr_t)bias;
+    const sherd__norm_there whole = {.dtype = dtype,
+                                     .beside = dtype,
+                                     .rows = rows,
+                                     .cols = cols,
+                                     .x = x,
+                                     .weight = weight,
+                                     .bias = bias,
+                                     .norm = y,
+                                     .mean = mean,
+                                     .rstd = rstd,
+                                     .eps = eps};
 
+    if (sherd__device_add_norm(device, &whole))
+        return;
     launch(device, "norm", dtype, rows, cols, sherd__rows_are_wide(dtype, cols, together), &args,
            sizeof args);
 }
