@@ -5,6 +5,8 @@
 #define CHECK_PURE
 #include "device.h"
 
+#include "base/num.h"
+
 enum { GAP = 3, MOST = 4 << 10 };
 
 typedef struct layout {
@@ -241,10 +243,100 @@ static void a_failed_call_is_told(void)
     }
 }
 
+enum { OUT = 0, LEFT = 1024, RIGHT = 2048, ONES = 3072, ROOM = 8192, CALLS = 32 /* and more */ };
+
+/* c[m,3] = 0 + ones. */
+static void add_ones(sherd__device *device, char *data, int64_t m)
+{
+    const sherd__product p = {
+        .dtype = SHERD_F32, .result = SHERD_F32, .m = m, .n = 3, .k = 4, .bias = true};
+
+    sherd__device_multiply(device, &p, 1, data + OUT, data + LEFT, data + RIGHT, data + ONES);
+}
+
+static sherd__device_block *make_room(sherd__device *device)
+{
+    const float ones[] = {1, 1, 1};
+    sherd__device_block *room = device ? sherd__device_take(device, ROOM) : NULL;
+
+    if (!room)
+        return NULL;
+    sherd__device_set(device, room->data, 0, ROOM);
+    sherd__device_upload(device, (char *)room->data + ONES, ones, sizeof ones);
+    return room;
+}
+
+static bool are_ones(sherd__device *device, sherd__device_block *room, int64_t m)
+{
+    float back[64];
+    bool good = sherd__device_download(device, back, room->data, m * 3 * (int64_t)sizeof *back);
+
+    for (int64_t i = 0; good && i < 3 * m; i++)
+        good = back[i] == 1;
+    return good;
+}
+
+/* A product with a bias is right, or it is told why it is not, whichever call fails. */
+static void a_bias_is_added_or_it_is_told(void)
+{
+    for (int lacks = 0; lacks < 2 && is_emulated(); lacks++) {
+        for (int at = 0; at < CALLS; at++) {
+            sherd__heap heap = {0};
+            sherd__device *device = open_gpu(&heap, "cuda", 0);
+            sherd__device_block *room = make_room(device);
+            if (!room)
+                return;
+            (lacks ? lack_call : fail_call)(at);
+            add_ones(device, room->data, 2);
+            fail_call(-1);
+            const char *fault = sherd__device_fault(device), *lacked = sherd__device_lacked(device);
+            CHECK(fault || lacked || are_ones(device, room, 2));
+            add_ones(device, room->data, 2);
+            CHECK(fault || are_ones(device, room, 2));
+            sherd__device_give(device, room);
+            sherd__device_close(device);
+            CHECK_EQ(heap.live, 0);
+            CHECK_EQ(left_of_cuda(), 0);
+        }
+    }
+}
+
+/* More shapes than are kept, each twice. */
+static void sizes_may_vary_for_ever(void)
+{
+    enum { SHAPES = 600 };
+    sherd__heap heap = {0};
+    sherd__device *device = open_gpu(&heap, "cuda", 0);
+    sherd__device_block *room = make_room(device);
+    int64_t live = 0;
+
+    if (!room)
+        return;
+    for (int i = 0; i < 2 * SHAPES; i++) {
+        sherd__product p = {.dtype = SHERD_F32,
+                            .result = SHERD_F32,
+                            .a_row = 4 + i % SHAPES,
+                            .m = 1,
+                            .n = 3,
+                            .k = 4,
+                            .bias = true};
+        char *data = room->data;
+        sherd__device_multiply(device, &p, 1, data, data + LEFT, data + RIGHT, data + ONES);
+        live = sherd__max(live, heap.live);
+    }
+    CHECK(are_ones(device, room, 1));
+    CHECK(live < SHAPES);
+    sherd__device_give(device, room);
+    close_gpu(&heap, device);
+    CHECK_EQ(left_of_cuda(), 0);
+}
+
 static const check_test tests[] = {
     {TEST(products_are_exact)},
     {TEST(nothing_is_computed_of_nothing)},
     {TEST(what_is_too_large_is_a_fault)},
     {TEST(a_failed_call_is_told)},
+    {TEST(a_bias_is_added_or_it_is_told)},
+    {TEST(sizes_may_vary_for_ever)},
 };
 CHECK_MAIN(tests)

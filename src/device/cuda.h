@@ -19,6 +19,10 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct _nvrtcProgram *nvrtcProgram;
 typedef struct cublasContext *cublasHandle_t;
+typedef struct cublasLtContext *cublasLtHandle_t;
+typedef struct cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
+typedef struct cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;
+typedef struct cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
 
 /* What another process opens a piece of memory, or an event, by. */
 enum { SHERD__HANDLE_WORDS = 8 };
@@ -60,6 +64,29 @@ typedef enum cublasComputeType_t {
 } cublasComputeType_t;
 enum { CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16 };
 enum { CUBLAS_GEMM_DEFAULT = -1 };
+
+/* Of cuBLASLt: what is said of a product, and of the algorithm that is wanted. */
+enum {
+    CUBLASLT_MATMUL_DESC_TRANSA = 3,
+    CUBLASLT_MATMUL_DESC_TRANSB = 4,
+    CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
+};
+enum { CUBLASLT_EPILOGUE_BIAS = 4 };
+enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
+enum {
+    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+    CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5 /* then those of b, c, d */
+};
+/* cublasLtMatmulHeuristicResult_t */
+typedef struct sherd__matmul_choice {
+    uint64_t algorithm[8];
+    size_t workspace_bytes;
+    int state; /* 0: it works */
+    float waves;
+    int reserved[4];
+} sherd__matmul_choice;
 
 /* The functions, from the rows of cuda_calls.inc. */
 typedef struct sherd__cuda {

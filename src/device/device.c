@@ -197,6 +197,7 @@ void sherd__device_close(sherd__device *device)
         device->cuda.context_use(device->context);
         if (device->stream)
             device->cuda.stream_wait(device->stream);
+        sherd__device_free_biased(device);
         sherd__device_free_products(device);
         sherd__device_free_programs(device);
         sherd__device_free_peers(device);

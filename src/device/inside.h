@@ -71,6 +71,7 @@ struct sherd__device {
     sherd__map kernels;
 
     cublasHandle_t blas;
+    struct sherd__biased *biased; /* biased.c; NULL: not started */
 };
 
 /* Find the libraries and all their functions; ENOTSUP, with a text. What was found is closed by
@@ -89,6 +90,19 @@ void sherd__device_free_memory(sherd__device *device);
 void sherd__device_free_peers(sherd__device *device);
 void sherd__device_free_programs(sherd__device *device);
 void sherd__device_free_products(sherd__device *device);
+void sherd__device_free_biased(sherd__device *device);
+
+/* CUDA's name of a dtype that products have. */
+static inline cudaDataType_t sherd__cuda_type(sherd_dtype dtype)
+{
+    return dtype == SHERD_F64    ? CUDA_R_64F
+           : dtype == SHERD_F32  ? CUDA_R_32F
+           : dtype == SHERD_BF16 ? CUDA_R_16BF
+                                 : CUDA_R_16F;
+}
+
+/* As sherd__cuda_good, of cuBLAS. */
+bool sherd__cublas_good(sherd__device *device, int result, const char *what);
 
 /* Whoever calls: the context must be the current one of this thread. A world may change its thread
  * between two calls. */

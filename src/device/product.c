@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Matrix products, by cuBLAS, which is started by the first one. It stores columns where sherd
- * stores rows, so it computes c^T = b^T a^T, and nothing is turned. A bias is what c begins with,
- * and the product is added to it: each element is rounded once.
+ * stores rows, so it computes c^T = b^T a^T, and nothing is turned. A bias is added by
+ * biased.c, or else it is what c begins with, and the product is added to it: either way each
+ * element is rounded once.
  */
-#include "inside.h"
+#include "biased.h"
 
 #include "base/num.h"
 
@@ -32,15 +33,7 @@ static steps steps_of(const sherd__product *p)
     return s;
 }
 
-static cudaDataType_t type_of(sherd_dtype dtype)
-{
-    return dtype == SHERD_F64    ? CUDA_R_64F
-           : dtype == SHERD_F32  ? CUDA_R_32F
-           : dtype == SHERD_BF16 ? CUDA_R_16BF
-                                 : CUDA_R_16F;
-}
-
-static bool good(sherd__device *device, int result, const char *what)
+bool sherd__cublas_good(sherd__device *device, int result, const char *what)
 {
     if (result == CUBLAS_STATUS_ALLOC_FAILED)
         sherd__device_lack(device, "out of memory for a product");
@@ -60,7 +53,7 @@ static bool start(sherd__device *device)
         return true;
     int result = cuda->blas_create(&blas);
     if (result)
-        return good(device, result, "starting cuBLAS");
+        return sherd__cublas_good(device, result, "starting cuBLAS");
     result = cuda->blas_stream(blas, device->stream);
     if (!result)
         result = cuda->blas_math(blas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
@@ -68,7 +61,7 @@ static bool start(sherd__device *device)
         cuda->blas_destroy(blas);
     else
         device->blas = blas;
-    return good(device, result, "starting cuBLAS");
+    return sherd__cublas_good(device, result, "starting cuBLAS");
 }
 
 void sherd__device_free_products(sherd__device *device)
@@ -143,7 +136,7 @@ static int multiply(sherd__device *device, const sherd__product *p, int64_t time
     cublasComputeType_t sums = wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
     cublasOperation_t ta = p->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
                       tb = p->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cudaDataType_t type = type_of(p->dtype), to = type_of(p->result);
+    cudaDataType_t type = sherd__cuda_type(p->dtype), to = sherd__cuda_type(p->result);
     int m = (int)p->m, n = (int)p->n, k = (int)p->k;
     int lda = (int)s->a, ldb = (int)s->b, ldc = (int)s->c;
 
@@ -168,11 +161,15 @@ void sherd__device_multiply(sherd__device *device, const sherd__product *p, int6
                            (long long)p->m, (long long)p->k, (long long)p->k, (long long)p->n);
         return;
     }
+    if (bias && times == 1 &&
+        sherd__device_multiply_biased(device, p, &(sherd__leads){s.a, s.b, s.c}, c, a, b, bias))
+        return;
     if (bias)
         begin(device, p, times, c, &s, bias);
     else if (p->k == 0 && !p->adds)
         begin_zero(device, p, times, c, &s);
     if (p->k == 0 || device->failed || !start(device))
         return;
-    good(device, multiply(device, p, times, &s, bias || p->adds, c, a, b), "a product");
+    sherd__cublas_good(device, multiply(device, p, times, &s, bias || p->adds, c, a, b),
+                       "a product");
 }

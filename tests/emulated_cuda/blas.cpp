@@ -182,3 +182,152 @@ EXPORT int cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasOpera
     return cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, a, a_type, lda, 0, b, b_type,
                                       ldb, 0, beta, c, c_type, ldc, 0, 1, compute, how);
 }
+
+/* ---- cuBLASLt: a product with a bias --------------------------------------------------------- */
+
+struct cublasLtContext {
+};
+struct cublasLtMatmulDescOpaque_t {
+    cublasOperation_t ta, tb;
+    int epilogue;
+    const void *bias;
+};
+struct cublasLtMatrixLayoutOpaque_t {
+    cudaDataType_t type;
+    uint64_t rows, cols;
+    int64_t lead;
+};
+struct cublasLtMatmulPreferenceOpaque_t {
+    uint64_t workspace;
+};
+
+enum { WORKSPACE = 512 }; /* of every product, so that what is taken for it is seen */
+
+/* Makes what there must be one of in the end. */
+template <class T> static int make(T **out, T what)
+{
+    if (call_fails())
+        return failure(CUBLAS_STATUS_ALLOC_FAILED);
+    *out = new T(what);
+    handles++;
+    return 0;
+}
+template <class T> static int unmake(T *what)
+{
+    delete what;
+    handles--;
+    return 0;
+}
+
+EXPORT int cublasLtCreate(cublasLtHandle_t *out)
+{
+    return make(out, cublasLtContext{});
+}
+EXPORT int cublasLtDestroy(cublasLtHandle_t handle)
+{
+    return unmake(handle);
+}
+EXPORT int cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                    cudaDataType_t scale)
+{
+    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
+        return STATUS_NOT_SUPPORTED;
+    return make(out, cublasLtMatmulDescOpaque_t{CUBLAS_OP_N, CUBLAS_OP_N, 1, nullptr});
+}
+EXPORT int cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product)
+{
+    return unmake(product);
+}
+EXPORT int cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, int which,
+                                          const void *value, size_t bytes)
+{
+    if (bytes != (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? 8 : 4))
+        return STATUS_INVALID_VALUE;
+    if (which == CUBLASLT_MATMUL_DESC_TRANSA)
+        product->ta = *static_cast<const cublasOperation_t *>(value);
+    else if (which == CUBLASLT_MATMUL_DESC_TRANSB)
+        product->tb = *static_cast<const cublasOperation_t *>(value);
+    else if (which == CUBLASLT_MATMUL_DESC_EPILOGUE)
+        product->epilogue = *static_cast<const int *>(value);
+    else if (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
+        product->bias = *static_cast<const void *const *>(value);
+    else
+        return STATUS_INVALID_VALUE;
+    return 0;
+}
+EXPORT int cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType_t type,
+                                      uint64_t rows, uint64_t cols, int64_t lead)
+{
+    return make(out, cublasLtMatrixLayoutOpaque_t{type, rows, cols, lead});
+}
+EXPORT int cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    return unmake(layout);
+}
+EXPORT int cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
+{
+    return make(out, cublasLtMatmulPreferenceOpaque_t{0});
+}
+EXPORT int cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wish)
+{
+    return unmake(wish);
+}
+EXPORT int cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t wish, int which,
+                                                const void *value, size_t bytes)
+{
+    if (bytes != (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4))
+        return STATUS_INVALID_VALUE;
+    if (bytes == 8)
+        wish->workspace = *static_cast<const uint64_t *>(value);
+    return 0;
+}
+
+/* No algorithm for a product of one column, so that there is such a case. */
+EXPORT int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
+                                          cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                          cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                          cublasLtMatmulPreference_t wish, int wanted,
+                                          sherd__matmul_choice *choice, int *found)
+{
+    if (call_fails())
+        return failure(CUBLAS_STATUS_ALLOC_FAILED);
+    if (product->epilogue != CUBLASLT_EPILOGUE_BIAS || wish->workspace < WORKSPACE || wanted < 1)
+        return STATUS_INVALID_VALUE;
+    *found = d->rows > 1;
+    *choice = sherd__matmul_choice{{1}, WORKSPACE, 0, 1, {0}};
+    return *found ? 0 : STATUS_NOT_SUPPORTED;
+}
+
+static void fill_columns(const matrix &c, const matrix &bias, uint64_t rows, uint64_t cols)
+{
+    for (uint64_t j = 0; j < cols; j++)
+        for (uint64_t i = 0; i < rows; i++)
+            write(c, static_cast<long long>(i) + static_cast<long long>(j) * c.ld,
+                  read(bias, static_cast<long long>(i)));
+}
+
+EXPORT int cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void *alpha,
+                          const void *a, cublasLtMatrixLayout_t of_a, const void *b,
+                          cublasLtMatrixLayout_t of_b, const void *beta, const void *,
+                          cublasLtMatrixLayout_t, void *d, cublasLtMatrixLayout_t of_d,
+                          const uint64_t *algorithm, void *workspace, size_t bytes, CUstream stream)
+{
+    const float one = 1;
+    cublasContext handle = {stream};
+    const matrix c = {d, of_d->type, of_d->lead, 0, false},
+                 bias = {product->bias, of_d->type, 0, 0, false};
+    uint64_t m = of_d->rows, n = of_d->cols;
+
+    if (bytes < WORKSPACE || !is_device_memory(workspace, WORKSPACE) || *algorithm != 1 ||
+        *static_cast<const float *>(alpha) != 1 || *static_cast<const float *>(beta) != 0 ||
+        !is_device_memory(bias.data, static_cast<long long>(m) * bytes_of(bias.type)) ||
+        !is_good(c, static_cast<long long>(m), static_cast<long long>(n), 1))
+        return STATUS_INVALID_VALUE;
+    if (!queue_work(stream, [=] { fill_columns(c, bias, m, n); }))
+        return STATUS_INVALID_VALUE;
+    uint64_t k = product->ta == CUBLAS_OP_T ? of_a->rows : of_a->cols;
+    return cublasGemmEx(&handle, product->ta, product->tb, static_cast<int>(m), static_cast<int>(n),
+                        static_cast<int>(k), alpha, a, of_a->type, static_cast<int>(of_a->lead), b,
+                        of_b->type, static_cast<int>(of_b->lead), &one, d, of_d->type,
+                        static_cast<int>(of_d->lead), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
