@@ -81,6 +81,12 @@ static inline void lack_call(long long calls)
     ((void (*)(long long))emulated_function("emulated_cuda_lack"))(calls);
 }
 
+/* That one and all that follow fail, as after a kernel with a bad pointer. */
+static inline void break_call(long long calls)
+{
+    ((void (*)(long long))emulated_function("emulated_cuda_break"))(calls);
+}
+
 /* Whether that call is still to come. */
 static inline bool call_will_fail(void)
 {

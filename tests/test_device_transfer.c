@@ -122,6 +122,7 @@ static void bad_pointers_are_a_fault(void)
 
 /* One thread at a time, but any. */
 typedef struct errand {
+    sherd__heap heap;
     sherd__device *device;
     sherd__device_block *block;
     int value;
@@ -160,8 +161,64 @@ static void threads_take_turns(void)
     close_gpu(&heap, e.device);
 }
 
+/* One is the other's place in memory, often with its name too; its context it has not. */
+static void *open_and_go(void *payload)
+{
+    errand *e = payload;
+    static const sherd__kernel fill = {SHERD__PROGRAM_ELEMENTS, "fill", NULL, SHERD_F32,
+                                       SHERD_DTYPE_NONE};
+    char args[256] = {0};
+
+    if (!e->device)
+        e->device = open_gpu(&e->heap, "cuda", 0);
+    if (e->device) /* arguments of zeros: no elements */
+        sherd__device_launch(e->device, &fill, (sherd__grid){1, 32, 0}, args, sizeof args);
+    return NULL;
+}
+
+static void a_thread_in_the_place_of_an_ended_one(void)
+{
+    errand e = {.device = NULL};
+    pthread_t thread;
+
+    for (int turn = 0; turn < 3; turn++) {
+        CHECK_EQ(pthread_create(&thread, NULL, open_and_go, &e), 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+    }
+    close_gpu(&e.heap, e.device);
+}
+
+/* A thread with two worlds: each has its own memory and kernels. */
+static void two_gpus_of_a_thread_take_turns(void)
+{
+    enum { N = 100, TURNS = 3 };
+    sherd__heap heap[2] = {{0}};
+    sherd__device *device[2];
+    sherd__device_block *block[2] = {NULL};
+
+    setenv("SHERD_EMULATED_CUDA_DEVICES", "2", 1);
+    for (int i = 0; i < 2 && is_emulated(); i++)
+        if ((device[i] = open_gpu(&heap[i], "cuda", i)))
+            block[i] = sherd__device_take(device[i], N * sizeof(float));
+    for (int turn = 0; turn < TURNS && block[0] && block[1]; turn++)
+        for (int i = 0; i < 2; i++) {
+            float back[N];
+            sherd__device_fill(device[i], SHERD_F32, block[i]->data, N, turn + i);
+            CHECK(sherd__device_download(device[i], back, block[i]->data, sizeof back));
+            CHECK_EQ(back[N - 1], turn + i);
+        }
+    for (int i = 0; i < 2 && is_emulated(); i++) {
+        sherd__device_give(device[i], block[i]);
+        close_gpu(&heap[i], device[i]);
+    }
+    unsetenv("SHERD_EMULATED_CUDA_DEVICES");
+    CHECK_EQ(left_of_cuda(), 0);
+}
+
 static const check_test tests[] = {
     {TEST(threads_take_turns)},
+    {TEST(a_thread_in_the_place_of_an_ended_one)},
+    {TEST(two_gpus_of_a_thread_take_turns)},
     {TEST(what_goes_there_comes_back)},
     {TEST(memory_is_taken_again_in_order)},
     {TEST(a_failed_call_is_told)},

@@ -36,6 +36,8 @@ void sherd__device_fail(sherd__device *device, const char *format, ...)
 
 void sherd__device_lack(sherd__device *device, const char *what)
 {
+    if (device->failed) /* that is why, and it is told */
+        return;
     if (!device->lacks)
         snprintf(device->lack, sizeof device->lack, "%s", what);
     device->lacks = true;
@@ -72,8 +74,7 @@ bool sherd__cuda_good(sherd__device *device, int result, const char *what)
 
 void sherd__cuda_move_in(sherd__device *device)
 {
-    if (sherd__cuda_good(device, device->cuda.context_use(device->context), "changing the thread"))
-        device->thread = pthread_self();
+    sherd__cuda_good(device, device->cuda.context_use(device->context), "changing the thread");
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -146,7 +147,6 @@ static int start(sherd__device *device)
         return result;
     }
     result = cuda->context_use(device->context);
-    device->thread = pthread_self();
     if (!result)
         result = cuda->stream_create(&device->stream, CU_STREAM_NON_BLOCKING);
     return result;
@@ -220,7 +220,8 @@ const char *sherd__device_model(const sherd__device *device)
     return device->model;
 }
 
-void *sherd__device_stream(const sherd__device *device)
+void *sherd__device_stream(sherd__device *device)
 {
+    sherd__cuda_enter(device);
     return device->stream;
 }

@@ -39,8 +39,8 @@ sherd_status sherd__device_open(sherd__device **out, sherd__heap *heap, sherd__d
 void sherd__device_close(sherd__device *device);
 /* "cuda:0" */
 const char *sherd__device_name(const sherd__device *device);
-/* The CUstream of this rank. */
-void *sherd__device_stream(const sherd__device *device);
+/* The CUstream of this rank, for whoever queues work in it now: its context is the current one. */
+void *sherd__device_stream(sherd__device *device);
 /* As its maker calls it: "NVIDIA H100 80GB HBM3". */
 const char *sherd__device_model(const sherd__device *device);
 
@@ -75,7 +75,7 @@ typedef struct sherd__device_block {
     bool used;
 } sherd__device_block;
 
-/* bytes > 0. NULL: no memory (of the GPU, or for the struct); not a fault. */
+/* bytes > 0. NULL: no memory (of the GPU, or for the struct), which is not a fault; or a fault. */
 sherd__device_block *sherd__device_take(sherd__device *device, int64_t bytes);
 /* In the order of the stream. NULL is a no-op. */
 void sherd__device_give(sherd__device *device, sherd__device_block *block);

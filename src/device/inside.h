@@ -3,8 +3,6 @@
 #ifndef SHERD__DEVICE_INSIDE_H
 #define SHERD__DEVICE_INSIDE_H
 
-#include <pthread.h>
-
 #include "base/map.h"
 #include "cuda.h"
 #include "device.h"
@@ -49,7 +47,6 @@ struct sherd__device {
     CUdevice handle;
     CUcontext context; /* NULL until it is retained, as what follows */
     CUstream stream;
-    pthread_t thread; /* in which the context is the current one */
     char name[24], model[256];
     bool failed;
     bool lacks; /* something was not queued for lack of memory */
@@ -105,11 +102,14 @@ static inline cudaDataType_t sherd__cuda_type(sherd_dtype dtype)
 bool sherd__cublas_good(sherd__device *device, int result, const char *what);
 
 /* Whoever calls: the context must be the current one of this thread. A world may change its thread
- * between two calls. */
+ * between two calls, and a thread may use another GPU between them: for another world, or by
+ * itself. So the driver is asked, which takes it some nanoseconds. */
 void sherd__cuda_move_in(sherd__device *device);
 static inline void sherd__cuda_enter(sherd__device *device)
 {
-    if (!pthread_equal(device->thread, pthread_self()))
+    CUcontext now = NULL;
+
+    if (device->cuda.context_now(&now) || now != device->context)
         sherd__cuda_move_in(device);
 }
 

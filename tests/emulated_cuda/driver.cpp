@@ -24,6 +24,7 @@ struct CUctx_st {
 struct CUfunc_st {
     void (*kernel)(const void *);
     int shared; /* memory of a block that was allowed */
+    CUcontext context;
 };
 
 struct CUmod_st {
@@ -43,6 +44,8 @@ struct machine {
     std::atomic<bool> started{false};
     std::atomic<int64_t> calls_left{-1}; /* until one fails; -1: none does */
     std::atomic<bool> lacks{false};      /* it fails for lack of memory */
+    std::atomic<bool> breaks{false};     /* all calls after it fail too */
+    std::atomic<bool> broken{false};
 };
 
 machine &all()
@@ -76,12 +79,28 @@ bool is_device(CUdevice device)
 
 bool call_fails()
 {
-    return all().calls_left >= 0 && --all().calls_left < 0;
+    machine &m = all();
+
+    if (m.calls_left >= 0 && --m.calls_left < 0) {
+        m.broken = m.breaks.load();
+        return true;
+    }
+    return m.broken;
 }
 
 int failure(int lack)
 {
-    return all().lacks ? lack : ERROR_UNKNOWN;
+    return all().broken ? ERROR_ILLEGAL_ADDRESS : all().lacks ? lack : ERROR_UNKNOWN;
+}
+
+static void fail_after(long long calls, bool lacks, bool breaks)
+{
+    machine &m = all();
+
+    m.broken = false;
+    m.lacks = lacks;
+    m.breaks = breaks;
+    m.calls_left = calls;
 }
 
 CUcontext context_here()
@@ -100,15 +119,20 @@ int modules_left()
  * not. */
 EXPORT void emulated_cuda_fail(long long calls)
 {
-    all().lacks = false;
-    all().calls_left = calls;
+    fail_after(calls, false, false);
 }
 
 /* For tests: the same, for lack of memory. */
 EXPORT void emulated_cuda_lack(long long calls)
 {
-    all().lacks = true;
-    all().calls_left = calls;
+    fail_after(calls, true, false);
+}
+
+/* For tests: that call and all after it fail, as after a kernel with a bad pointer. -1: none any
+ * more. */
+EXPORT void emulated_cuda_break(long long calls)
+{
+    fail_after(calls, false, true);
 }
 
 /* For tests: whether that call is still to come. */
@@ -223,6 +247,12 @@ EXPORT int cuCtxSetCurrent(CUcontext context)
     return 0;
 }
 
+EXPORT int cuCtxGetCurrent(CUcontext *out)
+{
+    *out = current;
+    return 0;
+}
+
 EXPORT int cuCtxEnablePeerAccess(CUcontext context, unsigned)
 {
     std::lock_guard<std::mutex> lock(all().mutex);
@@ -308,7 +338,7 @@ EXPORT int cuModuleLoadData(CUmodule *out, const void *image)
         return ERROR_INVALID_CONTEXT;
     if (!name || (strncmp(text, "cubin ", 6) != 0 && strncmp(text, "ptx ", 4) != 0))
         return ERROR_INVALID_IMAGE;
-    *out = new CUmod_st{name + 1, {nullptr, USUAL_SHARED_BYTES}};
+    *out = new CUmod_st{name + 1, {nullptr, USUAL_SHARED_BYTES, current}};
     all().modules.insert(*out);
     return 0;
 }
@@ -374,6 +404,8 @@ EXPORT int cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned 
         return failure();
     if (!current)
         return ERROR_INVALID_CONTEXT;
+    if (function->context != current)
+        return ERROR_INVALID_HANDLE;
     if (x == 0 || x > 0x7fffffff || y != 1 || z != 1 || threads_y != 1 || threads_z != 1 ||
         threads == 0 || threads > 1024 || shared > static_cast<unsigned>(function->shared) ||
         !read_arguments(with, &args))

@@ -21,7 +21,7 @@ bool call_fails();
 /* What that one returns; `lack`: if for lack of memory. */
 int failure(int lack = CUDA_ERROR_OUT_OF_MEMORY);
 
-/* Put work into a stream of this process; false: it is none. */
+/* Put work into a stream of the current context; false: it is none. */
 bool queue_work(CUstream stream, std::function<void()> work);
 
 /* Whether all of these bytes lie in memory of the GPU. */

@@ -109,6 +109,14 @@ int memory_left()
     return static_cast<int>(m.pieces.size());
 }
 
+EXPORT int cuDeviceTotalMem_v2(size_t *out, CUdevice)
+{
+    if (call_fails())
+        return failure();
+    *out = limit();
+    return 0;
+}
+
 EXPORT int cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
     memory &m = all();

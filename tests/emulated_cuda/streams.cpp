@@ -3,7 +3,7 @@
  * Streams and events. A stream is a queue; who waits for it does its work. Who waits for an event,
  * itself or in the queue of another stream, does the work that was queued before it. An event that
  * other processes know counts in memory that they share; when they wait for it, a thread of its own
- * process does its stream's work.
+ * process, which there is as long as such events are, does its stream's work.
  */
 #include "driver.h"
 
@@ -26,6 +26,7 @@ struct counts {
 };
 
 struct CUstream_st {
+    CUcontext context;
     std::deque<std::function<void()>> queue;
     int64_t queued = 0, done = 0;
     bool busy = false; /* a thread does its work */
@@ -44,13 +45,21 @@ struct CUevent_st {
 namespace
 {
 
+/* The thread that does what other processes wait for. */
+struct helper {
+    std::thread thread;
+    bool ends = false;
+};
+
 struct streams {
     std::mutex mutex;
     std::condition_variable changed;
     std::set<CUstream> streams;
     std::set<CUevent> events;
     std::vector<CUstream> ended; /* whose place in memory no other one takes */
-    pid_t helped = 0;            /* the process that has a thread for others */
+    struct helper *helper = nullptr;
+    pid_t helped = 0; /* the process that has it */
+    int known = 0;    /* events of this process that others know */
 };
 
 streams &all()
@@ -88,12 +97,14 @@ void push(CUstream stream, std::function<void()> work)
 }
 
 /* Do what other processes wait for. */
-void help()
+void help(const helper *me)
 {
     streams &s = all();
 
     for (;; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
         std::unique_lock<std::mutex> lock(s.mutex);
+        if (me->ends)
+            return;
         for (CUevent event : s.events)
             if (event->count && !event->is_other && event->stream &&
                 event->count->wanted > event->count->reached) {
@@ -101,6 +112,37 @@ void help()
                 break; /* the set may have changed */
             }
     }
+}
+
+/* One more event that others know. A process that was forked has no thread yet. */
+void begin_help()
+{
+    streams &s = all();
+
+    if (s.helped != getpid()) {
+        s.helped = getpid();
+        s.helper = nullptr;
+        s.known = 0;
+    }
+    if (s.known++ > 0)
+        return;
+    s.helper = new helper;
+    s.helper->thread = std::thread(help, s.helper);
+}
+
+/* One less. */
+void end_help(std::unique_lock<std::mutex> &lock)
+{
+    streams &s = all();
+
+    if (s.helped != getpid() || --s.known > 0)
+        return;
+    helper *last = s.helper;
+    s.helper = nullptr;
+    last->ends = true;
+    lock.unlock();
+    last->thread.join();
+    delete last;
 }
 
 void wait_for_other(counts *count, int64_t ticket)
@@ -120,7 +162,7 @@ bool queue_work(CUstream stream, std::function<void()> work)
     streams &s = all();
     std::lock_guard<std::mutex> lock(s.mutex);
 
-    if (!s.streams.count(stream))
+    if (!s.streams.count(stream) || stream->context != context_here())
         return false;
     push(stream, std::move(work));
     return true;
@@ -144,6 +186,7 @@ EXPORT int cuStreamCreate(CUstream *out, unsigned)
     if (!context_here())
         return ERROR_INVALID_CONTEXT;
     *out = new CUstream_st;
+    (*out)->context = context_here();
     s.streams.insert(*out);
     return 0;
 }
@@ -194,14 +237,17 @@ EXPORT int cuEventCreate(CUevent *out, unsigned flags)
 EXPORT int cuEventDestroy_v2(CUevent event)
 {
     streams &s = all();
-    std::lock_guard<std::mutex> lock(s.mutex);
+    std::unique_lock<std::mutex> lock(s.mutex);
 
     if (!s.events.erase(event))
         return ERROR_INVALID_HANDLE;
+    bool known = event->fd >= 0 && event->name.process == getpid();
     /* Work that is queued may still count in its memory: that stays. */
     if (event->fd >= 0)
         close(event->fd);
     delete event;
+    if (known)
+        end_help(lock);
     return 0;
 }
 
@@ -212,7 +258,7 @@ EXPORT int cuEventRecord(CUevent event, CUstream stream)
 
     if (call_fails())
         return failure();
-    if (!s.events.count(event) || !s.streams.count(stream))
+    if (!s.events.count(event) || !s.streams.count(stream) || stream->context != context_here())
         return ERROR_INVALID_HANDLE;
     counts *count = event->count;
     int64_t ticket = count ? ++count->recorded : 0;
@@ -232,7 +278,7 @@ EXPORT int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned)
 
     if (call_fails())
         return failure();
-    if (!s.events.count(event) || !s.streams.count(stream))
+    if (!s.events.count(event) || !s.streams.count(stream) || stream->context != context_here())
         return ERROR_INVALID_HANDLE;
     if (event->is_other) {
         counts *count = event->count;
@@ -264,10 +310,8 @@ EXPORT int cuIpcGetEventHandle(sherd__cuda_handle *out, CUevent event)
         if (event->fd < 0)
             return CUDA_ERROR_OUT_OF_MEMORY;
         event->count = new (data) counts{};
+        begin_help();
     }
-    if (s.helped != getpid())
-        std::thread(help).detach();
-    s.helped = getpid();
     memcpy(out, &event->name, sizeof *out);
     return 0;
 }
