@@ -244,6 +244,25 @@ static void memory_of_a_block_is_asked_for_again(void)
     close_gpu(&heap, device);
 }
 
+/* What was asked for under one place of its texts holds under the other. */
+static void memory_of_a_block_is_one_kernels(void)
+{
+    static const sherd__kernel fill = {SHERD__PROGRAM_ELEMENTS, "fill", NULL, SHERD_F32,
+                                       SHERD_DTYPE_NONE};
+    sherd__heap heap = {0};
+    sherd__device *device = open_gpu(&heap, "cuda", 0);
+    char family[] = "fill", args[256] = {0};
+    const sherd__kernel same = {SHERD__PROGRAM_ELEMENTS, family, NULL, SHERD_F32, SHERD_DTYPE_NONE};
+
+    if (!device)
+        return;
+    sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, args, sizeof args);
+    sherd__device_launch(device, &same, (sherd__grid){1, 32, 60000}, args, sizeof args);
+    sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, args, sizeof args);
+    CHECK(sherd__device_wait(device));
+    close_gpu(&heap, device);
+}
+
 static const check_test tests[] = {
     {TEST(kernels_run_in_the_order_of_their_launch)},
     {TEST(a_kernel_of_the_same_name_is_not_compiled_again)},
@@ -254,5 +273,6 @@ static const check_test tests[] = {
     {TEST(what_fails_leaves_nothing)},
     {TEST(what_was_left_out_is_not_read)},
     {TEST(memory_of_a_block_is_asked_for_again)},
+    {TEST(memory_of_a_block_is_one_kernels)},
 };
 CHECK_MAIN(tests)

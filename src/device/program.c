@@ -31,9 +31,10 @@ static const char *const program_name[SHERD__PROGRAMS] = {
 
 struct sherd__device_kernel {
     sherd__kernel what;
-    CUmodule module; /* NULL: that of another one, whose texts lie elsewhere */
+    struct sherd__device_kernel *of; /* the same one, whose texts lie elsewhere; or itself */
+    CUmodule module;                 /* NULL: that of the other one */
     CUfunction function;
-    int shared; /* memory of a block that it may ask for at a launch, as far as was said */
+    int shared; /* of itself: memory of a block that it may ask for at a launch, as far as said */
 };
 
 enum { NAME_BYTES = 160, HEADERS = 4, OPTIONS = 3 };
@@ -313,10 +314,10 @@ static bool is_kernel(const void *item, const void *key)
            a->a == b->a && a->b == b->b;
 }
 
-static const sherd__device_kernel *find_by_name(const sherd__device *device, const sherd__kernel *k)
+static sherd__device_kernel *find_by_name(const sherd__device *device, const sherd__kernel *k)
 {
     char name[NAME_BYTES], other[NAME_BYTES];
-    const sherd__device_kernel *kernel;
+    sherd__device_kernel *kernel;
     size_t cursor = 0;
 
     name_of(name, k);
@@ -337,7 +338,7 @@ static void unload(sherd__device *device, sherd__device_kernel *kernel)
 
 static sherd__device_kernel *make_kernel(sherd__device *device, const sherd__kernel *what)
 {
-    const sherd__device_kernel *same = find_by_name(device, what);
+    sherd__device_kernel *same = find_by_name(device, what);
     sherd__device_kernel *kernel = sherd__alloc(device->heap, 1, sizeof *kernel);
     char name[NAME_BYTES];
 
@@ -347,8 +348,8 @@ static sherd__device_kernel *make_kernel(sherd__device *device, const sherd__ker
     }
     name_of(name, what);
     kernel->what = *what;
-    if (same)
-        kernel->function = same->function;
+    kernel->of = same ? same->of : kernel;
+    kernel->function = kernel->of->function;
     bool good = same || load(device, kernel, name);
     if (good && sherd__map_add(&device->kernels, hash_of(what), kernel))
         return kernel;
@@ -393,7 +394,8 @@ void sherd__device_launch(sherd__device *device, const sherd__kernel *what, sher
         sherd__map_find(&device->kernels, hash_of(what), is_kernel, what);
     if (!kernel)
         kernel = make_kernel(device, what);
-    if (!kernel || (grid.shared > kernel->shared && !ask_for_shared(device, kernel, grid.shared)))
+    if (!kernel ||
+        (grid.shared > kernel->of->shared && !ask_for_shared(device, kernel->of, grid.shared)))
         return;
     if (grid.blocks > INT_MAX) {
         sherd__device_fail(device, "%s: %lld blocks are too many", what->family,
