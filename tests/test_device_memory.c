@@ -219,6 +219,26 @@ static void the_nth_allocation_fails(void)
     CHECK(failed >= 5);
 }
 
+/* Whatever the driver has against it but a lack of memory is no lack of memory. */
+static void a_failure_is_no_lack_of_memory(void)
+{
+    sherd__heap heap = {0};
+    sherd__device *device = open_gpu(&heap, "cuda", 0);
+
+    if (device && is_emulated()) {
+        break_call(0);
+        CHECK(!sherd__device_take(device, MIB));
+        const char *fault = sherd__device_fault(device);
+        CHECK(fault && strstr(fault, "taking memory: ") && strstr(fault, "error 700"));
+        sherd__device_lack(device, "out of memory for a block");
+        CHECK(!sherd__device_lacked(device)); /* that is not why */
+        fail_call(-1);
+    }
+    sherd__device_close(device);
+    CHECK_EQ(heap.live, 0);
+    CHECK_EQ(left_of_cuda(), 0);
+}
+
 static void what_was_not_given_back_is_freed(void)
 {
     sherd__heap heap = {0};
@@ -238,6 +258,7 @@ static const check_test tests[] = {
     {TEST(the_peak_is_kept_until_it_is_reset)},
     {TEST(unused_chunks_go_back_when_memory_is_short)},
     {TEST(the_nth_allocation_fails)},
+    {TEST(a_failure_is_no_lack_of_memory)},
     {TEST(what_was_not_given_back_is_freed)},
 };
 CHECK_MAIN(tests)

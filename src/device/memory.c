@@ -134,14 +134,22 @@ static bool trim(sherd__device *device)
     return any;
 }
 
-/* So many bytes of the driver's, or at least `least`; 0: it has not so many. */
+/* So many bytes of the driver's, or at least `least`; 0: it has not so many, or a fault. */
 static int64_t ask_driver(sherd__device *device, CUdeviceptr *out, int64_t bytes, int64_t least)
 {
-    if (device->cuda.memory_take(out, sherd__bytes(bytes)) == 0)
-        return bytes;
-    if (device->cuda.memory_take(out, sherd__bytes(least)) == 0)
-        return least;
-    return trim(device) && device->cuda.memory_take(out, sherd__bytes(least)) == 0 ? least : 0;
+    int result = device->cuda.memory_take(out, sherd__bytes(bytes));
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && least < bytes) {
+        bytes = least;
+        result = device->cuda.memory_take(out, sherd__bytes(bytes));
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && trim(device)) {
+        bytes = least;
+        result = device->cuda.memory_take(out, sherd__bytes(bytes));
+    }
+    if (result && result != CUDA_ERROR_OUT_OF_MEMORY)
+        sherd__cuda_good(device, result, "taking memory");
+    return result ? 0 : bytes;
 }
 
 /* A new chunk for a block of `room` bytes: one free block. */
@@ -198,7 +206,8 @@ static bool cut(sherd__device *device, sherd__device_block *block, int64_t room)
 sherd__device_block *sherd__device_take(sherd__device *device, int64_t bytes)
 {
     sherd__cuda_enter(device);
-    if (device->failed || bytes <= 0 || bytes > (int64_t)1 << 46)
+    if (device->failed || bytes <= 0 || bytes > (int64_t)1 << 46 ||
+        !sherd__may_allocate(device->heap))
         return NULL;
     int64_t room = sherd__ceil_div(bytes, UNIT) * UNIT;
     sherd__device_pool *pool =
