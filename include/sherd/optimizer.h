@@ -231,7 +231,8 @@ SHERD_API double sherd_optimizers_clip(const sherd_optimizers *all, double most)
  * the learning rate by that of a group. Parameters without a gradient do not change. Gradients are
  * kept; see sherd_optimizer_clear.
  *
- * @collective the parameters' mesh, if gradients are not settled yet
+ * @collective the parameters' mesh, if gradients are not settled yet, or where memory is taken: in
+ *             the first step of a parameter that was frozen, or on GPUs
  * @errors     EINVAL state that an earlier step lost when it failed; EDIFFER; ENOMEM; EPEER; by the
  *             alarm
  */

@@ -73,6 +73,13 @@ static sherd_tensor *no_steps(sherd_tensor *p)
     return sherd_constant_on(layout, SHERD_I64, 0);
 }
 
+/* Where a parameter is updated; NULL: on the CPU. */
+static sherd__device *device_of(const sherd_optimizer *o, const sherd_tensor *p)
+{
+    return o->kind->on_device && sherd__device_computes(p->dtype) ? sherd__world_device(o->world)
+                                                                  : NULL;
+}
+
 /* Name tensor i of an item after its parameter. */
 static sherd_status name_tensor(const sherd_optimizer *o, sherd__optimized *item, int i,
                                 const char *parameter, const char *name)
@@ -136,7 +143,10 @@ static sherd_status start_item(const sherd_optimizer *o, sherd__optimized *item,
         status = name_tensor(o, item, SHERD__OPTIMIZER_EXACT, parameter->name, "exact");
     if (!status)
         status = name_tensor(o, item, SHERD__OPTIMIZER_STEPS, parameter->name, "steps");
-    return status || !sherd_requires_grad(p) ? status : start_state(o, item);
+    if (status || !sherd_requires_grad(p))
+        return status;
+    item->ready = !device_of(o, p);
+    return start_state(o, item);
 }
 
 /* Allocate the arrays; all of them, or ENOMEM. */
@@ -203,6 +213,7 @@ sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module
     *o = *like;
     o->world = world;
     o->module = module;
+    o->checks = sherd__failed_checks(world);
     o->count = sherd_module_all_parameters(module, NULL, 0);
     status = reserve(o);
     if (!status)
@@ -237,11 +248,15 @@ bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device)
     void *exact = to_write(item->tensor[SHERD__OPTIMIZER_EXACT], device);
     const void *from = device ? sherd__device_data(p) : sherd__data(p);
 
-    if (exact && from && item->version != p->storage->version)
+    if (!exact || !from)
+        return false;
+    if (item->version != p->storage->version) {
         convert(p, device, SHERD_F32, p->dtype, exact, from);
-    if (exact && from)
+        if (device && !sherd__device_sound(p->world))
+            return false;
         item->version = p->storage->version;
-    return exact && from;
+    }
+    return true;
 }
 
 void *sherd__optimizer_change(sherd__optimized *item, sherd__device *device)
@@ -292,26 +307,105 @@ static bool has_state(const sherd_optimizer *o, const sherd__optimized *item)
     return true;
 }
 
-/* Where this update computes, and the gradient there. False: ended by the alarm. */
-static bool find_gradient(const sherd_optimizer *o, sherd__update *u, const sherd_tensor *p,
-                          sherd_tensor *g)
+/* ---- before a step --------------------------------------------------------------------------- */
+
+/*
+ * Memory for all that a step changes or makes of an item: then only the alarm ends it. False: it is
+ * raised, and nothing has changed.
+ */
+static bool prepare(const sherd_optimizer *o, sherd__optimized *item)
 {
-    u->dtype = p->dtype;
-    if (o->kind->on_device && sherd__device_computes(p->dtype))
-        u->device = sherd__world_device(o->world);
-    u->grad = u->device ? sherd__device_data(g) : sherd__data(g);
-    return u->grad != NULL;
+    sherd_tensor *g = sherd__contiguous(sherd__raw_grad(item->p));
+
+    /* It was frozen when the optimizer was made, maybe. */
+    if (sherd_tensor_failed(g) || start_state(o, item) || !has_state(o, item))
+        return false;
+    if (!device_of(o, item->p))
+        return true;
+    sherd__set_grad(item->p, g);
+    for (int i = 0; i < SHERD__OPTIMIZER_STEPS; i++)
+        if (item->tensor[i] && !sherd__device_data(item->tensor[i]))
+            return false;
+    return sherd__device_data(item->p) && sherd__device_data(g);
 }
+
+/* Load the kernels of a dtype, which takes memory, by a step of what nobody needs. */
+static bool try_kernels(const sherd_optimizer *o, sherd__device *device, sherd_dtype dtype)
+{
+    enum { EACH = 256, ALL = 2 + SHERD__OPTIMIZER_STATES };
+    sherd__device_block *room = sherd__device_take(device, (int64_t)EACH * ALL);
+    sherd__update u = {.device = device, .dtype = dtype, .count = 1, .steps = 1};
+
+    if (room) {
+        char *at = room->data;
+        sherd__device_set(device, at, 0, (int64_t)EACH * ALL);
+        u.grad = at;
+        u.p = at + EACH;
+        for (int i = 0; i < o->states; i++)
+            u.state[i] = at + (2 + i) * EACH;
+        if (sherd__is_half(dtype)) {
+            sherd__device_convert(device, SHERD_F32, dtype, 1, u.p, u.grad);
+            sherd__device_convert(device, dtype, SHERD_F32, 1, at, u.p);
+        }
+        o->kind->update(o, &u);
+        sherd__device_give(device, room);
+    } else {
+        sherd__device_lack(device, "out of memory for a step");
+    }
+    return sherd__device_sound(o->world);
+}
+
+static bool takes_part(const sherd__optimized *item)
+{
+    return sherd__raw_grad(item->p) && !item->whole;
+}
+
+/*
+ * Before anything changes. Where memory is taken that later steps have (the first step, on GPUs),
+ * ranks wait for each other: parameters that only some ranks have changed would be lost. Also after
+ * a failed check, since one may have been ready when another was not.
+ */
+static bool prepare_all(sherd_optimizer *o)
+{
+    bool same = !sherd__world_device(o->world) || o->checks == sherd__failed_checks(o->world);
+    bool ready = true;
+    unsigned tried = 0;
+
+    for (int i = 0; i < o->count; i++) {
+        sherd__optimized *item = &o->item[i];
+        if (!takes_part(item))
+            continue;
+        if (!prepare(o, item))
+            return false;
+        sherd__device *device = item->ready ? NULL : device_of(o, item->p);
+        if (device && !(tried >> item->p->dtype & 1) && !try_kernels(o, device, item->p->dtype))
+            return false;
+        if (device)
+            tried |= 1u << item->p->dtype;
+        ready &= (item->ready && same) || !item->p->layout;
+    }
+    int64_t word = 0;
+    if (!ready && o->mesh && sherd__in_mesh(o->world, o->mesh) &&
+        !sherd__share(o->world, o->mesh, "sherd_optimizer_step", &word, 1, o->shared))
+        return false;
+    for (int i = 0; i < o->count; i++)
+        o->item[i].ready |= takes_part(&o->item[i]);
+    o->checks = sherd__failed_checks(o->world);
+    return true;
+}
+
+/* ---- a step of all -------------------------------------------------------------------------- */
 
 bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sherd__update *u)
 {
     sherd_tensor *p = item->p, *g = sherd__contiguous(sherd__raw_grad(p));
 
-    *u = (sherd__update){.count = p->count, .decay = item->decay};
-    /* It was frozen when the optimizer was made, maybe. */
+    *u = (sherd__update){
+        .device = device_of(o, p), .dtype = p->dtype, .count = p->count, .decay = item->decay};
     if (start_state(o, item) || !has_state(o, item))
         return false;
-    if (!find_gradient(o, u, p, g))
+    u->grad = u->device ? sherd__device_data(g) : sherd__data(g);
+    if (!u->grad)
         return false;
     for (int i = 0; i < states_of(o, item); i++)
         if (!(u->state[i] = to_write(item->tensor[i], u->device)))
@@ -329,7 +423,7 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
 {
     sherd__update u;
 
-    if (!sherd__raw_grad(item->p) || item->whole)
+    if (!takes_part(item))
         return true;
     if (!sherd__optimizer_begin(o, item, &u) || !(u.p = sherd__optimizer_change(item, u.device)))
         return false;
@@ -352,13 +446,13 @@ static void note(const sherd_optimizer *o, double rate, double grad_scale)
 void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale)
 {
     sherd_optimizer *o = optimizer;
-    bool good = true;
 
     sherd_optimizer_settle(o);
     if (!o || sherd__alarmed(o->world))
         return;
     sherd_scope_begin(o->world);
-    if (o->kind->update_whole)
+    bool good = prepare_all(o);
+    if (good && o->kind->update_whole)
         good = o->kind->update_whole(o, learning_rate, grad_scale);
     for (int i = 0; good && i < o->count; i++)
         good = update(o, &o->item[i], learning_rate, grad_scale);

@@ -26,6 +26,7 @@ typedef struct sherd__optimized {
     int64_t version;    /* of the parameter's storage when EXACT was last the same */
     bool grouped;       /* in a group of parameters */
     bool whole;         /* a matrix that `update_whole` of its kind updates */
+    bool ready;         /* on all ranks: a step takes no memory for it */
     double rate, decay; /* the factor of a step's rate, and its weight decay */
 } sherd__optimized;
 
@@ -75,6 +76,7 @@ struct sherd_optimizer {
     const sherd_layout **to;
     int64_t *shared;   /* [ranks of the mesh] */
     int found;         /* the item that was looked for last */
+    uint64_t checks;   /* failed ones, when items were last made ready */
     uint64_t settings; /* hash of what parameters have of their groups */
 };
 

@@ -119,13 +119,8 @@ static bool squares_there(sherd_optimizer *o, sherd__device *device, double *dis
     return sum != NULL;
 }
 
-bool sherd__optimizer_squares(sherd_optimizer *o, double *distributed, double *plain)
+static bool squares_here(sherd_optimizer *o, double *distributed, double *plain)
 {
-    sherd__device *device = sherd__world_device(o->world);
-
-    *distributed = *plain = 0;
-    if (device)
-        return squares_there(o, device, distributed, plain);
     for (int i = 0; i < o->count; i++) {
         sherd_tensor *g = sherd__raw_grad(o->item[i].p);
         const void *data;
@@ -141,6 +136,17 @@ bool sherd__optimizer_squares(sherd_optimizer *o, double *distributed, double *p
         *(g->layout ? distributed : plain) += squares;
     }
     return true;
+}
+
+bool sherd__optimizer_squares(sherd_optimizer *o, double *distributed, double *plain)
+{
+    sherd__device *device = sherd__world_device(o->world);
+
+    *distributed = *plain = 0;
+    if (device ? squares_there(o, device, distributed, plain) : squares_here(o, distributed, plain))
+        return true;
+    sherd__raise_failed(o->world, "sherd_optimizer_grad_norm"); /* of what is plain none was told */
+    return false;
 }
 
 /* The sum over all ranks of the mesh, added in rank order, so that all get the same bits. */

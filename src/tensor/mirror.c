@@ -66,8 +66,8 @@ static bool bring_there(sherd__storage *storage)
         return false;
     sherd__device_upload(sherd__world_device(world), storage->device->data,
                          sherd__block_data(storage->block), storage->bytes);
-    storage->there = true;
-    return sherd__device_sound(world);
+    storage->there = sherd__device_sound(world); /* it may have been left out for lack of memory */
+    return storage->there;
 }
 
 /* ---- pointers ------------------------------------------------------------------------------- */

@@ -156,8 +156,8 @@ static bool start(task *w)
     w->mesh = across ? w->among : mesh;
     w->axes = step->axes;
     if (w->calls && step->sliced && !sherd__is_contiguous(w->at)) {
-        w->compact = sherd__contiguous(w->at);
-        if (!w->compact->storage)
+        w->compact = sherd__contiguous(w->at); /* where the contents are, and that may be both */
+        if (!w->compact->storage || (!w->there && !sherd__bring_here(w->compact->storage)))
             return false;
     }
     w->next = new_result(w, step);
