@@ -8,6 +8,7 @@
 #include <sherd.h>
 
 #include "cli.h"
+#include "gpus.h"
 
 /* Cores that this process may use. */
 static int usable_cores(void)
@@ -62,5 +63,6 @@ int cli_info(int argc, char **argv)
     sherd_world_close(world);
     print_machine(&memory);
     print_compute(&info);
+    print_gpus(stdout);
     return fflush(stdout) == 0 ? 0 : CLI_FAILED;
 }
