@@ -10,6 +10,7 @@
 
 #include "base/num.h"
 #include "device/device.h"
+#include "device/update.h"
 
 #include "attending.h"
 
@@ -247,8 +248,10 @@ static void sum_inner(bench *b)
 
 static void sum_squares(bench *b)
 {
-    sherd__device_sum_squares(b->device, b->dtype, (double *)(void *)b->x[0], b->x[1],
-                              b->mlp * b->dim, false);
+    const void *src = b->x[1];
+    const int64_t n = b->mlp * b->dim;
+
+    sherd__device_add_squares(b->device, b->dtype, (double *)(void *)b->x[0], 1, &src, &n);
 }
 
 static void to_bf16(bench *b)
@@ -299,8 +302,10 @@ static void update(bench *b, int64_t from, int64_t n)
     const sherd__adamw_step step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1, 0};
     size_t at = (size_t)from * sherd_dtype_bytes(b->dtype);
 
-    sherd__device_adamw(b->device, b->dtype, n, b->x[0] + at, b->x[1] + at, b->x[2] + at,
-                        b->x[3] + at, &step);
+    const sherd__adamw_there one = {b->x[0] + at, b->x[1] + at, b->x[2] + at, b->x[3] + at, n,
+                                    step};
+
+    sherd__device_adamw(b->device, b->dtype, 1, &one);
 }
 
 static void adamw_dim(bench *b)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions on the GPU beside the CPU's plain kernels: of 1 to 16 tensors by each operation, NaN
- * and strides included; sums over a dim of all shapes, and of squares, which have the same bits in
+ * and strides included; sums over a dim of all shapes, which have the same bits in
  * every run. */
 #define CHECK_PURE
 #include "device_numbers.h"
@@ -193,40 +193,9 @@ static void sums_of_16_bits_are_rounded_once(void)
     close_gpu(&heap, device);
 }
 
-static void check_squares(sherd__device *device, sherd_dtype dtype, int64_t n, int off, bool add)
-{
-    array x = drawn(device, dtype, n, off, -2, 2), sum = drawn(device, SHERD_F64, 2, 0, 1, 1);
-    double want = plain(dtype)->sum_squares(x.host, n) + (add ? 1 : 0);
-
-    for (int i = 0; i < 2; i++)
-        sherd__device_sum_squares(device, dtype, (double *)(void *)sum.gpu + i, x.gpu, n, add);
-    if (download(device, &sum)) {
-        CHECK_NEAR(element(SHERD_F64, sum.got, 0), want, 1e-12 * want);
-        CHECK(memcmp(sum.got, sum.got + 8, 8) == 0);
-    }
-    drop(device, &x);
-    drop(device, &sum);
-}
-
-static void squares_add_up(void)
-{
-    static const int64_t lengths[] = {0, 1, 3, 255, 4099, 16385, 50021};
-    sherd__heap heap = {0};
-    sherd__device *device = open_gpu(&heap, "cuda", 0);
-
-    for (int t = 0; device && t < LEN(fractions); t++)
-        for (int i = 0; i < LEN(lengths); i++) {
-            check_squares(device, fractions[t], lengths[i], 0, i % 2);
-            check_squares(device, fractions[t], lengths[i], (int)sherd_dtype_bytes(fractions[t]),
-                          i % 2 == 0);
-        }
-    close_gpu(&heap, device);
-}
-
 static const check_test tests[] = {
     {TEST(reductions_are_those_of_the_cpu)},
     {TEST(sums_are_those_of_their_addends)},
     {TEST(sums_of_16_bits_are_rounded_once)},
-    {TEST(squares_add_up)},
 };
 CHECK_MAIN(tests)

@@ -217,9 +217,6 @@ void sherd__device_reduce(sherd__device *device, sherd_dtype dtype, sherd_reduce
 /* dtypes that it computes, sums in f32 (f64 of f64), the same bits in every run */
 void sherd__device_sum(sherd__device *device, sherd_dtype dtype, void *dst, const void *src,
                        int64_t outer, int64_t mid, int64_t inner, bool add);
-/* dst: one f64 in the GPU's memory; `add`: added to it. */
-void sherd__device_sum_squares(sherd__device *device, sherd_dtype dtype, double *dst,
-                               const void *src, int64_t n, bool add);
 
 /* rows.c, over_rows.c: dtypes that it computes; statistics f32 (f64 of f64) */
 void sherd__device_layer_norm(sherd__device *device, sherd_dtype dtype, int64_t rows, int64_t cols,
@@ -280,12 +277,6 @@ typedef struct sherd__turning {
 struct sherd__rotation;
 void sherd__device_rotate(sherd__device *device, sherd_dtype dtype, const struct sherd__rotation *r,
                           const sherd__turning *t, void *dst, const void *src);
-
-/* update.c: as in kernels.h: p, m and v of 16-bit dtypes are f32, the gradient is not */
-void sherd__device_adamw(sherd__device *device, sherd_dtype dtype, int64_t n, void *p, void *m,
-                         void *v, const void *grad, const sherd__adamw_step *step);
-void sherd__device_sgd(sherd__device *device, sherd_dtype dtype, int64_t n, void *p, void *m,
-                       const void *grad, const sherd__sgd_step *step);
 
 /* product.c: cuBLAS, sums in f32 (f64 of f64), not in TF32. `times` products as sherd__multiply. */
 void sherd__device_multiply(sherd__device *device, const sherd__product *p, int64_t times, void *c,

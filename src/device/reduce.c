@@ -14,11 +14,10 @@
 enum {
     THREADS = 256,
     WARP = 32,
-    BLOCKS = 132 * 4,    /* that a large GPU is busy with */
-    LEAST_PART = 4096,   /* elements of a row, so that a thread has some */
-    LEAST_ROWS = 8,      /* of a thread, in a part of columns */
-    SHORT_ROW = 1024,    /* elements; up to here a warp is enough */
-    SQUARES = 16 * 1024, /* elements of a block */
+    BLOCKS = 132 * 4,  /* that a large GPU is busy with */
+    LEAST_PART = 4096, /* elements of a row, so that a thread has some */
+    LEAST_ROWS = 8,    /* of a thread, in a part of columns */
+    SHORT_ROW = 1024,  /* elements; up to here a warp is enough */
     TEAM_ACROSS = 32
 };
 
@@ -216,26 +215,4 @@ void sherd__device_sum(sherd__device *device, sherd_dtype dtype, void *dst, cons
             device, dtype,
             (sum_columns_args){
                 .dst = dst, .src = src, .outer = outer, .mid = mid, .inner = inner, .add = add});
-}
-
-/* ---- squares ---- */
-
-void sherd__device_sum_squares(sherd__device *device, sherd_dtype dtype, double *dst,
-                               const void *src, int64_t n, bool add)
-{
-    int64_t blocks = sherd__max(1, sherd__min(sherd__ceil_div(n, SQUARES), BLOCKS));
-    sherd__device_block *scratch = blocks > 1 ? scratch_of(device, blocks, SHERD_F64) : NULL;
-    const sum_squares_args args = {.dst = scratch ? scratch->data : dst,
-                                   .src = src,
-                                   .n = n,
-                                   .wide = sherd__is_aligned(src, SHERD__WIDE),
-                                   .add = scratch ? false : add};
-
-    if (blocks > 1 && !scratch)
-        return;
-    launch(device, "sum_squares", NULL, dtype, SHERD_DTYPE_NONE,
-           (sherd__grid){.blocks = blocks, .threads = THREADS}, &args, sizeof args);
-    if (scratch)
-        sum_of_rows(device, SHERD_F64, dst, scratch->data, 1, blocks, add);
-    sherd__device_give(device, scratch);
 }

@@ -249,32 +249,3 @@ template <class TO, class FROM> __device__ void sum_columns(const sum_columns_ar
     else
         sum_columns_by<TO, FROM, 1>(a, memory);
 }
-
-/* ---- squares --------------------------------------------------------------------------------- */
-
-template <class E> __device__ inline double square_of(E x)
-{
-    return (double)get(x) * (double)get(x);
-}
-
-template <class E> __device__ void sum_squares(const sum_squares_args &a)
-{
-    typedef typename vector<E>::type group;
-    enum { LANES = vector<E>::LANES };
-    __shared__ double room[MOST_WARPS];
-    const E *src = (const E *)a.src;
-    int64_t groups = a.wide ? a.n / LANES : 0, step = all_threads();
-    double sum = 0;
-
-    for (int64_t i = global_thread(); i < groups; i += step) {
-        group g = ((const group *)src)[i];
-        UNROLL
-        for (int k = 0; k < LANES; k++)
-            sum += square_of(g.x[k]);
-    }
-    for (int64_t i = groups * LANES + global_thread(); i < a.n; i += step)
-        sum += square_of(src[i]);
-    sum = block_sum(sum, room);
-    if (threadIdx.x == 0)
-        store_sum(a.dst + blockIdx.x, sum, a.add);
-}

@@ -42,12 +42,4 @@ typedef struct sum_columns_args {
     int32_t across, wide, add;
 } sum_columns_args;
 
-/* dst[blocks] = sums of squares of blocks of threads. */
-typedef struct sum_squares_args {
-    double *dst;
-    const void *src;
-    int64_t n;
-    int32_t wide, add;
-} sum_squares_args;
-
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps of optimizers: AdamW and SGD, p, m and v in f32 (f64 with a gradient of f64). Each element
- * is read and written once: the speed of memory.
+ * Steps of optimizers: AdamW and SGD, p, m and v in f32 (f64 with a gradient of f64), and sums of
+ * squares of gradients. Each element is read and written once: the speed of memory. A model has
+ * many small tensors, so that AdamW and the sums take lists of them.
  */
 
 /* Four elements of a gradient of E and of what is kept of it. */
@@ -27,27 +28,50 @@ __device__ inline void adamw_at(const adamw_factors<REAL> &f, REAL &p, REAL &m, 
     p = p - f.shrink * p - f.rate * m / (sqrt(v) * f.root + f.eps);
 }
 
+/* The tensor of a list that this block has a chunk of. */
+template <class LIST> __device__ inline int item_of(const LIST &a)
+{
+    int low = 0, high = a.count;
+
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (a.item[middle].first <= (int)blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A chunk: the elements from lo to hi, of which those before `grouped` go in groups. */
+struct chunk {
+    int64_t lo, grouped, hi;
+};
+template <class ITEM> __device__ inline chunk chunk_of(const ITEM &t, int64_t elements, int lanes)
+{
+    chunk c;
+
+    c.lo = ((int64_t)blockIdx.x - t.first) * elements;
+    c.hi = c.lo + elements < t.n ? c.lo + elements : t.n;
+    c.grouped = t.wide ? c.hi - (c.hi - c.lo) % lanes : c.lo;
+    return c;
+}
+
 template <class E> __device__ void adamw(const adamw_args &a)
 {
     typedef typename of_update<E>::real real;
     typedef typename of_update<E>::reals reals;
     typedef typename of_update<E>::grads grads;
     enum { LANES = of_update<E>::LANES };
-    const adamw_factors<real> f = {(real)a.beta1,
-                                   (real)a.rest1,
-                                   (real)a.beta2,
-                                   (real)a.rest2,
-                                   (real)a.grad_scale,
-                                   (real)(a.rate / a.correction1),
-                                   (real)(1 / sqrt(a.correction2)),
-                                   (real)a.eps,
-                                   (real)(a.rate * a.decay),
-                                   (real)a.l2};
-    real *p = (real *)a.p, *m = (real *)a.m, *v = (real *)a.v;
-    const E *grad = (const E *)a.grad;
-    int64_t groups = a.wide ? a.n / LANES : 0, step = all_threads();
+    const adamw_item &t = a.item[item_of(a)];
+    const adamw_factors<real> f = {(real)a.beta1,      (real)a.rest1, (real)a.beta2, (real)a.rest2,
+                                   (real)a.grad_scale, (real)t.rate,  (real)t.root,  (real)a.eps,
+                                   (real)t.shrink,     (real)t.l2};
+    const chunk c = chunk_of(t, UPDATE_CHUNK, LANES);
+    real *p = (real *)t.p, *m = (real *)t.m, *v = (real *)t.v;
+    const E *grad = (const E *)t.grad;
 
-    for (int64_t i = global_thread(); i < groups; i += step) {
+    for (int64_t i = c.lo / LANES + threadIdx.x; i < c.grouped / LANES; i += UPDATE_THREADS) {
         reals ps = ((reals *)p)[i], ms = ((reals *)m)[i], vs = ((reals *)v)[i];
         grads g = ((const grads *)grad)[i];
         UNROLL
@@ -57,7 +81,7 @@ template <class E> __device__ void adamw(const adamw_args &a)
         ((reals *)m)[i] = ms;
         ((reals *)v)[i] = vs;
     }
-    for (int64_t i = groups * LANES + global_thread(); i < a.n; i += step)
+    for (int64_t i = c.grouped + threadIdx.x; i < c.hi; i += UPDATE_THREADS)
         adamw_at<real>(f, p[i], m[i], v[i], get(grad[i]));
 }
 
@@ -95,4 +119,33 @@ template <class E> __device__ void sgd(const sgd_args &a)
     }
     for (int64_t i = groups * LANES + global_thread(); i < a.n; i += step)
         sgd_at<real>(a, p[i], m[i], get(grad[i]));
+}
+
+/* Exact products of 16-bit numbers, and of f32. */
+template <class E> __device__ inline double square_of(E x)
+{
+    return (double)get(x) * (double)get(x);
+}
+
+template <class E> __device__ void squares(const squares_args &a)
+{
+    typedef typename vector<E>::type group;
+    enum { LANES = vector<E>::LANES };
+    __shared__ double room[MOST_WARPS];
+    const squares_item &t = a.item[item_of(a)];
+    const chunk c = chunk_of(t, SQUARES_CHUNK, LANES);
+    const E *src = (const E *)t.src;
+    double sum = 0;
+
+    for (int64_t i = c.lo / LANES + threadIdx.x; i < c.grouped / LANES; i += UPDATE_THREADS) {
+        group g = ((const group *)src)[i];
+        UNROLL
+        for (int k = 0; k < LANES; k++)
+            sum += square_of(g.x[k]);
+    }
+    for (int64_t i = c.grouped + threadIdx.x; i < c.hi; i += UPDATE_THREADS)
+        sum += square_of(src[i]);
+    sum = block_sum(sum, room);
+    if (threadIdx.x == 0)
+        a.sums[blockIdx.x] = sum;
 }

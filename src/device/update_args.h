@@ -1,17 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments of the kernels of update.cu. */
+/*
+ * The arguments of the kernels of update.cu: lists of tensors that one launch goes through. Blocks
+ * take chunks of them; `first` is a tensor's first block, `wide`: its groups of elements may be read
+ * and written at once. All of a list is an argument of the launch, of 4 KiB at most.
+ */
 #ifndef SHERD__UPDATE_ARGS_H
 #define SHERD__UPDATE_ARGS_H
 
-/* wide: groups of elements of p, m, v and of the gradient may be read and written at once. */
-typedef struct adamw_args {
+enum {
+    UPDATE_THREADS = 256,
+    UPDATE_CHUNK = 4096, /* elements that a block takes */
+    UPDATE_MOST = 48,    /* tensors of a launch */
+    SQUARES_CHUNK = 16384,
+    SQUARES_MOST = 128
+};
+
+/* rate and root have the corrections in them: m's, and 1 / the root of v's. */
+typedef struct adamw_item {
     void *p, *m, *v;
     const void *grad;
     int64_t n;
-    int32_t wide;
-    double rate, eps, decay, grad_scale, l2;
+    double rate, root, shrink, l2;
+    int32_t first, wide;
+} adamw_item;
+
+typedef struct adamw_args {
+    int32_t count;
+    double eps, grad_scale;
     double beta1, rest1, beta2, rest2; /* rest = 1 - beta */
-    double correction1, correction2;
+    adamw_item item[UPDATE_MOST];
 } adamw_args;
 
 /* m NULL: none. */
@@ -22,5 +39,18 @@ typedef struct sgd_args {
     int32_t wide, nesterov;
     double rate, decay, grad_scale, keep, add, momentum;
 } sgd_args;
+
+typedef struct squares_item {
+    const void *src;
+    int64_t n;
+    int32_t first, wide;
+} squares_item;
+
+/* sums[blocks]: of the squares of a chunk each. */
+typedef struct squares_args {
+    int32_t count;
+    double *sums;
+    squares_item item[SQUARES_MOST];
+} squares_args;
 
 #endif

@@ -7,7 +7,13 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__adam_update(&o->options.adam, u, false);
 }
 
-static const sherd__optimizer_kind adam = {"sherd_adam_create", {"m", "v"}, update, true, NULL};
+static void update_there(const sherd_optimizer *o, const sherd__update *u, int count)
+{
+    sherd__adam_update_there(&o->options.adam, u, count, false);
+}
+
+static const sherd__optimizer_kind adam = {
+    "sherd_adam_create", {"m", "v"}, update, update_there, NULL};
 
 sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                const sherd_adamw_options *options)

@@ -4,6 +4,9 @@
 
 #include "nn/optimizer.h"
 
+#include "base/num.h"
+#include "device/update.h"
+
 sherd_status sherd__adam_check(sherd_world *world, const char *function,
                                const sherd_adamw_options *o)
 {
@@ -27,9 +30,10 @@ sherd_adamw_options sherd__adam_defaults(const sherd_adamw_options *options)
     return o;
 }
 
-void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled)
+static sherd__adamw_step step_of(const sherd_adamw_options *with, const sherd__update *u,
+                                 bool decoupled)
 {
-    const sherd__adamw_step step = {
+    return (sherd__adamw_step){
         .rate = u->rate,
         .beta1 = with->beta1,
         .beta2 = with->beta2,
@@ -40,12 +44,30 @@ void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u,
         .correction2 = 1 - pow(with->beta2, (double)u->steps),
         .grad_scale = u->grad_scale,
     };
+}
 
-    if (u->device)
-        sherd__device_adamw(u->device, u->dtype, u->count, u->p, u->state[0], u->state[1], u->grad,
-                            &step);
-    else
-        u->kernels->adamw(u->count, u->p, u->state[0], u->state[1], u->grad, &step);
+void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled)
+{
+    const sherd__adamw_step step = step_of(with, u, decoupled);
+
+    u->kernels->adamw(u->count, u->p, u->state[0], u->state[1], u->grad, &step);
+}
+
+void sherd__adam_update_there(const sherd_adamw_options *with, const sherd__update *u, int count,
+                              bool decoupled)
+{
+    enum { TOGETHER = 48 };
+    sherd__adamw_there all[TOGETHER];
+
+    for (int done = 0; done < count; done += TOGETHER) {
+        int some = (int)sherd__min(count - done, TOGETHER);
+        for (int i = 0; i < some; i++) {
+            const sherd__update *one = &u[done + i];
+            all[i] = (sherd__adamw_there){one->p,    one->state[0], one->state[1],
+                                          one->grad, one->count,    step_of(with, one, decoupled)};
+        }
+        sherd__device_adamw(u->device, u->dtype, some, all);
+    }
 }
 
 sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
@@ -69,7 +91,13 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__adam_update(&o->options.adam, u, true);
 }
 
-static const sherd__optimizer_kind adamw = {"sherd_adamw_create", {"m", "v"}, update, true, NULL};
+static void update_there(const sherd_optimizer *o, const sherd__update *u, int count)
+{
+    sherd__adam_update_there(&o->options.adam, u, count, true);
+}
+
+static const sherd__optimizer_kind adamw = {
+    "sherd_adamw_create", {"m", "v"}, update, update_there, NULL};
 
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)

@@ -227,7 +227,7 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
 }
 
 static const sherd__optimizer_kind muon = {
-    "sherd_muon_create", {"m", "v"}, update, false, update_whole};
+    "sherd_muon_create", {"m", "v"}, update, NULL, update_whole};
 
 static sherd_status check(sherd_world *world, const sherd_muon_options *o)
 {

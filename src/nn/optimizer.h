@@ -48,7 +48,9 @@ typedef struct sherd__optimizer_kind {
     const char *function;                       /* that makes one, for messages */
     const char *state[SHERD__OPTIMIZER_STATES]; /* names */
     void (*update)(const sherd_optimizer *o, const sherd__update *u);
-    bool on_device; /* update computes on GPUs too */
+    /* The same of `count` parameters of one dtype, all in the GPU's memory. NULL: none is updated
+     * there. */
+    void (*update_there)(const sherd_optimizer *o, const sherd__update *u, int count);
     /* If it needs matrices whole: all items that are, which have the first state only, in a step of
      * this rate. False: ended by the alarm. NULL: there are none. */
     bool (*update_whole)(sherd_optimizer *o, double rate, double grad_scale);
@@ -103,6 +105,13 @@ sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *g
 /* The item of a parameter: mostly the one that was found last, or the next one. NULL: none. */
 sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *p);
 
+/* Where a parameter is updated; NULL: on the CPU. */
+sherd__device *sherd__optimizer_device(const sherd_optimizer *o, const sherd_tensor *p);
+/* How many tensors of state an item has. */
+int sherd__optimizer_states(const sherd_optimizer *o, const sherd__optimized *item);
+/* Make the state of an item that has none yet, where its parameter is. */
+sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optimized *item);
+
 /*
  * What a step needs of an item that has a gradient, except where p lies; counts the step. False:
  * ended by the alarm.
@@ -140,6 +149,8 @@ sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *
 
 /* One step of a kind whose state is m and v (adamw.c). */
 void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled);
+void sherd__adam_update_there(const sherd_adamw_options *with, const sherd__update *u, int count,
+                              bool decoupled);
 sherd_adamw_options sherd__adam_defaults(const sherd_adamw_options *options);
 sherd_status sherd__adam_check(sherd_world *world, const char *function,
                                const sherd_adamw_options *o);

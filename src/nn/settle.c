@@ -8,6 +8,8 @@
 
 #include "nn/optimizer.h"
 
+#include "device/update.h"
+
 /*
  * The layout that a gradient must have; its own if it has that already; NULL: failed, the reason is
  * in the diag.
@@ -86,6 +88,33 @@ static bool counts(const sherd_tensor *t)
     return true;
 }
 
+/* Gradients of one dtype whose squares are added up together, to one sum. */
+enum { TOGETHER = 128 };
+typedef struct list {
+    sherd__device *device;
+    sherd_dtype dtype;
+    double *sum;
+    int count;
+    const void *data[TOGETHER];
+    int64_t n[TOGETHER];
+} list;
+
+static void add_list(list *l)
+{
+    sherd__device_add_squares(l->device, l->dtype, l->sum, l->count, l->data, l->n);
+    l->count = 0;
+}
+
+static void put_on(list *l, const sherd_tensor *g, const void *data, double *sum)
+{
+    if (l->count == TOGETHER || l->dtype != g->dtype || l->sum != sum)
+        add_list(l);
+    l->dtype = g->dtype;
+    l->sum = sum;
+    l->data[l->count] = data;
+    l->n[l->count++] = g->count;
+}
+
 /*
  * The same on the GPU, which adds up both sums of all gradients before anybody waits for it.
  */
@@ -96,6 +125,7 @@ static bool squares_there(sherd_optimizer *o, sherd__device *device, double *dis
     bool before = sherd__make_there(o->world, true);
     sherd_tensor *sums = sherd__new_plain(o->world, SHERD_F64, 1, &two, 0);
     double *at = sherd_tensor_failed(sums) ? NULL : sherd__device_fresh(sums);
+    list l = {.device = device};
 
     sherd__make_there(o->world, before);
     if (!at)
@@ -109,8 +139,9 @@ static bool squares_there(sherd_optimizer *o, sherd__device *device, double *dis
         const void *data = sherd__device_data(g);
         if (!data)
             return false;
-        sherd__device_sum_squares(device, g->dtype, at + (g->layout ? 0 : 1), data, g->count, true);
+        put_on(&l, g, data, at + (g->layout ? 0 : 1));
     }
+    add_list(&l);
     const double *sum = sherd__data(sums);
     if (sum) {
         *distributed = sum[0];

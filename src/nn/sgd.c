@@ -2,11 +2,14 @@
 /* SGD. Without momentum it has no state at all. */
 #include "nn/optimizer.h"
 
-static void update(const sherd_optimizer *o, const sherd__update *u)
+#include "device/update.h"
+
+static sherd__sgd_step step_of(const sherd_optimizer *o, const sherd__update *u)
 {
     const sherd_sgd_options *with = &o->options.sgd;
     bool first = u->steps == 1;
-    const sherd__sgd_step step = {
+
+    return (sherd__sgd_step){
         .rate = u->rate,
         .decay = u->decay,
         .grad_scale = u->grad_scale,
@@ -15,14 +18,25 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
         .momentum = with->momentum,
         .nesterov = with->nesterov,
     };
-
-    if (u->device)
-        sherd__device_sgd(u->device, u->dtype, u->count, u->p, u->state[0], u->grad, &step);
-    else
-        u->kernels->sgd(u->count, u->p, u->state[0], u->grad, &step);
 }
 
-static const sherd__optimizer_kind sgd = {"sherd_sgd_create", {"momentum"}, update, true, NULL};
+static void update(const sherd_optimizer *o, const sherd__update *u)
+{
+    const sherd__sgd_step step = step_of(o, u);
+
+    u->kernels->sgd(u->count, u->p, u->state[0], u->grad, &step);
+}
+
+static void update_there(const sherd_optimizer *o, const sherd__update *u, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const sherd__sgd_step step = step_of(o, &u[i]);
+        sherd__device_sgd(u->device, u->dtype, u[i].count, u[i].p, u[i].state[0], u[i].grad, &step);
+    }
+}
+
+static const sherd__optimizer_kind sgd = {
+    "sherd_sgd_create", {"momentum"}, update, update_there, NULL};
 
 static sherd_status check(sherd_world *world, const sherd_sgd_options *o)
 {

@@ -38,11 +38,6 @@ REDUCES(i64)
     {                                                   \
         sum_columns<to, from>(a);                       \
     }
-#define SQUARES(type)                            \
-    KERNEL(sum_squares_##type, sum_squares_args) \
-    {                                            \
-        sum_squares<type>(a);                    \
-    }
 
 SUMS(f32, f32)
 SUMS(f64, f64)
@@ -52,7 +47,3 @@ SUMS(f32, bf16)
 SUMS(f32, f16)
 SUMS(bf16, f32)
 SUMS(f16, f32)
-SQUARES(f32)
-SQUARES(f64)
-SQUARES(bf16)
-SQUARES(f16)

@@ -6,14 +6,18 @@
 #include "device/update_args.h"
 #include "device/update.cu"
 
-#define OF_TYPE(type)                \
-    KERNEL(adamw_##type, adamw_args) \
-    {                                \
-        adamw<type>(a);              \
-    }                                \
-    KERNEL(sgd_##type, sgd_args)     \
-    {                                \
-        sgd<type>(a);                \
+#define OF_TYPE(type)                    \
+    KERNEL(adamw_##type, adamw_args)     \
+    {                                    \
+        adamw<type>(a);                  \
+    }                                    \
+    KERNEL(sgd_##type, sgd_args)         \
+    {                                    \
+        sgd<type>(a);                    \
+    }                                    \
+    KERNEL(squares_##type, squares_args) \
+    {                                    \
+        squares<type>(a);                \
     }
 
 OF_TYPE(f32)

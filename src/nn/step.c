@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A step of an optimizer: first all memory that it takes, then each parameter by one pass of a
+ * kernel over it, its state and the gradient. On GPUs one launch takes many parameters.
+ */
+#include <string.h>
+
+#include "nn/optimizer.h"
+
+/* ---- one parameter ---------------------------------------------------------------------------- */
+
+static void *to_write(sherd_tensor *t, const sherd__device *device)
+{
+    return device ? sherd__device_mutable(t) : sherd__mutable(t);
+}
+
+static void convert(sherd_tensor *p, sherd__device *device, sherd_dtype to, sherd_dtype from,
+                    void *dst, const void *src)
+{
+    if (device)
+        sherd__device_convert(device, to, from, p->count, dst, src);
+    else
+        sherd__convert(sherd__world_kernels(p->world), to, from, p->count, dst, src);
+}
+
+bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device)
+{
+    sherd_tensor *p = item->p;
+    void *exact = to_write(item->tensor[SHERD__OPTIMIZER_EXACT], device);
+    const void *from = device ? sherd__device_data(p) : sherd__data(p);
+
+    if (!exact || !from)
+        return false;
+    if (item->version != p->storage->version) {
+        convert(p, device, SHERD_F32, p->dtype, exact, from);
+        if (device && !sherd__device_sound(p->world))
+            return false;
+        item->version = p->storage->version;
+    }
+    return true;
+}
+
+void *sherd__optimizer_change(sherd__optimized *item, sherd__device *device)
+{
+    if (!item->tensor[SHERD__OPTIMIZER_EXACT])
+        return to_write(item->p, device);
+    return sherd__optimizer_refresh(item, device)
+               ? to_write(item->tensor[SHERD__OPTIMIZER_EXACT], device)
+               : NULL;
+}
+
+bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const void *changed)
+{
+    sherd_tensor *p = item->p;
+    void *to;
+
+    if (!item->tensor[SHERD__OPTIMIZER_EXACT])
+        return true;
+    if (!(to = to_write(p, device)))
+        return false;
+    convert(p, device, p->dtype, SHERD_F32, to, changed);
+    item->version = p->storage->version;
+    return true;
+}
+
+/*
+ * The number of this step, or 0: ended by the alarm. A rank outside the mesh has nothing to count
+ * with.
+ */
+static int64_t count_step(sherd_tensor *steps)
+{
+    int64_t *n = steps->count ? sherd__mutable(steps) : NULL;
+
+    return n ? ++*n : steps->count == 0;
+}
+
+/* State that only some ranks changed is gone; without it a step would be another one. */
+static bool has_state(const sherd_optimizer *o, const sherd__optimized *item)
+{
+    for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++)
+        if (item->tensor[i] && sherd__is_failed(item->tensor[i])) {
+            sherd__raise(o->world, SHERD_EINVAL,
+                         "sherd_optimizer_step: the state %s was lost in a step that failed: load "
+                         "it (sherd_optimizer_load), or make a new optimizer",
+                         item->name[i]);
+            return false;
+        }
+    return true;
+}
+
+/* ---- before a step --------------------------------------------------------------------------- */
+
+/*
+ * Memory for all that a step changes or makes of an item: then only the alarm ends it. False: it is
+ * raised, and nothing has changed.
+ */
+static bool prepare(const sherd_optimizer *o, sherd__optimized *item)
+{
+    sherd_tensor *g = sherd__contiguous(sherd__raw_grad(item->p));
+
+    /* It was frozen when the optimizer was made, maybe. */
+    if (sherd_tensor_failed(g) || sherd__optimizer_start_state(o, item) || !has_state(o, item))
+        return false;
+    if (!sherd__optimizer_device(o, item->p))
+        return true;
+    sherd__set_grad(item->p, g);
+    for (int i = 0; i < SHERD__OPTIMIZER_STEPS; i++)
+        if (item->tensor[i] && !sherd__device_data(item->tensor[i]))
+            return false;
+    return sherd__device_data(item->p) && sherd__device_data(g);
+}
+
+/* Load the kernels of a dtype, which takes memory, by a step of what nobody needs. */
+static bool try_kernels(const sherd_optimizer *o, sherd__device *device, sherd_dtype dtype)
+{
+    enum { EACH = 256, ALL = 2 + SHERD__OPTIMIZER_STATES };
+    sherd__device_block *room = sherd__device_take(device, (int64_t)EACH * ALL);
+    sherd__update u = {.device = device, .dtype = dtype, .count = 1, .steps = 1};
+
+    if (room) {
+        char *at = room->data;
+        sherd__device_set(device, at, 0, (int64_t)EACH * ALL);
+        u.grad = at;
+        u.p = at + EACH;
+        for (int i = 0; i < o->states; i++)
+            u.state[i] = at + (2 + i) * EACH;
+        if (sherd__is_half(dtype)) {
+            sherd__device_convert(device, SHERD_F32, dtype, 1, u.p, u.grad);
+            sherd__device_convert(device, dtype, SHERD_F32, 1, at, u.p);
+        }
+        o->kind->update_there(o, &u, 1);
+        sherd__device_give(device, room);
+    } else {
+        sherd__device_lack(device, "out of memory for a step");
+    }
+    return sherd__device_sound(o->world);
+}
+
+static bool takes_part(const sherd__optimized *item)
+{
+    return sherd__raw_grad(item->p) && !item->whole;
+}
+
+/*
+ * Before anything changes. Where memory is taken that later steps have (the first step, on GPUs),
+ * ranks wait for each other: parameters that only some ranks have changed would be lost. Also after
+ * a failed check, since one may have been ready when another was not.
+ */
+static bool prepare_all(sherd_optimizer *o)
+{
+    bool same = !sherd__world_device(o->world) || o->checks == sherd__failed_checks(o->world);
+    bool ready = true;
+    unsigned tried = 0;
+
+    for (int i = 0; i < o->count; i++) {
+        sherd__optimized *item = &o->item[i];
+        if (!takes_part(item))
+            continue;
+        if (!prepare(o, item))
+            return false;
+        sherd__device *device = item->ready ? NULL : sherd__optimizer_device(o, item->p);
+        if (device && !(tried >> item->p->dtype & 1) && !try_kernels(o, device, item->p->dtype))
+            return false;
+        if (device)
+            tried |= 1u << item->p->dtype;
+        ready &= (item->ready && same) || !item->p->layout;
+    }
+    int64_t word = 0;
+    if (!ready && o->mesh && sherd__in_mesh(o->world, o->mesh) &&
+        !sherd__share(o->world, o->mesh, "sherd_optimizer_step", &word, 1, o->shared))
+        return false;
+    for (int i = 0; i < o->count; i++)
+        o->item[i].ready |= takes_part(&o->item[i]);
+    o->checks = sherd__failed_checks(o->world);
+    return true;
+}
+
+/* ---- a step of all -------------------------------------------------------------------------- */
+
+bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sherd__update *u)
+{
+    sherd_tensor *p = item->p, *g = sherd__contiguous(sherd__raw_grad(p));
+
+    *u = (sherd__update){.device = sherd__optimizer_device(o, p),
+                         .dtype = p->dtype,
+                         .count = p->count,
+                         .decay = item->decay};
+    if (sherd__optimizer_start_state(o, item) || !has_state(o, item))
+        return false;
+    u->grad = u->device ? sherd__device_data(g) : sherd__data(g);
+    if (!u->grad)
+        return false;
+    for (int i = 0; i < sherd__optimizer_states(o, item); i++)
+        if (!(u->state[i] = to_write(item->tensor[i], u->device)))
+            return false;
+    u->steps = count_step(item->tensor[SHERD__OPTIMIZER_STEPS]);
+    /* A plain parameter varies as far as it did, or its gradient does. */
+    if (u->steps)
+        sherd__set_varies(p, p->varies | g->varies);
+    u->kernels = sherd__kernels_of(sherd__world_kernels(o->world), p->dtype);
+    return u->steps != 0;
+}
+
+/* Updates of one dtype on the GPU, which are queued together: a launch takes many. */
+enum { TOGETHER = 48 };
+typedef struct list {
+    int count;
+    sherd__update update[TOGETHER];
+    sherd__optimized *item[TOGETHER];
+} list;
+
+/* What is on the list has counted this step, and takes it. False: ended by the alarm. */
+static bool update_list(const sherd_optimizer *o, list *l)
+{
+    bool good = true;
+
+    if (l->count == 0)
+        return true;
+    o->kind->update_there(o, l->update, l->count);
+    for (int i = 0; i < l->count; i++)
+        good &= sherd__optimizer_round(l->item[i], l->update[i].device, l->update[i].p);
+    l->count = 0;
+    return good && sherd__device_sound(o->world);
+}
+
+/* Update one parameter, or put it on the list; false: ended by the alarm. */
+static bool update(const sherd_optimizer *o, list *l, sherd__optimized *item, double rate,
+                   double grad_scale)
+{
+    sherd__update u;
+
+    if (!takes_part(item))
+        return true;
+    if (!sherd__optimizer_begin(o, item, &u) || !(u.p = sherd__optimizer_change(item, u.device)))
+        return false;
+    u.rate = rate * item->rate;
+    u.grad_scale = grad_scale;
+    if (!u.device) {
+        o->kind->update(o, &u);
+        return sherd__optimizer_round(item, NULL, u.p);
+    }
+    if ((l->count == TOGETHER || (l->count && l->update[0].dtype != u.dtype)) && !update_list(o, l))
+        return false;
+    l->item[l->count] = item;
+    l->update[l->count++] = u;
+    return true;
+}
+
+static bool update_all(const sherd_optimizer *o, double rate, double grad_scale)
+{
+    list l = {.count = 0};
+    bool good = true;
+
+    for (int i = 0; good && i < o->count; i++)
+        good = update(o, &l, &o->item[i], rate, grad_scale);
+    return update_list(o, &l) && good;
+}
+
+/* Ranks must take the same step; parameters that only some ranks have changed are lost. */
+static void note(const sherd_optimizer *o, double rate, double grad_scale)
+{
+    uint64_t what = sherd__attribute_double(sherd__attribute_double(1, rate), grad_scale), identity;
+
+    what = sherd__hash_word(what, o->settings);
+    sherd__deed_add(o->mesh, "sherd_optimizer_step", what, &identity);
+}
+
+void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale)
+{
+    sherd_optimizer *o = optimizer;
+
+    sherd_optimizer_settle(o);
+    if (!o || sherd__alarmed(o->world))
+        return;
+    sherd_scope_begin(o->world);
+    bool good = prepare_all(o);
+    if (good && o->kind->update_whole)
+        good = o->kind->update_whole(o, learning_rate, grad_scale);
+    if (good)
+        good = update_all(o, learning_rate, grad_scale);
+    if (good && o->mesh)
+        note(o, learning_rate, grad_scale);
+    sherd_scope_end(o->world);
+}
+
+void sherd_optimizer_clear(sherd_optimizer *optimizer)
+{
+    for (int i = 0; optimizer && i < optimizer->count; i++)
+        sherd_clear_grad(optimizer->item[i].p);
+}
