@@ -145,6 +145,72 @@ static void ranks_as_processes_read_each_other(void)
     munmap(b, sizeof *b);
 }
 
+static bool is_over(const void *of)
+{
+    (void)of;
+    return true;
+}
+
+/* Tell a mark, and live on. */
+static void be_an_owner(board *b)
+{
+    sherd__heap heap = {0};
+    sherd__device *device = open_gpu(&heap, "cuda:0", 0);
+
+    if (device)
+        sherd__device_mark(device, 0, b->mark[0][0][0]);
+    atomic_store(&b->told[0], 1);
+    for (;;)
+        pause();
+}
+
+/* Its owner ends before it reaches the mark that this one's stream waits for. */
+static void survive(board *b)
+{
+    sherd__heap heap = {0};
+    pid_t owner = fork();
+
+    if (owner == 0)
+        be_an_owner(b);
+    while (owner > 0 && !atomic_load(&b->told[0]))
+        usleep(1000);
+    sherd__device *device = open_gpu(&heap, "cuda:0", 1);
+    sherd__device_block *block = device ? sherd__device_take(device, 8) : NULL;
+    int64_t back = 0;
+    if (device)
+        sherd__device_await(device, b->mark[0][0][0]);
+    CHECK_EQ(kill(owner, SIGKILL), 0);
+    CHECK_EQ(waitpid(owner, NULL, 0), owner);
+    if (!CHECK(block))
+        return;
+    sherd__device_watch(device, is_over, b);
+    sherd__device_set(device, block->data, 0, 8);
+    CHECK(!sherd__device_download(device, &back, block->data, 8));
+    const char *fault = sherd__device_fault(device);
+    CHECK(fault && strstr(fault, "the process of another rank has ended"));
+    CHECK(!sherd__device_wait(device));
+    sherd__device_give(device, block);
+    sherd__device_close(device);
+    CHECK_EQ(heap.live, 0);
+}
+
+static void a_process_that_ended_is_not_waited_for(void)
+{
+    board *b = shared_board();
+    int status = 1;
+    pid_t pid = is_emulated() ? fork() : -1;
+
+    if (pid == 0) {
+        survive(b);
+        _exit(atomic_load(&check_state->failures) ? 1 : 0);
+    }
+    if (is_emulated()) {
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK_EQ(status, 0);
+    }
+    munmap(b, sizeof *b);
+}
+
 static void a_place_of_nothing_is_nothing(void)
 {
     sherd__heap heap = {0};
@@ -258,6 +324,7 @@ static void lack_of_memory_is_of_the_moment(void)
 /* Ranks as processes first: the others use CUDA in this one. */
 static const check_test tests[] = {
     {TEST(ranks_as_processes_read_each_other)},
+    {TEST(a_process_that_ended_is_not_waited_for)},
     {TEST(ranks_that_share_a_gpu_read_each_other)},
     {TEST(ranks_on_two_gpus_read_each_other)},
     {TEST(a_place_of_nothing_is_nothing)},

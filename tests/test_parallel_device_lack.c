@@ -211,7 +211,46 @@ static void worlds_of_broken_gpus_close(sherd_world *outer)
         }
 }
 
+/* A rank without a GPU is all ranks' status, whichever call of the driver's it is that fails. */
+static int go_on(sherd_world *world, void *begun)
+{
+    atomic_fetch_add((atomic_int *)begun, 1);
+    CHECK_OK(sherd_world_check(world));
+    return 0;
+}
+
+static void a_gpu_that_does_not_open_is_all_ranks_status(sherd_world *outer)
+{
+    (void)outer;
+    for (int ranks = 1; ranks <= 4; ranks += ranks) {
+        int opening = 0;
+        for (int at = 0; is_emulated(); at++) {
+            char error[SHERD_ERROR_BYTES] = "";
+            const sherd_world_options options = {
+                .ranks = ranks, .as = SHERD_THREADS, .error = error};
+            atomic_int begun = 0;
+            int exit_status;
+            fail_call(at);
+            sherd_status status = sherd_spawn(&exit_status, &options, go_on, &begun);
+            bool came = !call_will_fail();
+            fail_call(-1);
+            if (!came)
+                break;
+            if (status == SHERD_OK) { /* it was one of closing */
+                CHECK_EQ(begun, ranks);
+                continue;
+            }
+            CHECK_EQ(status, SHERD_ENOTSUP);
+            CHECK(begun == 0 || begun == ranks);
+            CHECK(strstr(error, begun ? "cuda:0: " : "the GPU cannot be used: "));
+            opening += begun == 0;
+        }
+        CHECK_EQ(opening, is_emulated() ? 9 * ranks : 0);
+    }
+}
+
 static const check_test tests[] = {
+    {TEST(a_gpu_that_does_not_open_is_all_ranks_status), {1}},
     {TEST(no_parameter_is_lost_in_the_first_step), {1, 2, 3}},
     {TEST(a_pass_that_failed_can_be_made_again), {1, 2, 3}},
     {TEST(worlds_of_broken_gpus_close), {1}},

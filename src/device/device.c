@@ -196,18 +196,25 @@ void sherd__device_close(sherd__device *device)
     if (device->context) {
         device->cuda.context_use(device->context);
         if (device->stream)
-            device->cuda.stream_wait(device->stream);
+            sherd__device_wait(device);
         sherd__device_free_biased(device);
         sherd__device_free_products(device);
         sherd__device_free_programs(device);
         sherd__device_free_peers(device);
         sherd__device_free_memory(device);
-        if (device->stream)
+        if (device->stream && !device->deserted)
             device->cuda.stream_destroy(device->stream);
-        device->cuda.context_release(device->handle);
+        if (!device->deserted)
+            device->cuda.context_release(device->handle);
     }
     sherd__cuda_unload(device);
     sherd__free(device->heap, device);
+}
+
+void sherd__device_watch(sherd__device *device, bool (*is_over)(const void *of), const void *of)
+{
+    device->is_over = is_over;
+    device->over_of = of;
 }
 
 const char *sherd__device_name(const sherd__device *device)

@@ -37,6 +37,9 @@ sherd_status sherd__device_open(sherd__device **out, sherd__heap *heap, sherd__d
                                 const char *name, int rank);
 /* Waits for what is queued. All blocks must have been given back, or are freed. NULL is a no-op. */
 void sherd__device_close(sherd__device *device);
+/* What says that a process has ended whose marks may never be reached: a wait for them is then a
+ * fault, and what is queued is left where it is. */
+void sherd__device_watch(sherd__device *device, bool (*is_over)(const void *of), const void *of);
 /* "cuda:0" */
 const char *sherd__device_name(const sherd__device *device);
 /* The CUstream of this rank, for whoever queues work in it now: its context is the current one. */

@@ -49,7 +49,11 @@ struct sherd__device {
     CUstream stream;
     char name[24], model[256];
     bool failed;
-    bool lacks; /* something was not queued for lack of memory */
+    bool lacks;    /* something was not queued for lack of memory */
+    bool awaits;   /* marks of other processes, which may end before they reach them: */
+    bool deserted; /* they have; what is queued will never be done, and stays */
+    bool (*is_over)(const void *of);
+    const void *over_of;
     char fault[SHERD_ERROR_BYTES], lack[128];
 
     sherd__chunk *chunks;

@@ -106,7 +106,8 @@ static sherd__device_block *find_free(const sherd__device_pool *pool, int64_t ro
 
 static void forget(sherd__device *device, sherd__chunk *chunk)
 {
-    device->cuda.memory_give(chunk->data);
+    if (!device->deserted)
+        device->cuda.memory_give(chunk->data);
     device->memory.reserved_bytes -= chunk->bytes;
     sherd__free(device->heap, chunk);
 }

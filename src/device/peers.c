@@ -49,7 +49,9 @@ static bool is_same(const void *item, const void *key)
 
 static void shut(const sherd__device *device, opened *o)
 {
-    if (o->event)
+    if (device->deserted)
+        ;
+    else if (o->event)
         device->cuda.event_destroy(o->event);
     else if (o->memory)
         device->cuda.memory_close(o->memory);
@@ -226,6 +228,7 @@ void sherd__device_await(sherd__device *device, const int64_t word[SHERD__MARK_W
         if (!o)
             return;
         event = o->event;
+        device->awaits = true;
     }
     sherd__cuda_good(device, device->cuda.stream_await(device->stream, event, 0),
                      "waiting for another rank");
@@ -240,6 +243,6 @@ void sherd__device_free_peers(sherd__device *device)
         shut(device, o);
     sherd__map_clear(&device->opened);
     for (int i = 0; i < SHERD__DEVICE_MARKS; i++)
-        if (device->mark[i])
+        if (device->mark[i] && !device->deserted)
             device->cuda.event_destroy(device->mark[i]);
 }

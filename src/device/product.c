@@ -66,7 +66,7 @@ static bool start(sherd__device *device)
 
 void sherd__device_free_products(sherd__device *device)
 {
-    if (device->blas)
+    if (device->blas && !device->deserted)
         device->cuda.blas_destroy(device->blas);
 }
 

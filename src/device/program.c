@@ -331,7 +331,7 @@ static sherd__device_kernel *find_by_name(const sherd__device *device, const she
 
 static void unload(sherd__device *device, sherd__device_kernel *kernel)
 {
-    if (kernel->module)
+    if (kernel->module && !device->deserted)
         device->cuda.module_unload(kernel->module);
     sherd__free(device->heap, kernel);
 }

@@ -8,6 +8,9 @@
 
 #include "base/num.h"
 
+#include <sched.h>
+#include <time.h>
+
 void sherd__device_upload(sherd__device *device, void *dst, const void *src, int64_t bytes)
 {
     sherd__cuda_enter(device);
@@ -54,11 +57,53 @@ void sherd__device_set(sherd__device *device, void *dst, int value, int64_t byte
                      "setting memory");
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/*
+ * Until all is done, or never will be: the driver waits for the marks of a process that has ended as
+ * for any others. So it is asked again and again, and for a while after such an end, since what is
+ * queued may need nothing of that process.
+ */
+static int wait_beside_others(sherd__device *device)
+{
+    enum { EAGER = 2000, NAP_NS = 20 * 1000 };
+    const int64_t longest = (int64_t)2 * 1000000000;
+    int64_t ended = 0;
+    int result = device->cuda.stream_ready(device->stream);
+
+    for (int round = 0; result == CUDA_ERROR_NOT_READY && !device->deserted; round++) {
+        if (round < EAGER)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+        if (!ended && device->is_over(device->over_of))
+            ended = now_ns();
+        result = device->cuda.stream_ready(device->stream);
+        device->deserted = result == CUDA_ERROR_NOT_READY && ended && now_ns() - ended > longest;
+    }
+    return result;
+}
+
+static bool has_done_all(sherd__device *device)
+{
+    int result = device->awaits && device->is_over ? wait_beside_others(device)
+                                                   : device->cuda.stream_wait(device->stream);
+
+    if (device->deserted)
+        sherd__device_fail(device, "the process of another rank has ended, for which it waits");
+    return sherd__cuda_good(device, result, "waiting for it");
+}
+
 bool sherd__device_wait(sherd__device *device)
 {
     bool sound = !device->failed; /* what was queued before it failed is waited for all the same */
 
     sherd__cuda_enter(device);
-    return sherd__cuda_good(device, device->cuda.stream_wait(device->stream), "waiting for it") &&
-           sound;
+    return has_done_all(device) && sound;
 }

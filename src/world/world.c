@@ -155,6 +155,11 @@ static bool open_scratch(sherd_world *world)
     return world->sources && sherd__picture_open(world);
 }
 
+static bool has_ended(const void *world)
+{
+    return sherd__look(((const sherd_world *)world)->death) != 0;
+}
+
 static sherd_status attach(sherd_world *world, const sherd__arena *arena,
                            const sherd_world_options *options)
 {
@@ -187,6 +192,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
         status = sherd__world_device_open(world, options);
     if (status)
         return status;
+    if (world->device)
+        sherd__device_watch(world->device, has_ended, world);
     if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world) ||
         !open_scratch(world))
         return sherd__no_memory(&world->diag, "sherd_world_open");

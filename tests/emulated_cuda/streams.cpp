@@ -25,9 +25,12 @@ struct counts {
     std::atomic<int64_t> recorded, reached, wanted;
 };
 
+/* A piece of work; false: it cannot be done yet, what it waits for has not come. */
+typedef std::function<bool()> task;
+
 struct CUstream_st {
     CUcontext context;
-    std::deque<std::function<void()>> queue;
+    std::deque<task> queue;
     int64_t queued = 0, done = 0;
     bool busy = false; /* a thread does its work */
 };
@@ -68,29 +71,38 @@ streams &all()
     return *s;
 }
 
-/* Do a stream's work up to a place; another thread may be at it. */
-void run_until(std::unique_lock<std::mutex> &lock, CUstream stream, int64_t place)
+/* Do a stream's work up to a place, as far as it can be done; another thread may be at it. Whether
+ * all of it is. */
+bool try_until(std::unique_lock<std::mutex> &lock, CUstream stream, int64_t place)
 {
     streams &s = all();
 
     while (s.streams.count(stream) && stream->done < place) {
-        if (stream->busy) {
-            s.changed.wait(lock);
-            continue;
-        }
-        std::function<void()> work = std::move(stream->queue.front());
-        stream->queue.pop_front();
+        if (stream->busy)
+            return false;
         stream->busy = true;
+        task *work = &stream->queue.front(); /* what is pushed leaves it where it is */
         lock.unlock();
-        work();
+        bool done = (*work)();
         lock.lock();
         stream->busy = false;
+        if (!done)
+            return false;
+        stream->queue.pop_front();
         stream->done++;
         s.changed.notify_all();
     }
+    return true;
 }
 
-void push(CUstream stream, std::function<void()> work)
+/* The same, and wait for the rest. */
+void run_until(std::unique_lock<std::mutex> &lock, CUstream stream, int64_t place)
+{
+    while (!try_until(lock, stream, place))
+        all().changed.wait_for(lock, std::chrono::microseconds(50));
+}
+
+void push(CUstream stream, task work)
 {
     stream->queue.push_back(std::move(work));
     stream->queued++;
@@ -105,12 +117,13 @@ void help(const helper *me)
         std::unique_lock<std::mutex> lock(s.mutex);
         if (me->ends)
             return;
+        std::vector<std::pair<CUstream, int64_t>> wanted; /* the set may change meanwhile */
         for (CUevent event : s.events)
             if (event->count && !event->is_other && event->stream &&
-                event->count->wanted > event->count->reached) {
-                run_until(lock, event->stream, event->place);
-                break; /* the set may have changed */
-            }
+                event->count->wanted > event->count->reached)
+                wanted.emplace_back(event->stream, event->place);
+        for (const auto &[stream, place] : wanted)
+            try_until(lock, stream, place);
     }
 }
 
@@ -145,14 +158,14 @@ void end_help(std::unique_lock<std::mutex> &lock)
     delete last;
 }
 
-void wait_for_other(counts *count, int64_t ticket)
+/* Whether another process has reached it; if not, it is told that somebody waits. */
+bool has_reached(counts *count, int64_t ticket)
 {
     int64_t wanted = count->wanted;
 
     while (wanted < ticket && !count->wanted.compare_exchange_weak(wanted, ticket))
         ;
-    while (count->reached < ticket)
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    return count->reached >= ticket;
 }
 
 } // namespace
@@ -164,7 +177,10 @@ bool queue_work(CUstream stream, std::function<void()> work)
 
     if (!s.streams.count(stream) || stream->context != context_here())
         return false;
-    push(stream, std::move(work));
+    push(stream, [work = std::move(work)] {
+        work();
+        return true;
+    });
     return true;
 }
 
@@ -199,6 +215,18 @@ EXPORT int cuStreamSynchronize(CUstream stream)
     if (!s.streams.count(stream))
         return ERROR_INVALID_HANDLE;
     run_until(lock, stream, stream->queued);
+    return call_fails() ? failure() : 0;
+}
+
+EXPORT int cuStreamQuery(CUstream stream)
+{
+    streams &s = all();
+    std::unique_lock<std::mutex> lock(s.mutex);
+
+    if (!s.streams.count(stream))
+        return ERROR_INVALID_HANDLE;
+    if (!try_until(lock, stream, stream->queued))
+        return CUDA_ERROR_NOT_READY;
     return call_fails() ? failure() : 0;
 }
 
@@ -265,6 +293,7 @@ EXPORT int cuEventRecord(CUevent event, CUstream stream)
     push(stream, [count, ticket] {
         if (count)
             count->reached = ticket;
+        return true;
     });
     event->stream = stream;
     event->place = stream->queued;
@@ -283,13 +312,13 @@ EXPORT int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned)
     if (event->is_other) {
         counts *count = event->count;
         int64_t ticket = count->recorded;
-        push(stream, [count, ticket] { wait_for_other(count, ticket); });
+        push(stream, [count, ticket] { return has_reached(count, ticket); });
     } else if (event->stream) {
         CUstream before = event->stream;
         int64_t place = event->place;
         push(stream, [before, place] {
             std::unique_lock<std::mutex> held(all().mutex);
-            run_until(held, before, place);
+            return try_until(held, before, place);
         });
     }
     return 0;
