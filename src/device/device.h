@@ -124,9 +124,13 @@ const void *sherd__device_import(sherd__device *device, const int64_t word[SHERD
  * others: `which` of SHERD__DEVICE_MARKS marks is put to where the stream is now. A rank that was
  * told of it, after that, makes its own stream wait for the point. Neither waits itself.
  */
-enum { SHERD__DEVICE_MARKS = 2, SHERD__MARK_WORDS = 12 };
+enum { SHERD__DEVICE_MARKS = 20, SHERD__MARK_WORDS = 12 };
 void sherd__device_mark(sherd__device *device, int which, int64_t word[SHERD__MARK_WORDS]);
 void sherd__device_await(sherd__device *device, const int64_t word[SHERD__MARK_WORDS]);
+
+/* Whether a place and a mark of another rank can be used. Tried: that it cannot is no failure. */
+bool sherd__device_reaches(sherd__device *device, const int64_t place[SHERD__DEVICE_WORDS],
+                           const int64_t mark[SHERD__MARK_WORDS]);
 
 /* ---- programs (program.c) -------------------------------------------------------------------- */
 

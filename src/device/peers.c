@@ -58,10 +58,10 @@ static void shut(const sherd__device *device, opened *o)
     sherd__free(device->heap, o);
 }
 
-/* What another process has, opened now or earlier; NULL: noted. Handles of chunks and of events
- * are never the same. */
+/* What another process has, opened now or earlier. NULL: noted; `tried`: only lack of memory is.
+ * Handles of chunks and of events are never the same. */
 static const opened *open_other(sherd__device *device, int64_t process, const int64_t *handle,
-                                bool event)
+                                bool event, bool tried)
 {
     opened key = {.process = process}, *o;
 
@@ -78,7 +78,8 @@ static const opened *open_other(sherd__device *device, int64_t process, const in
     int result =
         event ? device->cuda.event_open(&o->event, o->handle)
               : device->cuda.memory_open(&o->memory, o->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (sherd__cuda_good(device, result, "opening another process's memory or event")) {
+    if (tried ? result == 0
+              : sherd__cuda_good(device, result, "opening another process's memory or event")) {
         if (sherd__map_add(&device->opened, hash_of(o), o))
             return o;
         sherd__device_lack(device, "out of memory for what other ranks have");
@@ -123,25 +124,33 @@ void sherd__device_export(sherd__device *device, int64_t word[SHERD__DEVICE_WORD
     memcpy(word + HANDLE, &chunk->handle, sizeof chunk->handle);
 }
 
-/* Let this GPU read the memory of another one that this process uses. */
-static bool reach(sherd__device *device, const int64_t *word)
+/* Let this GPU read the memory of another one that this process uses. Returns what the driver
+ * says. */
+static int let_reach(sherd__device *device, const int64_t *word)
 {
     int64_t gpu = word[GPU];
     uint64_t bit = gpu < 64 ? (uint64_t)1 << gpu : 0;
 
     if (gpu == device->number || (device->reached & bit))
-        return true;
+        return 0;
     int result = device->cuda.context_reach((CUcontext)(intptr_t)word[CONTEXT], 0);
-    if (result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED) {
+    if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        result = 0;
+    if (result == 0)
+        device->reached |= bit;
+    return result;
+}
+
+/* The same; false: noted. */
+static bool reach(sherd__device *device, const int64_t *word)
+{
+    int result = let_reach(device, word);
+
+    if (result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
         sherd__device_fail(device, "this machine does not let it read the memory of cuda:%d",
-                           (int)gpu);
-        return false;
-    }
-    if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
-        !sherd__cuda_good(device, result, "reaching another GPU's memory"))
-        return false;
-    device->reached |= bit;
-    return true;
+                           (int)word[GPU]);
+    return result != CUDA_ERROR_PEER_ACCESS_UNSUPPORTED &&
+           sherd__cuda_good(device, result, "reaching another GPU's memory");
 }
 
 const void *sherd__device_import(sherd__device *device, const int64_t word[SHERD__DEVICE_WORDS])
@@ -159,7 +168,7 @@ const void *sherd__device_import(sherd__device *device, const int64_t word[SHERD
                                    "be threads");
         return NULL;
     } else {
-        const opened *o = open_other(device, word[PROCESS], word + HANDLE, false);
+        const opened *o = open_other(device, word[PROCESS], word + HANDLE, false, false);
         if (!o)
             return NULL;
         chunk = o->memory;
@@ -224,7 +233,7 @@ void sherd__device_await(sherd__device *device, const int64_t word[SHERD__MARK_W
                                        "ranks be threads");
             return;
         }
-        const opened *o = open_other(device, word[PROCESS], word + MARK_HANDLE, true);
+        const opened *o = open_other(device, word[PROCESS], word + MARK_HANDLE, true, false);
         if (!o)
             return;
         event = o->event;
@@ -232,6 +241,19 @@ void sherd__device_await(sherd__device *device, const int64_t word[SHERD__MARK_W
     }
     sherd__cuda_good(device, device->cuda.stream_await(device->stream, event, 0),
                      "waiting for another rank");
+}
+
+bool sherd__device_reaches(sherd__device *device, const int64_t place[SHERD__DEVICE_WORDS],
+                           const int64_t mark[SHERD__MARK_WORDS])
+{
+    sherd__cuda_enter(device);
+    if (!place[PROCESS] || !mark[PROCESS] || device->failed)
+        return false;
+    if (place[PROCESS] == getpid())
+        return let_reach(device, place) == 0;
+    return place[HAS_HANDLE] && mark[MARK_HAS_HANDLE] &&
+           open_other(device, place[PROCESS], place + HANDLE, false, true) &&
+           open_other(device, mark[PROCESS], mark + MARK_HANDLE, true, true);
 }
 
 void sherd__device_free_peers(sherd__device *device)

@@ -247,6 +247,12 @@ static sherd_tensor *bytes_on(const sherd_mesh *mesh, int64_t bytes)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
+/* Bytes of a head; as all calls of a lane, a sender only begins it. */
+static sherd_tensor *pass_head(const sherd_channel *c, sherd_tensor *t, const sherd_layout *to)
+{
+    return sherd__move_here(t, to, c->lane[SHERD__FORTH], c->sends);
+}
+
 /* One tensor by one lane; `t` lies as `from` where this rank is on that side. */
 static sherd_tensor *pass(const sherd_channel *c, int lane, sherd_tensor *t, const sherd_layout *to)
 {
@@ -265,7 +271,7 @@ static bool pass_bytes(const sherd_channel *c, const void *data, int64_t bytes)
     memcpy(sherd__block_data(t->storage->block), data, (size_t)bytes);
     if (sherd__replicated(&to, c->to, 1, &bytes) != SHERD_OK)
         return failed(c);
-    return !sherd__is_failed(pass(c, SHERD__FORTH, t, to));
+    return !sherd__is_failed(pass_head(c, t, to));
 }
 
 /* "f32[8(dp),4] on (dp=2);..." into text[room]; returns the length of all. */
@@ -327,7 +333,7 @@ static const char *take_bytes(const sherd_channel *c, int64_t bytes)
     if (sherd__replicated(&to, c->to, 1, &bytes) != SHERD_OK)
         sherd__fail_diag(c->world, true);
     else
-        t = pass(c, SHERD__FORTH, t, to);
+        t = pass_head(c, t, to);
     return t->layout == to && !sherd__is_failed(t) ? sherd_tensor_read(t) : NULL;
 }
 

@@ -121,7 +121,7 @@ void sherd_ghosts_destroy(sherd_ghosts *g)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-static sherd__move move_of(const sherd_ghosts *g)
+static sherd__move move_of(const sherd_ghosts *g, bool there)
 {
     sherd_tensor *t = g->cells;
 
@@ -130,7 +130,46 @@ static sherd__move move_of(const sherd_ghosts *g)
                          .source = t->storage->block,
                          .source_offset = g->start,
                          .source_stride = t->stride,
-                         .result = t->storage->block};
+                         .result = t->storage->block,
+                         .on_device = there,
+                         .device_source = t->storage->device,
+                         .device_result = t->storage->device};
+}
+
+/*
+ * Whether fields are filled in the memory of GPUs: where one of any rank has its contents there. A
+ * field that only the CPU writes stays with it, so that a step does not copy all of it. Where the
+ * contents are is this rank's own matter, so ranks ask each other. False: the alarm is raised.
+ */
+static bool find_place(sherd_ghosts *const *list, int count, bool *there)
+{
+    sherd_world *world = list[0]->world;
+    const sherd_mesh *mesh = list[0]->window->layout->spec.mesh;
+    int64_t mine = 0, all[SHERD_MAX_RANKS];
+
+    *there = false;
+    if (!sherd__all_go_there(world, mesh))
+        return true;
+    for (int i = 0; i < count; i++)
+        mine |= sherd__is_there(list[i]->cells);
+    if (!sherd__share(world, mesh, fill_name, &mine, 1, all))
+        return false;
+    for (int64_t r = 0; r < mesh->count; r++)
+        *there = *there || all[r];
+    return true;
+}
+
+/* Its contents to that place, where it is about to be written. False: the alarm is raised. */
+static bool hold(sherd_ghosts *g, bool there)
+{
+    sherd__storage *storage = g->cells->storage;
+
+    if (!there)
+        return sherd__hold_here(storage);
+    if (!sherd__device_data(g->cells))
+        return false;
+    storage->here = storage->bytes == 0;
+    return true;
 }
 
 static bool are_given(sherd_ghosts *const *list, int count)
@@ -153,7 +192,8 @@ static bool are_given(sherd_ghosts *const *list, int count)
 }
 
 /* Fields whose steps have the same group go in one call; `moves` has room for all. */
-static bool fill_all(sherd_ghosts *const *list, int count, sherd__move *moves, bool begin)
+static bool fill_all(sherd_ghosts *const *list, int count, sherd__move *moves, bool there,
+                     bool begin)
 {
     sherd_world *world = list[0]->world;
     bool good = true;
@@ -167,7 +207,7 @@ static bool fill_all(sherd_ghosts *const *list, int count, sherd__move *moves, b
             if (same && k < i)
                 break;
             if (same)
-                moves[n++] = move_of(list[k]);
+                moves[n++] = move_of(list[k], there);
         }
         if (n && step->kind != SHERD_STEP_SLICE)
             good = sherd__call(world, fill_name, moves, n, begin);
@@ -196,10 +236,10 @@ static bool fill(sherd_ghosts *const *list, int count, bool begin)
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory", fill_name);
         return false;
     }
-    bool good = true;
+    bool there, good = find_place(list, count, &there);
     for (int i = 0; i < count && good; i++)
-        good = sherd__hold_here(list[i]->cells->storage);
-    good = good && fill_all(list, count, moves, begin);
+        good = hold(list[i], there);
+    good = good && fill_all(list, count, moves, there, begin);
     for (int i = 0; i < count && good; i++) {
         uint64_t identity;
         sherd__deed_add(mesh, fill_name, list[i]->identity, &identity);

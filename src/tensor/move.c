@@ -30,7 +30,8 @@ typedef struct task {
     sherd_tensor *compact;  /* contiguous copy of `at`, if it was not; ours */
     const sherd_plan *plan; /* retained; NULL = nothing to do */
     int step;
-    bool can_go;            /* calls go from one GPU's memory to another's */
+    bool here;              /* by the CPU alone */
+    bool can_go;            /* calls may go from one GPU's memory to another's */
     bool there;             /* this step does, or is made in the GPU's memory */
     bool calls;             /* this step still needs a call of this rank, in this group: */
     const sherd_mesh *mesh; /* NULL = the world */
@@ -129,11 +130,12 @@ static bool is_local(const sherd_step *step)
  * Where a step is made, and the contents there. A local one is made where they are: what comes from
  * the CPU, indices above all, is then still seen there. False: the alarm is raised.
  */
-static bool settle_source(task *w, bool local)
+static bool settle_source(task *w, const sherd_step *step)
 {
     sherd__storage *storage = w->at->storage;
 
-    w->there = local ? storage->there && !storage->here : w->can_go;
+    w->there = is_local(step) ? storage->there && !storage->here
+                              : w->can_go && sherd__goes_there(storage->world, step, w->among);
     return w->there ? sherd__device_data(w->at) != NULL : sherd__bring_here(storage);
 }
 
@@ -148,7 +150,7 @@ static bool start(task *w)
     bool across = mesh != step->to->spec.mesh;
 
     w->calls = false;
-    if (!settle_source(w, is_local(step)))
+    if (!settle_source(w, step))
         return false;
     if (is_local(step))
         return stay(w, step);
@@ -300,12 +302,11 @@ static bool can_partition(const task *w)
 
 /*
  * In a world with GPUs moves go from one's memory to another's, wherever the contents are now: so
- * all ranks decide alike. But for what they have no sum of, and for calls of some ranks between
- * meshes, whose sender must not wait for who receives.
+ * all ranks decide alike. But for what they have no sum of.
  */
 static bool can_go_there(const task *w)
 {
-    if (!sherd__moves_there(w->from->world) || w->among)
+    if (!sherd__world_device(w->from->world) || w->here)
         return false;
     for (int i = 0; i < w->plan->steps; i++)
         if (sherd__step_reduces(&w->plan->step[i]) && !sherd__device_adds(w->from->dtype))
@@ -386,17 +387,28 @@ static bool run(sherd_world *world, task *tasks, sherd__move *moves, int count, 
     return good;
 }
 
+static sherd_tensor *move_one(task one, bool begin)
+{
+    sherd_tensor *t = one.from;
+
+    if (sherd__stop(t->world, "sherd_redistribute", &t, 1))
+        return sherd__failed(t->world);
+    if (t->layout == one.to)
+        return t;
+    return run_one(t->world, &one, begin) ? one.at : sherd__failed(t->world);
+}
+
 sherd_tensor *sherd__move_among(sherd_tensor *t, const sherd_layout *to,
                                 const sherd_plan_options *options, const sherd_mesh *among,
                                 bool begin)
 {
-    task one = {.from = t, .to = to, .options = options, .among = among};
+    return move_one((task){.from = t, .to = to, .options = options, .among = among}, begin);
+}
 
-    if (sherd__stop(t->world, "sherd_redistribute", &t, 1))
-        return sherd__failed(t->world);
-    if (t->layout == to)
-        return t;
-    return run_one(t->world, &one, begin) ? one.at : sherd__failed(t->world);
+sherd_tensor *sherd__move_here(sherd_tensor *t, const sherd_layout *to, const sherd_mesh *among,
+                               bool begin)
+{
+    return move_one((task){.from = t, .to = to, .among = among, .here = true}, begin);
 }
 
 sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,

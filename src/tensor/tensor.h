@@ -340,6 +340,9 @@ sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
 sherd_tensor *sherd__move_among(sherd_tensor *t, const sherd_layout *to,
                                 const sherd_plan_options *options, const sherd_mesh *among,
                                 bool begin);
+/* The same by the CPU, with GPUs too: for a few bytes that the CPU has and reads. */
+sherd_tensor *sherd__move_here(sherd_tensor *t, const sherd_layout *to, const sherd_mesh *among,
+                               bool begin);
 
 /*
  * Whether `to` has another shape, or is pending where `t` is not (only callers in the library may

@@ -13,6 +13,7 @@ typedef struct task {
     sherd__windowed *w;
     sherd_tensor *from, *to;
     const sherd_plan *plan; /* retained */
+    bool there;             /* in the memory of GPUs */
     bool calls;             /* still needs its call */
 } task;
 
@@ -69,15 +70,42 @@ static sherd__move move_of(const task *t)
                          .source_offset = t->from->offset,
                          .source_stride = t->from->stride,
                          .result = t->to->storage->block,
-                         .result_offset = t->to->offset};
+                         .result_offset = t->to->offset,
+                         .on_device = t->there,
+                         .device_source = t->from->storage->device,
+                         .device_result = t->to->storage->device};
+}
+
+/* Where the step is made, and the contents there; by the rules of a move's (move.c). False: the
+ * alarm is raised. */
+static bool settle_source(task *t)
+{
+    const sherd_step *step = t->plan->step;
+    bool can = !sherd__step_reduces(step) || sherd__device_adds(t->from->dtype);
+
+    t->there =
+        can && (step->kind == SHERD_STEP_SLICE ? sherd__is_only_there(t->from)
+                                               : sherd__goes_there(t->from->world, step, NULL));
+    return t->there ? sherd__device_data(t->from) != NULL : sherd__bring_here(t->from->storage);
+}
+
+/* The result, undefined. */
+static sherd_tensor *new_result(const task *t, sherd__direction direction)
+{
+    bool before = sherd__make_there(t->from->world, t->there);
+    sherd_tensor *to = direction == SHERD__GATHER
+                           ? new_piece(t->w)
+                           : sherd__new_on(t->w->window->layout, t->from->dtype);
+
+    sherd__make_there(t->from->world, before);
+    return to;
 }
 
 static bool plan(task *t, sherd__direction direction, const char *name)
 {
     sherd_world *world = t->from->world;
 
-    if (!sherd__make_now(t->from) ||
-        (t->from->storage->device && !sherd__bring_here(t->from->storage)))
+    if (!sherd__make_now(t->from))
         return false;
     if (sherd__window_plan(&t->plan, t->w->window, direction, sherd_dtype_bytes(t->from->dtype)) !=
         SHERD_OK) {
@@ -86,21 +114,23 @@ static bool plan(task *t, sherd__direction direction, const char *name)
         return false;
     }
     sherd__plan_retain(t->plan);
-    t->to = direction == SHERD__GATHER ? new_piece(t->w)
-                                       : sherd__new_on(t->w->window->layout, t->from->dtype);
+    if (!settle_source(t))
+        return false;
+    t->to = new_result(t, direction);
     t->calls = t->plan->mine[0] != NULL;
     if (!t->to->storage && is_shared(t->w))
         sherd__raise_failed(world, name); /* a plain piece's failure would stay local */
     return t->to->storage != NULL;
 }
 
-/* One call for all tasks with the group of this step. */
-static bool call(const batch *b, const sherd_step *step)
+/* One call for all tasks with the group of this one's step. */
+static bool call(const batch *b, const task *first)
 {
     int n = 0;
 
     for (int i = 0; i < b->count; i++)
-        if (b->tasks[i].calls && b->tasks[i].plan->step->axes == step->axes) {
+        if (b->tasks[i].calls && b->tasks[i].plan->step->axes == first->plan->step->axes &&
+            b->tasks[i].there == first->there) {
             b->moves[n++] = move_of(&b->tasks[i]);
             b->tasks[i].calls = false;
         }
@@ -120,7 +150,7 @@ static bool move_all(const batch *b)
             good = sherd__slice(b->world, &move);
             b->tasks[i].calls = false;
         } else {
-            good = call(b, step);
+            good = call(b, &b->tasks[i]);
         }
     }
     return good;

@@ -429,7 +429,8 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
                         const sherd__sharing *numbers)
 {
     size_t bytes = (size_t)numbers->words * sizeof *numbers->mine;
-    uint64_t fingerprint = sherd__hash_word(sherd__hash_text(2, name), (uint64_t)numbers->words);
+    uint64_t fingerprint =
+        sherd__hash_word(sherd__hash_text(2, name) + numbers->what, (uint64_t)numbers->words);
 
     sherd__group_refresh(world, group);
     sherd__call_state *call = start_call(world, group, name, fingerprint, 0);
@@ -447,13 +448,17 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
     sherd__ranks others;
     sherd__ranks_copy(&others, &group->members);
     sherd__ranks_drop(&others, world->rank);
-    sherd__ranks_copy(&call->awaited, &others);
+    sherd__ranks_copy(&call->awaited, numbers->from ? numbers->from : &others);
+    if (numbers->to)
+        sherd__ranks_copy(&others, numbers->to);
     call->waited = true;
-    fill_record(call, name, "");
+    fill_record(call, name, numbers->text ? numbers->text : "");
     if (block) {
+        sherd__ranks readers;
+        sherd__ranks_copy(&readers, &others);
         memcpy(block->data, numbers->mine, bytes);
         call->record->one.source = offset_of(world, block->data);
-        add_ticket(world, call, block, &others);
+        add_ticket(world, call, block, &readers);
     }
     sherd__ranks_copy(&entry_of(group, call->number)->readers, &others);
     publish(world, call,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The check: where the alarm is read and lowered, and where a failure that stayed local is
  * reported. */
-#include "inside.h"
+#include "devices.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -52,6 +52,8 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for SHERD_VERIFY", name);
     int64_t start = sherd__trace_start(world);
     sherd_status status = world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
+    if (world->sent && kind == SHERD__CHECK)
+        sherd__device_sent(world);
     if (start)
         sherd__trace_add(world, &(sherd__event){"call", name, start, {{NULL, NULL, 0}}});
     sherd__trace_flush(world);

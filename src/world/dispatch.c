@@ -53,12 +53,10 @@ static void trace_call(sherd_world *world, const sherd__group *group, const char
                                 {.key = "plan", .text = plan->what}}});
 }
 
-/* The group that makes the call of a step: NULL if it is this rank alone. False: there is none. */
-static bool find_group(sherd_world *world, const sherd__move *move, const char *name,
+bool sherd__step_group(sherd_world *world, const sherd_step *step, const sherd_mesh *among,
                        sherd__group **out)
 {
-    const sherd_step *step = &move->plan->step[move->step];
-    const sherd_mesh *mesh = step->from->spec.mesh, *among = move->among;
+    const sherd_mesh *mesh = step->from->spec.mesh;
     bool across = mesh != step->to->spec.mesh;
 
     *out = &world->whole;
@@ -66,8 +64,29 @@ static bool find_group(sherd_world *world, const sherd__move *move, const char *
         return true;
     if (across)
         mesh = among;
-    return sherd__group_find(world, mesh, across ? sherd__mesh_axis_bits(mesh) : step->axes, out) ||
-           no_group(world, mesh, name);
+    return sherd__group_find(world, mesh, across ? sherd__mesh_axis_bits(mesh) : step->axes, out);
+}
+
+static bool find_group(sherd_world *world, const sherd__move *move, const char *name,
+                       sherd__group **out)
+{
+    const sherd_step *step = &move->plan->step[move->step];
+    const sherd_mesh *mesh = step->from->spec.mesh;
+
+    return sherd__step_group(world, step, move->among, out) ||
+           no_group(world, mesh != step->to->spec.mesh ? move->among : mesh, name);
+}
+
+static bool make_call(sherd_world *world, sherd__group *group, const char *name,
+                      const sherd__move *moves, int count, bool begin)
+{
+    const sherd_step *step = &moves[0].plan->step[moves[0].step];
+
+    if (!moves[0].on_device)
+        return world->transport->call(world, group, name, moves, count, begin);
+    return step->from->spec.mesh == step->to->spec.mesh
+               ? sherd__device_call(world, group, name, moves, count)
+               : sherd__device_send(world, group, name, moves, count);
 }
 
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
@@ -88,8 +107,7 @@ bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves,
     }
     int64_t bytes = bytes_received(moves, count), start = sherd__trace_start(world);
     sherd__timing timing = sherd__log_begin(world, group, (int)step->kind, bytes);
-    if (!(moves[0].on_device ? sherd__device_call(world, group, name, moves, count)
-                             : world->transport->call(world, group, name, moves, count, begin)))
+    if (!make_call(world, group, name, moves, count, begin))
         return false;
     sherd__log_end(world, group, (int)step->kind, bytes, timing);
     if (start)
@@ -140,7 +158,7 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
         return true;
     }
     places(world, mesh, place);
-    sherd__sharing numbers = {mine, words, all, place};
+    sherd__sharing numbers = {.mine = mine, .words = words, .all = all, .place = place};
     int64_t bytes = (int64_t)(group->count - 1) * words * 8, start = sherd__trace_start(world);
     sherd__timing timing = sherd__log_begin(world, group, SHERD__SHARE, bytes);
     if (!world->transport->share(world, group, name, &numbers))

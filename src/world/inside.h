@@ -126,6 +126,8 @@ typedef struct sherd__shown {
     const void *few; /* [carried] */
 } sherd__shown;
 
+typedef struct sherd__sent sherd__sent; /* device_send.c */
+
 typedef struct sherd__patience {
     int spins, most_spins; /* pauses of about 25 ns; how many now, and at most */
     int yields, most_yields, calm;
@@ -193,7 +195,11 @@ struct sherd_world {
     sherd__watcher watcher;
     bool verify;                        /* SHERD_VERIFY */
     sherd__device *device;              /* NULL: tensors are computed with on the CPU */
+    bool device_apart;                  /* near ranks do not reach each other's */
     int64_t *device_word, device_words; /* [device_words]: what ranks tell each other of theirs */
+    int64_t *device_reads;              /* [ranks][SHERD__MARK_WORDS]: SHERD__MARK_READ of each */
+    sherd__sent *sent;                  /* the newest first */
+    uint64_t device_sends;
 };
 
 /* ---- who is where ---------------------------------------------------------------------------- */

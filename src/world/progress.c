@@ -388,6 +388,8 @@ static bool advance(sherd_world *world, sherd__call_state *call)
     for (int i = 0; i < call->count && all; i++)
         if (call->task[i].reduces)
             run_reduction(world, call, &call->task[i], i);
+    if (all && call->numbers && call->numbers->then)
+        call->numbers->then(world, call->numbers->context);
     if (all)
         finish(world, call);
     return true;

@@ -7,16 +7,27 @@
 #ifndef SHERD__TRANSPORT_H
 #define SHERD__TRANSPORT_H
 
+#include "ranks.h"
 #include "world.h"
 
 struct sherd__group;
 
-/* Numbers that the members of a group tell each other: rank r's go to all[place[r] * words]. */
+/*
+ * Numbers that the members of a group tell each other: rank r's go to all[place[r] * words]. With
+ * `from`, only these ranks are waited for, and only those of `to` read this one's.
+ */
 typedef struct sherd__sharing {
     const int64_t *mine; /* [words] */
     int words;
     int64_t *all;
-    const int16_t *place; /* [SHERD_MAX_RANKS] */
+    const int16_t *place;          /* [SHERD_MAX_RANKS] */
+    const sherd__ranks *from, *to; /* other ranks; NULL: all others */
+    uint64_t what;                 /* what all must agree on besides, */
+    const char *text;              /* and in words, for messages; or NULL */
+    /* Done as soon as all numbers are there, before this rank is said to have left; or NULL. It
+     * makes no call and raises nothing. */
+    void (*then)(sherd_world *world, void *context);
+    void *context;
 } sherd__sharing;
 
 typedef struct sherd__transport {

@@ -117,8 +117,10 @@ static void destroy(sherd_world *world, bool done)
         sherd__free(&world->heap, call);
     }
     sherd__unpin(&world->pinning);
+    sherd__device_sent_all(world);
     sherd__device_close(world->device);
     sherd__free(&world->heap, world->device_word);
+    sherd__free(&world->heap, world->device_reads);
     sherd__heap heap = world->heap;
     sherd__free(&heap, world);
     if (owns)
@@ -205,6 +207,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
         sherd__agree(world, SHERD_OK,
                      sherd__hash_word(3 + world->verify + (world->device ? 2u : 0u), world->seed),
                      "sherd_world_open");
+    if (!status && world->device)
+        status = sherd__agree(world, sherd__world_device_meet(world), 0, "sherd_world_open");
     sherd__price_take(world);
     return status;
 }

@@ -21,9 +21,14 @@ sherd__diag *sherd__world_diag(sherd_world *world); /* NULL of NULL: nobody to t
 const sherd__kernel_set *sherd__world_kernels(const sherd_world *world);
 /* This rank's GPU; NULL: tensors are computed with on the CPU. */
 sherd__device *sherd__world_device(const sherd_world *world);
-/* Whether ranks move tensors between the memories of their GPUs: they have some, and all share the
- * arena. */
-bool sherd__moves_there(const sherd_world *world);
+/*
+ * Whether a step goes from one GPU's memory to another's: the ranks that call it have GPUs that
+ * reach each other, and share the arena. They all find the same. `among` as in sherd__move. A rank
+ * outside the step's meshes finds nothing.
+ */
+bool sherd__goes_there(sherd_world *world, const sherd_step *step, const sherd_mesh *among);
+/* Whether all steps on a mesh do. */
+bool sherd__all_go_there(sherd_world *world, const sherd_mesh *mesh);
 /* Whether it works, and has left nothing out for lack of memory; if not, the alarm is raised. True
  * without one. */
 bool sherd__device_sound(sherd_world *world);
