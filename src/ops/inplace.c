@@ -171,28 +171,23 @@ static void *scratch(const write *w)
     return NULL;
 }
 
-/* The strides with which b broadcasts to a. Returns whether it overlaps what is written. */
-static bool lay_source(const write *w, int64_t *stride)
+/*
+ * b's data, and the strides with which it broadcasts to a; copied first if it overlaps what is
+ * written.
+ */
+static const void *open_source(const write *w, int64_t *stride)
 {
-    const sherd_tensor *b = w->b;
+    sherd_tensor *b = w->b;
     int skipped = w->a->ndim - b->ndim;
+    const void *from = sherd__data(b);
+    bool overlaps = b->storage == w->a->storage && w->a->count;
 
     for (int d = 0; d < w->a->ndim; d++) {
         bool there = d >= skipped && b->local[d - skipped] == w->a->local[d];
         stride[d] = there ? b->stride[d - skipped] : 0;
     }
-    return b->storage == w->a->storage && w->a->count &&
-           (b->offset != w->a->offset ||
-            memcmp(stride, w->a->stride, sherd__bytes(w->a->ndim) * sizeof *stride) != 0);
-}
-
-/* b's data, and its strides; copied first if it overlaps what is written. */
-static const void *open_source(const write *w, int64_t *stride)
-{
-    sherd_tensor *b = w->b;
-    const void *from = sherd__data(b);
-    bool overlaps = lay_source(w, stride);
-
+    overlaps &= b->offset != w->a->offset ||
+                memcmp(stride, w->a->stride, sherd__bytes(w->a->ndim) * sizeof *stride) != 0;
     if (!from || !overlaps)
         return from;
     void *copy = scratch(w);
@@ -244,77 +239,9 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
     return true;
 }
 
-/* Whether it is written in the GPU's memory: where a is, if only that has it, or has b. */
-static bool goes_there(const write *w)
-{
-    int64_t stride[SHERD_MAX_DIMS];
-    bool copies = w->kind == FILL || w->kind == COPY;
-
-    return w->a->count && sherd__is_there(w->a) &&
-           (sherd__is_only_there(w->a) || (w->b && sherd__is_only_there(w->b))) &&
-           !(w->b && lay_source(w, stride)) && (copies || sherd__device_computes(w->a->dtype));
-}
-
-/* a = a op b there. False: no memory, raised. */
-static bool combine_there(const write *w, void *to, const void *from, const int64_t *stride)
-{
-    const sherd_tensor *a = w->a;
-    sherd__device *device = sherd__world_device(a->world);
-    size_t bytes = sherd_dtype_bytes(a->dtype);
-    sherd__binary_kind op = w->kind == ADD ? SHERD__ADD : SHERD__MUL;
-    bool whole = sherd__is_contiguous(a);
-    sherd__device_block *block =
-        whole ? NULL : sherd__device_take(device, a->count * (int64_t)bytes);
-    void *result = whole ? to : block ? block->data : NULL;
-    int64_t row[SHERD_MAX_DIMS];
-
-    if (!result) {
-        sherd__device_lack(device, "out of memory for a write");
-        return sherd__device_sound(a->world);
-    }
-    sherd__device_binary(device, a->dtype, op, a->ndim, a->local, result, to, a->stride, from,
-                         stride);
-    sherd__row_major(a->ndim, a->local, row);
-    if (!whole)
-        sherd__device_copy_box(device, bytes, a->ndim, a->local, to, a->stride, result, row);
-    sherd__device_give(device, block);
-    return sherd__device_sound(a->world);
-}
-
-/* This rank's piece, there. False: failed. */
-static bool write_there(const write *w)
-{
-    sherd_tensor *a = w->a;
-    sherd__device *device = sherd__world_device(a->world);
-    size_t bytes = sherd_dtype_bytes(a->dtype);
-    bool elsewhere = is_elsewhere(w);
-    double value = elsewhere ? 0 : w->value;
-    int64_t stride[SHERD_MAX_DIMS] = {0}, element;
-    const void *from = w->b ? sherd__device_data(w->b) : NULL;
-    void *to = w->b && !from ? NULL : sherd__device_mutable(a);
-
-    if (!to)
-        return false;
-    if (elsewhere && w->kind == ADD)
-        return true;
-    if (w->kind == FILL || elsewhere) {
-        sherd__cast(a->dtype, SHERD_F64, 1, &element, &value);
-        sherd__device_fill_box(device, bytes, a->ndim, a->local, to, a->stride, &element);
-        return sherd__device_sound(a->world);
-    }
-    lay_source(w, stride);
-    if (w->kind != COPY)
-        return combine_there(w, to, from, stride);
-    sherd__device_copy_box(device, bytes, a->ndim, a->local, to, a->stride, from, stride);
-    return sherd__device_sound(a->world);
-}
-
 /* This rank's piece. False: failed. */
 static bool write_piece(const write *w)
 {
-    if (goes_there(w))
-        return write_there(w);
-
     sherd_tensor *a = w->a;
     bool elsewhere = is_elsewhere(w);
     int64_t stride[SHERD_MAX_DIMS] = {0};

@@ -250,9 +250,9 @@ void sherd__copy_in(const sherd_call *call, size_t element_bytes, int ndim, cons
 bool sherd__sum_dims(sherd_call *call, unsigned dims);
 
 /*
- * For partial results that ranks exchange, a few elements for each position. New parts [parts *
- * width, kept dims of operand 0], `width` for each shard of its dims in `reduced` (bits); this
- * holds the rank's own, undefined. NULL: failed.
+ * For partial results that ranks exchange, a few elements for each position, where the call runs.
+ * New parts [parts * width, kept dims of operand 0], `width` for each shard of its dims in
+ * `reduced` (bits); this holds the rank's own, undefined. NULL: failed.
  */
 sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype dtype,
                                int64_t width);

@@ -40,18 +40,17 @@ sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype d
     int ndim = 1;
 
     sherd__open_in(call);
-    if (in->layout) {
-        if (parts_layout(&layout, in->layout, reduced, width, false) == SHERD_OK) {
-            sherd_tensor *t = sherd__new_on(layout, dtype);
-            return sherd_tensor_failed(t) ? NULL : t;
-        }
+    if (in->layout && parts_layout(&layout, in->layout, reduced, width, false) != SHERD_OK) {
         sherd__fail_diag(call->world, true);
         return NULL;
     }
     for (int d = 0; d < in->ndim; d++)
         if (!(reduced >> d & 1))
             shape[ndim++] = in->shape[d];
-    sherd_tensor *t = sherd__new_plain(call->world, dtype, ndim, shape, in->varies);
+    bool before = sherd__make_there(call->world, sherd__device_in(call) != NULL);
+    sherd_tensor *t = in->layout ? sherd__new_on(layout, dtype)
+                                 : sherd__new_plain(call->world, dtype, ndim, shape, in->varies);
+    sherd__make_there(call->world, before);
     return sherd_tensor_failed(t) ? NULL : t;
 }
 
@@ -67,11 +66,13 @@ const void *sherd__all_parts(sherd_call *call, unsigned reduced, sherd_tensor *m
 
     *parts = sherd__parts_count(call, mine, width);
     if (*parts == 1)
-        return sherd__data(mine);
+        return sherd__device_in(call) ? sherd__device_data(mine) : sherd__data(mine);
     if (parts_layout(&layout, in, reduced, width, true) != SHERD_OK) {
         sherd__fail_diag(call->world, true);
         return NULL;
     }
     sherd_tensor *all = sherd__move_to(mine, layout, false);
-    return sherd_tensor_failed(all) ? NULL : sherd__data(all);
+    if (sherd_tensor_failed(all))
+        return NULL;
+    return sherd__device_in(call) ? sherd__device_data(all) : sherd__data(all);
 }

@@ -52,7 +52,7 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for SHERD_VERIFY", name);
     int64_t start = sherd__trace_start(world);
     sherd_status status = world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
-    if (world->sent && kind == SHERD__CHECK)
+    if (world->devices.sent && kind == SHERD__CHECK)
         sherd__device_sent(world);
     if (start)
         sherd__trace_add(world, &(sherd__event){"call", name, start, {{NULL, NULL, 0}}});

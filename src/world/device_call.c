@@ -15,14 +15,14 @@ int64_t *sherd__device_room(sherd_world *world, const sherd__group *group, int w
 {
     int64_t need = (int64_t)(group->count + 1) * words;
 
-    if (world->device_words < need) {
-        sherd__free(&world->heap, world->device_word);
-        world->device_word = sherd__alloc(&world->heap, (size_t)need, sizeof(int64_t));
-        world->device_words = world->device_word ? need : 0;
+    if (world->devices.words < need) {
+        sherd__free(&world->heap, world->devices.word);
+        world->devices.word = sherd__alloc(&world->heap, (size_t)need, sizeof(int64_t));
+        world->devices.words = world->devices.word ? need : 0;
     }
-    if (!world->device_word)
+    if (!world->devices.word)
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory", name);
-    return world->device_word;
+    return world->devices.word;
 }
 
 void sherd__group_places(const sherd__group *group, int16_t place[SHERD_MAX_RANKS])

@@ -29,7 +29,7 @@ bool sherd__goes_there(sherd_world *world, const sherd_step *step, const sherd_m
 {
     sherd__group *group;
 
-    return world->device && !world->device_apart &&
+    return world->device && !world->devices.apart &&
            (!world->mirrors ||
             (sherd__step_group(world, step, among, &group) && is_close(world, group)));
 }
@@ -38,7 +38,7 @@ bool sherd__all_go_there(sherd_world *world, const sherd_mesh *mesh)
 {
     sherd__group *group;
 
-    return world->device && !world->device_apart &&
+    return world->device && !world->devices.apart &&
            (!world->mirrors ||
             (sherd__group_find(world, mesh->root, sherd__mesh_axis_bits(mesh), &group) &&
              is_close(world, group)));
@@ -55,7 +55,7 @@ static int64_t reaches_all(sherd_world *world, const int64_t *all)
 
     for (int q = 0; q < world->ranks; q++) {
         const int64_t *word = all + (int64_t)q * TRIED_WORDS;
-        memcpy(world->device_reads + (int64_t)q * SHERD__MARK_WORDS, word + TRIED_MARK,
+        memcpy(world->devices.reads + (int64_t)q * SHERD__MARK_WORDS, word + TRIED_MARK,
                SHERD__MARK_WORDS * sizeof *word);
         if (q != world->rank && sherd__is_near(world, q))
             good = sherd__device_reaches(world->device, word, word + TRIED_MARK) && good;
@@ -86,7 +86,7 @@ static bool try_all(sherd_world *world, sherd__device_block *block, int64_t *all
     if (!tell(world, &good, 1, all))
         return false;
     for (int q = 0; q < world->ranks; q++)
-        world->device_apart |= sherd__is_near(world, q) && !all[q];
+        world->devices.apart |= sherd__is_near(world, q) && !all[q];
     return true;
 }
 
@@ -98,9 +98,9 @@ sherd_status sherd__world_device_meet(sherd_world *world)
         return SHERD_OK;
     int64_t *all = sherd__alloc(&world->heap, ranks * TRIED_WORDS, sizeof *all);
     sherd__device_block *block = sherd__device_take(world->device, 1);
-    world->device_reads =
-        sherd__alloc(&world->heap, ranks * SHERD__MARK_WORDS, sizeof *world->device_reads);
-    bool good = all && block && world->device_reads && try_all(world, block, all);
+    world->devices.reads =
+        sherd__alloc(&world->heap, ranks * SHERD__MARK_WORDS, sizeof *world->devices.reads);
+    bool good = all && block && world->devices.reads && try_all(world, block, all);
     const char *fault = sherd__device_fault(world->device);
     sherd__device_give(world->device, block);
     sherd__free(&world->heap, all);

@@ -32,7 +32,7 @@ static bool is_read(sherd_world *world, sherd__sent *sent)
     for (int q = -1; (q = sherd__ranks_next(&sent->readers, q + 1)) >= 0;) {
         if (!old && !sherd__has_left(world, sent->group->lane, q, sent->number))
             return false;
-        sherd__device_await(world->device, world->device_reads + (int64_t)q * SHERD__MARK_WORDS);
+        sherd__device_await(world->device, world->devices.reads + (int64_t)q * SHERD__MARK_WORDS);
         sherd__ranks_drop(&sent->readers, q);
     }
     return true;
@@ -46,7 +46,7 @@ static void drop(sherd_world *world, sherd__sent *sent)
 
 void sherd__device_sent(sherd_world *world)
 {
-    for (sherd__sent **at = &world->sent, *sent; (sent = *at);) {
+    for (sherd__sent **at = &world->devices.sent, *sent; (sent = *at);) {
         if (!is_read(world, sent)) {
             at = &sent->next;
             continue;
@@ -58,8 +58,8 @@ void sherd__device_sent(sherd_world *world)
 
 void sherd__device_sent_all(sherd_world *world)
 {
-    for (sherd__sent *sent; (sent = world->sent);) {
-        world->sent = sent->next;
+    for (sherd__sent *sent; (sent = world->devices.sent);) {
+        world->devices.sent = sent->next;
         drop(world, sent);
     }
 }
@@ -113,13 +113,13 @@ static bool copy_all(sherd_world *world, const sherd__group *group, const sherd_
             sherd__device_lack(world->device, "out of memory for what is sent");
             break;
         }
-        *sent = (sherd__sent){.next = world->sent, .group = group, .number = number};
-        world->sent = sent;
+        *sent = (sherd__sent){.next = world->devices.sent, .group = group, .number = number};
+        world->devices.sent = sent;
         if (!copy(world, &moves[i], sent,
                   mine + SHERD__TOLD_PLACES + (int64_t)i * SHERD__PLACE_WORDS))
             break;
     }
-    sherd__device_mark(world->device, SHERD__MARK_SENT + (int)(world->device_sends++ % SENT_MARKS),
+    sherd__device_mark(world->device, SHERD__MARK_SENT + (int)(world->devices.sends++ % SENT_MARKS),
                        mine + SHERD__TOLD_MARK);
     return sherd__device_sound(world);
 }

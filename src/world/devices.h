@@ -23,7 +23,7 @@ bool sherd__step_group(sherd_world *world, const sherd_step *step, const sherd_m
 uint64_t sherd__moves_fingerprint(sherd_world *world, const char *name, const sherd__move *moves,
                                   int count);
 
-/* ---- words that ranks tell each other --------------------------------------------------------- */
+/* ---- words that ranks tell each other -------------------------------------------------------- */
 
 enum {
     SHERD__TOLD_FINGERPRINT, /* of the call: words of all ranks must agree on it */
@@ -51,7 +51,7 @@ int64_t *sherd__device_room(sherd_world *world, const sherd__group *group, int w
 /* The index of each member of a group. */
 void sherd__group_places(const sherd__group *group, int16_t place[SHERD_MAX_RANKS]);
 
-/* ---- the work of a step ----------------------------------------------------------------------- */
+/* ---- the work of a step ---------------------------------------------------------------------- */
 
 /* One tensor of a call, as this rank runs it. */
 typedef struct sherd__device_work {
@@ -75,7 +75,7 @@ sherd__device_work sherd__device_work_of(const sherd_world *world, const sherd__
 /* Queue it. */
 void sherd__device_work_run(const sherd__device_work *work, int rank);
 
-/* ---- calls ------------------------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* sherd__call and sherd__slice of moves in GPUs' memory. False: the alarm is raised. */
 bool sherd__device_call(sherd_world *world, sherd__group *group, const char *name,

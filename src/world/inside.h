@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "base/map.h"
 #include "blocks.h"
+#include "device_state.h"
 #include "ends.h"
 #include "layout/mesh.h"
 #include "limit.h"
@@ -126,8 +127,6 @@ typedef struct sherd__shown {
     const void *few; /* [carried] */
 } sherd__shown;
 
-typedef struct sherd__sent sherd__sent; /* device_send.c */
-
 typedef struct sherd__patience {
     int spins, most_spins; /* pauses of about 25 ns; how many now, and at most */
     int yields, most_yields, calm;
@@ -167,8 +166,7 @@ struct sherd_world {
     uint64_t base, round;         /* of this epoch's numbers; of the last meeting */
     uint64_t failed;              /* checks that have failed; equal on all ranks */
     bool arrived;                 /* at a meeting: raises nothing, makes no calls */
-    /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
-    bool quiet;
+    bool quiet; /* has seen the alarm: is silent, and stores no `left`, until a check lowers it */
     sherd__diag closed; /* status not 0: the world stays closed with this status and text */
     sherd__patience patience;
     bool announced; /* my post's version is odd */
@@ -193,13 +191,9 @@ struct sherd_world {
     sherd__counts counts;
     sherd__moves moves;
     sherd__watcher watcher;
-    bool verify;                        /* SHERD_VERIFY */
-    sherd__device *device;              /* NULL: tensors are computed with on the CPU */
-    bool device_apart;                  /* near ranks do not reach each other's */
-    int64_t *device_word, device_words; /* [device_words]: what ranks tell each other of theirs */
-    int64_t *device_reads;              /* [ranks][SHERD__MARK_WORDS]: SHERD__MARK_READ of each */
-    sherd__sent *sent;                  /* the newest first */
-    uint64_t device_sends;
+    bool verify;           /* SHERD_VERIFY */
+    sherd__device *device; /* NULL: tensors are computed with on the CPU */
+    sherd__device_state devices;
 };
 
 /* ---- who is where ---------------------------------------------------------------------------- */

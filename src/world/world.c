@@ -119,8 +119,8 @@ static void destroy(sherd_world *world, bool done)
     sherd__unpin(&world->pinning);
     sherd__device_sent_all(world);
     sherd__device_close(world->device);
-    sherd__free(&world->heap, world->device_word);
-    sherd__free(&world->heap, world->device_reads);
+    sherd__free(&world->heap, world->devices.word);
+    sherd__free(&world->heap, world->devices.reads);
     sherd__heap heap = world->heap;
     sherd__free(&heap, world);
     if (owns)
