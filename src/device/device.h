@@ -146,6 +146,7 @@ typedef enum sherd__program {
     SHERD__PROGRAM_UPDATE,
     SHERD__PROGRAM_ROTARY,
     SHERD__PROGRAM_RESIDUAL,
+    SHERD__PROGRAM_SHARED_ROWS,
     SHERD__PROGRAMS
 } sherd__program;
 

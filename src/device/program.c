@@ -27,6 +27,7 @@ static const char *const program_name[SHERD__PROGRAMS] = {
     [SHERD__PROGRAM_UPDATE] = "update",
     [SHERD__PROGRAM_ROTARY] = "rotary",
     [SHERD__PROGRAM_RESIDUAL] = "residual",
+    [SHERD__PROGRAM_SHARED_ROWS] = "shared_rows",
 };
 
 struct sherd__device_kernel {

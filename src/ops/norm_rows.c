@@ -198,6 +198,9 @@ static bool find_moments(sherd_call *call, const sherd__rows *p, bool centred, d
 
 bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of)
 {
+    if (sherd__device_in(call))
+        return sherd__row_norm_apart_there(call, of);
+
     const sherd__row_norm_attributes *a = call->attributes;
     const sherd__rows p = sherd__rows_of(call, call->in[0], call->out[of->scale]);
     double *moments = sherd__norm_room(call, 2 * p.rows);
@@ -247,6 +250,9 @@ static bool find_slopes(sherd_call *call, const sherd__rows *p, const sherd__row
 
 bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of)
 {
+    if (sherd__device_in(call))
+        return sherd__row_norm_apart_grad_there(call, of);
+
     const sherd__rows p = sherd__rows_of(call, call->in[X], call->in[of->scale]);
     double *mean =
         of->mean < 0 ? sherd__norm_room(call, p.rows) : sherd__norm_read(call, of->mean, p.rows, 0);

@@ -67,4 +67,8 @@ bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of);
  */
 bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of);
 
+/* The same on the GPU, for these two (norm_rows_there.c). */
+bool sherd__row_norm_apart_there(sherd_call *call, const sherd__row_norm *of);
+bool sherd__row_norm_apart_grad_there(sherd_call *call, const sherd__row_norm *of);
+
 #endif

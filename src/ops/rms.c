@@ -22,7 +22,7 @@ static bool rms_norm_grad(sherd_call *call)
     const sherd__rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
     if (p.apart)
-        return sherd__leave_device(call) && sherd__row_norm_apart_grad(call, &of);
+        return sherd__row_norm_apart_grad(call, &of);
     if (sherd__device_in(call)) {
         sherd__device_norm_grad(sherd__device_in(call), call->out[X]->dtype, p.rows, p.inner,
                                 call->to[X], call->to[WEIGHT], NULL, call->from[G_DY],
@@ -94,7 +94,7 @@ static bool rms_norm(sherd_call *call)
     const sherd__rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
 
     if (p.apart)
-        return sherd__leave_device(call) && sherd__row_norm_apart(call, &of);
+        return sherd__row_norm_apart(call, &of);
     if (sherd__device_in(call)) {
         sherd__device_rms_norm(sherd__device_in(call), call->out[Y]->dtype, p.rows, p.inner,
                                call->to[Y], call->to[RSTD], call->from[X], call->from[WEIGHT],

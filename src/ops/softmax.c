@@ -12,14 +12,13 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/shared_rows.h"
 
 /*
  * A tensor as [outer, mid, inner] around the dim, locally. Of what has a result alone: sizes beside
  * a 0 multiply to anything.
  */
-typedef struct slab {
-    int64_t outer, mid, inner;
-} slab;
+typedef sherd__slab slab;
 
 /* How an operand has the dim: as it is, with size 1, not at all. */
 enum { WHOLE, KEPT, DROPPED };
@@ -78,24 +77,40 @@ static const char *describe(sherd_call *call)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* Room for n numbers, where the call runs. NULL: failed. */
+static void *room(sherd_call *call, sherd_dtype dtype, int64_t n)
+{
+    int64_t bytes = sherd__max(n, 1) * (int64_t)sherd_dtype_bytes(dtype);
+
+    return sherd__device_in(call) ? sherd__device_scratch(call, bytes)
+                                  : sherd_call_scratch(call, bytes);
+}
+
 /* The maximum and the sum of exponentials per position, combined over all shards. False: failed. */
 static bool exchange(sherd_call *call, unsigned bits, void **most, void **total)
 {
     sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
     const sherd__kernels *kernels = sherd__kernels_in(call);
+    sherd__device *device = sherd__device_in(call);
     slab s = slab_of(call->in[0], bits);
-    int64_t n = s.outer * s.inner, bytes = n * (int64_t)sherd_dtype_bytes(dtype), parts;
+    int64_t n = s.outer * s.inner, parts;
     sherd_tensor *mine = sherd__new_parts(call, bits, dtype, 2);
 
-    *most = sherd_call_scratch(call, bytes);
-    *total = sherd_call_scratch(call, bytes);
+    *most = room(call, dtype, n);
+    *total = room(call, dtype, n);
     if (!mine || !*most || !*total)
         return false;
-    char *stats = sherd__fresh(mine);
-    if (mine->count)
-        kernels->soft_stats(s.outer, s.mid, s.inner, stats, stats + bytes, call->from[0]);
+    char *most_here = device ? sherd__device_fresh(mine) : sherd__fresh(mine);
+    char *total_here = most_here + n * (int64_t)sherd_dtype_bytes(dtype);
+    if (mine->count && device)
+        sherd__device_soft_stats(device, call->in[0]->dtype, &s, most_here, total_here,
+                                 call->from[0]);
+    else if (mine->count)
+        kernels->soft_stats(s.outer, s.mid, s.inner, most_here, total_here, call->from[0]);
     const void *all = sherd__all_parts(call, bits, mine, 2, &parts);
-    if (all && mine->count)
+    if (all && mine->count && device)
+        sherd__device_soft_join(device, dtype, parts, n, *most, *total, all);
+    else if (all && mine->count)
         kernels->soft_join(parts, n, *most, *total, all);
     return all != NULL;
 }
@@ -145,21 +160,23 @@ static bool soft_there(sherd_call *call, slab s)
 static bool soft(sherd_call *call)
 {
     unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
+    sherd__soft_kind kind = call->op == &sherd__softmax_op ? SHERD__SOFTMAX : SHERD__LOG_SOFTMAX;
+    sherd__device *device = sherd__device_in(call);
+    const sherd_tensor *y = call->out[0];
     void *most, *total;
 
-    if (sherd_tensor_count(call->in[0]) == 0)
+    if (sherd_tensor_count(y) == 0)
         return true;
-    slab s = slab_of(call->in[0], bits);
-    if (is_cut(call->in[0], bits) && !sherd__leave_device(call))
-        return false;
-    if (sherd__device_in(call))
+    slab s = slab_of(y, bits);
+    if (device && !is_cut(y, bits))
         return soft_there(call, s);
     if (!exchange(call, bits, &most, &total))
         return false;
-    if (call->in[0]->count)
-        sherd__kernels_in(call)->soft(
-            call->op == &sherd__softmax_op ? SHERD__SOFTMAX : SHERD__LOG_SOFTMAX, s.outer, s.mid,
-            s.inner, call->to[0], call->from[0], most, total);
+    if (y->count && device)
+        sherd__device_soft(device, y->dtype, kind, &s, call->to[0], call->from[0], most, total);
+    else if (y->count)
+        sherd__kernels_in(call)->soft(kind, s.outer, s.mid, s.inner, call->to[0], call->from[0],
+                                      most, total);
     return true;
 }
 
@@ -178,6 +195,11 @@ static bool logsumexp(sherd_call *call)
         return false;
     if (y->count == 0)
         return true;
+    if (sherd__device_in(call)) {
+        sherd__device_log_sum(sherd__device_in(call), y->dtype, y->count, call->to[0], call->to[1],
+                              most, total);
+        return true;
+    }
     kernels->unary(SHERD__LOG, y->count, total, total, NULL);
     kernels->binary(SHERD__ADD, 1, &y->count, call->to[1], most, &one, total, &one);
     sherd__convert(set, y->dtype, log_sum->dtype, y->count, call->to[0], call->to[1]);
@@ -198,7 +220,7 @@ static bool differentiate_parts(sherd_call *call, unsigned bits, sherd_tensor *m
     sherd__soft_kind kind = kind_of_gradient(call->op);
     slab s = slab_of(call->in[0], bits);
     int64_t n = s.outer * s.inner, parts;
-    void *total = sherd_call_scratch(call, n * (int64_t)sherd_dtype_bytes(dtype));
+    void *total = room(call, dtype, n);
 
     if (!total)
         return false;
@@ -215,6 +237,33 @@ static bool differentiate_parts(sherd_call *call, unsigned bits, sherd_tensor *m
     return true;
 }
 
+/* The same on the GPU. */
+static bool differentiate_parts_there(sherd_call *call, unsigned bits)
+{
+    sherd__device *device = sherd__device_in(call);
+    const sherd_tensor *dx = call->out[0];
+    sherd_dtype dtype = sherd__statistics_dtype(dx->dtype);
+    sherd__soft_kind kind = kind_of_gradient(call->op);
+    slab s = slab_of(dx, bits);
+    int64_t n = s.outer * s.inner, parts;
+    sherd_tensor *mine = sherd__new_parts(call, bits, dtype, 1);
+    void *total = room(call, dtype, n);
+
+    if (!mine || !total)
+        return false;
+    if (mine->count)
+        sherd__device_soft_grad_sum(device, dx->dtype, kind, &s, sherd__device_fresh(mine),
+                                    call->from[G_DY], call->from[G_Y]);
+    const void *all = sherd__all_parts(call, bits, mine, 1, &parts);
+    if (!all || dx->count == 0)
+        return all != NULL;
+    sherd__device_sum(device, dtype, total, all, 1, parts, n, false);
+    sherd__device_soft_grad(device, dx->dtype, kind, &s, call->to[0], call->from[G_DY],
+                            call->from[G_Y], total);
+    return true;
+}
+
+/* Of a dim that is whole here. */
 static bool differentiate_there(sherd_call *call, slab s)
 {
     sherd__device *device = sherd__device_in(call);
@@ -247,10 +296,9 @@ static bool differentiate(sherd_call *call)
 
     if (sherd_tensor_count(dy) == 0)
         return true;
-    if (is_cut(dy, bits) && !sherd__leave_device(call))
-        return false;
     if (sherd__device_in(call))
-        return differentiate_there(call, slab_of(dy, bits));
+        return is_cut(dy, bits) ? differentiate_parts_there(call, bits)
+                                : differentiate_there(call, slab_of(dy, bits));
     sherd_tensor *mine = sherd__new_parts(call, bits, sherd__statistics_dtype(dy->dtype), 1);
     if (!mine)
         return false;
@@ -325,6 +373,11 @@ static bool spread(sherd_call *call)
     if (x->count == 0)
         return true;
     slab s = slab_of(x, sherd__dims_bits(call->attributes, x->ndim));
+    if (sherd__device_in(call)) {
+        sherd__device_soft_spread(sherd__device_in(call), x->dtype, &s, call->to[0],
+                                  call->from[S_X], call->from[S_LOG_SUM], call->from[S_DY]);
+        return true;
+    }
     sherd__kernels_in(call)->soft_spread(s.outer, s.mid, s.inner, call->to[0], call->from[S_X],
                                          call->from[S_LOG_SUM], call->from[S_DY]);
     return true;
@@ -335,7 +388,8 @@ static const sherd_op spread_op = {.name = "sherd_logsumexp backward",
                                    .result = {{"dx", 0}},
                                    SHERD__DIMS_FIELDS,
                                    .describe = describe,
-                                   .forward = spread};
+                                   .forward = spread,
+                                   .on_device = sherd__fractions_there};
 
 /* The same made of operators. The sum of nothing but -inf has no gradient. */
 static sherd_tensor *log_sum_gradient(sherd_node *node, sherd_tensor *dy)
@@ -380,10 +434,11 @@ const sherd_op sherd__log_softmax_op =
          .forward = soft, .on_device = sherd__fractions_there, .backward = log_softmax_back,
          .needs = {SHERD_NEEDS_RESULT(0)});
 
-const sherd_op sherd__logsumexp_op = SOFT(
-    "sherd_logsumexp", "log of the sum of e^a over a dim",
-    .result = {{"y", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}}, .forward = logsumexp,
-    .backward = logsumexp_back, .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(1)});
+const sherd_op sherd__logsumexp_op =
+    SOFT("sherd_logsumexp", "log of the sum of e^a over a dim",
+         .result = {{"y", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
+         .forward = logsumexp, .on_device = sherd__fractions_there, .backward = logsumexp_back,
+         .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(1)});
 
 sherd_tensor *sherd_softmax(sherd_tensor *a, int dim)
 {
