@@ -106,11 +106,38 @@ static sherd_tensor *f_elements(sherd_tensor *a, sherd_tensor *b, sherd_tensor *
     return sherd_mul(sherd_gelu(sherd_sub(a, b)), sherd_div(sherd_tanh(a), sherd_exp(b)));
 }
 
+/* Row i of w. */
+static sherd_tensor *row_of(sherd_tensor *w, int64_t i)
+{
+    const int64_t n = COLS;
+
+    return sherd_view(sherd_narrow(w, 0, i, 1), &n, 1);
+}
+
 static sherd_tensor *f_norm(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
 {
     (void)ids;
+    return sherd_add(made(sherd_layer_norm(a, row_of(w, 0), row_of(w, 1), 1e-5)),
+                     made(sherd_rms_norm(b, NULL, 1e-5)));
+}
+
+static sherd_tensor *f_added(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    const sherd_add_norm_options layer = {.weight = row_of(w, 0), .bias = row_of(w, 1)},
+                                 rms = {.weight = row_of(w, 2), .eps = 1e-5};
+    sherd_tensor *norm[2], *sum;
+
+    (void)ids;
+    sherd_add_layer_norm(&norm[0], &sum, a, b, &layer);
+    sherd_add_rms_norm(&norm[1], NULL, sum, a, &rms);
+    return sherd_mul(sherd_add(made(norm[0]), made(norm[1])), made(sum));
+}
+
+static sherd_tensor *f_log_sum(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
     (void)w;
-    return sherd_add(sherd_layer_norm(a, NULL, NULL, 1e-5), sherd_rms_norm(b, NULL, 1e-5));
+    (void)ids;
+    return sherd_add(made(sherd_logsumexp(a, 1, true)), made(sherd_logsumexp(b, 0, true)));
 }
 
 static sherd_tensor *f_soft(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
@@ -143,6 +170,22 @@ static sherd_tensor *f_heads(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, 
     (void)ids;
     sherd_tensor *q = sherd_view(a, heads, 4), *k = sherd_view(b, heads, 4);
     return sherd_attention(q, k, sherd_mul(q, k), &causal);
+}
+
+/* Keys and values come round, or a window of them. */
+static sherd_tensor *f_pieces(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    const int64_t n = sherd_tensor_shape(a)[0], heads[] = {1, n, 2, 4}, one[] = {1, n, 1, 8};
+    const sherd_attention_options causal = {.causal = true, .way = SHERD_ATTENTION_RING},
+                                  all = {.way = SHERD_ATTENTION_RING};
+
+    (void)w;
+    (void)ids;
+    sherd_tensor *q = sherd_view(a, heads, 4), *k = sherd_view(b, heads, 4);
+    sherd_tensor *x = made(sherd_attention(q, k, sherd_mul(q, k), &causal));
+    q = sherd_view(a, one, 4);
+    return sherd_mul(sherd_view(x, one, 4),
+                     made(sherd_attention(q, sherd_view(b, one, 4), q, &all)));
 }
 
 static sherd_tensor *f_sums(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
@@ -220,16 +263,15 @@ static sherd_tensor *f_rotary(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w,
     return sherd_mul(made(sherd_rotary(x, ids, NULL)), made(sherd_rotary(y, NULL, &part)));
 }
 
-/* `elsewhere`: of such shards ranks exchange numbers by the CPU, if there are several. */
 static const struct {
-    const char *name, *elsewhere;
+    const char *name;
     function f;
 } functions[] = {
-    {"linear", NULL, f_linear},   {"matmul", NULL, f_matmul}, {"elements", NULL, f_elements},
-    {"norm", "S(1)", f_norm},     {"soft", "S(1)", f_soft},   {"table", NULL, f_table},
-    {"loss", NULL, f_loss},       {"heads", "S(0)", f_heads}, {"sums", NULL, f_sums},
-    {"parts", NULL, f_parts},     {"copies", NULL, f_copies}, {"stretched", NULL, f_stretched},
-    {"across", "S(0)", f_across}, {"totals", NULL, f_totals}, {"rotary", NULL, f_rotary},
+    {"linear", f_linear}, {"matmul", f_matmul}, {"elements", f_elements},   {"norm", f_norm},
+    {"added", f_added},   {"soft", f_soft},     {"log_sum", f_log_sum},     {"table", f_table},
+    {"loss", f_loss},     {"heads", f_heads},   {"pieces", f_pieces},       {"sums", f_sums},
+    {"parts", f_parts},   {"copies", f_copies}, {"stretched", f_stretched}, {"across", f_across},
+    {"totals", f_totals}, {"rotary", f_rotary},
 };
 
 static void run(sherd_world *world, function f, const sherd_mesh *mesh, const char *placements,
@@ -288,9 +330,7 @@ static void same_on_both(sherd_world *world)
     for (int f = 0; f < LEN(functions); f++)
         for (int p = 0; p < LEN(placements); p++)
             for (int d = 0; d < LEN(dtypes); d++) {
-                const char *elsewhere = ranks > 1 ? functions[f].elsewhere : NULL;
-                looks =
-                    elsewhere && strcmp(elsewhere, placements[p]) == 0 ? NULL : functions[f].name;
+                looks = functions[f].name;
                 run(world, functions[f].f, mesh, placements[p], dtypes[d], there, count);
                 looks = NULL;
                 put_handlers(world, &calls, true);

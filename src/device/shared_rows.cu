@@ -313,7 +313,7 @@ template <class E> __device__ void row_norm_grad(const row_norm_grad_args &a)
 
 /* Results over two sets of keys become that over both, in the place of the first. A warp has a
  * query. */
-template <class E> __device__ void attention_join(const attention_join_args &a)
+template <class E> __device__ void attention_add(const attention_add_args &a)
 {
     typedef typename number<E>::sum T;
     int64_t all = a.batch * a.queries * a.heads;

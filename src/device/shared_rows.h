@@ -57,7 +57,7 @@ void sherd__device_row_norm_grad(sherd__device *device, sherd_dtype dtype, int64
                                  const void *weight, const void *sums);
 
 /* As attention_join in kernels.h; `more` is of `dtype`, the rest are its statistics. */
-void sherd__device_attention_join(sherd__device *device, sherd_dtype dtype,
+void sherd__device_attention_add(sherd__device *device, sherd_dtype dtype,
                                   const sherd__attending *s, void *out, void *log_sum,
                                   const void *more, const void *more_log_sum);
 /* sum[n] += x[n]; x is of `dtype`, the sum its statistics. */

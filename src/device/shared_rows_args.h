@@ -95,11 +95,11 @@ typedef struct row_norm_grad_args {
 } row_norm_grad_args;
 
 /* out[batch,queries,heads,width] and log_sum[batch,heads,queries], both statistics. */
-typedef struct attention_join_args {
+typedef struct attention_add_args {
     int64_t batch, queries, heads, width;
     void *out, *log_sum;
     const void *more, *more_log_sum; /* more: of 16 bits maybe */
-} attention_join_args;
+} attention_add_args;
 
 /* sum[n] += x[n] */
 typedef struct add_up_args {

@@ -111,11 +111,8 @@ static bool compute(sherd_call *call, const sherd__row_norm *of)
     int64_t block = sherd__min(w.step, w.p.rows) * w.p.inner;
     bool mixed = is_mixed(call, &w);
 
-    if (w.p.apart && !sherd__leave_device(call))
-        return false;
     if (sherd__device_in(call))
         return sherd__add_norm_there(&w);
-
     if (!sherd__block_room(&w, &w.dropped, w.how->p > 0, block) ||
         !sherd__block_room(&w, &w.wide, !mixed && delta->dtype != x->dtype, block) ||
         !sherd__block_room(&w, &w.norm, !mixed && call->out[NORM]->dtype != x->dtype,

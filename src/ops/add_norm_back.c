@@ -124,8 +124,6 @@ static bool compute_grad(sherd_call *call, const sherd__row_norm *of)
     const sherd_tensor *sum = call->in[G_SUM];
     sherd__blocks w = sherd__blocks_begin(call, of, sum, call->in[of->scale], call->out[G_DX]);
 
-    if (w.p.apart && !sherd__leave_device(call))
-        return false;
     if (sherd__device_in(call))
         return sherd__add_norm_grad_there(
             &w, &(sherd__add_norm_grad){G_DY, G_SUM, G_DX, G_DWEIGHT, G_DBIAS, delta_at(of)});

@@ -76,19 +76,46 @@ static bool add_and_norm(const sherd__blocks *w, const void *delta)
     return call->out[NORM]->dtype == p.beside && sherd__device_add_norm(sherd__device_in(call), &p);
 }
 
-bool sherd__add_norm_there(sherd__blocks *w)
+/* The norm of what stands in the sum. False: failed. */
+static bool norm_of_sum(const sherd__blocks *w, void *y)
 {
     sherd_call *call = w->call;
     sherd__device *device = sherd__device_in(call);
     const sherd__row_norm *of = w->of;
+    sherd_dtype dtype = call->in[X]->dtype;
+
+    if (w->p.apart) {
+        const void *x = call->from[X];
+        void *norm = call->to[NORM];
+        call->from[X] = call->to[SUM];
+        call->to[NORM] = y;
+        bool good = sherd__row_norm_apart(call, of);
+        call->from[X] = x;
+        call->to[NORM] = norm;
+        return good;
+    }
+    if (of->mean >= 0)
+        sherd__device_layer_norm(device, dtype, w->p.rows, w->p.inner, y, call->to[of->mean],
+                                 call->to[of->scale], call->to[SUM], call->from[WEIGHT],
+                                 call->from[BIAS], w->how->norm.eps);
+    else
+        sherd__device_rms_norm(device, dtype, w->p.rows, w->p.inner, y, call->to[of->scale],
+                               call->to[SUM], call->from[WEIGHT], w->how->norm.eps);
+    return true;
+}
+
+bool sherd__add_norm_there(sherd__blocks *w)
+{
+    sherd_call *call = w->call;
+    sherd__device *device = sherd__device_in(call);
     const sherd_tensor *x = call->in[X], *norm = call->out[NORM];
     const void *delta = x->count ? addend(w) : NULL;
     const int64_t one = 1;
     bool same = norm->dtype == x->dtype;
 
     if (x->count == 0)
-        return true;
-    if (delta && add_and_norm(w, delta))
+        return !w->p.apart || norm_of_sum(w, call->to[NORM]);
+    if (delta && !w->p.apart && add_and_norm(w, delta))
         return true;
     if (delta)
         delta = as_x(call, x->dtype, call->in[DELTA]->dtype, x->count, delta);
@@ -97,13 +124,8 @@ bool sherd__add_norm_there(sherd__blocks *w)
         return false;
     sherd__device_binary(device, x->dtype, SHERD__ADD, 1, &x->count, call->to[SUM], call->from[X],
                          &one, delta, &one);
-    if (of->mean >= 0)
-        sherd__device_layer_norm(device, x->dtype, w->p.rows, w->p.inner, y, call->to[of->mean],
-                                 call->to[of->scale], call->to[SUM], call->from[WEIGHT],
-                                 call->from[BIAS], w->how->norm.eps);
-    else
-        sherd__device_rms_norm(device, x->dtype, w->p.rows, w->p.inner, y, call->to[of->scale],
-                               call->to[SUM], call->from[WEIGHT], w->how->norm.eps);
+    if (!norm_of_sum(w, y))
+        return false;
     if (!same)
         sherd__device_convert(device, norm->dtype, x->dtype, x->count, call->to[NORM], y);
     return true;
@@ -149,10 +171,16 @@ static bool differentiate_apart(sherd__blocks *w, const sherd__add_norm_grad *g)
     const void *wide = as_x(call, sum->dtype, dy->dtype, dy->count, call->from[g->dy]);
     if (dy->count && !wide)
         return false;
-    sherd__device_norm_grad(device, sum->dtype, w->p.rows, w->p.inner, dx, call->to[g->dweight],
-                            of->mean >= 0 ? call->to[g->dbias] : NULL, wide, call->from[g->sum],
-                            call->from[of->weight], of->mean >= 0 ? call->from[of->mean] : NULL,
-                            call->from[of->scale], false);
+    if (w->p.apart) {
+        call->from[g->dy] = wide;
+        if (!sherd__row_norm_apart_grad(call, of))
+            return false;
+    } else {
+        sherd__device_norm_grad(device, sum->dtype, w->p.rows, w->p.inner, dx, call->to[g->dweight],
+                                of->mean >= 0 ? call->to[g->dbias] : NULL, wide, call->from[g->sum],
+                                call->from[of->weight], of->mean >= 0 ? call->from[of->mean] : NULL,
+                                call->from[of->scale], false);
+    }
     if (dsum && sum->count)
         sherd__device_binary(device, sum->dtype, SHERD__ADD, 1, &sum->count, dx, dx, &one, dsum,
                              &one);
@@ -167,7 +195,7 @@ bool sherd__add_norm_grad_there(sherd__blocks *w, const sherd__add_norm_grad *g)
     sherd_call *call = w->call;
     sherd_dtype dtype = call->in[g->sum]->dtype;
 
-    if (!differentiate(w, g) && !differentiate_apart(w, g))
+    if ((w->p.apart || !differentiate(w, g)) && !differentiate_apart(w, g))
         return false;
     if (call->results > g->ddelta && w->how->p > 0) {
         sherd_dtype own = call->out[g->ddelta]->dtype;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/shared_rows.h"
 #include "solve.h"
 
 enum { Q = SHERD__Q, K, V, MASK, OPERANDS };
@@ -23,6 +24,15 @@ enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH };
 enum { G_DOUT = SHERD__G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM };
 
 /* ---- forward --------------------------------------------------------------------------------- */
+
+/* On the GPU: in the dtype of the operands, joined as statistics. */
+static void attend_piece_there(sherd__turn *r, const sherd__piece *p)
+{
+    sherd__device_attention(r->device, r->own, &r->s, r->more, r->more_log_sum, r->queries, p->k,
+                            p->v);
+    sherd__device_attention_add(r->device, r->own, &r->s, r->out, r->log_sum, r->more,
+                                r->more_log_sum);
+}
 
 static bool attend_piece(sherd__turn *r, const sherd__piece *p)
 {
@@ -33,6 +43,10 @@ static bool attend_piece(sherd__turn *r, const sherd__piece *p)
         return true;
     r->s.first_key = p->first;
     r->s.keys = p->keys;
+    if (r->device) {
+        attend_piece_there(r, p);
+        return true;
+    }
     r->kernels->attention(&r->s, out, log_sum, r->queries, p->k, p->v, r->workspace);
     if (r->started)
         r->kernels->attention_join(&r->s, r->out, r->log_sum, out, log_sum);
@@ -49,10 +63,14 @@ static bool attend(sherd_call *call)
         return false;
     r.out = sherd__turn_sums(&r, OUT);
     r.log_sum = call->to[LOG_SUM];
-    r.more_log_sum = sherd_call_scratch(call, sherd__turn_bytes(&r, sums->count));
-    if (!r.out || !r.more_log_sum || !sherd__turn_go(&r, attend_piece))
+    r.more_log_sum = sherd__turn_room(&r, sums->count);
+    if (!r.out || !r.more_log_sum)
         return false;
-    if (!r.started && sums->count)
+    if (r.device && sums->count)
+        sherd__device_fill(r.device, r.dtype, r.log_sum, sums->count, -INFINITY);
+    if (!sherd__turn_go(&r, attend_piece))
+        return false;
+    if (!r.device && !r.started && sums->count)
         r.kernels->fill(r.log_sum, sums->count, -INFINITY);
     sherd__turn_give(&r, OUT, r.out);
     return true;
@@ -64,7 +82,9 @@ static void add(const sherd__turn *r, int64_t n, void *to, const void *from)
 {
     const int64_t one = 1;
 
-    if (n)
+    if (n && r->device)
+        sherd__device_add_up(r->device, r->dtype, n, to, from);
+    else if (n)
         r->kernels->fold(SHERD_SUM, 1, &n, to, &one, from);
 }
 
@@ -89,16 +109,18 @@ static bool pack(sherd__turn *r, const sherd__piece *p, sherd__parcel *out, void
         return false;
     }
     for (int i = 0; i < 2; i++) {
+        bool before = sherd__make_there(r->call->world, r->device != NULL);
         sherd_tensor *t = sherd__new_plain(r->call->world, r->dtype, 4, shape,
                                            sherd__varying_axes(out->window->layout));
+        sherd__make_there(r->call->world, before);
         if (sherd_tensor_failed(t)) /* it is plain, but others wait for it */
             return sherd__stop(r->call->world, r->call->op->name,
                                (sherd_tensor *[]){t, r->call->in[r->q]}, 2) &&
                    false;
         out->list[i] = (sherd__windowed){.window = out->window, .piece = t};
-        data[i] = t->count ? sherd__fresh(t) : NULL;
-        if (t->count && !sherd__turn_meets(r, p))
-            memset(data[i], 0, (size_t)t->count * sherd_dtype_bytes(r->dtype));
+        data[i] = !t->count ? NULL : r->device ? sherd__device_fresh(t) : sherd__fresh(t);
+        if (t->count && (r->device || !sherd__turn_meets(r, p)))
+            sherd__turn_clear(r, data[i], t->count);
     }
     return true;
 }
@@ -111,7 +133,9 @@ static bool unpack(sherd__turn *r)
 
     for (int i = 0; i < 2 && r->back.window; i++) {
         sherd_tensor *t = r->back.list[i].whole;
-        const void *data = good && t->count ? sherd__data(t) : NULL;
+        const void *data = !good || !t->count ? NULL
+                           : r->device        ? sherd__device_data(t)
+                                              : sherd__data(t);
         good = good && (data || !t->count);
         if (data)
             add(r, t->count, to[i], data);
@@ -121,6 +145,19 @@ static bool unpack(sherd__turn *r)
     return good;
 }
 
+/* On the GPU: in the dtype of the operands, added up as statistics. */
+static void grad_piece_there(const sherd__turn *r, const sherd__piece *p, void *const data[2])
+{
+    const sherd__attending *s = &r->s;
+    int64_t keys = s->batch * s->keys * s->groups * s->width;
+
+    sherd__device_attention_grad(r->device, r->own, s, r->more, r->more_dk, r->more_dv, r->dout,
+                                 r->queries, p->k, p->v, r->result, r->call->from[G_LOG_SUM]);
+    sherd__device_add_up(r->device, r->own, r->call->in[G_Q]->count, r->dq, r->more);
+    sherd__device_add_up(r->device, r->own, keys, data[0], r->more_dk);
+    sherd__device_add_up(r->device, r->own, keys, data[1], r->more_dv);
+}
+
 static void grad_piece(sherd__turn *r, const sherd__piece *p, void *const data[2])
 {
     const sherd_call *call = r->call;
@@ -128,6 +165,10 @@ static void grad_piece(sherd__turn *r, const sherd__piece *p, void *const data[2
 
     r->s.first_key = p->first;
     r->s.keys = p->keys;
+    if (r->device) {
+        grad_piece_there(r, p, data);
+        return;
+    }
     r->kernels->attention_grad(&r->s, dq, data[0], data[1], r->dmask, r->dout,
                                call->from[G_DLOG_SUM], r->queries, p->k, p->v, r->result,
                                call->from[G_LOG_SUM], r->workspace);
@@ -155,13 +196,24 @@ static bool meet_back(sherd__turn *r, const sherd__piece *p)
     return good;
 }
 
+/* Room for the gradients of a piece's keys and values, on the GPU. False: failed. */
+static bool open_keys(sherd__turn *r)
+{
+    const sherd__attending *s = &r->s;
+    int64_t keys = s->batch * r->most * s->groups * s->width;
+
+    r->more_dk = r->device ? sherd__turn_room(r, keys) : NULL;
+    r->more_dv = r->device ? sherd__turn_room(r, keys) : NULL;
+    return !r->device || (r->more_dk && r->more_dv);
+}
+
 static bool attend_back(sherd_call *call)
 {
     const sherd__attend_attributes *a = call->attributes;
     int64_t mask_bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
     sherd__turn r;
 
-    if (!sherd__turn_prepare(&r, call, G_Q))
+    if (!sherd__turn_prepare(&r, call, G_Q) || !open_keys(&r))
         return false;
     double *dmask = sherd_call_scratch(call, mask_bytes);
     r.dq = sherd__turn_sums(&r, Q);
@@ -179,8 +231,35 @@ static bool attend_back(sherd_call *call)
     sherd__turn_give(&r, Q, r.dq);
     sherd__turn_give(&r, K, r.dk);
     sherd__turn_give(&r, V, r.dv);
-    sherd__attend_give_mask(call, dmask);
+    if (r.device)
+        sherd__fill_in(call, MASK, 0);
+    else
+        sherd__attend_give_mask(call, dmask);
     return true;
+}
+
+/* ---- where it is computed -------------------------------------------------------------------- */
+
+/* Whether the GPU has a kernel for pieces: operands from q on. The same on all ranks. */
+static bool has_kernel(const sherd_call *call, int q)
+{
+    enum { MOST_WIDTH = 128 };
+    const sherd__attend_attributes *a = call->attributes;
+
+    return sherd__fractions_there(call) && !call->in[q + MASK] && a->p <= 0 &&
+           call->in[q]->shape[WIDTH] <= MOST_WIDTH;
+}
+
+static bool goes_there(const sherd_call *call)
+{
+    return has_kernel(call, Q);
+}
+
+static bool goes_back_there(const sherd_call *call)
+{
+    const sherd__attend_attributes *a = call->attributes;
+
+    return has_kernel(call, G_Q) && call->in[G_DOUT] && !call->in[G_DLOG_SUM] && !a->wants_mask;
 }
 
 /* ---- how they lie ---------------------------------------------------------------------------- */
@@ -254,7 +333,8 @@ static sherd_status ways_backward(const sherd_call *call, sherd_ways *ways)
 static const sherd_op pieces_grad_op = {.name = "sherd_attention_pieces backward",
                                         SHERD__ATTEND_BACKWARD,
                                         .ways = ways_backward,
-                                        .forward = attend_back};
+                                        .forward = attend_back,
+                                        .on_device = goes_back_there};
 
 static void pieces_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -268,4 +348,5 @@ const sherd_op sherd__attention_pieces_op = {
     SHERD__ATTEND_FORWARD,
     .ways = ways_forward,
     .forward = attend,
+    .on_device = goes_there,
     .backward = pieces_back};

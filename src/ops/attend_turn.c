@@ -14,9 +14,21 @@ enum { K = SHERD__K, BATCH = SHERD__BATCH, POSITIONS = SHERD__POSITIONS };
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-int64_t sherd__turn_bytes(const sherd__turn *r, int64_t n)
+void *sherd__turn_room(const sherd__turn *r, int64_t n)
 {
-    return sherd__max(n, 1) * (int64_t)sherd_dtype_bytes(r->dtype);
+    int64_t bytes = sherd__max(n, 1) * (int64_t)sherd_dtype_bytes(r->dtype);
+
+    return r->device ? sherd__device_scratch(r->call, bytes) : sherd_call_scratch(r->call, bytes);
+}
+
+void sherd__turn_clear(const sherd__turn *r, void *to, int64_t n)
+{
+    int64_t bytes = n * (int64_t)sherd_dtype_bytes(r->dtype);
+
+    if (r->device && bytes)
+        sherd__device_set(r->device, to, 0, bytes);
+    else if (bytes)
+        memset(to, 0, (size_t)bytes);
 }
 
 static void widen(const sherd__turn *r, sherd_dtype from, int64_t n, void *to, const void *what)
@@ -24,15 +36,15 @@ static void widen(const sherd__turn *r, sherd_dtype from, int64_t n, void *to, c
     sherd__convert(sherd__world_kernels(r->call->world), r->dtype, from, n, to, what);
 }
 
-/* Operand i in the dtype that is computed in. False: failed. */
+/* Operand i in the dtype that is computed in: on the GPU, its own. False: failed. */
 bool sherd__turn_take(sherd__turn *r, const void **out, int i)
 {
     const sherd_tensor *t = r->call->in[i];
 
     *out = t ? r->call->from[i] : NULL;
-    if (!*out || t->dtype == r->dtype)
+    if (!*out || t->dtype == r->dtype || r->device)
         return true;
-    void *wide = sherd_call_scratch(r->call, sherd__turn_bytes(r, t->count));
+    void *wide = sherd__turn_room(r, t->count);
     if (wide)
         widen(r, t->dtype, t->count, wide, *out);
     *out = wide;
@@ -46,9 +58,9 @@ void *sherd__turn_sums(sherd__turn *r, int j)
     void *sums = t->dtype == r->dtype ? r->call->to[j] : NULL;
 
     if (!sums)
-        sums = sherd_call_scratch(r->call, sherd__turn_bytes(r, t->count));
+        sums = sherd__turn_room(r, t->count);
     if (sums)
-        memset(sums, 0, (size_t)t->count * sherd_dtype_bytes(r->dtype));
+        sherd__turn_clear(r, sums, t->count);
     return sums;
 }
 
@@ -57,7 +69,9 @@ void sherd__turn_give(const sherd__turn *r, int j, const void *sums)
 {
     const sherd_tensor *t = r->call->out[j];
 
-    if (t->count && sums != r->call->to[j])
+    if (t->count && sums != r->call->to[j] && r->device)
+        sherd__device_convert(r->device, t->dtype, r->dtype, t->count, r->call->to[j], sums);
+    else if (t->count && sums != r->call->to[j])
         sherd__convert(sherd__world_kernels(r->call->world), t->dtype, r->dtype, t->count,
                        r->call->to[j], sums);
 }
@@ -87,7 +101,8 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
     const sherd__layout_spec *spec = &queries->layout->spec;
     int64_t coordinate[SHERD_MAX_AXES], first, rows = keys->local[BATCH] * keys->local[2];
 
-    *r = (sherd__turn){.call = call, .q = q, .mine = -1};
+    *r = (sherd__turn){
+        .call = call, .q = q, .device = sherd__device_in(call), .own = queries->dtype, .mine = -1};
     r->dtype = queries->dtype == SHERD_F64 ? SHERD_F64 : SHERD_F32;
     r->kernels = sherd__kernels_of(sherd__world_kernels(call->world), r->dtype);
     r->plan = sherd__round_of(queries->layout, keys->layout, a->causal, a->ring);
@@ -98,14 +113,14 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
     for (int v = 0; v < r->plan.visits; v++)
         r->most = sherd__max(r->most, keys_at(r, v, &first));
     sherd__open_in(call);
-    for (int i = 0; i < 2 && keys->dtype != r->dtype; i++)
-        if (!(r->wide[i] =
-                  sherd_call_scratch(call, sherd__turn_bytes(r, rows * r->most * r->s.width))))
+    for (int i = 0; i < 2 && keys->dtype != r->dtype && !r->device; i++)
+        if (!(r->wide[i] = sherd__turn_room(r, rows * r->most * r->s.width)))
             return false;
     r->s.keys = r->most;
-    r->workspace = sherd__attend_workspace(call, r->dtype, &r->s);
-    r->more = sherd_call_scratch(call, sherd__turn_bytes(r, queries->count));
-    return r->workspace && r->more && sherd__turn_take(r, &r->queries, q);
+    if (!r->device && !(r->workspace = sherd__attend_workspace(call, r->dtype, &r->s)))
+        return false;
+    r->more = sherd__turn_room(r, queries->count);
+    return r->more && sherd__turn_take(r, &r->queries, q);
 }
 
 /* Begin a visit. False: failed. */
@@ -141,7 +156,7 @@ static bool open_piece(const sherd__turn *r, const sherd__parcel *from, int visi
     out->keys = keys_at(r, visit, &out->first);
     for (int i = 0; i < 2 && from->window; i++) {
         sherd_tensor *t = from->list[i].piece;
-        if (t->count && !(data[i] = sherd__data(t)))
+        if (t->count && !(data[i] = r->device ? sherd__device_data(t) : sherd__data(t)))
             return false;
         if (t->count && r->wide[i]) {
             widen(r, t->dtype, t->count, r->wide[i], data[i]);

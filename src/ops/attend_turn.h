@@ -21,8 +21,10 @@ typedef struct sherd__parcel {
 
 typedef struct sherd__turn {
     sherd_call *call;
-    int q;             /* the operand; k, v and the mask follow */
-    sherd_dtype dtype; /* that is computed with */
+    int q;                 /* the operand; k, v and the mask follow */
+    sherd__device *device; /* where all of it is; NULL: on the CPU */
+    sherd_dtype own;       /* of the operands */
+    sherd_dtype dtype;     /* that sums are in; on the CPU all is computed in it */
     const sherd__kernels *kernels;
     sherd__round plan;
     int64_t mine; /* shard; -1: this rank is not in the mesh */
@@ -37,12 +39,15 @@ typedef struct sherd__turn {
     /* backward; `more` is for the queries' gradient */
     const void *dout, *result; /* the second is over all keys */
     void *dq, *dk, *dv;
+    void *more_dk, *more_dv; /* of a piece, on the GPU */
     double *dmask;
     sherd__parcel back; /* begun */
 } sherd__turn;
 
-/* Bytes of n numbers that are computed with, at least of one. */
-int64_t sherd__turn_bytes(const sherd__turn *r, int64_t n);
+/* Scratch for n numbers that are computed with. NULL: failed. */
+void *sherd__turn_room(const sherd__turn *r, int64_t n);
+/* n zeroes. */
+void sherd__turn_clear(const sherd__turn *r, void *to, int64_t n);
 /* Operand i as numbers that are computed with. False: failed. */
 bool sherd__turn_take(sherd__turn *r, const void **out, int i);
 /* Zeroes where result j is summed up: in itself, unless it has 16 bits. NULL: failed. */

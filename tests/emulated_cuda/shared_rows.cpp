@@ -22,7 +22,7 @@
     INSTANCE(row_norm, dtype)       \
     INSTANCE(row_sums, dtype)       \
     INSTANCE(row_norm_grad, dtype)  \
-    INSTANCE(attention_join, dtype) \
+    INSTANCE(attention_add, dtype) \
     INSTANCE(add_up, dtype)
 
 ALL(f32)
