@@ -3,54 +3,76 @@
 #define CHECK_PURE
 #include "check.h"
 #include "device_arrays.h"
+#include "device/attention.h"
 
-enum { INS = 4, OUTS = 5 }; /* q, k, v, dout; out, log_sum, dq, dk, dv */
+/* q, k, v, dout, dlog_sum, mask; out, log_sum, dq, dk, dv, dmask */
+enum { INS = 6, OUTS = 6, DLOG_SUM = 4, MASK = 5, OUT = INS, LOG_SUM, DQ, DK, DV, DMASK };
+
+/* What a problem may have more; all zeroes: nothing. */
+typedef struct extras {
+    sherd_dtype mask;
+    unsigned stretched; /* dims of the mask, a bit each */
+    bool sums, nan;     /* a gradient of log_sum; a NaN in the mask */
+} extras;
 
 /* f32 with the halves' numbers, or the dtype itself: the plain kernel, which has no halves here. */
-static void plain(const sherd__attending *s, sherd_dtype dtype, const array *in, array *out)
+static void plain(const sherd__attending *s, sherd_dtype dtype, array *a)
 {
     bool halves = dtype == SHERD_BF16 || dtype == SHERD_F16;
     const sherd__kernels *k = halves ? &sherd__ref_f32 : plain_of(dtype);
     void *x[INS + OUTS], *space = malloc(16 * (size_t)(k->attention_workspace(s) + 8));
 
     for (int i = 0; i < INS + OUTS; i++) {
-        const array *a = i < INS ? &in[i] : &out[i - INS];
-        x[i] = a->host;
-        if (halves && a->dtype == dtype) {
-            x[i] = malloc(sizeof(float) * (size_t)a->n + 1);
+        x[i] = a[i].host;
+        if (halves && a[i].dtype == dtype && i != MASK) {
+            x[i] = malloc(sizeof(float) * (size_t)a[i].n + 1);
             if (x[i] && i < INS)
-                plain_of(dtype)->widen(a->n, x[i], a->host);
+                plain_of(dtype)->widen(a[i].n, x[i], a[i].host);
         }
         if (!x[i] || !space)
             abort();
     }
-    k->attention(s, x[4], x[5], x[0], x[1], x[2], space);
+    k->attention(s, x[OUT], x[LOG_SUM], x[0], x[1], x[2], space);
     if (halves) { /* backward reads what was stored */
-        plain_of(dtype)->narrow(out[0].n, out[0].host, x[4]);
-        plain_of(dtype)->widen(out[0].n, x[4], out[0].host);
+        plain_of(dtype)->narrow(a[OUT].n, a[OUT].host, x[OUT]);
+        plain_of(dtype)->widen(a[OUT].n, x[OUT], a[OUT].host);
     }
-    k->attention_grad(s, x[6], x[7], x[8], NULL, x[3], NULL, x[0], x[1], x[2], x[4], x[5], space);
+    memset(x[DMASK], 0, (size_t)a[DMASK].bytes);
+    k->attention_grad(s, x[DQ], x[DK], x[DV], s->mask ? x[DMASK] : NULL, x[3],
+                      a[DLOG_SUM].n ? x[DLOG_SUM] : NULL, x[0], x[1], x[2], x[OUT], x[LOG_SUM],
+                      space);
     for (int i = 0; i < INS + OUTS; i++)
-        if (x[i] != (i < INS ? &in[i] : &out[i - INS])->host) {
+        if (x[i] != a[i].host) {
             if (i >= INS)
-                plain_of(dtype)->narrow(out[i - INS].n, out[i - INS].host, x[i]);
+                plain_of(dtype)->narrow(a[i].n, a[i].host, x[i]);
             free(x[i]);
         }
     free(space);
 }
 
-static void forward(const sherd__attending *s, sherd_dtype dtype, const array *in, const array *out)
+static void forward(const sherd__attending *s, sherd_dtype dtype, const array *a)
 {
-    CHECK(sherd__device_attention(device, dtype, s, out[0].data, out[1].data, in[0].data,
-                                  in[1].data, in[2].data));
+    CHECK(sherd__device_attention(device, dtype, s, a[OUT].data, a[LOG_SUM].data, a[0].data,
+                                  a[1].data, a[2].data));
 }
 
-static void backward(const sherd__attending *s, sherd_dtype dtype, const array *in,
-                     const array *out)
+static void backward(const sherd__attending *s, sherd_dtype dtype, const array *a)
 {
-    CHECK(sherd__device_attention_grad(device, dtype, s, out[2].data, out[3].data, out[4].data,
-                                       in[3].data, in[0].data, in[1].data, in[2].data, out[0].data,
-                                       out[1].data));
+    const sherd__attending_back to = {.dq = a[DQ].data,
+                                      .dk = a[DK].data,
+                                      .dv = a[DV].data,
+                                      .dmask = s->mask ? a[DMASK].data : NULL,
+                                      .dout = a[3].data,
+                                      .dlog_sum = a[DLOG_SUM].n ? a[DLOG_SUM].data : NULL,
+                                      .q = a[0].data,
+                                      .k = a[1].data,
+                                      .v = a[2].data,
+                                      .out = a[OUT].data,
+                                      .log_sum = a[LOG_SUM].data};
+
+    if (a[DMASK].n)
+        sherd__device_set(device, a[DMASK].data, 0, a[DMASK].bytes);
+    CHECK(sherd__device_attention_back(device, dtype, s, &to));
 }
 
 /* Of 16 bits: probabilities, and gradients of scores, are rounded too. */
@@ -61,52 +83,101 @@ static double tolerance(sherd_dtype dtype, int result)
     return (result ? 4e-2 : 4e-3) / (dtype == SHERD_F16 ? 8 : 1);
 }
 
-static void attention_is_plain(sherd_dtype dtype, sherd__attending s, int shift, bool twice)
+/* Random, a part of it hidden; every seventh query sees nothing, if it has a row of its own. */
+static array drawn_mask(sherd__attending *s, const extras *e)
 {
-    static const char *const names[OUTS] = {"out", "log_sum", "dq", "dk", "dv"};
-    int64_t queries = s.batch * s.queries * s.groups * s.repeat;
+    const int64_t size[] = {s->batch, s->groups, s->repeat, s->queries, s->first_key + s->keys};
+    int64_t n = 1, row = size[4];
+
+    for (int d = 4; d >= 0 && e->mask; d--) {
+        bool stretched = e->stretched >> d & 1;
+        s->mask_stride[d] = stretched ? 0 : n;
+        n *= stretched ? 1 : size[d];
+    }
+    array a = room_for(e->mask ? e->mask : SHERD_F32, e->mask ? n : 0, 1);
+    array x = drawn(SHERD_F64, a.n, 0, -1, 1, 77);
+    for (int64_t i = 0; i < a.n; i++) {
+        bool whole = !(e->stretched & 24) && i / row % s->queries % 7 == 3;
+        double y = ((double *)x.host)[i];
+        y = whole || y < -0.6 ? -(double)INFINITY : e->nan && i == a.n / 2 ? (double)NAN : y;
+        char *to = (char *)a.host + i * (int64_t)sherd_dtype_bytes(a.dtype);
+        if (a.dtype == SHERD_BOOL)
+            *to = y > -2;
+        else
+            sherd__cast(a.dtype, SHERD_F64, 1, to, &y);
+    }
+    send(&a);
+    sherd__device_give(device, x.block);
+    free(x.host);
+    free(x.got);
+    return a;
+}
+
+static void name_problem(char out[200], const char *name, const sherd__attending *s,
+                         const extras *e)
+{
+    snprintf(out, 200, "%s of b%d g%d r%d q%d k%d w%d causal %d from %d, %d, p %g, mask %s %u",
+             name, (int)s->batch, (int)s->groups, (int)s->repeat, (int)s->queries, (int)s->keys,
+             (int)s->width, s->causal, (int)s->first_query, (int)s->first_key, s->p,
+             e->mask ? sherd_dtype_name(e->mask) : "none", e->stretched);
+}
+
+static void attention_with_is_plain(sherd_dtype dtype, sherd__attending s, extras e, int shift,
+                                    bool twice)
+{
+    static const char *const names[OUTS] = {"out", "log_sum", "dq", "dk", "dv", "dmask"};
+    int64_t rows = s.batch * s.queries * s.groups * s.repeat;
     int64_t keys = s.batch * s.keys * s.groups * s.width;
-    int64_t counts[INS + OUTS] = {
-        queries * s.width, keys, keys, queries * s.width, queries * s.width, queries,
-        queries * s.width, keys, keys};
-    array in[INS], out[OUTS];
-    char what[160];
+    int64_t counts[] = {rows * s.width,    keys, keys,           rows * s.width,
+                        e.sums ? rows : 0, 0,    rows * s.width, rows,
+                        rows * s.width,    keys, keys,           0};
+    array a[INS + OUTS];
+    char what[200];
 
     s.all_queries = s.first_query + s.queries;
     s.all_keys = s.first_key + s.keys;
-    s.all_heads = s.groups * s.repeat;
-    s.all_repeat = s.repeat;
-    for (int i = 0; i < INS; i++)
-        in[i] = drawn(dtype, counts[i], shift, -2, 2, (uint64_t)i);
-    for (int i = 0; i < OUTS; i++)
-        out[i] = room_for(i == 1 ? statistics(dtype) : dtype, counts[INS + i], i == 1 ? 0 : shift);
-    plain(&s, dtype, in, out);
-    for (int i = 0; i < OUTS; i++) {
-        if (i == 0)
-            forward(&s, dtype, in, out);
-        if (i == 2) { /* of the plain results: theirs may be rounded to the other side */
+    s.all_heads = (s.first[1] + s.groups) * (s.first[2] + s.repeat);
+    s.all_repeat = s.first[2] + s.repeat;
+    for (int i = 0; i < INS + OUTS; i++) {
+        sherd_dtype of = i == DLOG_SUM || i == LOG_SUM ? statistics(dtype) : dtype;
+        if (i == MASK)
+            a[i] = drawn_mask(&s, &e);
+        else if (i < INS)
+            a[i] = drawn(of, counts[i], shift, -2, 2, (uint64_t)i);
+        else
+            a[i] = room_for(i == DMASK ? SHERD_F64 : of, i == DMASK ? a[MASK].n : counts[i],
+                            i == LOG_SUM || i == DMASK ? 0 : shift);
+    }
+    s.mask_dtype = e.mask;
+    s.mask = e.mask ? a[MASK].host : NULL;
+    plain(&s, dtype, a);
+    s.mask = e.mask ? a[MASK].data : NULL;
+    forward(&s, dtype, a);
+    for (int i = OUT; i < INS + OUTS; i++) {
+        if (i == DQ) { /* of the plain results: theirs may be rounded to the other side */
             if (twice) {
-                forward(&s, dtype, in, out);
-                same_bits(&out[0], names[0]);
-                same_bits(&out[1], names[1]);
+                forward(&s, dtype, a);
+                same_bits(&a[OUT], names[0]);
+                same_bits(&a[LOG_SUM], names[1]);
             }
-            send(&out[0]);
-            send(&out[1]);
-            backward(&s, dtype, in, out);
+            send(&a[OUT]);
+            send(&a[LOG_SUM]);
+            backward(&s, dtype, a);
         }
-        snprintf(what, sizeof what, "%s of b%d g%d r%d q%d k%d w%d causal %d from %d, %d", names[i],
-                 (int)s.batch, (int)s.groups, (int)s.repeat, (int)s.queries, (int)s.keys,
-                 (int)s.width, s.causal, (int)s.first_query, (int)s.first_key);
-        same(&out[i], tolerance(dtype, i), what);
+        name_problem(what, names[i - INS], &s, &e);
+        same(&a[i], i == DMASK ? 1e8 * tolerance(dtype, 2) : tolerance(dtype, i - INS), what);
     }
     if (twice)
-        backward(&s, dtype, in, out);
-    for (int i = 2; i < OUTS && twice; i++)
-        same_bits(&out[i], names[i]);
-    for (int i = 0; i < INS; i++)
-        drop(&in[i]);
-    for (int i = 0; i < OUTS; i++)
-        drop(&out[i]);
+        backward(&s, dtype, a);
+    for (int i = DQ; i < INS + OUTS && twice; i++)
+        same_bits(&a[i], names[i - INS]);
+    for (int i = 0; i < INS + OUTS; i++)
+        drop(&a[i]);
+}
+
+static void attention_is_plain(sherd_dtype dtype, sherd__attending s, int shift, bool twice)
+{
+    attention_with_is_plain(dtype, s, (extras){SHERD_DTYPE_NONE, 0, false, false}, shift, twice);
 }
 
 static sherd__attending problem(int64_t batch, int64_t groups, int64_t repeat, int64_t queries,
@@ -127,7 +198,7 @@ static void shapes_are_plain(void)
         {1, 1, 1, 1, 1, 1},     {0, 1, 1, 3, 3, 8},    {1, 1, 2, 0, 5, 8},
         {2, 1, 2, 5, 0, 8},     {2, 2, 1, 7, 11, 3},   {1, 1, 1, 64, 64, 64},
         {1, 1, 1, 65, 130, 32}, {1, 1, 1, 33, 97, 80}, {1, 1, 3, 31, 17, 128},
-        {1, 1, 1, 70, 63, 127}, {1, 2, 2, 16, 40, 16},
+        {1, 1, 1, 70, 63, 127}, {1, 2, 2, 16, 40, 16}, {1, 1, 2, 20, 37, 200},
     };
 
     open_device();
@@ -183,17 +254,97 @@ static void pieces_are_plain(void)
     close_device();
 }
 
+/* Masks of all kinds, stretched or not; with causality, dropout, pieces of sequences. */
+static void masks_are_plain(void)
+{
+    /* stretched dims: none; batch and heads; queries; keys; all */
+    static const unsigned stretched[] = {0, 7, 8, 23, 31};
+
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = 0; i < LEN(stretched); i++) {
+            if (i >= 3 && (d + i) % 2) /* each for one of the 16-bit types, and one other */
+                continue;
+            sherd__attending s = problem(2, 1, 2, 21, 70, i == 2 ? 130 : i == 3 ? 70 : 24);
+            extras e = {i % 2 ? SHERD_BOOL : dtypes[d], stretched[i], i == 1, i == 0};
+            s.causal = i == 4;
+            s.first_query = i == 4 ? 60 : 0;
+            s.first_key = i == 1 ? 13 : 0;
+            attention_with_is_plain(dtypes[d], s, e, 0, i == 0);
+        }
+    /* as pieces of 16-bit sequences, which are computed in f32 */
+    attention_with_is_plain(SHERD_F32, problem(1, 1, 1, 9, 11, 8),
+                            (extras){SHERD_BF16, 0, false, false}, 0, false);
+    attention_with_is_plain(SHERD_F32, problem(1, 1, 1, 9, 11, 8),
+                            (extras){SHERD_F16, 0, false, false}, 0, false);
+    close_device();
+}
+
+/* Each score decides by its number in the whole tensor, so that all bits must be those of the
+ * CPU: one other would be a large difference. */
+static void dropout_is_plain(void)
+{
+    static const int64_t widths[] = {24, 100, 160};
+
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = 0; i < LEN(widths); i++) {
+            sherd__attending s =
+                problem(1, 1 + (i == 0), 1 + (i == 1), 40 + 30 * (i == 1), 67 + i, widths[i]);
+            s.p = 0.3;
+            s.key = sherd__philox_key(3, 4, 5);
+            s.causal = i == 1;
+            s.first_query = 5 * i;
+            s.first_key = 3 * i;
+            s.first[0] = i;
+            s.first[1] = 2;
+            s.first[2] = i;
+            extras e = {i == 2 ? SHERD_BOOL : SHERD_DTYPE_NONE, 7, false, false};
+            attention_with_is_plain(dtypes[d], s, e, i == 0, i == 1);
+        }
+    close_device();
+}
+
+/* Two sets of keys are joined to all. */
+static void joined_is_plain(void)
+{
+    open_device();
+    for (int d = 0; d < 2; d++) {
+        sherd__attending s = problem(2, 2, 1, 5, 1, 40);
+        int64_t rows = 2 * 2 * 5;
+        array x[4];
+        for (int i = 0; i < 4; i++) {
+            x[i] = drawn(dtypes[d], i % 2 ? rows : rows * 40, 0, -3, 3, (uint64_t)i);
+            for (int64_t r = 0; i % 2 && r < 2; r++) { /* who has seen nothing */
+                double none = -(double)INFINITY;
+                int64_t at = (i == 1 ? r : r + 1) * (int64_t)sherd_dtype_bytes(dtypes[d]);
+                sherd__cast(dtypes[d], SHERD_F64, 1, (char *)x[i].host + at, &none);
+            }
+            send(&x[i]);
+        }
+        sherd__device_attention_join(device, dtypes[d], &s, x[0].data, x[1].data, x[2].data,
+                                     x[3].data);
+        plain_of(dtypes[d])->attention_join(&s, x[0].host, x[1].host, x[2].host, x[3].host);
+        same(&x[0], 1e-5, "joined");
+        same(&x[1], 1e-5, "joined logarithms");
+        for (int i = 0; i < 4; i++)
+            drop(&x[i]);
+    }
+    close_device();
+}
+
 static void what_it_can_not_is_said(void)
 {
     float x[1] = {0};
 
     open_device();
-    sherd__attending masked = problem(1, 1, 1, 1, 1, 1), dropped = masked, wider = masked;
+    sherd__attending masked = problem(1, 1, 1, 1, 1, 1), wider = masked;
     masked.mask = x;
-    dropped.p = 0.5;
-    wider.width = 129;
+    masked.mask_dtype = SHERD_F64;
+    wider.width = 257;
+    CHECK(!sherd__device_attends(SHERD_F32, &masked));
+    CHECK(!sherd__device_attends(SHERD_F32, &wider));
     CHECK(!sherd__device_attention(device, SHERD_F32, &masked, x, x, x, x, x));
-    CHECK(!sherd__device_attention(device, SHERD_F32, &dropped, x, x, x, x, x));
     CHECK(!sherd__device_attention(device, SHERD_F32, &wider, x, x, x, x, x));
     CHECK(!sherd__device_attention_grad(device, SHERD_F32, &masked, x, x, x, x, x, x, x, x, x));
     CHECK(!sherd__device_attention_grad(device, SHERD_F32, &wider, x, x, x, x, x, x, x, x, x));
@@ -202,6 +353,7 @@ static void what_it_can_not_is_said(void)
 
 static const check_test tests[] = {
     {TEST(shapes_are_plain)}, {TEST(many_heads_are_plain)},    {TEST(misaligned_is_plain)},
-    {TEST(pieces_are_plain)}, {TEST(what_it_can_not_is_said)},
+    {TEST(pieces_are_plain)}, {TEST(masks_are_plain)},         {TEST(dropout_is_plain)},
+    {TEST(joined_is_plain)},  {TEST(what_it_can_not_is_said)},
 };
 CHECK_MAIN(tests)

@@ -1,64 +1,134 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Launches of attention.cu, and of 16 bits attention_half.cu. Rows of tiles have 32, 64 or 128
- * elements; wider heads, masks and dropout are left to the CPU.
+ * elements; with 256 they are computed by attention.cu, of 16 bits too. Masks and dropout have
+ * kernels of their own, so that the others are as fast as without.
  */
+#include "attention.h"
 #include "box.h"
 
 #include "base/dtype.h"
 #include "base/num.h"
+#include "kernels/ref.h"
 #include "attention_args.h"
 
-enum { MOST_WIDTH = 128, WARPS = ATTENTION_THREADS / 32 };
+enum {
+    MOST_WIDTH = 256,
+    HALF_WIDTH = 128, /* the most that attention_half.cu has */
+    WARPS = ATTENTION_THREADS / 32
+};
 static const int64_t most_blocks = 1 << 20;
 
-static bool fits(sherd_dtype dtype, const sherd__attending *s)
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+/* -1: there are no kernels for such a mask. */
+static int mask_kind_of(sherd_dtype dtype, sherd_dtype mask)
 {
-    return sherd__device_computes(dtype) && !s->mask && s->p <= 0 && s->width <= MOST_WIDTH;
+    return mask == SHERD_BOOL   ? ATTENTION_MASK_BOOL
+           : mask == dtype      ? ATTENTION_MASK_OWN
+           : mask == SHERD_BF16 ? ATTENTION_MASK_BF16
+           : mask == SHERD_F16  ? ATTENTION_MASK_F16
+                                : -1;
 }
 
-/* Queries or keys of a tile. */
-static int side_of(sherd_dtype dtype)
+bool sherd__device_attends(sherd_dtype dtype, const sherd__attending *s)
 {
-    if (sherd__is_half(dtype))
-        return ATTENTION_HALF_SIDE;
-    return 16 * (dtype == SHERD_F64 ? ATTENTION_EACH / 2 : ATTENTION_EACH);
+    return sherd__device_computes(dtype) && s->width <= MOST_WIDTH &&
+           (!s->mask || mask_kind_of(dtype, s->mask_dtype) >= 0);
 }
 
-static attending args_of(const sherd__attending *s, const void *q, const void *k, const void *v)
+static void add_mask(attending *a, sherd_dtype dtype, const sherd__attending *s)
 {
-    return (attending){.batch = s->batch,
-                       .groups = s->groups,
-                       .repeat = s->repeat,
-                       .queries = s->queries,
-                       .keys = s->keys,
-                       .width = s->width,
-                       .ahead = s->first_query - s->first_key,
-                       .scale = s->scale,
-                       .causal = s->causal,
-                       .q = q,
-                       .k = k,
-                       .v = v};
+    int64_t bytes = (int64_t)sherd_dtype_bytes(s->mask_dtype);
+
+    a->mask = (const char *)s->mask + s->first_key * s->mask_stride[4] * bytes;
+    a->mask_kind = mask_kind_of(dtype, s->mask_dtype);
+    for (int d = 0; d < 5; d++)
+        a->mask_stride[d] = s->mask_stride[d];
 }
 
-/* Rows of tiles have 32 << n elements; also with twice the rows. */
-static const char *const widths[][2] = {{"w32", "w32_tall"}, {"w64", "w64_tall"}, {"w128", "w128"}};
-
-static int width_of(int64_t width)
+static void add_dropout(attending *a, const sherd__attending *s)
 {
-    return width <= 32 ? 0 : width <= 64 ? 1 : 2;
+    int64_t head = s->first[1] * s->all_repeat + s->first[2];
+
+    a->drops = 1;
+    a->keep = 1 / (1 - s->p);
+    a->threshold = sherd__keep_threshold(s->p);
+    for (int i = 0; i < 2; i++) {
+        a->key_word[i] = s->key.word[i];
+        a->key_high[i] = s->key.high[i];
+    }
+    a->query_scores = s->all_keys;
+    a->head_scores = s->all_queries * s->all_keys;
+    a->batch_scores = s->all_heads * a->head_scores;
+    a->all_repeat = s->all_repeat;
+    a->first_score = s->first[0] * a->batch_scores + head * a->head_scores +
+                     s->first_query * s->all_keys + s->first_key;
 }
 
-/* With memory of a block for so many tiles, and one of scores. */
+static attending args_of(sherd_dtype dtype, const sherd__attending *s, const void *q, const void *k,
+                         const void *v)
+{
+    attending a = {.batch = s->batch,
+                   .groups = s->groups,
+                   .repeat = s->repeat,
+                   .queries = s->queries,
+                   .keys = s->keys,
+                   .width = s->width,
+                   .ahead = s->first_query - s->first_key,
+                   .scale = s->scale,
+                   .causal = s->causal,
+                   .keep = 1,
+                   .q = q,
+                   .k = k,
+                   .v = v};
+
+    if (s->mask)
+        add_mask(&a, dtype, s);
+    if (s->p > 0)
+        add_dropout(&a, s);
+    return a;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* Rows of tiles have 32 << n elements; with one or two times the rows, or with more. */
+static const char *const widths[][3] = {{"w32", "w32_tall", "w64_more"},
+                                        {"w64", "w64_tall", "w64_more"},
+                                        {"w128", "w128", "w128_more"},
+                                        {"w256_more", "w256_more", "w256_more"}};
+enum { TALL = 1, MORE };
+
+static int width_of(const attending *a)
+{
+    bool more = a->mask || a->drops;
+
+    return a->width <= 32 && !more ? 0 : a->width <= 64 ? 1 : a->width <= HALF_WIDTH ? 2 : 3;
+}
+
+static bool is_by_warps(sherd_dtype dtype, const attending *a)
+{
+    return sherd__is_half(dtype) && a->width <= HALF_WIDTH;
+}
+
+/* Queries or keys of a tile of attention.cu. */
+static int side_of(sherd_dtype dtype, int64_t width)
+{
+    return 16 * ATTENTION_EACH / (dtype == SHERD_F64 ? 2 : 1) / (width > HALF_WIDTH ? 2 : 1);
+}
+
+/* With memory of a block for so many tiles, and one of scores. `blocks` times as many as there are
+ * tiles in `length`. */
 static void launch_plain(sherd__device *device, const char *family, sherd_dtype dtype,
-                         int64_t heads, int64_t length, int tiles, const attending *args)
+                         int64_t blocks, int64_t length, int tiles, const attending *args)
 {
-    int which = width_of(args->width), width = 32 << which, side = side_of(dtype);
+    bool more = args->mask || args->drops;
+    int which = width_of(args), width = 32 << which, side = side_of(dtype, args->width);
     int bytes = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype)),
         gap = ATTENTION_PIECE / bytes;
-    sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, family, widths[which][0], dtype,
+    sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, family, widths[which][more ? MORE : 0], dtype,
                             SHERD_DTYPE_NONE};
-    sherd__grid grid = {heads * sherd__ceil_div(length, side), ATTENTION_THREADS,
+    sherd__grid grid = {blocks * sherd__ceil_div(length, side), ATTENTION_THREADS,
                         side * (tiles * (width + gap) + side + gap) * bytes};
 
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
@@ -70,11 +140,12 @@ static void launch_half(sherd__device *device, const char *family, sherd_dtype d
                         int64_t length, int own_tiles, int more, const attending *args)
 {
     enum { SIDE = ATTENTION_HALF_SIDE, ENOUGH = 400 };
-    int which = width_of(args->width), width = 32 << which;
-    bool tall = which < 2 && heads * sherd__ceil_div(length, 2 * SIDE) >= ENOUGH;
+    int which = width_of(args), width = 32 << which;
+    bool masked = args->mask || args->drops;
+    bool tall = which < 2 && !masked && heads * sherd__ceil_div(length, 2 * SIDE) >= ENOUGH;
     int rows = tall ? 2 * SIDE : SIDE;
-    sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION_HALF, family, widths[which][tall], dtype,
-                            SHERD_DTYPE_NONE};
+    sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION_HALF, family,
+                            widths[which][masked ? MORE : tall], dtype, SHERD_DTYPE_NONE};
     sherd__grid grid = {heads * sherd__ceil_div(length, rows), ATTENTION_HALF_THREADS,
                         (own_tiles * rows + 4 * SIDE) * (width + ATTENTION_HALF_GAP) * 2 + more};
 
@@ -84,26 +155,28 @@ static void launch_half(sherd__device *device, const char *family, sherd_dtype d
 bool sherd__device_attention(sherd__device *device, sherd_dtype dtype, const sherd__attending *s,
                              void *out, void *log_sum, const void *q, const void *k, const void *v)
 {
-    attending args = args_of(s, q, k, v);
     int64_t heads = s->batch * s->groups * s->repeat;
 
-    if (!fits(dtype, s))
+    if (!sherd__device_attends(dtype, s))
         return false;
+    attending args = args_of(dtype, s, q, k, v);
     args.wide = sherd__rows_are_wide(dtype, s->width,
                                      (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)out);
     args.out = out;
     args.log_sum = log_sum;
-    if (sherd__is_half(dtype))
+    if (is_by_warps(dtype, &args))
         launch_half(device, "attention_half", dtype, heads, s->queries, 1, 0, &args);
     else
         launch_plain(device, "attention", dtype, heads, s->queries, 2, &args);
     return true;
 }
 
+/* ---- backward -------------------------------------------------------------------------------- */
+
 static void launch_delta(sherd__device *device, sherd_dtype dtype, int64_t rows,
                          const attending *args)
 {
-    bool half = sherd__is_half(dtype);
+    bool half = is_by_warps(dtype, args);
     int64_t in_block = half ? ATTENTION_THREADS / ATTENTION_DELTA_LANES : WARPS;
     sherd__kernel kernel = {half ? SHERD__PROGRAM_ATTENTION_HALF : SHERD__PROGRAM_ATTENTION,
                             half ? "attention_half_delta" : "attention_delta", NULL, dtype,
@@ -114,20 +187,112 @@ static void launch_delta(sherd__device *device, sherd_dtype dtype, int64_t rows,
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
 
+/* A block for each tile of the mask that is not stretched. */
+static void launch_dmask(sherd__device *device, sherd_dtype dtype, const attending *args)
+{
+    const int64_t *stride = args->mask_stride;
+    attending wider = *args;
+    int64_t blocks = (stride[0] ? args->batch : 1) * (stride[1] ? args->groups : 1) *
+                     (stride[2] ? args->repeat : 1);
+
+    wider.width = sherd__max(args->width, HALF_WIDTH);
+    int side = side_of(dtype, wider.width), many = width_of(&wider);
+    int bytes = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype));
+    sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, "attention_dmask", widths[many][MORE], dtype,
+                            SHERD_DTYPE_NONE};
+    blocks *= stride[3] ? sherd__ceil_div(args->queries, side) : 1;
+    blocks *= stride[4] ? sherd__ceil_div(args->keys, side) : 1;
+    sherd__grid grid = {blocks, ATTENTION_THREADS,
+                        side * 4 * ((32 << many) + ATTENTION_PIECE / bytes) * bytes};
+    sherd__device_launch(device, &kernel, grid, args, sizeof *args);
+}
+
 static void launch_grad(sherd__device *device, sherd_dtype dtype, const sherd__attending *s,
                         const attending *args)
 {
+    enum { KNOWN = ATTENTION_HALF_SIDE * 2 * (int)sizeof(float), KEPT = ATTENTION_HALF_SIDE * 8 };
     int64_t groups = s->batch * s->groups, heads = groups * s->repeat;
-    int known = 2 * ATTENTION_HALF_SIDE * 2 * (int)sizeof(float);
+    bool more = args->mask || args->drops;
 
     launch_delta(device, dtype, heads * s->queries, args);
-    if (sherd__is_half(dtype)) {
+    if (is_by_warps(dtype, args)) {
         launch_half(device, "attention_half_dq", dtype, heads, s->queries, 2, 0, args);
-        launch_half(device, "attention_half_dkv", dtype, groups, s->keys, 2, known, args);
+        launch_half(device, "attention_half_dkv", dtype, groups, s->keys, 2,
+                    2 * (KNOWN + (more ? KEPT : 0)), args);
     } else {
         launch_plain(device, "attention_dq", dtype, heads, s->queries, 3, args);
         launch_plain(device, "attention_dkv", dtype, groups, s->keys, 4, args);
     }
+}
+
+/* delta is two numbers of a query in attention_half.cu, one elsewhere. */
+static void launch_dmask_after(sherd__device *device, sherd_dtype dtype, int64_t rows,
+                               attending *args, double *dmask)
+{
+    args->dmask = dmask;
+    if (is_by_warps(dtype, args)) {
+        sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, "attention_delta", NULL, dtype,
+                                SHERD_DTYPE_NONE};
+        sherd__grid grid = {sherd__min(sherd__ceil_div(rows, WARPS), most_blocks),
+                            ATTENTION_THREADS, 0};
+        sherd__device_launch(device, &kernel, grid, args, sizeof *args);
+    }
+    launch_dmask(device, dtype, args);
+}
+
+/* Memory for delta, and if there is no dout, zeroes for it. False: no memory. */
+typedef struct workspace {
+    sherd__device_block *delta, *zeroes;
+} workspace;
+
+static bool take(sherd__device *device, sherd_dtype dtype, int64_t rows, int64_t width, bool zeroes,
+                 workspace *w)
+{
+    int64_t statistic = 2 * (int64_t)sherd_dtype_bytes(sherd__statistics_dtype(dtype));
+    int64_t bytes = rows * width * (int64_t)sherd_dtype_bytes(dtype);
+
+    *w = (workspace){NULL, NULL};
+    if (rows)
+        w->delta = sherd__device_take(device, rows * statistic);
+    if (bytes && zeroes)
+        w->zeroes = sherd__device_take(device, bytes);
+    if (w->zeroes)
+        sherd__device_set(device, w->zeroes->data, 0, bytes);
+    return (!rows || w->delta) && (!bytes || !zeroes || w->zeroes);
+}
+
+bool sherd__device_attention_back(sherd__device *device, sherd_dtype dtype,
+                                  const sherd__attending *s, const sherd__attending_back *to)
+{
+    int64_t rows = s->batch * s->groups * s->repeat * s->queries;
+    workspace w;
+
+    if (!sherd__device_attends(dtype, s))
+        return false;
+    if (take(device, dtype, rows, s->width, !to->dout, &w)) {
+        attending args = args_of(dtype, s, to->q, to->k, to->v);
+        args.dout = w.zeroes ? w.zeroes->data : to->dout;
+        args.out = (void *)(uintptr_t)(to->dout ? to->out : args.dout); /* only read */
+        args.log_sum = (void *)(uintptr_t)to->log_sum;
+        args.dlog_sum = to->dlog_sum;
+        args.delta = w.delta ? w.delta->data : NULL;
+        args.dq = to->dq;
+        args.dk = to->dk;
+        args.dv = to->dv;
+        args.wide = sherd__rows_are_wide(
+            dtype, s->width,
+            (uintptr_t)to->q | (uintptr_t)to->k | (uintptr_t)to->v | (uintptr_t)args.out |
+                (uintptr_t)args.dout | (uintptr_t)to->dq | (uintptr_t)to->dk | (uintptr_t)to->dv);
+        launch_grad(device, dtype, s, &args);
+        if (to->dmask && s->mask)
+            launch_dmask_after(device, dtype, rows, &args,
+                               to->dmask + s->first_key * s->mask_stride[4]);
+    } else {
+        sherd__device_lack(device, "out of GPU memory for the gradient of attention");
+    }
+    sherd__device_give(device, w.zeroes);
+    sherd__device_give(device, w.delta);
+    return true;
 }
 
 bool sherd__device_attention_grad(sherd__device *device, sherd_dtype dtype,
@@ -135,33 +300,39 @@ bool sherd__device_attention_grad(sherd__device *device, sherd_dtype dtype,
                                   const void *dout, const void *q, const void *k, const void *v,
                                   const void *out, const void *log_sum)
 {
-    attending args = args_of(s, q, k, v);
-    int64_t rows = s->batch * s->groups * s->repeat * s->queries;
-    sherd__device_block *delta = NULL;
+    const sherd__attending_back to = {.dq = dq,
+                                      .dk = dk,
+                                      .dv = dv,
+                                      .dout = dout,
+                                      .q = q,
+                                      .k = k,
+                                      .v = v,
+                                      .out = out,
+                                      .log_sum = log_sum};
 
-    if (!fits(dtype, s))
-        return false;
-    if (rows) {
-        int64_t bytes = (int64_t)sherd_dtype_bytes(sherd__statistics_dtype(dtype)) *
-                        (sherd__is_half(dtype) ? 2 : 1);
-        delta = sherd__device_take(device, rows * bytes);
-        if (!delta) {
-            sherd__device_lack(device, "out of GPU memory for the gradient of attention");
-            return true;
-        }
-        args.delta = delta->data;
-    }
-    args.wide =
-        sherd__rows_are_wide(dtype, s->width,
-                             (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)out |
-                                 (uintptr_t)dout | (uintptr_t)dq | (uintptr_t)dk | (uintptr_t)dv);
-    args.out = (void *)(uintptr_t)out; /* only read */
-    args.log_sum = (void *)(uintptr_t)log_sum;
-    args.dout = dout;
-    args.dq = dq;
-    args.dk = dk;
-    args.dv = dv;
-    launch_grad(device, dtype, s, &args);
-    sherd__device_give(device, delta);
-    return true;
+    return sherd__device_attention_back(device, dtype, s, &to);
+}
+
+/* ---- more keys ------------------------------------------------------------------------------- */
+
+void sherd__device_attention_join(sherd__device *device, sherd_dtype dtype,
+                                  const sherd__attending *s, void *out, void *log_sum,
+                                  const void *more, const void *more_log_sum)
+{
+    int64_t rows = s->batch * s->groups * s->repeat * s->queries;
+    const attention_join_args args = {.batch = s->batch,
+                                      .groups = s->groups,
+                                      .repeat = s->repeat,
+                                      .queries = s->queries,
+                                      .width = s->width,
+                                      .out = out,
+                                      .log_sum = log_sum,
+                                      .more = more,
+                                      .more_log_sum = more_log_sum};
+    sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, "attention_join", NULL, dtype,
+                            SHERD_DTYPE_NONE};
+    sherd__grid grid = {sherd__min(sherd__ceil_div(rows, WARPS), most_blocks), ATTENTION_THREADS,
+                        0};
+
+    sherd__device_launch(device, &kernel, grid, &args, sizeof args);
 }

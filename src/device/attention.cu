@@ -9,7 +9,7 @@
  * with 8 by 4 results each (4 by 2 of f64), so that what is read from shared memory is used often;
  * there tiles are, and their rows begin in different banks.
  */
-#include "attention.cuh"
+#include "attention_tiles.cuh"
 
 constexpr bool begins(const char *name, const char *with)
 {
@@ -40,182 +40,6 @@ constexpr int blocks_of(const char *name)
         name(const __grid_constant__ args a)
 #endif
 
-/* ---- tiles ----------------------------------------------------------------------------------- */
-
-/* Sizes of tiles whose numbers are T: a thread has ROWS rows, 8 apart, of scores EACH columns, 16
- * apart, and in results of a tile's width GROUPS pieces of C columns. */
-template <class K, class T> struct shape {
-    enum {
-        W = ATTENTION_PIECE / (int)sizeof(T),
-        EACH = sizeof(T) == 4 ? ATTENTION_EACH : ATTENTION_EACH / 2,
-        ROWS = 2 * EACH,
-        SIDE = 16 * EACH,
-        C = K::WIDTH / 16 < W ? K::WIDTH / 16 : W,
-        ROW = K::WIDTH + W,
-        SCORES_ROW = SIDE + W,
-        GROUPS = K::WIDTH / (16 * C),
-        TILE = SIDE * ROW
-    };
-};
-
-template <class K, class T> struct scores {
-    T x[shape<K, T>::ROWS][shape<K, T>::EACH];
-};
-template <class K, class T> struct sums {
-    T x[shape<K, T>::ROWS][shape<K, T>::GROUPS][shape<K, T>::C];
-};
-
-__device__ inline int own_row()
-{
-    return threadIdx.x / 16;
-}
-__device__ inline int own_column()
-{
-    return threadIdx.x % 16;
-}
-
-/* What does not depend on how many threads there are: N elements of row r, of a tile of which
- * `rows` rows are there, or zeroes. */
-template <class K, class E, int N>
-__device__ inline void load_piece(typename number<E>::sum *tile, const E *from, int64_t stride,
-                                  int64_t rows, int64_t width, int i)
-{
-    typedef typename number<E>::sum T;
-    int r = i * N / K::WIDTH, c = i * N % K::WIDTH;
-    pack<E, N> p = {};
-    T *to = tile + r * shape<K, T>::ROW + c;
-
-    if (r < rows && c < width)
-        p = *(const pack<E, N> *)(from + r * stride + c);
-    UNROLL
-    for (int j = 0; j < N; j++)
-        to[j] = get(p.x[j]);
-}
-
-/* `rows`: that are there. Rows are `stride` elements apart. */
-template <class K, class E>
-__device__ inline void load_tile(typename number<E>::sum *tile, const void *base, int64_t at,
-                                 int64_t stride, int64_t rows, const attending &a)
-{
-    typedef typename number<E>::sum T;
-    enum { N = ATTENTION_PIECE / (int)sizeof(E), MANY = shape<K, T>::SIDE * K::WIDTH };
-    const E *from = (const E *)base + at;
-
-    if (a.wide)
-        for (int i = threadIdx.x; i < MANY / N; i += ATTENTION_THREADS)
-            load_piece<K, E, N>(tile, from, stride, rows, a.width, i);
-    else
-        for (int i = threadIdx.x; i < MANY; i += ATTENTION_THREADS)
-            load_piece<K, E, 1>(tile, from, stride, rows, a.width, i);
-}
-
-/* s = rows of a times rows of b. */
-template <class K, class T> __device__ inline void multiply(scores<K, T> &s, const T *a, const T *b)
-{
-    typedef shape<K, T> Z;
-    typedef pack<T, Z::W> P;
-    P x[Z::ROWS], y[Z::EACH];
-
-    for (int i = 0; i < Z::ROWS; i++)
-        for (int j = 0; j < Z::EACH; j++)
-            s.x[i][j] = 0;
-    for (int d = 0; d < K::WIDTH; d += Z::W) {
-        UNROLL
-        for (int i = 0; i < Z::ROWS; i++)
-            x[i] = *(const P *)(a + (own_row() + 8 * i) * Z::ROW + d);
-        UNROLL
-        for (int i = 0; i < Z::EACH; i++)
-            y[i] = *(const P *)(b + (own_column() + 16 * i) * Z::ROW + d);
-        UNROLL
-        for (int w = 0; w < Z::W; w++)
-            UNROLL
-        for (int i = 0; i < Z::ROWS; i++)
-            UNROLL
-        for (int j = 0; j < Z::EACH; j++)
-            s.x[i][j] += x[i].x[w] * y[j].x[w];
-    }
-}
-
-/* to += p[SIDE,SIDE] times the tile b. */
-template <class K, class T>
-__device__ inline void add_product(sums<K, T> &to, const T *p, const T *b)
-{
-    typedef shape<K, T> Z;
-    typedef pack<T, Z::W> P;
-    P x[Z::ROWS];
-    pack<T, Z::C> y;
-
-    for (int k = 0; k < Z::SIDE; k += Z::W) {
-        UNROLL
-        for (int i = 0; i < Z::ROWS; i++)
-            x[i] = *(const P *)(p + (own_row() + 8 * i) * Z::SCORES_ROW + k);
-        UNROLL
-        for (int w = 0; w < Z::W; w++)
-            UNROLL
-        for (int g = 0; g < Z::GROUPS; g++) {
-            y = *(const pack<T, Z::C> *)(b + (k + w) * Z::ROW + (own_column() + 16 * g) * Z::C);
-            UNROLL
-            for (int i = 0; i < Z::ROWS; i++)
-                UNROLL
-            for (int c = 0; c < Z::C; c++)
-                to.x[i][g][c] += x[i].x[w] * y.x[c];
-        }
-    }
-}
-
-template <class K, class T> __device__ inline void clear(sums<K, T> &s)
-{
-    typedef shape<K, T> Z;
-
-    for (int i = 0; i < Z::ROWS; i++)
-        for (int g = 0; g < Z::GROUPS; g++)
-            for (int c = 0; c < Z::C; c++)
-                s.x[i][g][c] = 0;
-}
-
-template <class K, class T> __device__ inline void keep_scores(T *to, const scores<K, T> &s)
-{
-    typedef shape<K, T> Z;
-
-    for (int i = 0; i < Z::ROWS; i++)
-        for (int j = 0; j < Z::EACH; j++)
-            to[(own_row() + 8 * i) * Z::SCORES_ROW + own_column() + 16 * j] = s.x[i][j];
-}
-
-/* The thread's rows of a result; `by`: factors of them. */
-template <class K, class E>
-__device__ inline void write_rows(void *base, int64_t at, int64_t stride, int64_t rows,
-                                  const sums<K, typename number<E>::sum> &s,
-                                  const typename number<E>::sum *by, int64_t width)
-{
-    typedef shape<K, typename number<E>::sum> Z;
-    E *to = (E *)base + at;
-
-    for (int i = 0; i < Z::ROWS; i++) {
-        int r = own_row() + 8 * i;
-        for (int g = 0; g < Z::GROUPS && r < rows; g++)
-            for (int w = 0; w < Z::C; w++) {
-                int c = (own_column() + 16 * g) * Z::C + w;
-                if (c < width)
-                    to[r * stride + c] = put<E>(s.x[i][g][w] * by[i]);
-            }
-    }
-}
-
-/* Of the 16 threads that have a row. */
-template <class T> __device__ inline T sum_of_row(T x)
-{
-    for (int step = 8; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
-template <class T> __device__ inline T max_of_row(T x)
-{
-    for (int step = 8; step > 0; step /= 2)
-        x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* What is known of the thread's queries so far; `most` as power of 2. */
@@ -223,7 +47,8 @@ template <class K, class T> struct progress {
     T most[shape<K, T>::ROWS], sum[shape<K, T>::ROWS];
 };
 
-/* Scores of keys first.. become exponentials, results so far follow the largest score. */
+/* Scores of keys first.. become exponentials, results so far follow the largest score. With MORE
+ * they are powers of 2 already. */
 template <class K, class T>
 __device__ inline void advance(progress<K, T> &at, sums<K, T> &out, scores<K, T> &s,
                                const attending &a, int64_t query, int64_t first)
@@ -236,7 +61,8 @@ __device__ inline void advance(progress<K, T> &at, sums<K, T> &out, scores<K, T>
         T most = at.most[i], sum = 0;
         for (int j = 0; j < Z::EACH; j++) {
             bool seen = own_column() + 16 * j < end;
-            s.x[i][j] = seen ? s.x[i][j] * scale : minus_infinity<T>();
+            if (!K::MORE)
+                s.x[i][j] = seen ? s.x[i][j] * scale : minus_infinity<T>();
             most = larger(most, s.x[i][j]);
         }
         most = max_of_row(most);
@@ -259,6 +85,7 @@ template <class K, class E> __device__ void attention(const attention_args &a)
     typedef typename number<E>::sum T;
     typedef shape<K, T> Z;
     SHARED_BYTES(shared);
+    __shared__ uint32_t words[K::MORE ? kept_tile<K, T>::WORDS : 1];
     T *q = (T *)shared, *kv = q + Z::TILE, *p = kv + Z::TILE;
     progress<K, T> at;
     sums<K, T> out;
@@ -277,9 +104,15 @@ template <class K, class E> __device__ void attention(const attention_args &a)
         int64_t key = h.k + j * h.k_row;
         __syncthreads();
         load_tile<K, E>(kv, a.k, key, h.k_row, a.keys - j, a);
+        if (K::MORE)
+            draw<K, T>(words, a, h, i0, j);
         __syncthreads();
         multiply<K>(s, q, kv);
+        if (K::MORE)
+            see<false, E>(s, a, h, i0, j);
         advance<K>(at, out, s, a, i0, j);
+        if (K::MORE)
+            drop<false>(s, words, a, (T)1);
         keep_scores<K>(p, s);
         __syncthreads();
         load_tile<K, E>(kv, a.v, key, h.k_row, a.keys - j, a);
@@ -289,7 +122,7 @@ template <class K, class E> __device__ void attention(const attention_args &a)
     for (int i = 0; i < Z::ROWS; i++) {
         int64_t r = own_row() + 8 * i;
         T sum = at.sum[i], log_sum = at.most[i] + log_of_2(sum);
-        at.sum[i] = at.most[i] == minus_infinity<T>() ? 0 : 1 / sum;
+        at.sum[i] = at.most[i] == minus_infinity<T>() ? 0 : (K::MORE ? (T)a.keep : 1) / sum;
         if (own_column() == 0 && r < rows)
             ((T *)a.log_sum)[h.row + i0 + r] =
                 at.most[i] == minus_infinity<T>() ? at.most[i] : log_sum / (T)log2_e();
@@ -299,7 +132,7 @@ template <class K, class E> __device__ void attention(const attention_args &a)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* delta = the sum of dout out, of each query, by a warp. */
+/* delta = the sum of dout out, less dlog_sum, of each query, by a warp. */
 template <class E> __device__ void attention_delta(const attention_delta_args &a)
 {
     typedef typename number<E>::sum T;
@@ -314,7 +147,7 @@ template <class E> __device__ void attention_delta(const attention_delta_args &a
             sum += get(((const E *)a.dout)[at + c]) * get(((const E *)a.out)[at + c]);
         sum = warp_sum(sum);
         if (threadIdx.x % WARP == 0)
-            ((T *)a.delta)[r] = sum;
+            ((T *)a.delta)[r] = sum - (a.dlog_sum ? ((const T *)a.dlog_sum)[r] : 0);
     }
 }
 
@@ -324,6 +157,7 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
     typedef typename number<E>::sum T;
     typedef shape<K, T> Z;
     SHARED_BYTES(shared);
+    __shared__ uint32_t words[K::MORE ? kept_tile<K, T>::WORDS : 1];
     T *q = (T *)shared, *dout = q + Z::TILE, *kv = dout + Z::TILE, *ds = kv + Z::TILE;
     scores<K, T> p, dp;
     sums<K, T> dq;
@@ -348,11 +182,15 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
         multiply<K>(dp, dout, kv);
         __syncthreads();
         load_tile<K, E>(kv, a.k, key, h.k_row, a.keys - j, a);
+        if (K::MORE)
+            draw<K, T>(words, a, h, i0, j);
         __syncthreads();
         multiply<K>(p, q, kv);
+        if (K::MORE)
+            see_and_drop<false, E>(p, dp, words, a, h, i0, j);
         for (int m = 0; m < Z::ROWS; m++)
             for (int n = 0; n < Z::EACH; n++)
-                slope(p.x[m][n], dp.x[m][n], x[m], j + own_column() + 16 * n, a);
+                slope<K>(p.x[m][n], dp.x[m][n], x[m], j + own_column() + 16 * n, (T)a.scale, a);
         keep_scores<K>(ds, dp);
         __syncthreads();
         add_product<K>(dq, ds, kv);
@@ -364,7 +202,8 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
 template <class K, class E>
 __device__ inline void add_queries(sums<K, typename number<E>::sum> &dk,
                                    sums<K, typename number<E>::sum> &dv, typename number<E>::sum *k,
-                                   const attending &a, const head &h, int64_t i0, int64_t j0)
+                                   uint32_t *words, const attending &a, const head &h, int64_t i0,
+                                   int64_t j0)
 {
     typedef typename number<E>::sum T;
     typedef shape<K, T> Z;
@@ -375,14 +214,20 @@ __device__ inline void add_queries(sums<K, typename number<E>::sum> &dk,
     __syncthreads();
     load_tile<K, E>(q, a.q, at, h.q_row, a.queries - i0, a);
     load_tile<K, E>(dout, a.dout, at, h.q_row, a.queries - i0, a);
+    if (K::MORE)
+        draw<K, T>(words, a, h, i0, j0);
     __syncthreads();
     multiply<K>(p, k, q);
     multiply<K>(dp, v, dout);
+    if (K::MORE)
+        see_and_drop<true, E>(p, dp, words, a, h, i0, j0);
     for (int n = 0; n < Z::EACH; n++) {
         known<T> x = known_of<T>(a, h, i0 + own_column() + 16 * n);
         for (int m = 0; m < Z::ROWS; m++)
-            slope(p.x[m][n], dp.x[m][n], x, j0 + own_row() + 8 * m, a);
+            slope<K>(p.x[m][n], dp.x[m][n], x, j0 + own_row() + 8 * m, (T)a.scale, a);
     }
+    if (K::MORE)
+        drop<true>(p, words, a, (T)a.keep);
     keep_scores<K>(kept, p);
     __syncthreads();
     add_product<K>(dv, kept, dout);
@@ -398,6 +243,7 @@ template <class K, class E> __device__ void attention_dkv(const attention_dkv_ar
     typedef typename number<E>::sum T;
     typedef shape<K, T> Z;
     SHARED_BYTES(shared);
+    __shared__ uint32_t words[K::MORE ? kept_tile<K, T>::WORDS : 1];
     T *k = (T *)shared;
     int64_t n = a.batch * a.groups, at = blockIdx.x % n, j0 = blockIdx.x / n * Z::SIDE;
     head h = head_of(a, at / a.groups, at % a.groups, 0);
@@ -414,8 +260,145 @@ template <class K, class E> __device__ void attention_dkv(const attention_dkv_ar
     for (int64_t r = 0; r < a.repeat; r++) {
         h = head_of(a, at / a.groups, at % a.groups, r);
         for (int64_t i = first / Z::SIDE * Z::SIDE; i < a.queries; i += Z::SIDE)
-            add_queries<K, E>(dk, dv, k, a, h, i, j0);
+            add_queries<K, E>(dk, dv, k, words, a, h, i, j0);
     }
     write_rows<K, E>(a.dk, key, h.k_row, a.keys - j0, dk, by, a.width);
     write_rows<K, E>(a.dv, key, h.k_row, a.keys - j0, dv, by, a.width);
+}
+
+/* ---- the gradient of a mask ------------------------------------------------------------------ */
+
+/* A dim of the mask, of `all` indices or tiles: the block's own one, or all where it is
+ * stretched. */
+struct part_of_dim {
+    int64_t first, many;
+};
+__device__ inline part_of_dim next_dim(int64_t *block, int64_t all, bool stretched)
+{
+    part_of_dim p = {stretched ? 0 : *block % all, stretched ? all : 1};
+
+    *block = stretched ? *block : *block / all;
+    return p;
+}
+__device__ inline int64_t next_index(int64_t *n, const part_of_dim &p)
+{
+    int64_t i = p.first + *n % p.many;
+
+    *n /= p.many;
+    return i;
+}
+
+/* Gradients of the scores of queries i0.. with keys j0.. are added to `sum`. Shared memory:
+ * queries, gradients of results, keys, values. */
+template <class K, class E>
+__device__ inline void add_slopes(scores<K, typename number<E>::sum> &sum,
+                                  typename number<E>::sum *q, uint32_t *words, const attending &a,
+                                  const head &h, int64_t i0, int64_t j0)
+{
+    typedef typename number<E>::sum T;
+    typedef shape<K, T> Z;
+    T *dout = q + Z::TILE, *k = dout + Z::TILE, *v = k + Z::TILE;
+    int64_t at = h.q + i0 * h.q_row, key = h.k + j0 * h.k_row;
+    scores<K, T> p, dp;
+
+    __syncthreads();
+    load_tile<K, E>(q, a.q, at, h.q_row, a.queries - i0, a);
+    load_tile<K, E>(dout, a.dout, at, h.q_row, a.queries - i0, a);
+    load_tile<K, E>(k, a.k, key, h.k_row, a.keys - j0, a);
+    load_tile<K, E>(v, a.v, key, h.k_row, a.keys - j0, a);
+    draw<K, T>(words, a, h, i0, j0);
+    __syncthreads();
+    multiply<K>(p, q, k);
+    multiply<K>(dp, dout, v);
+    see_and_drop<false, E>(p, dp, words, a, h, i0, j0);
+    for (int m = 0; m < Z::ROWS; m++) {
+        known<T> x = known_of<T>(a, h, i0 + own_row() + 8 * m);
+        for (int n = 0; n < Z::EACH; n++) {
+            slope<K>(p.x[m][n], dp.x[m][n], x, j0 + own_column() + 16 * n, (T)1, a);
+            sum.x[m][n] += dp.x[m][n];
+        }
+    }
+}
+
+/* Element (i, j) of a tile's sums, over the rows or columns in which the mask is stretched. */
+template <class K, class T>
+__device__ inline double sum_of_tile(const T *sums, int i, int j, bool rows, bool columns)
+{
+    typedef shape<K, T> Z;
+    double sum = 0;
+
+    for (int r = rows ? 0 : i; r < (rows ? (int)Z::SIDE : i + 1); r++)
+        for (int c = columns ? 0 : j; c < (columns ? (int)Z::SIDE : j + 1); c++)
+            sum += (double)sums[r * Z::SCORES_ROW + c];
+    return sum;
+}
+
+/* A block has a tile of the mask, and goes through all that it is added to. */
+template <class K, class E> __device__ void attention_dmask(const attention_dmask_args &a)
+{
+    typedef typename number<E>::sum T;
+    typedef shape<K, T> Z;
+    SHARED_BYTES(shared);
+    __shared__ uint32_t words[kept_tile<K, T>::WORDS];
+    const int64_t *stride = a.mask_stride;
+    const int64_t all[5] = {a.batch, a.groups, a.repeat, (a.queries + Z::SIDE - 1) / Z::SIDE,
+                            (a.keys + Z::SIDE - 1) / Z::SIDE};
+    part_of_dim part[5];
+    int64_t block = blockIdx.x, many = 1;
+    scores<K, T> sum;
+
+    for (int m = 0; m < Z::ROWS; m++)
+        for (int n = 0; n < Z::EACH; n++)
+            sum.x[m][n] = 0;
+    for (int d = 4; d >= 0; d--) {
+        part[d] = next_dim(&block, all[d], stride[d] == 0);
+        many *= part[d].many;
+    }
+    for (int64_t x = 0; x < many; x++) {
+        int64_t n = x, at[5];
+        for (int d = 4; d >= 0; d--)
+            at[d] = next_index(&n, part[d]);
+        head h = head_of(a, at[0], at[1], at[2]);
+        add_slopes<K, E>(sum, (T *)shared, words, a, h, at[3] * Z::SIDE, at[4] * Z::SIDE);
+    }
+    __syncthreads();
+    keep_scores<K>((T *)shared, sum);
+    __syncthreads();
+    head h = head_of(a, part[0].first, part[1].first, part[2].first);
+    int64_t i0 = part[3].first * Z::SIDE, j0 = part[4].first * Z::SIDE;
+    int rows = stride[3] ? Z::SIDE : 1, columns = stride[4] ? Z::SIDE : 1;
+    for (int x = threadIdx.x; x < rows * columns; x += ATTENTION_THREADS) {
+        int i = x / columns, j = x % columns;
+        if (i0 + i < a.queries && j0 + j < a.keys)
+            a.dmask[h.mask + (i0 + i) * stride[3] + (j0 + j) * stride[4]] +=
+                sum_of_tile<K>((const T *)shared, i, j, !stride[3], !stride[4]);
+    }
+}
+
+/* ---- more keys ------------------------------------------------------------------------------- */
+
+/* Results over two sets of keys become that over both, in the place of the first; a warp has one.
+ */
+template <class E> __device__ void attention_join(const attention_join_args &a)
+{
+    typedef typename number<E>::sum T;
+    int64_t heads = a.groups * a.repeat, rows = a.batch * heads * a.queries;
+
+    for (int64_t r = global_thread() / WARP; r < rows; r += all_threads() / WARP) {
+        int64_t n = r / a.queries, i = r % a.queries;
+        int64_t at = ((n / heads * a.queries + i) * heads + n % heads) * a.width;
+        T x = ((const T *)a.log_sum)[r], y = ((const T *)a.more_log_sum)[r], most = x >= y ? x : y;
+        if (y == minus_infinity<T>())
+            continue;
+        __syncwarp();
+        x = power_of_2((x - most) * (T)log2_e());
+        y = power_of_2((y - most) * (T)log2_e());
+        T total = x + y;
+        if (threadIdx.x % WARP == 0)
+            ((T *)a.log_sum)[r] = most + log_of_2(total) / (T)log2_e();
+        for (int64_t c = threadIdx.x % WARP; c < a.width; c += WARP) {
+            E *to = (E *)a.out + at + c;
+            *to = put<E>(x / total * get(*to) + y / total * get(((const E *)a.more)[at + c]));
+        }
+    }
 }

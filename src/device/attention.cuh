@@ -6,22 +6,20 @@
  */
 
 /* Rows of a tile have so many elements, those behind the width are 0. Of 16 bits a warp has PARTS
- * times 16 rows: with two, what it loads is used twice, but there are half as many blocks. */
-struct w32 {
-    enum { WIDTH = 32, PARTS = 1 };
+ * times 16 rows: with two, what it loads is used twice, but there are half as many blocks. Those
+ * with MORE know masks and dropout. */
+template <int WIDTH_, int PARTS_, bool MORE_> struct kind_of {
+    enum { WIDTH = WIDTH_, PARTS = PARTS_ };
+    static constexpr bool MORE = MORE_;
 };
-struct w64 {
-    enum { WIDTH = 64, PARTS = 1 };
-};
-struct w128 {
-    enum { WIDTH = 128, PARTS = 1 };
-};
-struct w32_tall {
-    enum { WIDTH = 32, PARTS = 2 };
-};
-struct w64_tall {
-    enum { WIDTH = 64, PARTS = 2 };
-};
+typedef kind_of<32, 1, false> w32;
+typedef kind_of<64, 1, false> w64;
+typedef kind_of<128, 1, false> w128;
+typedef kind_of<32, 2, false> w32_tall;
+typedef kind_of<64, 2, false> w64_tall;
+typedef kind_of<64, 1, true> w64_more;
+typedef kind_of<128, 1, true> w128_more;
+typedef kind_of<256, 1, true> w256_more;
 
 __device__ inline float power_of_2(float x)
 {
@@ -50,6 +48,7 @@ __device__ inline double log2_e()
  * row to the next. */
 struct head {
     int64_t q, q_row, k, k_row, row; /* row: in log_sum */
+    int64_t mask, score;             /* with the first query and key */
 };
 
 __device__ inline head head_of(const attending &a, int64_t batch, int64_t group, int64_t repeat)
@@ -61,6 +60,9 @@ __device__ inline head head_of(const attending &a, int64_t batch, int64_t group,
     h.q = batch * a.queries * h.q_row + (group * a.repeat + repeat) * a.width;
     h.k = batch * a.keys * h.k_row + group * a.width;
     h.row = ((batch * a.groups + group) * a.repeat + repeat) * a.queries;
+    h.mask = batch * a.mask_stride[0] + group * a.mask_stride[1] + repeat * a.mask_stride[2];
+    h.score =
+        a.first_score + batch * a.batch_scores + (group * a.all_repeat + repeat) * a.head_scores;
     return h;
 }
 
@@ -102,18 +104,19 @@ template <class T> __device__ inline known<T> known_of(const attending &a, const
     return x;
 }
 
-/* A score becomes a probability p, and dp, its gradient, that of the score. */
-template <class T>
-__device__ inline void slope(T &p, T &dp, const known<T> &x, int64_t key, const attending &a)
+/* A score becomes a probability p, and dp, its gradient, `by` times that of the score. With MORE
+ * scores are powers of 2 already. */
+template <class K, class T>
+__device__ inline void slope(T &p, T &dp, const known<T> &x, int64_t key, T by, const attending &a)
 {
-    T score = p * (T)(a.scale * log2_e()), over = score - x.log_sum;
+    T score = p * (K::MORE ? 1 : (T)(a.scale * log2_e())), over = score - x.log_sum;
 
     if (key >= x.end || score == minus_infinity<T>()) {
         p = dp = 0;
         return;
     }
     p = power_of_2(over > 0 ? 0 : over); /* above 0 by what rounding took from log_sum */
-    dp = p * (dp - x.delta) * (T)a.scale;
+    dp = p * (dp - x.delta) * by;
 }
 
 /* ---- fragments ------------------------------------------------------------------------------- */
@@ -452,3 +455,5 @@ template <class K> __device__ inline void clear(totals<K> &s)
             for (int i = 0; i < 4; i++)
                 s.x[m][c][i] = 0;
 }
+
+#include "attention_more.cuh"

@@ -16,6 +16,14 @@ enum {
     ATTENTION_DELTA_LANES = 8     /* for a query */
 };
 
+/* What elements of a mask are. */
+enum {
+    ATTENTION_MASK_BOOL, /* false = not seen; all others are added to scores */
+    ATTENTION_MASK_OWN,  /* as q */
+    ATTENTION_MASK_BF16,
+    ATTENTION_MASK_F16
+};
+
 /* As sherd__attending says. log_sum and delta are statistics [batch,groups,repeat,queries]. */
 typedef struct attending {
     int64_t batch, groups, repeat, queries, keys, width;
@@ -26,15 +34,34 @@ typedef struct attending {
     void *out, *log_sum;
     const void *dout;
     void *dq, *dk, *dv, *delta;
+    const void *dlog_sum; /* NULL = zeroes */
+    /* Kernels with MORE only. The mask from the first key that is here; NULL = none. */
+    const void *mask;
+    int64_t mask_stride[5];
+    double *dmask; /* as the mask lies; added to */
+    int32_t mask_kind, drops;
+    /* Dropout: what is kept is multiplied by `keep`; scores that are numbered as in the whole
+     * tensor decide, of which batch items, heads and queries have so many. */
+    double keep;
+    uint32_t threshold, key_word[2], key_high[2];
+    int64_t first_score, batch_scores, head_scores, query_scores, all_repeat;
 } attending;
 
 typedef attending attention_args;
 typedef attending attention_delta_args;
 typedef attending attention_dq_args;
 typedef attending attention_dkv_args;
+typedef attending attention_dmask_args;
 typedef attending attention_half_args;
 typedef attending attention_half_delta_args;
 typedef attending attention_half_dq_args;
 typedef attending attention_half_dkv_args;
+
+/* Results over more keys, and the logarithms of their sums, to be joined to others. */
+typedef struct attention_join_args {
+    int64_t batch, groups, repeat, queries, width;
+    void *out, *log_sum;
+    const void *more, *more_log_sum;
+} attention_join_args;
 
 #endif

@@ -138,8 +138,8 @@ __device__ inline void end_forward(const progress<K> &at, const totals<K> &out, 
         if (lane_column() == 0 && r < rows)
             ((float *)a.log_sum)[h.row + i0 + r] =
                 none ? minus_infinity<float>() : (most + log_of_2(total)) / (float)log2_e();
-        write_row<K, E>(a.out, h.q + i0 * h.q_row, h.q_row, rows, out, m, x, none ? 0 : 1 / total,
-                        a);
+        write_row<K, E>(a.out, h.q + i0 * h.q_row, h.q_row, rows, out, m, x,
+                        none ? 0 : (K::MORE ? (float)a.keep : 1) / total, a);
     }
 }
 
@@ -157,7 +157,7 @@ template <class K, class E> __device__ void attention_half(const attention_half_
     int64_t i0 = first_query<Z::OWN>(a, &h), rows = a.queries - i0, i = i0 + warp_row<K>();
     int64_t end = visible(a, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
     int64_t own_end = seen_by_warp<K>(a, i);
-    float by = (float)log2_e() * (a.scale > 0 ? (float)a.scale : 1);
+    float by = K::MORE ? 1 : (float)log2_e() * (a.scale > 0 ? (float)a.scale : 1);
 
     clear(out);
     for (int m = 0; m < Z::PARTS; m++)
@@ -180,7 +180,9 @@ template <class K, class E> __device__ void attention_half(const attention_half_
         }
         if (j < own_end) {
             multiply<E>(s, own, k, 0);
-            if (!(a.scale > 0))
+            if (K::MORE)
+                add_mask<E>(s, a, h, i, j);
+            else if (!(a.scale > 0))
                 for (int m = 0; m < Z::PARTS; m++)
                     for (int n = 0; n < Z::SIDE / 8; n++)
                         for (int x = 0; x < 4; x++)
@@ -189,6 +191,8 @@ template <class K, class E> __device__ void attention_half(const attention_half_
             if (edge < Z::SIDE - 1 || there < Z::SIDE)
                 hide(s, edge, there, minus_infinity<float>());
             advance(at, out, s, by);
+            if (K::MORE && a.drops)
+                drop(s, kept_of(a, h, i, j), 0, 1);
             add_product<E>(out, s, k + Z::TILE, 0);
         }
         here = 2 * Z::TILE - here;
@@ -202,8 +206,8 @@ template <class K, class E> __device__ void attention_half(const attention_half_
 /* Of a query: the logarithm of its sum, of 2; infinite: it has no part in anything. */
 typedef pack<float, 2> statistic;
 
-/* delta = the sum of dout out, of each query; eight lanes have one. Queries of all heads are
- * neighbours. */
+/* delta = the sum of dout out, less dlog_sum, of each query; eight lanes have one. Queries of all
+ * heads are neighbours. */
 template <class E> __device__ void attention_half_delta(const attention_half_delta_args &a)
 {
     int64_t heads = a.groups * a.repeat, rows = a.batch * a.queries * heads;
@@ -228,6 +232,7 @@ template <class E> __device__ void attention_half_delta(const attention_half_del
             sum += __shfl_xor_sync(0xffffffffu, sum, step);
         if (own == 0 && r < rows) {
             float log_sum = ((const float *)a.log_sum)[to] * (float)log2_e();
+            sum -= a.dlog_sum ? ((const float *)a.dlog_sum)[to] : 0;
             statistic x = {{log_sum == minus_infinity<float>() ? -log_sum : log_sum, sum}};
             ((statistic *)a.delta)[to] = x;
         }
@@ -240,6 +245,17 @@ __device__ inline void slope(float &p, float &dp, float by, float log_sum, float
 {
     p = fast_power_of_2(at_most_0(p * by - log_sum));
     dp = p * (dp - delta);
+}
+
+/* The same of a masked score, a power of 2, and a gradient after dropout; of those that are not
+ * seen, 0, whatever the gradient is. */
+__device__ inline void masked_slope(float &p, float &dp, float log_sum, float delta)
+{
+    bool seen = p != minus_infinity<float>() && log_sum != -minus_infinity<float>();
+
+    slope(p, dp, 1, log_sum, delta);
+    p = seen ? p : 0;
+    dp = seen ? dp : 0;
 }
 
 /* Shared memory: queries, gradients of results; keys and values, twice. */
@@ -281,17 +297,29 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
             copy_tile<K, Z::SIDE>(other + Z::TILE, a.v, key, h.k_row, a.keys - next, a);
         }
         int edge = edge_of(a, i, j), own = own_end - j < Z::SIDE ? (int)(own_end - j) : Z::SIDE;
+        kept keeps = {};
+        if (K::MORE && own > 0)
+            keeps = kept_of(a, h, i, j);
         ONE_BY_ONE
         for (int c = 0; c < own; c += Z::CHUNK) {
             multiply<E>(p, own_q, k, c);
             multiply<E>(dp, own_dout, k + Z::TILE, c);
+            if (K::MORE)
+                add_mask<E>(p, a, h, i, j + c);
+            if (K::MORE && a.drops)
+                drop(dp, keeps, c, (float)a.keep);
             UNROLL
             for (int m = 0; m < Z::PARTS; m++)
                 UNROLL
             for (int n = 0; n < Z::CHUNK / 8; n++)
                 UNROLL
-            for (int x = 0; x < 4; x++)
-                slope(p.x[m][n][x], dp.x[m][n][x], by, known[m][x / 2].x[0], known[m][x / 2].x[1]);
+            for (int x = 0; x < 4; x++) {
+                float log_sum = known[m][x / 2].x[0], delta = known[m][x / 2].x[1];
+                if (K::MORE)
+                    masked_slope(p.x[m][n][x], dp.x[m][n][x], log_sum, delta);
+                else
+                    slope(p.x[m][n][x], dp.x[m][n][x], by, log_sum, delta);
+            }
             if (edge < c + Z::CHUNK - 1) /* keys that are not there are 0 */
                 hide(dp, edge - c, Z::SIDE, 0);
             add_product<E>(dq, dp, k, c);
@@ -318,9 +346,17 @@ __device__ inline query_tiles tiles_of(const attending &a, int64_t at, int64_t j
     return t;
 }
 
-/* Queries, gradients of results, and what is known of them, of tile n; returns the first query. */
+/* Queries that keys j0.. meet: the first one, and its head. */
+struct query_place {
+    int64_t i;
+    head h;
+};
+
+/* Queries, gradients of results, and what is known of them, of tile n; with MORE, what dropout
+ * keeps of their scores with keys j0... */
 template <class K, class E>
-__device__ inline int64_t copy_queries(E *to, const query_tiles &t, int64_t n, const attending &a)
+__device__ inline query_place copy_queries(E *to, const query_tiles &t, int64_t n,
+                                           const attending &a, int64_t j0)
 {
     typedef half_shape<K> Z;
     head h = head_of(a, t.batch, t.group, n / t.each);
@@ -334,30 +370,45 @@ __device__ inline int64_t copy_queries(E *to, const query_tiles &t, int64_t n, c
         bool there = i + threadIdx.x < a.queries;
         copy_later<8>(known + threadIdx.x, there ? from + i + threadIdx.x : from, there);
     }
-    return i;
+    if (K::MORE && a.drops)
+        ((uint32_t *)(known + Z::SIDE))[threadIdx.x] = kept_scores(
+            a, h.score + (i + threadIdx.x / 2) * a.query_scores + j0 + threadIdx.x % 2 * 32);
+    query_place place = {i, h};
+    return place;
 }
 
-/* What CHUNK queries from c on, of a tile, add to the gradients of the warp's keys. Rows of scores
- * are keys: row r is seen by query n if r <= n + edge. */
+/* What CHUNK queries from c on, of a tile, add to the gradients of the warp's keys j... Rows of
+ * scores are keys: row r is seen by query n if r <= n + edge. */
 template <class K, class E>
 __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments<K> &k,
-                                   const fragments<K> &v, const E *q, int c, float by, int edge)
+                                   const fragments<K> &v, const E *q, int c, float by, int edge,
+                                   const attending &a, const query_place &at, int64_t j)
 {
     typedef half_shape<K> Z;
     const E *dout = q + Z::TILE;
     const statistic *known = (const statistic *)(dout + Z::TILE) + c + lane_column();
+    const uint32_t *words = (const uint32_t *)((const statistic *)(dout + Z::TILE) + Z::SIDE);
     results<K, Z::CHUNK / 8> p, dp;
 
     multiply<E>(p, k, q, c);
     multiply<E>(dp, v, dout, c);
+    if (K::MORE)
+        add_mask_across<E>(p, a, at.h, at.i + c, j);
+    if (K::MORE && a.drops)
+        drop_across(dp, words, c, (float)a.keep);
     UNROLL
     for (int n = 0; n < Z::CHUNK / 8; n++) {
         pack<float, 4> x = *(const pack<float, 4> *)(known + 8 * n);
         UNROLL
         for (int m = 0; m < Z::PARTS; m++)
             UNROLL
-        for (int e = 0; e < 4; e++)
-            slope(p.x[m][n][e], dp.x[m][n][e], by, x.x[e % 2 * 2], x.x[e % 2 * 2 + 1]);
+        for (int e = 0; e < 4; e++) {
+            float log_sum = x.x[e % 2 * 2], delta = x.x[e % 2 * 2 + 1];
+            if (K::MORE)
+                masked_slope(p.x[m][n][e], dp.x[m][n][e], log_sum, delta);
+            else
+                slope(p.x[m][n][e], dp.x[m][n][e], by, log_sum, delta);
+        }
     }
     if (c + edge < 16 * Z::PARTS - 1) {
         int last = c + edge + lane_column() - lane_row();
@@ -372,6 +423,8 @@ __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments
             dp.x[m][n][e] = hidden ? 0 : dp.x[m][n][e];
         }
     }
+    if (K::MORE && a.drops)
+        drop_across(p, words, c, 1);
     add_product<E>(dv, p, dout, c);
     add_product<E>(dk, dp, q, c);
 }
@@ -380,13 +433,17 @@ __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments
 template <class K, class E> __device__ void attention_half_dkv(const attention_half_dkv_args &a)
 {
     typedef half_shape<K> Z;
-    enum { BUFFER = 2 * Z::TILE + Z::SIDE * (int)(sizeof(statistic) / sizeof(E)) };
+    enum {
+        KNOWN = Z::SIDE * (int)sizeof(statistic) + (K::MORE ? KEPT_WORDS * 4 : 0), /* bytes */
+        BUFFER = 2 * Z::TILE + KNOWN / (int)sizeof(E)
+    };
     SHARED_BYTES(shared);
     E *k = (E *)shared, *v = k + Z::OWN_TILE, *q = v + Z::OWN_TILE;
     int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::OWN, j = j0 + warp_row<K>();
     query_tiles t = tiles_of(a, blockIdx.x % n, j0);
     head h = head_of(a, t.batch, t.group, 0);
-    int64_t key = h.k + j0 * h.k_row, i = 0;
+    int64_t key = h.k + j0 * h.k_row;
+    query_place at = {0, h};
     fragments<K> own_k, own_v;
     totals<K> dk, dv;
     float by = (float)(a.scale * log2_e());
@@ -396,24 +453,24 @@ template <class K, class E> __device__ void attention_half_dkv(const attention_h
     copy_tile<K, Z::OWN>(k, a.k, key, h.k_row, a.keys - j0, a);
     copy_tile<K, Z::OWN>(v, a.v, key, h.k_row, a.keys - j0, a);
     if (t.all)
-        i = copy_queries<K>(q, t, 0, a);
+        at = copy_queries<K>(q, t, 0, a, j0);
     arrive();
     load_own(own_k, k);
     load_own(own_v, v);
     int here = 0;
     for (int64_t tile = 0; tile < t.all; tile++) {
-        int64_t next = 0;
+        query_place next = {};
         if (tile + 1 < t.all)
-            next = copy_queries<K>(q + BUFFER - here, t, tile + 1, a);
-        int edge = edge_of(a, i, j), first = edge < 0 ? -edge / Z::CHUNK * Z::CHUNK : 0;
-        int end = a.queries - i < Z::SIDE ? (int)(a.queries - i) : Z::SIDE;
+            next = copy_queries<K>(q + BUFFER - here, t, tile + 1, a, j0);
+        int edge = edge_of(a, at.i, j), first = edge < 0 ? -edge / Z::CHUNK * Z::CHUNK : 0;
+        int end = a.queries - at.i < Z::SIDE ? (int)(a.queries - at.i) : Z::SIDE;
         ONE_BY_ONE
         for (int c = first; c < end && j < a.keys; c += Z::CHUNK)
-            add_queries<K>(dk, dv, own_k, own_v, q + here, c, by, edge);
-        i = next;
+            add_queries<K>(dk, dv, own_k, own_v, q + here, c, by, edge, a, at, j);
+        at = next;
         here = BUFFER - here;
         arrive();
     }
     write_rows<K, E>(a.dk, key, h.k_row, a.keys - j0, dk, (float)a.scale, a);
-    write_rows<K, E>(a.dv, key, h.k_row, a.keys - j0, dv, 1, a);
+    write_rows<K, E>(a.dv, key, h.k_row, a.keys - j0, dv, K::MORE ? (float)a.keep : 1, a);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/attention.h"
 #include "sherd/ops_layers.h"
 
 enum { Q = SHERD__Q, K, V, MASK, OPERANDS };
@@ -75,18 +76,37 @@ void sherd__attend_give_mask(sherd_call *call, const double *sum)
                    call->to[MASK], sum);
 }
 
+/* By the GPU, which has kernels for it. False: failed. */
+static bool attend_grad_there(sherd_call *call, const sherd__attending *s)
+{
+    const attend_attributes *attributes = call->attributes;
+    static const sherd__attend_there at = {G_DOUT, G_DLOG_SUM, G_Q, G_OUT, G_LOG_SUM};
+    sherd__device *device = sherd__device_in(call);
+    const sherd_tensor *dmask = call->out[MASK];
+    int64_t bytes = dmask->count * (int64_t)sizeof(double);
+    double *sum = NULL;
+
+    if (attributes->wants_mask && bytes) {
+        if (!(sum = sherd__device_scratch(call, bytes)))
+            return false;
+        sherd__device_set(device, sum, 0, bytes);
+    }
+    sherd__attend_grad_there(call, s, &at, sum);
+    if (sum)
+        sherd__device_convert(device, dmask->dtype, SHERD_F64, dmask->count, call->to[MASK], sum);
+    else
+        sherd__fill_in(call, MASK, 0);
+    return true;
+}
+
 static bool attend_grad(sherd_call *call)
 {
     const attend_attributes *attributes = call->attributes;
-    static const sherd__attend_there at = {G_DOUT, G_Q, G_OUT, G_LOG_SUM};
-    sherd__attending s = sherd__attend_problem(call, G_Q);
     int64_t bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
-    bool plain = !attributes->wants_mask && !call->in[G_DLOG_SUM] && call->in[G_DOUT];
+    sherd__attending s = sherd__attend_problem(call, G_Q);
 
-    if (plain && sherd__attend_grad_there(call, &s, &at)) {
-        sherd__fill_in(call, MASK, 0);
-        return true;
-    }
+    if (sherd__device_in(call) && sherd__device_attends(call->out[Q]->dtype, &s))
+        return attend_grad_there(call, &s);
     if (!sherd__leave_device(call))
         return false;
     double *dmask = sherd_call_scratch(call, bytes);

@@ -69,12 +69,13 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
  * there, or the GPU has no kernel for the problem; nothing was done.
  */
 bool sherd__attend_there_run(sherd_call *call, const sherd__attending *problem);
-/* Which operands backward has where; k and v follow q. */
+/* Which operands backward has where; k and v follow q. dlog_sum: -1 = there is none. */
 typedef struct sherd__attend_there {
-    int dout, q, result, log_sum;
+    int dout, dlog_sum, q, result, log_sum;
 } sherd__attend_there;
+/* dmask, of the GPU, is added to; NULL = not wanted. */
 bool sherd__attend_grad_there(sherd_call *call, const sherd__attending *problem,
-                              const sherd__attend_there *at);
+                              const sherd__attend_there *at, double *dmask);
 
 /* Describe: what q, k, v and the mask must be, and the rule of forward. */
 const char *sherd__attend_describe(sherd_call *call);

@@ -6,6 +6,7 @@
 #include "attend.h"
 
 #include "base/num.h"
+#include "device/attention.h"
 
 enum { Q, K, V };
 
@@ -87,13 +88,23 @@ bool sherd__attend_there_run(sherd_call *call, const sherd__attending *problem)
 }
 
 bool sherd__attend_grad_there(sherd_call *call, const sherd__attending *problem,
-                              const sherd__attend_there *at)
+                              const sherd__attend_there *at, double *dmask)
 {
     sherd__device *device = sherd__device_in(call);
     const void *const *q = call->from + at->q;
 
-    return device &&
-           sherd__device_attention_grad(device, call->out[0]->dtype, problem, call->to[Q],
-                                        call->to[K], call->to[V], call->from[at->dout], q[Q], q[K],
-                                        q[V], call->from[at->result], call->from[at->log_sum]);
+    return device && sherd__device_attention_back(
+                         device, call->out[0]->dtype, problem,
+                         &(sherd__attending_back){
+                             .dq = call->to[Q],
+                             .dk = call->to[K],
+                             .dv = call->to[V],
+                             .dmask = dmask,
+                             .dout = call->from[at->dout],
+                             .dlog_sum = at->dlog_sum < 0 ? NULL : call->from[at->dlog_sum],
+                             .q = q[Q],
+                             .k = q[K],
+                             .v = q[V],
+                             .out = call->from[at->result],
+                             .log_sum = call->from[at->log_sum]});
 }

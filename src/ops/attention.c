@@ -46,10 +46,10 @@ enum { G_DOUT, G_Q, G_K, G_V, G_OUT, G_LOG_SUM, G_OPERANDS };
 
 static bool attend_back(sherd_call *call)
 {
-    static const sherd__attend_there arrays_of = {G_DOUT, G_Q, G_OUT, G_LOG_SUM};
+    static const sherd__attend_there arrays_of = {G_DOUT, -1, G_Q, G_OUT, G_LOG_SUM};
     sherd__attending problem = problem_of(call, G_Q, G_K);
 
-    if (sherd__attend_grad_there(call, &problem, &arrays_of))
+    if (sherd__attend_grad_there(call, &problem, &arrays_of, NULL))
         return true;
     return sherd__leave_device(call) &&
            sherd__attend_run_back(call, &problem,

@@ -11,21 +11,35 @@
     {                                                \
         family<kind, dtype>(a);                      \
     }
-#define WIDTHS(family, dtype)    \
-    INSTANCE(family, w32, dtype) \
-    INSTANCE(family, w64, dtype) \
-    INSTANCE(family, w128, dtype)
+#define WIDTHS(family, dtype)         \
+    INSTANCE(family, w32, dtype)      \
+    INSTANCE(family, w64, dtype)      \
+    INSTANCE(family, w128, dtype)     \
+    INSTANCE(family, w64_more, dtype) \
+    INSTANCE(family, w128_more, dtype)
 #define ALL(dtype)              \
     WIDTHS(attention, dtype)    \
     WIDTHS(attention_dq, dtype) \
     WIDTHS(attention_dkv, dtype)
-#define DELTA(dtype)                                      \
-    KERNEL(attention_delta_##dtype, attention_delta_args) \
-    {                                                     \
-        attention_delta<dtype>(a);                        \
+/* Of 16 bits too. */
+#define WIDEST(dtype)                           \
+    INSTANCE(attention, w256_more, dtype)       \
+    INSTANCE(attention_dq, w256_more, dtype)    \
+    INSTANCE(attention_dkv, w256_more, dtype)   \
+    INSTANCE(attention_dmask, w128_more, dtype) \
+    INSTANCE(attention_dmask, w256_more, dtype) \
+    PLAIN(attention_delta, dtype)
+#define PLAIN(family, dtype)                \
+    KERNEL(family##_##dtype, family##_args) \
+    {                                       \
+        family<dtype>(a);                   \
     }
 
 ALL(f32)
 ALL(f64)
-DELTA(f32)
-DELTA(f64)
+WIDEST(f32)
+WIDEST(f64)
+WIDEST(bf16)
+WIDEST(f16)
+PLAIN(attention_join, f32)
+PLAIN(attention_join, f64)

@@ -21,7 +21,9 @@
     ALL(w64, dtype)      \
     ALL(w128, dtype)     \
     ALL(w32_tall, dtype) \
-    ALL(w64_tall, dtype)
+    ALL(w64_tall, dtype) \
+    ALL(w64_more, dtype) \
+    ALL(w128_more, dtype)
 #define DELTA(dtype)                                                \
     KERNEL(attention_half_delta_##dtype, attention_half_delta_args) \
     {                                                               \

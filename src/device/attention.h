@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention on the GPU with all that sherd__attending says: masks, dropout, pieces of sequences.
+ * The contracts are those of attention, attention_grad and attention_join in kernels.h;
+ * sherd__device_attention is in device.h.
+ */
+#ifndef SHERD__ATTENTION_H
+#define SHERD__ATTENTION_H
+
+#include "device.h"
+
+/* Whether there are kernels for a problem: heads up to 256 wide; a mask that is bool, of the dtype,
+ * or of 16 bits. */
+bool sherd__device_attends(sherd_dtype dtype, const sherd__attending *s);
+
+/* dout, dlog_sum: NULL = zeroes. dmask, f64, as the mask lies, is added to; NULL = not wanted. */
+typedef struct sherd__attending_back {
+    void *dq, *dk, *dv;
+    double *dmask;
+    const void *dout, *dlog_sum, *q, *k, *v, *out, *log_sum;
+} sherd__attending_back;
+
+/* False: there are no kernels for it. */
+bool sherd__device_attention_back(sherd__device *device, sherd_dtype dtype,
+                                  const sherd__attending *s, const sherd__attending_back *to);
+
+/* f32 and f64 */
+void sherd__device_attention_join(sherd__device *device, sherd_dtype dtype,
+                                  const sherd__attending *s, void *out, void *log_sum,
+                                  const void *more, const void *more_log_sum);
+
+#endif

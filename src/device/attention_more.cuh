@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What attention may have besides causality: a mask, and dropout of probabilities. Here is what all
+ * kernels need for it, and what those of 16 bits do with the scores that a warp has.
+ */
+#include "philox.cuh"
+
+/* What is added to a score. */
+template <class E> __device__ inline typename number<E>::sum mask_at(const attending &a, int64_t i)
+{
+    typedef typename number<E>::sum T;
+
+    switch (a.mask_kind) {
+    case ATTENTION_MASK_BOOL:
+        return ((const uint8_t *)a.mask)[i] ? 0 : minus_infinity<T>();
+    case ATTENTION_MASK_BF16:
+        return get(((const bf16 *)a.mask)[i]);
+    case ATTENTION_MASK_F16:
+        return get(((const f16 *)a.mask)[i]);
+    default:
+        return get(((const E *)a.mask)[i]);
+    }
+}
+
+/* A score with a mask, as power of 2; what is hidden is -inf, whatever the score is. */
+template <class T> __device__ inline T masked(T score, T by, T shown)
+{
+    return shown == minus_infinity<T>() ? shown : score * by + shown * (T)log2_e();
+}
+
+/* Whether dropout keeps the 32 scores from number `first` on: a bit each. */
+__device__ inline uint32_t kept_scores(const attending &a, int64_t first)
+{
+    uint32_t bits = 0, random[4];
+
+    ONE_BY_ONE
+    for (int at = -(int)(first & 3); at < 32; at += 4) {
+        uint32_t four = 0;
+        philox(random, a.key_word, a.key_high, (uint64_t)(first + at) / 4);
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            four |= (uint32_t)(random[i] >> 8 >= a.threshold) << i;
+        bits |= at < 0 ? four >> -at : four << at;
+    }
+    return bits;
+}
+
+/* ---- of 16 bits ------------------------------------------------------------------------------ */
+
+/* Scores of the warp's queries i.. with keys j.. */
+template <class E, class K, int N>
+__device__ inline void add_mask(results<K, N> &s, const attending &a, const head &h, int64_t i,
+                                int64_t j)
+{
+    float by = (float)(a.scale * log2_e());
+
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        UNROLL
+    for (int x = 0; x < 2; x++) {
+        int64_t query = i + 16 * m + lane_row() + 8 * x, key = j + lane_column();
+        int64_t left = a.mask && query < a.queries ? a.keys - key : 0;
+        int64_t at = h.mask + query * a.mask_stride[3] + key * a.mask_stride[4];
+        UNROLL
+        for (int n = 0; n < N; n++)
+            UNROLL
+        for (int k = 0; k < 2; k++) {
+            float shown = 8 * n + k < left ? mask_at<E>(a, at + (8 * n + k) * a.mask_stride[4]) : 0;
+            s.x[m][n][2 * x + k] = masked(s.x[m][n][2 * x + k], by, shown);
+        }
+    }
+}
+
+/* The same where rows are keys j.., and columns queries i... */
+template <class E, class K, int N>
+__device__ inline void add_mask_across(results<K, N> &s, const attending &a, const head &h,
+                                       int64_t i, int64_t j)
+{
+    float by = (float)(a.scale * log2_e());
+
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        UNROLL
+    for (int x = 0; x < 2; x++) {
+        int64_t query = i + lane_column(), key = j + 16 * m + lane_row() + 8 * x;
+        int64_t left = a.mask && key < a.keys ? a.queries - query : 0;
+        int64_t at = h.mask + query * a.mask_stride[3] + key * a.mask_stride[4];
+        UNROLL
+        for (int n = 0; n < N; n++)
+            UNROLL
+        for (int k = 0; k < 2; k++) {
+            float shown = 8 * n + k < left ? mask_at<E>(a, at + (8 * n + k) * a.mask_stride[3]) : 0;
+            s.x[m][n][2 * x + k] = masked(s.x[m][n][2 * x + k], by, shown);
+        }
+    }
+}
+
+/* Which of 64 scores of each of the lane's rows dropout keeps. */
+struct kept {
+    uint64_t row[2];
+};
+
+/* Of the warp's 16 queries i.. with keys j..: a lane draws half of a row. */
+__device__ inline kept kept_of(const attending &a, const head &h, int64_t i, int64_t j)
+{
+    int lane = threadIdx.x % WARP;
+    kept k = {{0, 0}};
+
+    if (!a.drops)
+        return k;
+    uint32_t own = kept_scores(a, h.score + (i + lane / 2) * a.query_scores + j + lane % 2 * 32);
+    for (int x = 0; x < 2; x++) {
+        int row = lane_row() + 8 * x;
+        uint32_t low = __shfl_sync(0xffffffffu, own, 2 * row);
+        uint32_t high = __shfl_sync(0xffffffffu, own, 2 * row + 1);
+        k.row[x] = (uint64_t)high << 32 | low;
+    }
+    return k;
+}
+
+/* Columns c.. of the rows: what is dropped is 0, the rest is multiplied. */
+template <class K, int N>
+__device__ inline void drop(results<K, N> &s, const kept &k, int c, float by)
+{
+    UNROLL
+    for (int x = 0; x < 2; x++) {
+        uint64_t bits = k.row[x] >> (c + lane_column());
+        UNROLL
+        for (int n = 0; n < N; n++)
+            UNROLL
+        for (int e = 0; e < 2; e++)
+            s.x[0][n][2 * x + e] = bits >> (8 * n + e) & 1 ? s.x[0][n][2 * x + e] * by : 0;
+    }
+}
+
+/* Where rows are keys: words[query][2] have the bits of the block's 64 keys. */
+enum { KEPT_WORDS = ATTENTION_HALF_SIDE * 2 };
+
+template <class K, int N>
+__device__ inline void drop_across(results<K, N> &s, const uint32_t *words, int c, float by)
+{
+    int key = warp_row<K>() + lane_row();
+
+    UNROLL
+    for (int n = 0; n < N; n++)
+        UNROLL
+    for (int e = 0; e < 2; e++) {
+        uint32_t word = words[2 * (c + 8 * n + lane_column() + e) + key / 32] >> key % 32;
+        UNROLL
+        for (int x = 0; x < 2; x++)
+            s.x[0][n][2 * x + e] = word >> 8 * x & 1 ? s.x[0][n][2 * x + e] * by : 0;
+    }
+}
