@@ -4,18 +4,9 @@
  * mesh: also where ranks have other heads or batch items, or none. SHERD_DEVICE is set for this
  * program.
  */
-#include <sherd.h>
-
-#include "modules.h"
-#include "tensor/tensor.h"
+#include "device_both.h"
 
 enum { BATCH = 2, POSITIONS = 6, HEADS = 4, WIDTH = 5, OPERANDS = 4, NUMBERS = OPERANDS + 1 };
-
-/* Whether only the GPU has the contents. */
-static bool only_there(const sherd_tensor *t)
-{
-    return t->count == 0 || (t->storage->there && !t->storage->here);
-}
 
 /* What is attended to how. */
 typedef struct subject {
@@ -82,39 +73,18 @@ static void run(sherd_world *world, const subject *s, const sherd_mesh *mesh,
         in[i] = sherd_require_grad(sherd_detach(in[i]), true);
     }
     sherd_tensor *y = attend(s, in);
-    if (looks && !CHECK(only_there(y)))
-        fprintf(stderr, "%s: %s\n", s->name, sherd_tensor_text(y));
+    check_there(y, looks, s->name);
     count[0] = whole(y, out[0]);
     sherd_backward(sherd_sum(sherd_mul(y, y)));
     for (int i = 0; i < OPERANDS; i++) {
         sherd_tensor *grad = in[i] ? sherd_grad(in[i]) : NULL;
-        if (looks && grad && !CHECK(only_there(grad)))
-            fprintf(stderr, "%s, %d: %s\n", s->name, i, sherd_tensor_text(grad));
+        check_there(grad, looks, s->name);
         count[i + 1] = whole(grad, out[i + 1]);
     }
     sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));
 }
 
-static bool on_the_cpu(sherd_call *call, void *context)
-{
-    int *calls = context;
-
-    ++*calls;
-    return sherd_call_original(call);
-}
-
-static void put_handlers(sherd_world *world, int *calls, bool there)
-{
-    const sherd_op_handler handler = {.run = on_the_cpu, .context = calls};
-
-    for (int i = 0; sherd_op_at(i); i++)
-        if (sherd_op_at(i)->on_device)
-            CHECK_OK(sherd_op_override(world, sherd_op_at(i)->name, SHERD_BELOW_TAPE,
-                                       there ? &handler : NULL));
-}
-
-/* By the GPU's kernels and by the CPU's, which a handler below the tape brings back. */
 static void same_on_both(sherd_world *world)
 {
     static const char *const placements[] = {"R", "S(0)", "S(2)"};
@@ -130,17 +100,13 @@ static void same_on_both(sherd_world *world)
         for (int p = ranks > 1; p < (ranks > 1 ? LEN(placements) : 1); p++) {
             int d = (f + p) % LEN(dtypes);
             run(world, &subjects[f], mesh, placements[p], dtypes[d], true, there, count);
-            put_handlers(world, &calls, true);
+            compute_on_the_cpu(world, &calls);
             run(world, &subjects[f], mesh, placements[p], dtypes[d], false, here, again);
-            put_handlers(world, &calls, false);
+            compute_on_the_cpu(world, NULL);
             for (int i = 0; i < NUMBERS; i++) {
-                double worst = 0;
                 CHECK_EQ(count[i], again[i]);
-                for (int64_t k = 0; k < count[i]; k++)
-                    worst = fmax(worst, fabs(there[i][k] - here[i][k]) / (1 + fabs(here[i][k])));
-                if (!CHECK(worst <= tolerance[d]))
-                    fprintf(stderr, "%s %s %s, %d: %g\n", subjects[f].name, placements[p],
-                            sherd_dtype_name(dtypes[d]), i, worst);
+                check_close(there[i], here[i], count[i], tolerance[d], subjects[f].name,
+                            placements[p], i);
             }
         }
     CHECK(calls > 0);

@@ -133,6 +133,8 @@ template <class E> __device__ void cross_entropy_end(const cross_entropy_end_arg
         *(E *)a.loss = put<E>((typename number<E>::sum)(a.factor * loss));
 }
 
+#include "entropy.cuh"
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* A warp has a row. */

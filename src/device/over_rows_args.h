@@ -39,6 +39,37 @@ typedef struct cross_entropy_end_args {
     double factor;
 } cross_entropy_end_args;
 
+/* As sherd__entropy says; so many threads of a block have a row. */
+typedef struct entropy_args {
+    int64_t rows, cols, first, parts;
+    double keep, spread;
+    int32_t ignored, threads;
+    const int32_t *target; /* NULL: there are probabilities */
+    const void *probability, *weight, *logits;
+    void *stats, *log_sum, *amount;
+    void *loss;   /* of each row; NULL = not wanted */
+    double *sums; /* [2,blocks] */
+} entropy_args;
+typedef entropy_args entropy_join_args;
+
+typedef struct entropy_pair_args {
+    int64_t n;
+    const double *sums;
+    double *pair;
+} entropy_pair_args;
+
+typedef struct entropy_end_args {
+    const double *pair;
+    void *loss, *counted; /* NULL: no mean */
+} entropy_end_args;
+
+typedef struct entropy_grad_args {
+    entropy_args of;
+    void *dst;
+    const void *dy, *counted; /* NULL = 1 */
+    int32_t each, targets;    /* dy is of each row; the gradient is that of probabilities */
+} entropy_grad_args;
+
 typedef struct embedding_args {
     int64_t n, width, first, entries;
     void *y;

@@ -18,8 +18,8 @@
 #include "kernels/layers.h"
 #include "sherd/ops_layers.h"
 
-enum { LOGITS, TARGETS, WEIGHT, OPERANDS };
-enum { LOSS, LOG_SUM, AMOUNT, COUNTED };
+enum { LOGITS = SHERD__LOGITS, TARGETS, WEIGHT, OPERANDS };
+enum { LOSS = SHERD__LOSS, LOG_SUM, AMOUNT, COUNTED };
 enum { IGNORED = -100 };
 
 typedef sherd__entropy_attributes entropy_attributes;
@@ -44,10 +44,7 @@ static int64_t rows_of(const sherd_tensor *logits)
                : sherd__local_count(logits, 0, logits->ndim - 1);
 }
 
-/*
- * This rank's part of the problem; operands `logits`, then targets and weight, which may be absent.
- */
-static sherd__entropy entropy_of(const sherd_call *call, int logits)
+sherd__entropy sherd__entropy_of(const sherd_call *call, int logits)
 {
     const entropy_attributes *attributes = call->attributes;
     const sherd_tensor *l = call->in[logits], *targets = call->in[logits + TARGETS];
@@ -70,7 +67,16 @@ static sherd__entropy entropy_of(const sherd_call *call, int logits)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-enum { G_DY, G_COUNTED, G_LOGITS, G_TARGETS, G_WEIGHT, G_LOG_SUM, G_AMOUNT, G_OPERANDS };
+enum {
+    G_DY = SHERD__G_DY,
+    G_COUNTED,
+    G_LOGITS,
+    G_TARGETS,
+    G_WEIGHT,
+    G_LOG_SUM,
+    G_AMOUNT,
+    G_OPERANDS
+};
 
 /* The gradient of each row's loss, in f64. NULL: failed. */
 static double *scales(sherd_call *call, int64_t rows)
@@ -125,7 +131,9 @@ static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const 
 
 static bool differentiate(sherd_call *call)
 {
-    sherd__entropy e = entropy_of(call, G_LOGITS);
+    if (sherd__device_in(call))
+        return sherd__entropy_grad_there(call, false);
+    sherd__entropy e = sherd__entropy_of(call, G_LOGITS);
     const double *scale = scales(call, e.rows);
 
     if (!scale)
@@ -144,7 +152,9 @@ static bool differentiate(sherd_call *call)
 
 static bool differentiate_targets(sherd_call *call)
 {
-    sherd__entropy e = entropy_of(call, G_LOGITS);
+    if (sherd__device_in(call))
+        return sherd__entropy_grad_there(call, true);
+    sherd__entropy e = sherd__entropy_of(call, G_LOGITS);
     const double *scale = scales(call, e.rows);
 
     if (scale && call->out[0]->count)
@@ -173,18 +183,19 @@ static const char *describe_grad(sherd_call *call)
             SHERD_FIELD(entropy_attributes, smoothing, DOUBLE) \
     }
 
-#define ENTROPY_GRADIENT(label, result_name, run)                                           \
-    {                                                                                       \
-        .name = label,                                                                      \
-        .operand = {{"dy", 0},                                                              \
-                    {"counted", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                          \
-                    {"logits", 0},                                                          \
-                    {"targets", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                          \
-                    {"weight", SHERD_OP_OPTIONAL},                                          \
-                    {"log_sum", SHERD_OP_ANY},                                              \
-                    {"amount", SHERD_OP_ANY}},                                              \
-        .result = {{result_name, 0}}, .field = ENTROPY_FIELDS,                              \
-        .attributes = sizeof(entropy_attributes), .describe = describe_grad, .forward = run \
+#define ENTROPY_GRADIENT(label, result_name, run)                                            \
+    {                                                                                        \
+        .name = label,                                                                       \
+        .operand = {{"dy", 0},                                                               \
+                    {"counted", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                           \
+                    {"logits", 0},                                                           \
+                    {"targets", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                           \
+                    {"weight", SHERD_OP_OPTIONAL},                                           \
+                    {"log_sum", SHERD_OP_ANY},                                               \
+                    {"amount", SHERD_OP_ANY}},                                               \
+        .result = {{result_name, 0}}, .field = ENTROPY_FIELDS,                               \
+        .attributes = sizeof(entropy_attributes), .describe = describe_grad, .forward = run, \
+        .on_device = sherd__fractions_there                                                  \
     }
 
 static const sherd_op logits_grad_op =
@@ -286,7 +297,7 @@ static bool start(sherd_call *call, sherd__entropy *e)
     const sherd_tensor *logits = call->in[LOGITS];
     const entropy_attributes *attributes = call->attributes;
 
-    *e = entropy_of(call, LOGITS);
+    *e = sherd__entropy_of(call, LOGITS);
     return !are_indices(call->in[TARGETS]) ||
            sherd__check_indices_or(call, TARGETS, logits->shape[logits->ndim - 1],
                                    &(int32_t){attributes->ignored});
@@ -309,7 +320,11 @@ static bool entropy(sherd_call *call)
     sherd__entropy e;
     double counted = 0, *loss;
 
-    if (!start(call, &e) || !(loss = losses(call, &e, &counted)))
+    if (!start(call, &e))
+        return false;
+    if (sherd__device_in(call))
+        return sherd__entropy_there(call, &e);
+    if (!(loss = losses(call, &e, &counted)))
         return false;
     if (attributes->reduction == SHERD_LOSS_NONE)
         sherd__cast(out->dtype, SHERD_F64, out->count, call->to[LOSS], loss);
@@ -318,25 +333,32 @@ static bool entropy(sherd_call *call)
     return true;
 }
 
-/* Sum over all positions: pair[2] holds the sums over this rank's. False: failed. */
-static bool add_positions(sherd_call *call, double pair[2])
+sherd_tensor *sherd__entropy_pair(sherd_call *call, const sherd_layout **whole)
 {
-    const sherd_layout *logits = call->in[LOGITS]->layout, *partial, *whole;
-    sherd__layout_spec spec = {.ndim = 1, .shape = {2}};
-    sherd_tensor *sum;
+    const sherd_layout *logits = call->in[LOGITS]->layout, *partial;
+    sherd__layout_spec spec = {.mesh = logits->spec.mesh, .ndim = 1, .shape = {2}};
 
-    if (!logits)
-        return true;
-    spec.mesh = logits->spec.mesh;
     for (int a = 0; a < SHERD_MAX_AXES; a++)
         spec.pending[a] = -1;
     for (int d = 0; d < logits->spec.ndim - 1; d++)
         for (int i = 0; i < logits->spec.dim[d].axes; i++)
             spec.pending[logits->spec.dim[d].axis[i]] = SHERD_SUM;
-    if (sherd__layout_intern(&partial, &spec) || sherd__layout_settle(&whole, partial))
-        return !sherd_tensor_failed(sherd__fail_diag(call->world, true));
-    sum = sherd__new_on(partial, SHERD_F64);
-    if (!sherd_tensor_failed(sum) && sum->count)
+    if (sherd__layout_intern(&partial, &spec) || sherd__layout_settle(whole, partial))
+        return sherd__fail_diag(call->world, true);
+    return sherd__new_on(partial, SHERD_F64);
+}
+
+/* Sum over all positions: pair[2] holds the sums over this rank's. False: failed. */
+static bool add_positions(sherd_call *call, double pair[2])
+{
+    const sherd_layout *whole = NULL;
+
+    if (!call->in[LOGITS]->layout)
+        return true;
+    sherd_tensor *sum = sherd__entropy_pair(call, &whole);
+    if (sherd_tensor_failed(sum))
+        return false;
+    if (sum->count)
         memcpy(sherd__fresh(sum), pair, 2 * sizeof *pair);
     sum = sherd__move_to(sum, whole, false);
     const double *data = sherd_tensor_failed(sum) ? NULL : sherd__data(sum);
@@ -350,7 +372,11 @@ static bool entropy_mean(sherd_call *call)
     sherd__entropy e;
     double pair[2] = {0, 0}, *loss;
 
-    if (!start(call, &e) || !(loss = losses(call, &e, &pair[1])))
+    if (!start(call, &e))
+        return false;
+    if (sherd__device_in(call))
+        return sherd__entropy_mean_there(call, &e);
+    if (!(loss = losses(call, &e, &pair[1])))
         return false;
     pair[0] = sum_of(loss, call->out[LOSS]->count ? e.rows : 0);
     if (!add_positions(call, pair))
@@ -402,6 +428,7 @@ const sherd_op sherd__cross_entropy_with_op = {
     .joined = "c",
     .describe = describe,
     .forward = entropy,
+    .on_device = sherd__fractions_there,
     .backward = entropy_back,
     .needs = {ENTROPY_NEEDS, ENTROPY_NEEDS}};
 
@@ -417,6 +444,7 @@ const sherd_op sherd__cross_entropy_mean_op = {
     .joined = "cABCDEFGH",
     .describe = describe,
     .forward = entropy_mean,
+    .on_device = sherd__fractions_there,
     .backward = entropy_mean_back,
     .needs = {ENTROPY_NEEDS | SHERD_NEEDS_RESULT(COUNTED)}};
 

@@ -25,9 +25,14 @@
     KINDS(embedding_grad, dtype)     \
     PLAIN(norm_columns_end, dtype)   \
     PLAIN(cross_entropy_join, dtype) \
-    PLAIN(cross_entropy_end, dtype)
+    PLAIN(cross_entropy_end, dtype)  \
+    KINDS(entropy, dtype)            \
+    KINDS(entropy_grad, dtype)       \
+    PLAIN(entropy_join, dtype)       \
+    PLAIN(entropy_end, dtype)
 
 ALL(f32)
 ALL(f64)
 ALL(bf16)
 ALL(f16)
+PLAIN(entropy_pair, f64)
