@@ -147,6 +147,10 @@ typedef enum sherd__program {
     SHERD__PROGRAM_ROTARY,
     SHERD__PROGRAM_RESIDUAL,
     SHERD__PROGRAM_SHARED_ROWS,
+    SHERD__PROGRAM_COMPARE,
+    SHERD__PROGRAM_WHOLE,
+    SHERD__PROGRAM_FOLDS,
+    SHERD__PROGRAM_RUNNING,
     SHERD__PROGRAMS
 } sherd__program;
 
@@ -200,7 +204,7 @@ void sherd__device_unary_grad(sherd__device *device, sherd_dtype dtype, sherd__u
                               const double *parameter);
 void sherd__device_fill(sherd__device *device, sherd_dtype dtype, void *dst, int64_t n,
                         double value);
-/* Between dtypes that it computes. */
+/* Between any dtypes. */
 void sherd__device_convert(sherd__device *device, sherd_dtype to, sherd_dtype from, int64_t n,
                            void *dst, const void *src);
 /* The numbers are those of base/philox.h. dst may equal src. */

@@ -316,24 +316,83 @@ __device__ inline float to_odd(double x)
     return float_of(bits | 1);
 }
 
-template <class TO, class REAL> __device__ inline TO rounded(REAL x)
+/* The same of an integer: of a large one the lowest 11 bits become one that says whether any of
+ * them was set, which leaves a double exact. */
+__device__ inline float to_odd(int64_t x)
 {
-    return put<TO>((typename number<TO>::sum)x);
+    uint64_t size = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
+
+    if (size >> 53)
+        size = size >> 11 << 11 | (uint64_t)((size & 0x7ff) != 0) << 11;
+    return to_odd(x < 0 ? -(double)size : (double)size);
 }
-template <> __device__ inline bf16 rounded<bf16, double>(double x)
+__device__ inline float to_odd(int32_t x)
 {
-    return put<bf16>(to_odd(x));
+    return to_odd((double)x);
 }
-template <> __device__ inline f16 rounded<f16, double>(double x)
+__device__ inline float to_odd(float x)
 {
-    return put<f16>(to_odd(x));
+    return x;
 }
+
+/* The least and the largest one. */
+template <class E> struct range;
+template <> struct range<i32> {
+    static const int64_t low = -2147483647 - 1, high = 2147483647;
+};
+template <> struct range<i64> {
+    static const int64_t low = -9223372036854775807 - 1, high = 9223372036854775807;
+};
+template <> struct range<u8> {
+    static const int64_t low = 0, high = 255;
+};
+
+/* Of fractions truncated, and held within the range; of integers the low bits. */
+template <class TO, class REAL> __device__ inline TO truncated(REAL x)
+{
+    if (x != x)
+        return 0;
+    if (x <= (REAL)range<TO>::low)
+        return (TO)range<TO>::low;
+    return x >= (REAL)range<TO>::high ? (TO)range<TO>::high : (TO)x;
+}
+
+template <class E> struct is_half {
+    static const bool yes = false;
+};
+template <> struct is_half<bf16> {
+    static const bool yes = true;
+};
+template <> struct is_half<f16> {
+    static const bool yes = true;
+};
+
+/* x, which was a FROM, as a TO. */
+template <class TO, class FROM> struct conversion {
+    template <class REAL> static __device__ inline TO of(REAL x)
+    {
+        if constexpr (is_half<TO>::yes)
+            return put<TO>(to_odd(x));
+        else if constexpr (number<TO>::whole && !number<FROM>::whole)
+            return truncated<TO>(x);
+        else if constexpr (number<TO>::whole)
+            return (TO)(uint64_t)x;
+        else
+            return put<TO>((typename number<TO>::sum)x);
+    }
+};
+template <class FROM> struct conversion<b8, FROM> {
+    template <class REAL> static __device__ inline b8 of(REAL x)
+    {
+        return put<b8>(x != 0);
+    }
+};
 
 template <class E> __device__ void fill(const fill_args &a)
 {
     typedef typename vector<E>::type group;
     enum { LANES = vector<E>::LANES };
-    E *dst = (E *)a.dst, value = rounded<E>(a.value);
+    E *dst = (E *)a.dst, value = conversion<E, f64>::of(a.value);
     int64_t groups = a.wide ? a.n / LANES : 0, step = all_threads();
     group all;
 
@@ -360,11 +419,11 @@ template <class TO, class FROM> __device__ void convert(const convert_args &a)
         to y;
         UNROLL
         for (int k = 0; k < LANES; k++)
-            y.x[k] = rounded<TO>(get(x.x[k]));
+            y.x[k] = conversion<TO, FROM>::of(get(x.x[k]));
         ((to *)dst)[i] = y;
     }
     for (int64_t i = groups * LANES + global_thread(); i < a.n; i += step)
-        dst[i] = rounded<TO>(get(src[i]));
+        dst[i] = conversion<TO, FROM>::of(get(src[i]));
 }
 
 /* ---- dropout --------------------------------------------------------------------------------- */

@@ -29,6 +29,10 @@ typedef float f32;
 typedef double f64;
 typedef int32_t i32;
 typedef int64_t i64;
+typedef uint8_t u8;
+struct b8 { /* bool: what is not 0 is true */
+    uint8_t bits;
+};
 struct bf16 {
     uint16_t bits;
 };
@@ -36,18 +40,30 @@ struct f16 {
     uint16_t bits;
 };
 
-/* What sums of E are computed in, and statistics kept in. */
+/* What sums of E are computed in, and statistics kept in; whole: an integer, or bool. */
 template <class E> struct number {
     typedef float sum;
+    static const bool whole = false;
 };
 template <> struct number<f64> {
     typedef double sum;
+    static const bool whole = false;
 };
 template <> struct number<i32> {
     typedef int32_t sum;
+    static const bool whole = true;
 };
 template <> struct number<i64> {
     typedef int64_t sum;
+    static const bool whole = true;
+};
+template <> struct number<u8> {
+    typedef int32_t sum;
+    static const bool whole = true;
+};
+template <> struct number<b8> {
+    typedef int32_t sum;
+    static const bool whole = true;
 };
 
 __device__ inline uint32_t bits_of(float x)
@@ -85,6 +101,14 @@ __device__ inline int32_t get(i32 x)
 __device__ inline int64_t get(i64 x)
 {
     return x;
+}
+__device__ inline int32_t get(u8 x)
+{
+    return x;
+}
+__device__ inline int32_t get(b8 x)
+{
+    return x.bits != 0;
 }
 __device__ inline float get(bf16 x)
 {
@@ -126,6 +150,20 @@ template <> struct put_as<i64> {
     static __device__ inline i64 put(int64_t x)
     {
         return x;
+    }
+};
+template <> struct put_as<u8> {
+    static __device__ inline u8 put(int32_t x)
+    {
+        return (u8)x;
+    }
+};
+template <> struct put_as<b8> {
+    static __device__ inline b8 put(int32_t x)
+    {
+        b8 y;
+        y.bits = x != 0;
+        return y;
     }
 };
 /* To the nearest, ties to even; NaN stays one. */

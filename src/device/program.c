@@ -28,6 +28,10 @@ static const char *const program_name[SHERD__PROGRAMS] = {
     [SHERD__PROGRAM_ROTARY] = "rotary",
     [SHERD__PROGRAM_RESIDUAL] = "residual",
     [SHERD__PROGRAM_SHARED_ROWS] = "shared_rows",
+    [SHERD__PROGRAM_COMPARE] = "compare",
+    [SHERD__PROGRAM_WHOLE] = "whole",
+    [SHERD__PROGRAM_FOLDS] = "folds",
+    [SHERD__PROGRAM_RUNNING] = "running",
 };
 
 struct sherd__device_kernel {
@@ -64,9 +68,10 @@ static const char *text_of(const char *name)
     return NULL;
 }
 
+/* The type of an element; bool is another one in C++. */
 static const char *dtype_of(sherd_dtype dtype)
 {
-    return dtype == SHERD_DTYPE_NONE ? NULL : sherd_dtype_name(dtype);
+    return dtype == SHERD_DTYPE_NONE ? NULL : dtype == SHERD_BOOL ? "b8" : sherd_dtype_name(dtype);
 }
 
 /* family, kind, a and b with `between` between them. */

@@ -4,6 +4,7 @@
  * sums lie in scratch, and are summed by a second kernel.
  */
 #include "box.h"
+#include "reduce.h"
 #include "reduce_args.h"
 
 #include "base/dtype.h"
@@ -113,10 +114,10 @@ static void sum_rows(sherd__device *device, sherd_dtype to, sherd_dtype from, su
         &args, sizeof args);
 }
 
-static void sum_of_rows(sherd__device *device, sherd_dtype dtype, void *dst, const void *src,
-                        int64_t rows, int64_t mid, bool add)
+static void sum_of_rows(sherd__device *device, sherd_dtype to, sherd_dtype from, void *dst,
+                        const void *src, int64_t rows, int64_t mid, bool add)
 {
-    sherd_dtype sums = sherd__statistics_dtype(dtype);
+    sherd_dtype sums = sherd__statistics_dtype(from);
     int64_t parts = sherd__max(1, sherd__min(mid / LEAST_PART, BLOCKS / rows));
     int64_t lanes = SHERD__WIDE, length = sherd__ceil_div(sherd__ceil_div(mid, parts), lanes);
     sum_rows_args args = {.dst = dst, .src = src, .rows = rows, .mid = mid, .add = add};
@@ -124,7 +125,7 @@ static void sum_of_rows(sherd__device *device, sherd_dtype dtype, void *dst, con
     args.length = sherd__max(length, 1) * lanes;
     args.parts = sherd__max(1, sherd__ceil_div(mid, args.length));
     if (args.parts == 1) {
-        sum_rows(device, dtype, dtype, args);
+        sum_rows(device, to, from, args);
         return;
     }
     sherd__device_block *scratch = scratch_of(device, rows * args.parts, sums);
@@ -132,8 +133,8 @@ static void sum_of_rows(sherd__device *device, sherd_dtype dtype, void *dst, con
         return;
     args.dst = scratch->data;
     args.add = false;
-    sum_rows(device, sums, dtype, args);
-    sum_rows(device, dtype, sums,
+    sum_rows(device, sums, from, args);
+    sum_rows(device, to, sums,
              (sum_rows_args){.dst = dst,
                              .src = scratch->data,
                              .rows = rows,
@@ -171,17 +172,18 @@ static void sum_columns(sherd__device *device, sherd_dtype to, sherd_dtype from,
            args, sizeof *args);
 }
 
-static void sum_of_columns(sherd__device *device, sherd_dtype dtype, sum_columns_args args)
+static void sum_of_columns(sherd__device *device, sherd_dtype to, sherd_dtype from,
+                           sum_columns_args args)
 {
-    sherd_dtype sums = sherd__statistics_dtype(dtype);
+    sherd_dtype sums = sherd__statistics_dtype(from);
 
-    lay_columns(&args, dtype);
+    lay_columns(&args, from);
     int64_t rows = THREADS / args.across * LEAST_ROWS;
     int64_t parts = sherd__max(1, sherd__min(args.mid / rows, BLOCKS / (args.outer * args.tiles)));
     args.length = sherd__max(1, sherd__ceil_div(args.mid, parts));
     args.parts = sherd__max(1, sherd__ceil_div(args.mid, args.length));
     if (args.parts == 1) {
-        sum_columns(device, dtype, dtype, &args);
+        sum_columns(device, to, from, &args);
         return;
     }
     sherd__device_block *scratch = scratch_of(device, args.outer * args.parts * args.inner, sums);
@@ -197,22 +199,28 @@ static void sum_of_columns(sherd__device *device, sherd_dtype dtype, sum_columns
                                .add = args.add};
     args.dst = scratch->data;
     args.add = false;
-    sum_columns(device, sums, dtype, &args);
+    sum_columns(device, sums, from, &args);
     lay_columns(&second, sums);
-    sum_columns(device, dtype, sums, &second);
+    sum_columns(device, to, sums, &second);
     sherd__device_give(device, scratch);
+}
+
+void sherd__device_sum_to(sherd__device *device, sherd_dtype to, sherd_dtype from, void *dst,
+                          const void *src, int64_t outer, int64_t mid, int64_t inner, bool add)
+{
+    if (outer == 0 || inner == 0)
+        return;
+    if (inner == 1)
+        sum_of_rows(device, to, from, dst, src, outer, mid, add);
+    else
+        sum_of_columns(
+            device, to, from,
+            (sum_columns_args){
+                .dst = dst, .src = src, .outer = outer, .mid = mid, .inner = inner, .add = add});
 }
 
 void sherd__device_sum(sherd__device *device, sherd_dtype dtype, void *dst, const void *src,
                        int64_t outer, int64_t mid, int64_t inner, bool add)
 {
-    if (outer == 0 || inner == 0)
-        return;
-    if (inner == 1)
-        sum_of_rows(device, dtype, dst, src, outer, mid, add);
-    else
-        sum_of_columns(
-            device, dtype,
-            (sum_columns_args){
-                .dst = dst, .src = src, .outer = outer, .mid = mid, .inner = inner, .add = add});
+    sherd__device_sum_to(device, dtype, dtype, dst, src, outer, mid, inner, add);
 }

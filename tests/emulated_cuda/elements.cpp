@@ -43,14 +43,24 @@ OF_ALL(binary, f_mul)
     {                                           \
         convert<to, from>(a);                   \
     }
+#define CONVERTS(type)  \
+    CONVERT(type, f32)  \
+    CONVERT(type, f64)  \
+    CONVERT(type, bf16) \
+    CONVERT(type, f16)  \
+    CONVERT(type, i32)  \
+    CONVERT(type, i64)  \
+    CONVERT(type, u8)   \
+    CONVERT(type, b8)
 #define OF_TYPE(type)    \
     PLAIN(fill, type)    \
     PLAIN(dropout, type) \
-    CONVERT(type, f32)   \
-    CONVERT(type, f64)   \
-    CONVERT(type, bf16)  \
-    CONVERT(type, f16)
+    CONVERTS(type)
 OF_TYPE(f32)
 OF_TYPE(f64)
 OF_TYPE(bf16)
 OF_TYPE(f16)
+CONVERTS(i32)
+CONVERTS(i64)
+CONVERTS(u8)
+CONVERTS(b8)

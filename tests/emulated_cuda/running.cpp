@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All kernels of src/device/running.cu. */
+#include "grid.h"
+
+#include "device/numbers.cuh"
+#include "device/running_args.h"
+#include "device/running.cu"
+
+#define INSTANCE(family, type)             \
+    KERNEL(family##_##type, family##_args) \
+    {                                      \
+        family<type>(a);                   \
+    }
+#define OF_TYPE(type)              \
+    INSTANCE(running_rows, type)   \
+    INSTANCE(running_totals, type) \
+    INSTANCE(running_starts, type) \
+    INSTANCE(running_columns, type)
+
+OF_TYPE(f32)
+OF_TYPE(f64)
+OF_TYPE(bf16)
+OF_TYPE(f16)
+OF_TYPE(i32)
+OF_TYPE(i64)
+OF_TYPE(u8)
