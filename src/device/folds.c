@@ -168,24 +168,3 @@ void sherd__device_extremes(sherd__device *device, sherd_dtype dtype, const sher
 {
     find(device, dtype, e, best, index);
 }
-
-void sherd__device_spread_powers(sherd__device *device, sherd_dtype dtype, int64_t outer,
-                                 int64_t mid, int64_t inner, void *dx, const void *x,
-                                 const void *log_sum, const void *dy)
-{
-    const sherd__kernel kernel = {SHERD__PROGRAM_FOLDS, "spread_powers", NULL, dtype,
-                                  SHERD_DTYPE_NONE};
-    const int64_t size[] = {outer, mid, inner}, stride[] = {inner, 0, 1};
-    spread_powers_args args = {.dst = dx, .src = x, .log_sum = log_sum, .dy = dy};
-    sherd__box box;
-
-    sherd__box_of(&box, 3, size, 1, (const int64_t *[]){stride});
-    args.n = box.n;
-    args.ndim = box.ndim;
-    args.small = sherd__box_divisors(&box, args.multiplier, args.shift);
-    for (int d = 0; d < box.ndim; d++) {
-        args.size[d] = box.size[d];
-        args.stride[0][d] = box.stride[0][d];
-    }
-    sherd__device_launch(device, &kernel, sherd__grid_of(box.n), &args, sizeof args);
-}

@@ -392,20 +392,3 @@ template <class TO, class E> __device__ void fold_log_sum(const fold_log_sum_arg
 {
     fold_by<log_sum<E>, TO, E>(a);
 }
-
-/* ---- back ------------------------------------------------------------------------------------ */
-
-/* The gradient of a log_sum. */
-template <class E> __device__ void spread_powers(const spread_powers_args &a)
-{
-    typedef typename number<E>::sum real;
-    const real *log_sum = (const real *)a.log_sum;
-    int64_t at[1];
-
-    for (int64_t i = global_thread(); i < a.n; i += all_threads()) {
-        locate<1>(a, i, at);
-        real x = get(((const E *)a.src)[i]), dy = get(((const E *)a.dy)[at[0]]);
-        bool counts = x != minus_infinity<real>();
-        ((E *)a.dst)[i] = put<E>(counts ? dy * exp(x - log_sum[at[0]]) : (real)0);
-    }
-}

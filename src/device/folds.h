@@ -37,9 +37,4 @@ void sherd__device_where(sherd__device *device, sherd_dtype dtype, const sherd__
 void sherd__device_extremes(sherd__device *device, sherd_dtype dtype, const sherd__extremes *e,
                             void *best, int64_t *index);
 
-/* dx[outer,mid,inner] = dy e^(x - log_sum) of fractions, where dy and log_sum are [outer,inner]. */
-void sherd__device_spread_powers(sherd__device *device, sherd_dtype dtype, int64_t outer,
-                                 int64_t mid, int64_t inner, void *dx, const void *x,
-                                 const void *log_sum, const void *dy);
-
 #endif

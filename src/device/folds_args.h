@@ -27,14 +27,4 @@ typedef fold_args fold_total_args;
 typedef fold_args fold_truth_args;
 typedef fold_args fold_log_sum_args;
 
-/* dst = dy e^(src - log_sum), where log_sum and dy have the strides of a box (box.h) of n. */
-typedef struct spread_powers_args {
-    void *dst;
-    const void *src, *log_sum, *dy;
-    int64_t n;
-    int32_t ndim, small;
-    uint32_t multiplier[8], shift[8];
-    int64_t size[8], stride[1][8];
-} spread_powers_args;
-
 #endif

@@ -8,6 +8,7 @@
 #include "sherd/ops_reductions.h"
 
 #include "base/num.h"
+#include "device/folds.h"
 
 static const char *describe(sherd_call *call)
 {
@@ -36,6 +37,49 @@ static int64_t index_strides(const sherd_tensor *in, unsigned reduced, int64_t *
     return first;
 }
 
+/* Whether local elements that are reduced have indices one after another, from the first on. */
+static bool counts_up(const sherd_tensor *in, unsigned reduced, const int64_t *stride)
+{
+    int64_t n = 1;
+
+    for (int d = in->ndim - 1; d >= 0; d--) {
+        if (!(reduced >> d & 1))
+            continue;
+        if (in->local[d] > 1 && stride[d] != n)
+            return false;
+        n *= in->local[d];
+    }
+    return true;
+}
+
+/* On the GPU; of sharded dims ranks exchange what they have from one to the other. */
+static bool find_there(sherd_call *call, unsigned reduced, int64_t first)
+{
+    sherd__device *device = sherd__device_in(call);
+    const sherd_tensor *in = call->in[0];
+    sherd_tensor *best = sherd__new_parts(call, reduced, in->dtype, 1);
+    sherd_tensor *index = best ? sherd__new_parts(call, reduced, SHERD_I64, 1) : NULL;
+    sherd__slab slab = {NULL, index ? index->count : 0, 0, 1};
+    int64_t parts;
+
+    if (!index || (in->count && !sherd__dims_slab(call, reduced, &slab)))
+        return false;
+    sherd__extremes e = {
+        call->op == &sherd__argmin_op, slab.outer, slab.mid, slab.inner, first, slab.data, NULL};
+    if (sherd__parts_count(call, best, 1) == 1) {
+        sherd__device_where(device, in->dtype, &e, call->to[0]);
+        return true;
+    }
+    sherd__device_extremes(device, in->dtype, &e, sherd__device_fresh(best),
+                           sherd__device_fresh(index));
+    const void *all_best = sherd__all_parts(call, reduced, best, 1, &parts);
+    const void *all_index = all_best ? sherd__all_parts(call, reduced, index, 1, &parts) : NULL;
+    e = (sherd__extremes){e.least, 1, parts, call->out[0]->count, 0, all_best, all_index};
+    if (all_index)
+        sherd__device_where(device, in->dtype, &e, call->to[0]);
+    return all_index != NULL;
+}
+
 static bool find(sherd_call *call)
 {
     const sherd__dims *dims = call->attributes;
@@ -48,6 +92,10 @@ static bool find(sherd_call *call)
     if (sherd_tensor_count(in) == 0) /* sizes beside a 0 multiply to anything */
         return true;
     int64_t first = index_strides(in, reduced, stride);
+    if (!counts_up(in, reduced, stride) && !sherd__leave_device(call))
+        return false;
+    if (sherd__device_in(call))
+        return find_there(call, reduced, first);
     sherd_tensor *best = sherd__new_parts(call, reduced, in->dtype, 1);
     sherd_tensor *index = best ? sherd__new_parts(call, reduced, SHERD_I64, 1) : NULL;
     if (!index)
@@ -71,7 +119,7 @@ static bool find(sherd_call *call)
     {                                                                                             \
         .name = name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", SHERD_OP_INDEX}}, \
         SHERD__DIMS_FIELDS, .joined = SHERD__REDUCED, .numbers = SHERD_EVERYTHING,                \
-        .describe = describe, .forward = find                                                     \
+        .describe = describe, .forward = find, .on_device = sherd__numbers_there                  \
     }
 
 const sherd_op sherd__argmax_op = FIND("sherd_argmax", "index of the maximum over dims");

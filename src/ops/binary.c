@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/compare.h"
 #include "kernels/cast.h"
 
 #define PAIR_OF_OPERANDS \
@@ -153,15 +154,15 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
 enum { BOTH = SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1) };
 
 const sherd_op sherd__binary_ops[SHERD__BINARY_KINDS] = {
-#define BINARY(name_, NAME, text, numbers_, ...)            \
-    [SHERD__##NAME] = {PAIR_OF_OPERANDS,                    \
-                       .name = "sherd_" #name_,             \
-                       .summary = text,                     \
-                       .result = {{"y", 0}},                \
-                       .numbers = SHERD_##numbers_,         \
-                       .forward = compute,                  \
-                       .on_device = sherd__fractions_there, \
-                       .backward = differentiate,           \
+#define BINARY(name_, NAME, text, numbers_, ...)          \
+    [SHERD__##NAME] = {PAIR_OF_OPERANDS,                  \
+                       .name = "sherd_" #name_,           \
+                       .summary = text,                   \
+                       .result = {{"y", 0}},              \
+                       .numbers = SHERD_##numbers_,       \
+                       .forward = compute,                \
+                       .on_device = sherd__numbers_there, \
+                       .backward = differentiate,         \
                        .needs = {BOTH, BOTH}},
 #include "kernels/functions.inc"
 };
@@ -179,11 +180,15 @@ static bool compare(sherd_call *call)
 {
     const sherd_tensor *out = call->out[0];
     sherd__compare_kind kind = (sherd__compare_kind)(call->op - sherd__compare_ops);
+    sherd__device *device = sherd__device_in(call);
     int64_t a[SHERD_MAX_DIMS], b[SHERD_MAX_DIMS];
 
     sherd__broadcast_strides(call, 0, a);
     sherd__broadcast_strides(call, 1, b);
-    if (out->count)
+    if (out->count && device)
+        sherd__device_compare(device, call->in[0]->dtype, kind, out->ndim, out->local, call->to[0],
+                              call->from[0], a, call->from[1], b);
+    else if (out->count)
         sherd__kernels_in(call)->compare(kind, out->ndim, out->local, call->to[0], call->from[0], a,
                                          call->from[1], b);
     return true;
@@ -193,7 +198,7 @@ static bool compare(sherd_call *call)
     {                                                                                    \
         PAIR_OF_OPERANDS, .name = "sherd_" #name_, .summary = text,                      \
                           .result = {{"y", SHERD_OP_BOOL}}, .numbers = SHERD_EVERYTHING, \
-                          .forward = compare                                             \
+                          .forward = compare, .on_device = sherd__numbers_there          \
     }
 
 const sherd_op sherd__compare_ops[SHERD__COMPARE_KINDS] = {
@@ -219,7 +224,12 @@ typedef struct scalar_attributes {
 /* All elements of the result are the same. */
 static void fill_with(const sherd_call *call, bool value)
 {
-    memset(call->to[0], value, (size_t)call->out[0]->count);
+    sherd__device *device = sherd__device_in(call);
+
+    if (device)
+        sherd__device_set(device, call->to[0], value, call->out[0]->count);
+    else
+        memset(call->to[0], value, (size_t)call->out[0]->count);
 }
 
 /*
@@ -263,6 +273,11 @@ static void compare_integers(const sherd_call *call, sherd__compare_kind kind, d
         fill_with(call, answer);
         return;
     }
+    if (sherd__device_in(call)) {
+        sherd__device_compare_number(sherd__device_in(call), a->dtype, kind, a->count, call->to[0],
+                                     call->from[0], 0, bound);
+        return;
+    }
     for (int64_t i = 0; i < a->count; i += BLOCK) {
         int64_t n = sherd__min(a->count - i, BLOCK);
         const char *from = call->from[0];
@@ -276,9 +291,15 @@ static void compare_fractions(const sherd_call *call, sherd__compare_kind kind, 
 {
     const sherd_tensor *a = call->in[0];
     const int64_t one = 1, none = 0;
-    double element;
+    double element, rounded;
 
     sherd__cast(a->dtype, SHERD_F64, 1, &element, &value);
+    if (sherd__device_in(call)) {
+        sherd__cast(SHERD_F64, a->dtype, 1, &rounded, &element);
+        sherd__device_compare_number(sherd__device_in(call), a->dtype, kind, a->count, call->to[0],
+                                     call->from[0], rounded, 0);
+        return;
+    }
     sherd__kernels_in(call)->compare(kind, 1, &a->count, call->to[0], call->from[0], &one, &element,
                                      &none);
 }
@@ -307,7 +328,8 @@ const sherd_op sherd__compare_scalar_ops[SHERD__COMPARE_KINDS] = {
                        .attributes = sizeof(scalar_attributes),                  \
                        .rule = "...->...",                                       \
                        .numbers = SHERD_EVERYTHING,                              \
-                       .forward = compare_scalar},
+                       .forward = compare_scalar,                                \
+                       .on_device = sherd__numbers_there},
 #include "kernels/functions.inc"
 };
 

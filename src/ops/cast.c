@@ -38,12 +38,13 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
-static bool both_there(const sherd_call *call)
+/* To fractions always: what computes with them does so there. */
+static bool goes_there(const sherd_call *call)
 {
     const cast_attributes *attributes = call->attributes;
 
-    return sherd__device_computes((sherd_dtype)attributes->dtype) &&
-           sherd__device_computes(call->in[0]->dtype);
+    return sherd__device_computes((sherd_dtype)attributes->dtype) ||
+           sherd__is_only_there(call->in[0]);
 }
 
 static bool convert(sherd_call *call)
@@ -75,7 +76,7 @@ const sherd_op sherd__cast_op = {.name = "sherd_cast",
                                  .numbers = SHERD_EVERYTHING,
                                  .describe = describe,
                                  .forward = convert,
-                                 .on_device = both_there,
+                                 .on_device = goes_there,
                                  .backward = cast_back,
                                  .takes_pending = true};
 

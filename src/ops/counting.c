@@ -12,6 +12,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/whole.h"
+
 #define QUESTION(name_, text, composed)                                                          \
     {                                                                                            \
         .name = name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", SHERD_OP_BOOL}}, \
@@ -151,6 +153,11 @@ static bool count(sherd_call *call)
 
     if (out->count == 0)
         return true;
+    if (sherd__device_in(call)) {
+        sherd__device_count(sherd__device_in(call), call->in[0]->count, first, out->count, counts,
+                            index);
+        return true;
+    }
     memset(counts, 0, (size_t)out->count * sizeof *counts);
     for (int64_t i = 0; i < call->in[0]->count; i++)
         if (index[i] >= first && index[i] - first < out->count)
@@ -167,7 +174,8 @@ const sherd_op sherd__bincount_op = {.name = "sherd_bincount",
                                      .rule = "...->v",
                                      .numbers = SHERD_EVERYTHING,
                                      .describe = describe_counts,
-                                     .forward = count};
+                                     .forward = count,
+                                     .on_device = sherd__numbers_there};
 
 sherd_tensor *sherd_bincount(sherd_tensor *index, int64_t classes)
 {

@@ -93,6 +93,61 @@ void sherd__dims_strides(const sherd_tensor *in, unsigned reduced, int64_t *stri
     }
 }
 
+/* Dims of the operand, these first; how many elements they have. */
+static int64_t put_dims(const sherd_tensor *in, unsigned dims, int *ndim, int64_t *size,
+                        int64_t *stride)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < in->ndim; d++)
+        if (dims >> d & 1) {
+            size[*ndim] = in->local[d];
+            stride[(*ndim)++] = in->stride[d];
+            n *= in->local[d];
+        }
+    return n;
+}
+
+/* Whether all dims between two reduced ones are reduced, or have one element; as [outer,mid,inner]
+ * then. */
+static bool lies_together(const sherd_tensor *in, unsigned reduced, sherd__slab *slab)
+{
+    bool behind = false;
+
+    for (int d = 0; d < in->ndim; d++) {
+        bool folds = reduced >> d & 1;
+        if (in->local[d] == 1)
+            continue;
+        if (folds && behind)
+            return false;
+        behind |= !folds && slab->mid > 1;
+        *(folds ? &slab->mid : behind ? &slab->inner : &slab->outer) *= in->local[d];
+    }
+    return true;
+}
+
+bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__slab *slab)
+{
+    const sherd_tensor *in = call->in[0];
+    size_t element = sherd_dtype_bytes(in->dtype);
+    int64_t size[SHERD_MAX_DIMS], from[SHERD_MAX_DIMS], to[SHERD_MAX_DIMS];
+    int ndim = 0;
+
+    *slab = (sherd__slab){call->from[0], 1, 1, 1};
+    if (lies_together(in, reduced, slab))
+        return true;
+    int64_t outer = put_dims(in, ~reduced, &ndim, size, from);
+    int64_t mid = put_dims(in, reduced, &ndim, size, from);
+    void *rows = sherd__device_scratch(call, in->count * (int64_t)element);
+    *slab = (sherd__slab){rows, outer, mid, 1};
+    if (!rows)
+        return false;
+    sherd__row_major(ndim, size, to);
+    sherd__device_copy_box(sherd__device_in(call), element, ndim, size, rows, to, call->from[0],
+                           from);
+    return true;
+}
+
 sherd_tensor *sherd__sum_to_channels(sherd_tensor *t)
 {
     int others[SHERD_MAX_DIMS], count = 0;

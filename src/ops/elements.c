@@ -5,6 +5,7 @@
  */
 #include "operator.h"
 
+#include "device/whole.h"
 #include "kernels/cast.h"
 
 void sherd__unary_in(const sherd_call *call, sherd__unary_kind kind, const void *from,
@@ -13,7 +14,10 @@ void sherd__unary_in(const sherd_call *call, sherd__unary_kind kind, const void 
     const sherd_tensor *out = call->out[0];
     sherd__device *device = sherd__device_in(call);
 
-    if (device)
+    if (device && !sherd__device_computes(out->dtype))
+        sherd__device_whole_unary(device, out->dtype, kind, out->count, call->to[0], from,
+                                  parameter);
+    else if (device)
         sherd__device_unary(device, out->dtype, kind, out->count, call->to[0], from, parameter);
     else
         sherd__kernels_in(call)->unary(kind, out->count, call->to[0], from, parameter);
@@ -42,7 +46,10 @@ void sherd__binary_in(const sherd_call *call, sherd__binary_kind kind)
     sherd__broadcast_strides(call, 1, b);
     if (out->count == 0)
         return;
-    if (device)
+    if (device && !sherd__device_computes(out->dtype))
+        sherd__device_whole_binary(device, out->dtype, kind, out->ndim, out->local, call->to[0],
+                                   call->from[0], a, call->from[1], b);
+    else if (device)
         sherd__device_binary(device, out->dtype, kind, out->ndim, out->local, call->to[0],
                              call->from[0], a, call->from[1], b);
     else

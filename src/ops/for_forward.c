@@ -54,6 +54,18 @@ bool sherd__copies_there(const sherd_call *call)
     return sherd__fractions_there(call);
 }
 
+bool sherd__numbers_there(const sherd_call *call)
+{
+    bool there = sherd__fractions_there(call), empty = true;
+
+    for (int i = 0; i < call->operands && !there; i++)
+        if (call->in[i] && call->in[i]->count) {
+            empty = false;
+            there = sherd__is_only_there(call->in[i]);
+        }
+    return there || empty;
+}
+
 void *sherd_call_stream(const sherd_call *call)
 {
     sherd__device *device = call ? sherd__device_in(call) : NULL;

@@ -19,6 +19,7 @@ typedef struct write {
     kind kind;
     sherd_tensor *a, *b; /* of a fill b is NULL */
     double value;
+    sherd__device *device; /* it is written in the GPU's memory */
 } write;
 
 static sherd_tensor *refuse(const write *w, sherd_status status, const char *reason)
@@ -162,13 +163,29 @@ static bool is_elsewhere(const write *w)
 static void *scratch(const write *w)
 {
     const sherd_tensor *a = w->a;
+    bool before = sherd__make_there(a->world, w->device != NULL);
     sherd_tensor *t = sherd__new_plain(a->world, a->dtype, 1, &a->count, 0);
 
+    sherd__make_there(a->world, before);
     if (!sherd_tensor_failed(t))
-        return sherd__fresh(t);
+        return w->device ? sherd__device_fresh(t) : sherd__fresh(t);
     if (a->layout)
         sherd__raise_failed(a->world, w->name); /* it is plain, but others go on with theirs */
     return NULL;
+}
+
+/* A box of a's size, where it is written. */
+static void copy_box(const write *w, void *dst, const int64_t *dst_stride, const void *src,
+                     const int64_t *src_stride)
+{
+    const sherd_tensor *a = w->a;
+    size_t element = sherd_dtype_bytes(a->dtype);
+
+    if (w->device)
+        sherd__device_copy_box(w->device, element, a->ndim, a->local, dst, dst_stride, src,
+                               src_stride);
+    else
+        sherd__copy_box(element, a->ndim, a->local, dst, dst_stride, src, src_stride);
 }
 
 /*
@@ -179,7 +196,7 @@ static const void *open_source(const write *w, int64_t *stride)
 {
     sherd_tensor *b = w->b;
     int skipped = w->a->ndim - b->ndim;
-    const void *from = sherd__data(b);
+    const void *from = w->device ? sherd__device_data(b) : sherd__data(b);
     bool overlaps = b->storage == w->a->storage && w->a->count;
 
     for (int d = 0; d < w->a->ndim; d++) {
@@ -194,8 +211,7 @@ static const void *open_source(const write *w, int64_t *stride)
     int64_t whole[SHERD_MAX_DIMS];
     sherd__row_major(w->a->ndim, w->a->local, whole);
     if (copy)
-        sherd__copy_box(sherd_dtype_bytes(b->dtype), w->a->ndim, w->a->local, copy, whole, from,
-                        stride);
+        copy_box(w, copy, whole, from, stride);
     memcpy(stride, whole, sizeof whole);
     return copy;
 }
@@ -203,18 +219,22 @@ static const void *open_source(const write *w, int64_t *stride)
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Each element the same. */
-static void write_value(sherd_tensor *a, void *to, double value)
+static void write_value(const write *w, void *to, double value)
 {
     const int64_t nowhere[SHERD_MAX_DIMS] = {0};
+    sherd_tensor *a = w->a;
     unsigned char element[8];
 
-    if (sherd__is_contiguous(a)) {
+    if (sherd__is_contiguous(a) && !w->device) {
         sherd__fill(a, value);
         return;
     }
     sherd__cast(a->dtype, SHERD_F64, 1, element, &value);
-    sherd__copy_box(sherd_dtype_bytes(a->dtype), a->ndim, a->local, to, a->stride, element,
-                    nowhere);
+    if (w->device)
+        sherd__device_fill_box(w->device, sherd_dtype_bytes(a->dtype), a->ndim, a->local, to,
+                               a->stride, element);
+    else
+        copy_box(w, to, a->stride, element, nowhere);
 }
 
 /*
@@ -232,11 +252,23 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
 
     if (!result)
         return false;
-    kernels->binary(op, a->ndim, a->local, result, to, a->stride, from, stride);
+    if (w->device)
+        sherd__device_binary(w->device, a->dtype, op, a->ndim, a->local, result, to, a->stride,
+                             from, stride);
+    else
+        kernels->binary(op, a->ndim, a->local, result, to, a->stride, from, stride);
     sherd__row_major(a->ndim, a->local, row);
     if (!whole)
-        sherd__copy_box(sherd_dtype_bytes(a->dtype), a->ndim, a->local, to, a->stride, result, row);
+        copy_box(w, to, a->stride, result, row);
     return true;
+}
+
+/* This rank's GPU, if only that has what is written, or written with. */
+static sherd__device *device_of(const write *w)
+{
+    bool there = sherd__is_only_there(w->a) || (w->b && sherd__is_only_there(w->b));
+
+    return there ? sherd__world_device(w->a->world) : NULL;
 }
 
 /* This rank's piece. False: failed. */
@@ -248,18 +280,17 @@ static bool write_piece(const write *w)
     const void *from = w->b ? open_source(w, stride) : NULL;
 
     /* A result in flight is waited for before it is written. */
-    if ((w->b && !from) || !sherd__data(a))
+    if ((w->b && !from) || !(w->device ? sherd__device_data(a) : sherd__data(a)))
         return false;
-    void *to = sherd__mutable_view(a);
+    void *to = w->device ? sherd__device_mutable(a) : sherd__mutable_view(a);
     if (!to)
         return false;
     if (a->count == 0 || (elsewhere && w->kind == ADD))
         return true;
     if (w->kind == FILL || elsewhere)
-        write_value(a, to, elsewhere ? 0 : w->value);
+        write_value(w, to, elsewhere ? 0 : w->value);
     else if (w->kind == COPY)
-        sherd__copy_box(sherd_dtype_bytes(a->dtype), a->ndim, a->local, to, a->stride, from,
-                        stride);
+        copy_box(w, to, a->stride, from, stride);
     else
         return combine(w, to, from, stride);
     return true;
@@ -283,7 +314,11 @@ static sherd_tensor *run(write *w)
     if (w->b)
         w->b = bring(w);
     sherd__origin before = sherd__origin_of(a);
-    bool good = !(w->b && sherd_tensor_failed(w->b)) && write_piece(w);
+    bool good = !(w->b && sherd_tensor_failed(w->b));
+    if (good) {
+        w->device = device_of(w);
+        good = write_piece(w) && (!w->device || sherd__device_sound(world));
+    }
     if (good) {
         sherd__set_varies(a, w->kind == FILL || w->kind == COPY ? varies : a->varies | varies);
         if (a->layout)
@@ -320,20 +355,20 @@ static sherd_tensor *write_to(write w)
 
 sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b)
 {
-    return write_to((write){"sherd_add_to", ADD, a, b, 0});
+    return write_to((write){"sherd_add_to", ADD, a, b, 0, NULL});
 }
 
 sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b)
 {
-    return write_to((write){"sherd_mul_by", MULTIPLY, a, b, 0});
+    return write_to((write){"sherd_mul_by", MULTIPLY, a, b, 0, NULL});
 }
 
 sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b)
 {
-    return write_to((write){"sherd_copy_from", COPY, a, b, 0});
+    return write_to((write){"sherd_copy_from", COPY, a, b, 0, NULL});
 }
 
 sherd_tensor *sherd_fill(sherd_tensor *a, double value)
 {
-    return write_to((write){"sherd_fill", FILL, a, NULL, value});
+    return write_to((write){"sherd_fill", FILL, a, NULL, value, NULL});
 }

@@ -6,6 +6,7 @@
 #include "operator.h"
 #include "sherd/ops_elements.h"
 
+#include "device/compare.h"
 #include "kernels/cast.h"
 
 /* ---- a number where the mask is set ---------------------------------------------------------- */
@@ -24,23 +25,37 @@ static const char *describe_fill(sherd_call *call)
     return sherd__value_fault(call, call->in[0]->dtype, attributes->value);
 }
 
+/* dst = mask ? a : b, where the call runs; strides along the dims of the result. */
+static void choose(const sherd_call *call, const void *mask, const int64_t *mask_stride,
+                   sherd__picked a, sherd__picked b)
+{
+    static const int64_t none[SHERD_MAX_DIMS];
+    const sherd_tensor *out = call->out[0];
+    size_t element = sherd_dtype_bytes(out->dtype);
+
+    if (out->count == 0)
+        return;
+    if (sherd__device_in(call))
+        sherd__device_pick(sherd__device_in(call), element, out->ndim, out->local, call->to[0],
+                           mask, mask_stride, a, b);
+    else
+        sherd__pick_box(element, out->ndim, out->local, call->to[0], mask, mask_stride,
+                        a.data ? a.data : &a.value, a.data ? a.stride : none,
+                        b.data ? b.data : &b.value, b.data ? b.stride : none);
+}
+
 static bool fill(sherd_call *call)
 {
     const fill_attributes *attributes = call->attributes;
     const sherd_tensor *out = call->out[0];
     int64_t a[SHERD_MAX_DIMS], mask[SHERD_MAX_DIMS];
-    static const int64_t none[SHERD_MAX_DIMS];
-    uint64_t element;
+    uint64_t element = 0;
 
     sherd__broadcast_strides(call, 0, a);
     sherd__broadcast_strides(call, 1, mask);
     sherd__cast(out->dtype, SHERD_F64, 1, &element, &attributes->value);
-    const void *from[2] = {&element, call->from[0]};
-    const int64_t *stride[2] = {none, a};
-    bool swap = attributes->outside;
-    if (out->count)
-        sherd__pick_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                        call->from[1], mask, from[swap], stride[swap], from[!swap], stride[!swap]);
+    const sherd__picked from[2] = {{.value = element}, {call->from[0], a, 0}};
+    choose(call, call->from[1], mask, from[attributes->outside], from[!attributes->outside]);
     return true;
 }
 
@@ -59,6 +74,7 @@ const sherd_op sherd__masked_fill_op = {.name = "sherd_masked_fill",
                                         .strided = true,
                                         .describe = describe_fill,
                                         .forward = fill,
+                                        .on_device = sherd__numbers_there,
                                         .backward = fill_back,
                                         .takes_pending = true,
                                         .needs = {SHERD_NEEDS_OPERAND(1)}};
@@ -86,15 +102,12 @@ sherd_tensor *sherd_masked_fill(sherd_tensor *a, sherd_tensor *mask, double valu
 
 static bool pick(sherd_call *call)
 {
-    const sherd_tensor *out = call->out[0];
     int64_t stride[3][SHERD_MAX_DIMS];
 
     for (int i = 0; i < 3; i++)
         sherd__broadcast_strides(call, i, stride[i]);
-    if (out->count)
-        sherd__pick_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                        call->from[0], stride[0], call->from[1], stride[1], call->from[2],
-                        stride[2]);
+    choose(call, call->from[0], stride[0], (sherd__picked){call->from[1], stride[1], 0},
+           (sherd__picked){call->from[2], stride[2], 0});
     return true;
 }
 
@@ -115,6 +128,7 @@ const sherd_op sherd__where_op = {.name = "sherd_where",
                                   .broadcasts = true,
                                   .strided = true,
                                   .forward = pick,
+                                  .on_device = sherd__numbers_there,
                                   .backward = pick_back,
                                   .takes_pending = true,
                                   .needs = {0, SHERD_NEEDS_OPERAND(0), SHERD_NEEDS_OPERAND(0)}};

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/compare.h"
 #include "kernels/cast.h"
 
 enum { X, TARGET, WEIGHT, OPERANDS };
@@ -108,6 +109,18 @@ static choice choice_of(const sherd_call *call, const sherd_tensor *all, int64_t
                     .bytes = sherd_dtype_bytes(all->dtype)};
 }
 
+/* The same on the GPU, with that weight. */
+static sherd__classes classes_of(const sherd_call *call, const choice *c)
+{
+    return (sherd__classes){.rows = c->rows,
+                            .cols = c->cols,
+                            .first = c->first,
+                            .target = c->target,
+                            .weight = call->in[WEIGHT] ? call->from[WEIGHT] : NULL,
+                            .ignores = c->attributes->ignores,
+                            .ignored = c->attributes->ignored};
+}
+
 /* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct spread_attributes {
@@ -131,6 +144,11 @@ static bool spread_class(sherd_call *call)
 
     if (call->out[0]->count == 0)
         return true;
+    if (sherd__device_in(call)) {
+        const sherd__classes of = classes_of(call, &c);
+        sherd__device_put_class(sherd__device_in(call), call->out[0]->dtype, &of, call->to[0], dy);
+        return true;
+    }
     if (!call->in[WEIGHT]) {
         put(&c, call->to[0], dy);
         return true;
@@ -168,6 +186,7 @@ static const sherd_op spread_class_op = {
     .rule = "...,...,c,...c->...c",
     .describe = describe_spread,
     .forward = spread_class,
+    .on_device = sherd__fractions_there,
     .backward = spread_class_back,
     .needs = {SHERD_NEEDS_OPERAND(1) | SHERD_NEEDS_OPERAND(2)}};
 
@@ -204,6 +223,11 @@ static bool pick_class(sherd_call *call)
         return false;
     if (c.rows == 0)
         return true;
+    if (sherd__device_in(call)) {
+        const sherd__classes of = classes_of(call, &c);
+        sherd__device_take_class(sherd__device_in(call), x->dtype, &of, call->to[0], call->from[X]);
+        return true;
+    }
     pick(&c, call->to[0], call->from[X], c.cols);
     return !call->in[WEIGHT] || weigh(call, &c, call->to[0], call->to[0], WEIGHT);
 }
@@ -216,6 +240,7 @@ static const sherd_op pick_class_op = {
     .rule = "...c,...,c->...",
     .linearity = SHERD_LINEAR,
     .forward = pick_class,
+    .on_device = sherd__fractions_there,
     .backward = pick_class_back,
     .needs = {SHERD_NEEDS_OPERAND(TARGET) | SHERD_NEEDS_OPERAND(WEIGHT)}};
 

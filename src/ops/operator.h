@@ -161,6 +161,11 @@ bool sherd__fractions_there(const sherd_call *call);
  */
 bool sherd__copies_there(const sherd_call *call);
 /*
+ * The same for operators that compute with any numbers, or with masks: of integers and bool where
+ * only the GPU has the contents of an operand, or there are none on this rank.
+ */
+bool sherd__numbers_there(const sherd_call *call);
+/*
  * In a forward that may run on the GPU, and has written nothing: it goes on on the CPU, as if it
  * had begun there. False: the alarm is raised.
  */

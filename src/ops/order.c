@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/compare.h"
+#include "device/running.h"
 #include "kernels/pick.h"
 
 typedef struct along {
@@ -158,6 +160,11 @@ static bool add_up(sherd_call *call)
     if (a->count == 0)
         return true;
     size_of(size, a, sherd__dim_of(at->dim, a->ndim));
+    if (sherd__device_in(call)) {
+        sherd__device_running_sum(sherd__device_in(call), a->dtype, size, at->flag, call->to[0],
+                                  call->from[0]);
+        return true;
+    }
     const void *from = widened(call, &dtype);
     void *to = dtype == a->dtype ? call->to[0]
                                  : sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
@@ -190,6 +197,7 @@ const sherd_op sherd__cumsum_op = {.name = "sherd_cumsum",
                                    .describe = describe,
                                    .ways = lie,
                                    .forward = add_up,
+                                   .on_device = sherd__numbers_there,
                                    .backward = add_up_back,
                                    .takes_pending = true};
 
@@ -219,6 +227,13 @@ static bool keep_corner(sherd_call *call, bool upper)
     const char *from = call->from[0];
     char *to = call->to[0];
 
+    if (sherd__device_in(call)) {
+        const sherd__corner it = {rows, cols, a->local[r],
+                                  box.offset[r] + at->diagonal + (upper ? 0 : 1) - box.offset[c],
+                                  upper};
+        sherd__device_corner(sherd__device_in(call), element, &it, to, from);
+        return true;
+    }
     for (int64_t i = 0; i < rows;
          i++, from += (size_t)cols * element, to += (size_t)cols * element) {
         int64_t row = box.offset[r] + i % a->local[r];
@@ -256,12 +271,12 @@ static void upper_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
     grad_in[0] = sherd_apply(&sherd__triu_op, grad_out, 1, sherd_node_attributes(node));
 }
 
-#define CORNER(label, text, run, back)                                                     \
-    {                                                                                      \
-        .name = label, .summary = text, .operand = {{"a", 0}}, .result = {{"y", 0}},       \
-        .field = {SHERD_FIELD(corner, diagonal, INT64)}, .attributes = sizeof(corner),     \
-        .rule = "...rc->...rc", .linearity = SHERD_UNCHANGED, .numbers = SHERD_EVERYTHING, \
-        .forward = run, .backward = back, .takes_pending = true                            \
+#define CORNER(label, text, run, back)                                                            \
+    {                                                                                             \
+        .name = label, .summary = text, .operand = {{"a", 0}}, .result = {{"y", 0}},              \
+        .field = {SHERD_FIELD(corner, diagonal, INT64)}, .attributes = sizeof(corner),            \
+        .rule = "...rc->...rc", .linearity = SHERD_UNCHANGED, .numbers = SHERD_EVERYTHING,        \
+        .forward = run, .on_device = sherd__copies_there, .backward = back, .takes_pending = true \
     }
 
 const sherd_op sherd__tril_op =

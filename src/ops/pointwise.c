@@ -107,7 +107,7 @@ const sherd_op sherd__add_op = {.name = "sherd_add",
                                 .broadcasts = true,
                                 .strided = true,
                                 .forward = add,
-                                .on_device = sherd__fractions_there,
+                                .on_device = sherd__numbers_there,
                                 .backward = add_back,
                                 .takes_pending = true};
 
@@ -121,7 +121,7 @@ const sherd_op sherd__sub_op = {.name = "sherd_sub",
                                 .broadcasts = true,
                                 .strided = true,
                                 .forward = sub,
-                                .on_device = sherd__fractions_there,
+                                .on_device = sherd__numbers_there,
                                 .backward = sub_back,
                                 .takes_pending = true};
 
@@ -136,7 +136,7 @@ const sherd_op sherd__mul_op = {.name = "sherd_mul",
                                 .broadcasts = true,
                                 .strided = true,
                                 .forward = mul,
-                                .on_device = sherd__fractions_there,
+                                .on_device = sherd__numbers_there,
                                 .backward = mul_back,
                                 .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
 
@@ -245,7 +245,7 @@ const sherd_op sherd__add_scalar_op = {.name = "sherd_add_scalar",
                                        .adds = true,
                                        .describe = describe_shift,
                                        .forward = shift,
-                                       .on_device = sherd__fractions_there,
+                                       .on_device = sherd__numbers_there,
                                        .backward = shift_back,
                                        .takes_pending = true};
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/reduce.h"
 #include "sherd/ops_reductions.h"
 
 /* ---- the sum to a smaller shape, for gradients of what was broadcast ------------------------- */
@@ -93,34 +94,36 @@ static int next_run(const run *runs, int count, int *left)
     return next;
 }
 
-/*
- * One pass sums one run, the first run first; all passes but the last write to scratch. For 16-bit
- * types intermediate results are f32, so that each sum is rounded once. Sums of nothing are 0.
- */
 /* On the GPU: one run of neighbouring dims after the other, the last one into the result. */
 static bool sum_there(sherd_call *call, run *runs, int count)
 {
     sherd__device *device = sherd__device_in(call);
-    sherd_dtype dtype = call->out[0]->dtype;
-    size_t element = sherd_dtype_bytes(dtype);
+    sherd_dtype dtype = call->out[0]->dtype, from = dtype, sums = sherd__statistics_dtype(dtype);
     const void *src = call->from[0];
     int left, i = next_run(runs, count, &left);
 
     if (i < 0)
-        sherd__device_move(device, call->to[0], src, call->out[0]->count * (int64_t)element);
+        sherd__device_move(device, call->to[0], src,
+                           call->out[0]->count * (int64_t)sherd_dtype_bytes(dtype));
     for (; i >= 0; i = next_run(runs, count, &left)) {
         int64_t outer = product(runs, 0, i), inner = product(runs, i + 1, count);
-        void *to =
-            left == 1 ? call->to[0] : sherd__device_scratch(call, outer * inner * (int64_t)element);
+        int64_t bytes = outer * inner * (int64_t)sherd_dtype_bytes(sums);
+        void *to = left == 1 ? call->to[0] : sherd__device_scratch(call, bytes);
         if (!to)
             return false;
-        sherd__device_sum(device, dtype, to, src, outer, runs[i].size, inner, false);
+        sherd__device_sum_to(device, left == 1 ? dtype : sums, from, to, src, outer, runs[i].size,
+                             inner, false);
         runs[i] = (run){1, false};
         src = to;
+        from = sums;
     }
     return true;
 }
 
+/*
+ * One pass sums one run, the first run first; all passes but the last write to scratch. For 16-bit
+ * types intermediate results are f32, so that each sum is rounded once. Sums of nothing are 0.
+ */
 bool sherd__sum_dims(sherd_call *call, unsigned dims)
 {
     const sherd_tensor *in = call->in[0], *out = call->out[0];
@@ -141,12 +144,8 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
     }
     int count = runs_of(in, dims, runs), left, i = next_run(runs, count, &left);
     bool widen = left > 1 && sherd__is_half(out->dtype); /* it is rounded once */
-    if (widen && !sherd__leave_device(call))
-        return false;
     if (sherd__device_in(call))
         return sum_there(call, runs, count);
-    src = call->from[0];
-    dst = call->to[0];
     if (i < 0) {
         memcpy(dst, src, (size_t)out->count * sherd_dtype_bytes(out->dtype));
         return true;

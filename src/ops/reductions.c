@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/folds.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
@@ -129,6 +130,20 @@ static bool fold_in(sherd_call *call, sherd_reduce_op op, sherd_dtype in, sherd_
     return true;
 }
 
+/* The same on the GPU, in one pass. */
+static bool fold_there(sherd_call *call, sherd__fold_kind kind)
+{
+    const sherd_tensor *in = call->in[0], *out = call->out[0];
+    sherd__slab slab = {NULL, out->count, 0, 1};
+
+    if (in->count && !sherd__dims_slab(call, sherd__dims_bits(call->attributes, in->ndim), &slab))
+        return false;
+    if (out->count)
+        sherd__device_fold(sherd__device_in(call), in->dtype, kind, call->to[0], slab.data,
+                           slab.outer, slab.mid, slab.inner);
+    return true;
+}
+
 /* Compute in a dtype that can hold intermediate values: i64 for integers, f32 for 16 bits. */
 static bool fold_widely(sherd_call *call, sherd_reduce_op op)
 {
@@ -140,6 +155,8 @@ static bool fold_widely(sherd_call *call, sherd_reduce_op op)
 
 static bool sum_over(sherd_call *call)
 {
+    if (sherd__device_in(call) && !sherd__has_fractions(call->in[0]->dtype))
+        return fold_there(call, SHERD__FOLD_SUM);
     return sherd__has_fractions(call->in[0]->dtype)
                ? sherd__sum_dims(call, sherd__dims_bits(call->attributes, call->in[0]->ndim))
                : fold_widely(call, SHERD_SUM);
@@ -160,7 +177,7 @@ const sherd_op sherd__sum_over_op = {.name = "sherd_sum_over",
                                      .numbers = SHERD_EVERYTHING,
                                      .describe = describe_sum,
                                      .forward = sum_over,
-                                     .on_device = sherd__fractions_there,
+                                     .on_device = sherd__numbers_there,
                                      .backward = sum_back};
 
 sherd_tensor *sherd__sum_over(sherd_tensor *a, const sherd__dims *dims)
@@ -182,6 +199,9 @@ typedef enum fold_kind { FOLD_MAX, FOLD_MIN, FOLD_PROD, FOLD_ANY, FOLD_ALL, FOLD
 static const sherd_reduce_op reduction_of[FOLDS] = {
     SHERD_MAX, SHERD_MIN, SHERD_PRODUCT, SHERD_MAX, SHERD_MIN,
 };
+
+static const sherd__fold_kind there[FOLDS] = {SHERD__FOLD_MAX, SHERD__FOLD_MIN, SHERD__FOLD_PRODUCT,
+                                              SHERD__FOLD_ANY, SHERD__FOLD_ALL};
 
 static fold_kind kind_of(const sherd_op *op)
 {
@@ -237,6 +257,8 @@ static bool fold(sherd_call *call)
     fold_kind kind = kind_of(call->op);
     sherd_reduce_op op = reduction_of[kind];
 
+    if (sherd__device_in(call))
+        return fold_there(call, there[kind]);
     if (kind == FOLD_PROD)
         return fold_widely(call, op);
     if (kind <= FOLD_MIN)
@@ -323,14 +345,15 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
     grad_in[0] = sherd_cast(sherd_mul(slope, dy), own);
 }
 
-#define FOLD(kind, name_, text, ...)       \
-    [kind] = {.name = name_,               \
-              .summary = text,             \
-              .operand = {{"a", 0}},       \
-              SHERD__DIMS_FIELDS,          \
-              .numbers = SHERD_EVERYTHING, \
-              .describe = describe_fold,   \
-              .forward = fold,             \
+#define FOLD(kind, name_, text, ...)             \
+    [kind] = {.name = name_,                     \
+              .summary = text,                   \
+              .operand = {{"a", 0}},             \
+              SHERD__DIMS_FIELDS,                \
+              .numbers = SHERD_EVERYTHING,       \
+              .describe = describe_fold,         \
+              .forward = fold,                   \
+              .on_device = sherd__numbers_there, \
               __VA_ARGS__}
 #define EXTREME                                     \
     .result = {{"y", 0}}, .backward = extreme_back, \

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/folds.h"
 #include "device/shared_rows.h"
 
 /*
@@ -180,9 +181,24 @@ static bool soft(sherd_call *call)
     return true;
 }
 
+/* On the GPU, of a dim that is whole here. */
+static void log_sum_there(sherd_call *call, slab s)
+{
+    sherd__device *device = sherd__device_in(call);
+    const sherd_tensor *y = call->out[0];
+
+    if (y->count == 0)
+        return;
+    sherd__device_fold(device, y->dtype, SHERD__FOLD_LOG_SUM, call->to[1], call->from[0], s.outer,
+                       s.mid, s.inner);
+    sherd__device_convert(device, y->dtype, call->out[1]->dtype, y->count, call->to[0],
+                          call->to[1]);
+}
+
 /* max + log(sum), into the hidden result, and rounded into the other one. */
 static bool logsumexp(sherd_call *call)
 {
+    unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
     const sherd_tensor *y = call->out[0], *log_sum = call->out[1];
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     const sherd__kernels *kernels = sherd__kernels_of(set, log_sum->dtype);
@@ -191,7 +207,11 @@ static bool logsumexp(sherd_call *call)
 
     if (sherd_tensor_count(y) == 0)
         return true;
-    if (!exchange(call, sherd__dims_bits(call->attributes, call->in[0]->ndim), &most, &total))
+    if (sherd__device_in(call) && !is_cut(call->in[0], bits)) {
+        log_sum_there(call, slab_of(call->in[0], bits));
+        return true;
+    }
+    if (!exchange(call, bits, &most, &total))
         return false;
     if (y->count == 0)
         return true;

@@ -139,7 +139,7 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
 #define OPERATOR(name_, text, numbers_, at, ...)                                               \
     {                                                                                          \
         .name = "sherd_" #name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", 0}}, \
-        .rule = "...->...", .forward = compute, .on_device = sherd__fractions_there,           \
+        .rule = "...->...", .forward = compute, .on_device = sherd__numbers_there,             \
         .backward = differentiate, .needs = {NEEDS_##at}, NUMBERS_##numbers_, __VA_ARGS__      \
     }
 

@@ -38,13 +38,3 @@ OF_INTEGERS(i32)
 OF_INTEGERS(i64)
 OF_INTEGERS(u8)
 OF_INTEGERS(b8)
-
-#define SPREAD(type)                                 \
-    KERNEL(spread_powers_##type, spread_powers_args) \
-    {                                                \
-        spread_powers<type>(a);                      \
-    }
-SPREAD(f32)
-SPREAD(f64)
-SPREAD(bf16)
-SPREAD(f16)
