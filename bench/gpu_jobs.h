@@ -41,7 +41,8 @@ typedef enum extent {
     F32_3_ROWS,
     F32_HEADS,
     F32_ROWS_MLP,
-    F64_SCALAR
+    F64_SCALAR,
+    MASK /* a byte for each of ROWS_MLP */
 } extent;
 
 typedef struct bench {
@@ -329,6 +330,8 @@ static void adamw_layer(bench *b)
     }
 }
 
+#include "gpu_numbers.h"
+
 static const job jobs[] = {
     {"nt_dim", nt_dim, .x = {ROWS_DIM, ROWS_DIM, DIM_DIM}, .flops = flops_dim},
     {"nt_mlp", nt_mlp, .x = {ROWS_MLP, ROWS_DIM, MLP_DIM}, .flops = flops_mlp},
@@ -366,6 +369,15 @@ static const job jobs[] = {
     {"to_bf16", to_bf16, .x = {ROWS_MLP, F32_ROWS_MLP}, .only = SHERD_BF16},
     {"from_bf16", from_bf16, .x = {F32_ROWS_MLP, ROWS_MLP}, .only = SHERD_BF16},
     {"copy_transposed", copy_transposed, .x = {ROWS_DIM, ROWS_DIM}},
+    {"less", less, .x = {MASK, ROWS_MLP, ROWS_MLP}},
+    {"where", where, .x = {ROWS_MLP, MASK, ROWS_MLP, ROWS_MLP}},
+    {"max_inner", max_inner, .x = {F32_ROWS, ROWS_MLP}},
+    {"max_outer", max_outer, .x = {MLP, ROWS_MLP}},
+    {"argmax", argmax, .x = {F32_ROWS, LOGITS}},
+    {"argmax_all", argmax_all, .x = {SCALAR, ROWS_MLP}},
+    {"logsumexp", logsumexp, .x = {F32_ROWS, LOGITS}},
+    {"cumsum_inner", cumsum_inner, .x = {ROWS_MLP, ROWS_MLP}},
+    {"cumsum_outer", cumsum_outer, .x = {ROWS_MLP, ROWS_MLP}},
     {"reduce_2", reduce_2, .x = {ROWS_DIM, ROWS_DIM, ROWS_DIM}},
     {"reduce_8", reduce_8,
      .x = {ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM,
@@ -392,14 +404,15 @@ static int64_t elements_of(const bench *b, extent x)
                                 [F32_3_ROWS] = 3 * b->rows,
                                 [F32_HEADS] = b->rows * b->s->heads,
                                 [F32_ROWS_MLP] = b->rows * b->mlp,
-                                [F64_SCALAR] = 2};
+                                [F64_SCALAR] = 2,
+                                [MASK] = b->rows * b->mlp};
 
     return elements[x];
 }
 
 static sherd_dtype dtype_of(const bench *b, extent x)
 {
-    return x < F32_ROWS ? b->dtype : SHERD_F32;
+    return x < F32_ROWS ? b->dtype : x == MASK ? SHERD_U8 : SHERD_F32;
 }
 
 static int64_t bytes_of(const bench *b, extent x)

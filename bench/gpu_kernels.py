@@ -134,6 +134,29 @@ def elements(c):
     }
 
 
+def numbers(c):
+    """Comparisons, choices, folds and running sums."""
+    torch, mlp, classes = c.torch, (c.rows, c.mlp), (c.rows, c.vocabulary)
+
+    def ints(*shape):
+        return torch.zeros(shape, dtype=torch.int64, device=c.where)
+
+    def mask():
+        return c.new(*mlp) < 0.5
+
+    return {
+        "less": (lambda: (mask(), *c.news(2, *mlp)), lambda y, a, b: torch.lt(a, b, out=y)),
+        "where": (lambda: (mask(), *c.news(3, *mlp)), lambda m, y, a, b: torch.where(m, a, b, out=y)),
+        "max_inner": (lambda: (c.new(c.rows), c.new(*mlp)), lambda y, x: torch.amax(x, 1, out=y)),
+        "max_outer": (lambda: (c.new(c.mlp), c.new(*mlp)), lambda y, x: torch.amax(x, 0, out=y)),
+        "argmax": (lambda: (ints(c.rows), c.new(*classes)), lambda y, x: torch.argmax(x, 1, out=y)),
+        "argmax_all": (lambda: (c.new(*mlp),), torch.argmax),
+        "logsumexp": (lambda: (c.new(c.rows), c.new(*classes)), lambda y, x: torch.logsumexp(x, 1, out=y)),
+        "cumsum_inner": (lambda: c.news(2, *mlp), lambda y, x: torch.cumsum(x, 1, out=y)),
+        "cumsum_outer": (lambda: c.news(2, *mlp), lambda y, x: torch.cumsum(x, 0, out=y)),
+    }
+
+
 def conversions(c):
     bf16, f32, mlp = c.torch.bfloat16, c.torch.float32, (c.rows, c.mlp)
     return {
@@ -158,7 +181,7 @@ def updates(c):
 
 
 def jobs_of(c):
-    jobs = products(c) | attentions(c) | over_rows(c) | elements(c)
+    jobs = products(c) | attentions(c) | over_rows(c) | elements(c) | numbers(c)
     return jobs | (updates(c) if c.dtype == c.torch.float32 else conversions(c))
 
 
