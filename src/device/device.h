@@ -186,7 +186,8 @@ static inline bool sherd__device_computes(sherd_dtype dtype)
 /* Whether there are reductions of this dtype. */
 static inline bool sherd__device_adds(sherd_dtype dtype)
 {
-    return sherd__device_computes(dtype) || dtype == SHERD_I32 || dtype == SHERD_I64;
+    return sherd__device_computes(dtype) || dtype == SHERD_I32 || dtype == SHERD_I64 ||
+           dtype == SHERD_U8 || dtype == SHERD_BOOL;
 }
 
 /* elements.c: dtypes that it computes */
@@ -220,7 +221,7 @@ void sherd__device_fill_box(sherd__device *device, size_t element_bytes, int ndi
                             const int64_t *size, void *dst, const int64_t *dst_stride,
                             const void *value);
 
-/* reduce.c: f32, f64, bf16, f16, i32, i64; avg not of integers; at most SHERD__DEVICE_ADDENDS */
+/* reduce.c: any dtype; avg only of fractions; at most SHERD__DEVICE_ADDENDS */
 enum { SHERD__DEVICE_ADDENDS = 16 };
 void sherd__device_reduce(sherd__device *device, sherd_dtype dtype, sherd_reduce_op op, int ndim,
                           const int64_t *size, void *dst, const int64_t *dst_stride, int count,

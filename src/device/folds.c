@@ -9,12 +9,13 @@
 
 enum {
     THREADS = 256,
-    BLOCKS = 132 * 4,  /* that a large GPU is busy with */
+    BLOCKS = 132 * 6,  /* that a large GPU runs at a time */
     LEAST_PART = 4096, /* elements of a row, so that a thread has some */
     LEAST_ROWS = 8,    /* of a thread, in a part of columns */
     ACROSS = 32,       /* threads along inner, at most */
     COLUMNS = 4,       /* of a thread, if wide */
-    MOST_BYTES = 16    /* of what a thread has of a result */
+    MOST_BYTES = 16,   /* of what a thread has of a result */
+    WARPS = THREADS / 32
 };
 
 static const char *const family_of[SHERD__FOLDS] = {"fold_extreme", "fold_extreme", "fold_product",
@@ -53,7 +54,7 @@ static void launch(sherd__device *device, const sherd__kernel *kernel, fold_args
                    bool can_be_wide)
 {
     sherd_dtype from = kernel->b;
-    int lanes = SHERD__WIDE / (int)sherd_dtype_bytes(from), columns = 1;
+    int lanes = SHERD__WIDE / (int)sherd_dtype_bytes(from), columns, room = WARPS;
     int64_t blocks;
 
     if (args->inner > 1)
@@ -68,27 +69,30 @@ static void launch(sherd__device *device, const sherd__kernel *kernel, fold_args
     } else {
         args->wide = args->wide && args->inner % lanes == 0;
         columns = args->wide ? lanes : 1;
+        room = THREADS * columns;
         int32_t across = power_of_two(args->inner / columns, ACROSS);
         args->team = THREADS / across;
         args->tiles = sherd__ceil_div(args->inner, (int64_t)across * columns);
         blocks = args->outer * args->parts * args->tiles;
     }
     sherd__device_launch(device, kernel,
-                         (sherd__grid){.blocks = sherd__min(blocks, BLOCKS * 4),
+                         (sherd__grid){.blocks = sherd__min(blocks, BLOCKS * 2),
                                        .threads = THREADS,
-                                       .shared = THREADS * columns * MOST_BYTES},
+                                       .shared = room * MOST_BYTES},
                          args, sizeof *args);
 }
 
-/* In how many parts: a function of the shape alone. */
-static void cut(fold_args *args)
+/* In how many parts: a function of the shape and the dtype alone. */
+static void cut(fold_args *args, sherd_dtype dtype)
 {
     int64_t parts, whole = SHERD__WIDE;
 
     if (args->inner == 1) {
         parts = sherd__max(1, sherd__min(args->mid / LEAST_PART, BLOCKS / args->outer));
     } else {
-        int64_t tiles = sherd__ceil_div(args->inner, ACROSS), rows = THREADS / ACROSS * LEAST_ROWS;
+        int64_t lanes = sherd__min(SHERD__WIDE / (int)sherd_dtype_bytes(dtype), COLUMNS);
+        int64_t tiles = sherd__ceil_div(args->inner, ACROSS * lanes);
+        int64_t rows = THREADS / ACROSS * LEAST_ROWS;
         parts = sherd__max(1, sherd__min(args->mid / rows, BLOCKS / (args->outer * tiles)));
         whole = 1;
     }
@@ -102,7 +106,7 @@ static void fold(sherd__device *device, const sherd__kernel *kernel, fold_args a
 
     if (args.outer == 0 || args.inner == 0)
         return;
-    cut(&args);
+    cut(&args, kernel->b);
     if (args.parts == 1) {
         launch(device, kernel, &args, !args.from_index);
         return;

@@ -2,8 +2,8 @@
 /*
  * Folds over a dim: the largest or least element, and where it is; products, sums of integers,
  * whether any or all are not 0, logarithms of sums of exponentials. What is folded in which order
- * depends on shapes alone. Threads of a block share a result, and join what they have in its
- * memory; few long ones are made in parts by two kernels. All go at the speed of memory.
+ * depends on shapes alone. Threads of a block share a result, and join what they have; few long
+ * ones are made in parts by two kernels. All go at the speed of memory.
  *
  * A kind has a type of what is folded, `none` of nothing, `of` an element with its index, `join`,
  * and `put` as a result.
@@ -237,20 +237,54 @@ template <bool ROWS> __device__ inline fold_place place_of(const fold_args &a)
     return p;
 }
 
-/* What the team has, to the first of it. `room`: LANES for each thread. */
-template <class KIND, bool ROWS, int LANES>
-__device__ inline void join_team(const fold_args &a, const fold_place &p, typename KIND::type *mine,
-                                 typename KIND::type *room)
+/* What the lane `apart` from this one has. */
+template <class T> __device__ inline T from_lane(const T &x, int apart)
 {
-    int apart = ROWS ? 1 : p.items;
+    enum { WORDS = sizeof(T) / 4 };
+    union {
+        uint32_t word[WORDS];
+        T x;
+    } both;
 
+    both.x = x;
+    UNROLL
+    for (int w = 0; w < WORDS; w++)
+        both.word[w] = __shfl_xor_sync(0xffffffffu, both.word[w], apart);
+    return both.x;
+}
+
+/* What the team has, to the first of it. `room`: one for each warp. Neighbours are a team. */
+template <class KIND>
+__device__ inline typename KIND::type join_row(const fold_args &a, const fold_place &p,
+                                               typename KIND::type mine, typename KIND::type *room)
+{
+    int together = a.team < WARP ? a.team : WARP, warp = threadIdx.x / WARP;
+
+    for (int half = together / 2; half > 0; half /= 2)
+        mine = KIND::join(a, mine, from_lane(mine, half));
+    if (a.team <= WARP)
+        return mine;
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+        room[warp] = mine;
+    __syncthreads();
+    for (int w = 1; w < a.team / WARP && p.self == 0; w++)
+        mine = KIND::join(a, mine, room[warp + w]);
+    return mine;
+}
+
+/* The same of columns, where all threads of a warp work at others; room: LANES for each thread. */
+template <class KIND, int LANES>
+__device__ inline void join_columns(const fold_args &a, const fold_place &p,
+                                    typename KIND::type *mine, typename KIND::type *room)
+{
     for (int half = a.team / 2; half > 0; half /= 2) {
         __syncthreads();
         for (int k = 0; k < LANES; k++)
             room[k * blockDim.x + threadIdx.x] = mine[k];
         __syncthreads();
         for (int k = 0; k < LANES && p.self < half; k++)
-            mine[k] = KIND::join(a, mine[k], room[k * blockDim.x + threadIdx.x + half * apart]);
+            mine[k] = KIND::join(a, mine[k], room[k * blockDim.x + threadIdx.x + half * p.items]);
     }
 }
 
@@ -311,7 +345,7 @@ __device__ inline void fold_rows(const fold_args &a, typename KIND::type *room)
             mine = fold_row<KIND, E>(a, at, from, n, p.self);
         for (int64_t i = p.self; i < n && a.joins; i += a.team)
             mine = KIND::join(a, mine, ((const type *)a.src)[at + i]);
-        join_team<KIND, true, 1>(a, p, &mine, room);
+        mine = join_row<KIND>(a, p, mine, room);
         if (p.self == 0 && part < rows)
             put_fold<KIND, TO>(a, part, mine);
     }
@@ -346,7 +380,7 @@ __device__ inline void fold_columns(const fold_args &a, typename KIND::type *roo
                                              : folded_at<KIND, E>(a, at, from + m));
             }
         }
-        join_team<KIND, false, LANES>(a, p, mine, room);
+        join_columns<KIND, LANES>(a, p, mine, room);
         for (int k = 0; k < LANES && p.self == 0 && col < a.inner; k++)
             put_fold<KIND, TO>(a, part * a.inner + col + k, mine[k]);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of running.cu: one block a row, or of few long rows several. */
+/* Launches of running.cu: one block a row, a thread a column, or where there are few some more. */
 #include "running.h"
 
 #include "base/num.h"
@@ -9,55 +9,74 @@
 enum {
     THREADS = 256,
     BLOCKS = 132 * 4,
-    AT_ONCE = THREADS * 4,    /* elements of a block, as in running.cu */
-    LEAST_PART = 4 * AT_ONCE, /* of a row */
-    MOST_BYTES = 8            /* of a sum */
+    AT_ONCE = 4,                        /* elements of a thread, as in running.cu */
+    LEAST_PART = 4 * AT_ONCE * THREADS, /* of a row */
+    LEAST_ROWS = 64,                    /* of a part of a column */
+    MOST_BYTES = 8                      /* of a sum */
 };
 
 static void launch(sherd__device *device, const char *family, sherd_dtype dtype, int64_t blocks,
-                   const void *args, size_t bytes)
+                   const running_args *args)
 {
     const sherd__kernel kernel = {SHERD__PROGRAM_RUNNING, family, NULL, dtype, SHERD_DTYPE_NONE};
 
     sherd__device_launch(
         device, &kernel,
-        (sherd__grid){.blocks = sherd__min(blocks, BLOCKS * 4), .threads = THREADS}, args, bytes);
+        (sherd__grid){.blocks = sherd__min(blocks, BLOCKS * 4), .threads = THREADS}, args,
+        sizeof *args);
 }
 
-static void run_rows(sherd__device *device, sherd_dtype dtype, running_rows_args args)
+/* `parts` of them, each a multiple of `unit`. */
+static void cut(running_args *args, int64_t parts, int64_t unit)
 {
-    int64_t parts = sherd__max(1, sherd__min(args.n / LEAST_PART, BLOCKS / args.outer));
+    int64_t units = sherd__ceil_div(sherd__ceil_div(args->n, sherd__max(1, parts)), unit);
+
+    args->length = units * unit;
+    args->parts = sherd__ceil_div(args->n, args->length);
+}
+
+static void run(sherd__device *device, sherd_dtype dtype, running_args *args)
+{
+    bool rows = args->inner == 1;
+    int64_t sums = args->outer * args->parts * args->inner;
+    int64_t blocks = rows ? sums : sherd__ceil_div(sums, THREADS);
     sherd__device_block *totals = NULL;
 
-    args.length = sherd__max(1, sherd__ceil_div(sherd__ceil_div(args.n, parts), AT_ONCE)) * AT_ONCE;
-    args.parts = sherd__max(1, sherd__ceil_div(args.n, args.length));
-    if (args.parts > 1) {
-        totals = sherd__device_take(device, args.outer * args.parts * MOST_BYTES);
+    if (args->parts > 1) {
+        totals = sherd__device_take(device, sums * MOST_BYTES);
         if (!totals) {
             sherd__device_lack(device, "out of GPU memory for the parts of a running sum");
             return;
         }
-        args.totals = totals->data;
-        launch(device, "running_totals", dtype, args.outer * args.parts, &args, sizeof args);
-        launch(device, "running_starts", dtype, sherd__ceil_div(args.outer, THREADS), &args,
-               sizeof args);
+        args->totals = totals->data;
+        launch(device, rows ? "row_totals" : "column_totals", dtype, blocks, args);
+        launch(device, "running_starts", dtype, sherd__ceil_div(args->outer * args->inner, THREADS),
+               args);
     }
-    launch(device, "running_rows", dtype, args.outer * args.parts, &args, sizeof args);
+    launch(device, rows ? "running_rows" : "running_columns", dtype, blocks, args);
     sherd__device_give(device, totals);
 }
 
 void sherd__device_running_sum(sherd__device *device, sherd_dtype dtype, const int64_t size[3],
                                bool reverse, void *dst, const void *src)
 {
-    const running_columns_args columns = {dst, src, size[0], size[1], size[2], reverse};
+    size_t group = AT_ONCE * sherd_dtype_bytes(dtype);
+    running_args args = {.dst = dst,
+                         .src = src,
+                         .outer = size[0],
+                         .n = size[1],
+                         .inner = size[2],
+                         .reverse = reverse};
 
-    if (size[0] == 0 || size[1] == 0 || size[2] == 0)
+    if (args.outer == 0 || args.n == 0 || args.inner == 0)
         return;
-    if (size[2] == 1)
-        run_rows(device, dtype,
-                 (running_rows_args){
-                     .dst = dst, .src = src, .outer = size[0], .n = size[1], .reverse = reverse});
-    else
-        launch(device, "running_columns", dtype, sherd__ceil_div(size[0] * size[2], THREADS),
-               &columns, sizeof columns);
+    if (args.inner == 1) {
+        args.wide =
+            args.n % AT_ONCE == 0 && sherd__is_aligned(dst, group) && sherd__is_aligned(src, group);
+        cut(&args, sherd__min(args.n / LEAST_PART, BLOCKS / args.outer), AT_ONCE * THREADS);
+    } else {
+        int64_t columns = sherd__ceil_div(args.outer * args.inner, THREADS);
+        cut(&args, sherd__min(args.n / LEAST_ROWS, BLOCKS / columns), AT_ONCE);
+    }
+    run(device, dtype, &args);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Running sums. Rows: a block takes some elements at a time, adds up what its threads have, and
- * goes on with the sum of all; long rows are cut into parts, whose sums are found first. Columns:
- * one thread each. What is added in which order depends on shapes alone.
+ * goes on with the sum of all. Columns: a thread each. Few of them are cut into parts, whose sums
+ * are found first. What is added in which order depends on shapes alone.
  */
 
 /* What is added: integers wrap around. */
@@ -51,15 +51,46 @@ template <class T> __device__ inline T sum_before(T x, T *all, T *room)
     return lane > 0 ? before + left : before;
 }
 
-/* The place of the ith element of a row, from the end if reverse. */
-template <class ARGS> __device__ inline int64_t turned(const ARGS &a, int64_t i)
+/* The place of the ith element, from the end if reverse. */
+__device__ inline int64_t turned(const running_args &a, int64_t i)
 {
     return a.reverse ? a.n - 1 - i : i;
 }
 
+/* EACH elements of a row from i on, of which those before `end` are there. */
+template <class E>
+__device__ inline void load_some(const running_args &a, E *x, const E *row, int64_t i, int64_t end)
+{
+    if (a.wide && i < end) {
+        pack<E, EACH> g = *(const pack<E, EACH> *)(row + (a.reverse ? a.n - EACH - i : i));
+        UNROLL
+        for (int k = 0; k < EACH; k++)
+            x[k] = a.reverse ? g.x[EACH - 1 - k] : g.x[k];
+        return;
+    }
+    UNROLL
+    for (int k = 0; k < EACH; k++)
+        x[k] = i + k < end ? row[turned(a, i + k)] : put_sum<E>(0);
+}
+
+template <class E>
+__device__ inline void store_some(const running_args &a, const E *x, E *row, int64_t i, int64_t end)
+{
+    pack<E, EACH> g;
+
+    UNROLL
+    for (int k = 0; k < EACH; k++)
+        g.x[k] = a.reverse ? x[EACH - 1 - k] : x[k];
+    if (a.wide && i < end)
+        *(pack<E, EACH> *)(row + (a.reverse ? a.n - EACH - i : i)) = g;
+    for (int k = 0; k < EACH && !a.wide; k++)
+        if (i + k < end)
+            row[turned(a, i + k)] = x[k];
+}
+
 /* A part of a row, from `carry` on. */
 template <class E>
-__device__ inline void run_part(const running_rows_args &a, const E *src, E *dst, int64_t from,
+__device__ inline void run_part(const running_args &a, const E *src, E *dst, int64_t from,
                                 int64_t end, typename running<E>::type carry,
                                 typename running<E>::type *room)
 {
@@ -67,16 +98,17 @@ __device__ inline void run_part(const running_rows_args &a, const E *src, E *dst
 
     for (; from < end; from += (int64_t)blockDim.x * EACH) {
         int64_t first = from + (int64_t)threadIdx.x * EACH;
-        type x[EACH], mine = 0, all;
+        type sum[EACH], mine = 0, all;
+        E x[EACH];
+        load_some(a, x, src, first, end);
         for (int k = 0; k < EACH; k++) {
-            if (first + k < end)
-                mine += (type)get(src[turned(a, first + k)]);
-            x[k] = mine;
+            mine += (type)get(x[k]);
+            sum[k] = mine;
         }
         type before = carry + sum_before(mine, &all, room);
         for (int k = 0; k < EACH; k++)
-            if (first + k < end)
-                dst[turned(a, first + k)] = put_sum<E>(before + x[k]);
+            x[k] = put_sum<E>(before + sum[k]);
+        store_some(a, x, dst, first, end);
         carry += all;
     }
 }
@@ -94,12 +126,11 @@ template <class E> __device__ void running_rows(const running_rows_args &a)
     }
 }
 
-/* totals[outer,parts]: the sums of parts. */
-template <class E> __device__ void running_totals(const running_totals_args &a)
+/* totals: the sums of parts. */
+template <class E> __device__ void row_totals(const row_totals_args &a)
 {
     typedef typename running<E>::type type;
     __shared__ type room[MOST_WARPS];
-    type *totals = (type *)a.totals;
 
     for (int64_t p = blockIdx.x; p < a.outer * a.parts; p += gridDim.x) {
         int64_t row = p / a.parts, from = (p - row * a.parts) * a.length;
@@ -109,36 +140,73 @@ template <class E> __device__ void running_totals(const running_totals_args &a)
             mine += (type)get(((const E *)a.src)[row * a.n + turned(a, i)]);
         sum_before(mine, &all, room);
         if (threadIdx.x == 0)
-            totals[p] = all;
+            ((type *)a.totals)[p] = all;
     }
 }
 
-/* totals[outer,parts]: the sum of those before each, in place. */
+/* totals: the sums of those before each, in place. */
 template <class E> __device__ void running_starts(const running_starts_args &a)
 {
     typedef typename running<E>::type type;
 
-    for (int64_t row = global_thread(); row < a.outer; row += all_threads()) {
-        type *totals = (type *)a.totals + row * a.parts, sum = 0;
-        for (int64_t p = 0; p < a.parts; p++) {
-            type mine = totals[p];
-            totals[p] = sum;
+    for (int64_t i = global_thread(); i < a.outer * a.inner; i += all_threads()) {
+        int64_t outer = i / a.inner, at = outer * a.parts * a.inner + (i - outer * a.inner);
+        type sum = 0;
+        for (int64_t p = 0; p < a.parts; p++, at += a.inner) {
+            type mine = ((type *)a.totals)[at];
+            ((type *)a.totals)[at] = sum;
             sum += mine;
         }
     }
 }
 
-template <class E> __device__ void running_columns(const running_columns_args &a)
+/* A thread takes a part of a column, some elements at a time. `writes`, or only the sum. */
+template <class E>
+__device__ inline typename running<E>::type run_column(const running_args &a, int64_t at,
+                                                       int64_t from, int64_t end,
+                                                       typename running<E>::type sum, bool writes)
 {
     typedef typename running<E>::type type;
+    const E *src = (const E *)a.src + at;
+    E *dst = (E *)a.dst + at;
 
-    for (int64_t i = global_thread(); i < a.outer * a.inner; i += all_threads()) {
-        int64_t outer = i / a.inner, at = outer * a.n * a.inner + (i - outer * a.inner);
-        type sum = 0;
-        for (int64_t m = 0; m < a.n; m++) {
-            int64_t place = at + turned(a, m) * a.inner;
-            sum += (type)get(((const E *)a.src)[place]);
-            ((E *)a.dst)[place] = put_sum<E>(sum);
+    for (; from < end; from += EACH) {
+        E x[EACH];
+        UNROLL
+        for (int k = 0; k < EACH; k++)
+            x[k] = from + k < end ? src[turned(a, from + k) * a.inner] : put_sum<E>(0);
+        UNROLL
+        for (int k = 0; k < EACH; k++) {
+            sum += (type)get(x[k]);
+            if (writes && from + k < end)
+                dst[turned(a, from + k) * a.inner] = put_sum<E>(sum);
         }
     }
+    return sum;
+}
+
+template <class E> __device__ inline void run_columns(const running_args &a, bool writes)
+{
+    typedef typename running<E>::type type;
+    type *totals = (type *)a.totals;
+
+    for (int64_t i = global_thread(); i < a.outer * a.parts * a.inner; i += all_threads()) {
+        int64_t part = i / a.inner, outer = part / a.parts,
+                from = (part - outer * a.parts) * a.length;
+        int64_t end = from + a.length < a.n ? from + a.length : a.n;
+        type before = writes && totals ? totals[i] : (type)0;
+        type sum = run_column<E>(a, outer * a.n * a.inner + (i - part * a.inner), from, end, before,
+                                 writes);
+        if (!writes)
+            totals[i] = sum;
+    }
+}
+
+template <class E> __device__ void running_columns(const running_columns_args &a)
+{
+    run_columns<E>(a, true);
+}
+template <class E> __device__ void column_totals(const column_totals_args &a)
+{
+    run_columns<E>(a, false);
 }

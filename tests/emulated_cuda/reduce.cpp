@@ -28,6 +28,8 @@ REDUCES(bf16)
 REDUCES(f16)
 REDUCES(i32)
 REDUCES(i64)
+REDUCES(u8)
+REDUCES(b8)
 
 #define SUMS(to, from)                                  \
     KERNEL(sum_rows_##to##_##from, sum_rows_args)       \

@@ -11,11 +11,12 @@
     {                                      \
         family<type>(a);                   \
     }
-#define OF_TYPE(type)              \
-    INSTANCE(running_rows, type)   \
-    INSTANCE(running_totals, type) \
-    INSTANCE(running_starts, type) \
-    INSTANCE(running_columns, type)
+#define OF_TYPE(type)               \
+    INSTANCE(running_rows, type)    \
+    INSTANCE(running_columns, type) \
+    INSTANCE(row_totals, type)      \
+    INSTANCE(column_totals, type)   \
+    INSTANCE(running_starts, type)
 
 OF_TYPE(f32)
 OF_TYPE(f64)
