@@ -151,6 +151,9 @@ typedef enum sherd__program {
     SHERD__PROGRAM_WHOLE,
     SHERD__PROGRAM_FOLDS,
     SHERD__PROGRAM_RUNNING,
+    SHERD__PROGRAM_DECODE,
+    SHERD__PROGRAM_TABLES,
+    SHERD__PROGRAM_ORDER,
     SHERD__PROGRAMS
 } sherd__program;
 

@@ -32,6 +32,9 @@ static const char *const program_name[SHERD__PROGRAMS] = {
     [SHERD__PROGRAM_WHOLE] = "whole",
     [SHERD__PROGRAM_FOLDS] = "folds",
     [SHERD__PROGRAM_RUNNING] = "running",
+    [SHERD__PROGRAM_DECODE] = "decode",
+    [SHERD__PROGRAM_TABLES] = "tables",
+    [SHERD__PROGRAM_ORDER] = "order",
 };
 
 struct sherd__device_kernel {

@@ -7,13 +7,14 @@
  *
  * Few queries read keys and values once, where they lie. With more, which compute more than they
  * read, neighbouring queries whose positions follow each other are computed at once, as causal
- * attention.
+ * attention. On a GPU too, unless the cache is sharded by positions.
  */
 #include "attend.h"
 
 #include <string.h>
 
 #include "base/num.h"
+#include "device/decode.h"
 #include "sherd/ops_layers.h"
 
 enum { Q, K, V, WHERE, OPERANDS };
@@ -51,8 +52,9 @@ typedef struct cache {
     int64_t rows;            /* of all items */
     size_t q_bytes, k_bytes; /* of a position */
     bool few;
-    int64_t shards;     /* of the keys */
-    sherd_tensor *mine; /* `part`, if there are several */
+    int64_t shards;       /* of the keys */
+    const int32_t *where; /* positions, on the CPU in any case */
+    sherd_tensor *mine;   /* `part`, if there are several */
     char *part,
         *log_sum; /* results over the keys here: as out, and [batch,groups,repeat,queries] */
 } cache;
@@ -90,16 +92,21 @@ static cache cache_of(sherd_call *call)
                                        : 1};
 }
 
-/* Positions are in the cache. */
-static bool check_positions(const cache *c)
+/* Find positions, which are in the cache. On a GPU too they are looked at here: they come from
+ * here, and say how much there is to do. */
+static bool take_positions(cache *c)
 {
-    const int32_t *where = c->call->from[WHERE];
+    sherd_tensor *where = c->call->in[WHERE];
     int64_t all = c->call->in[K]->shape[POSITIONS];
 
+    c->where =
+        sherd__device_in(c->call) && where->count ? sherd__data(where) : c->call->from[WHERE];
+    if (where->count && !c->where)
+        return false;
     for (int64_t i = 0; i < c->batch * c->queries; i++)
-        if (where[i] >= all)
+        if (c->where[i] >= all)
             return sherd_call_fail(c->call, SHERD_EINVAL,
-                                   "position %d is outside of a cache of %lld", (int)where[i],
+                                   "position %d is outside of a cache of %lld", (int)c->where[i],
                                    (long long)all);
     return true;
 }
@@ -130,7 +137,7 @@ static const char *item(const cache *c, int operand, int64_t b)
 
 static bool attend_few(cache *c)
 {
-    const int32_t *where = c->call->from[WHERE];
+    const int32_t *where = c->where;
     int64_t *seen = sherd_call_scratch(c->call, c->queries * (int64_t)sizeof *seen);
     sherd__cached s = {.queries = c->queries,
                        .groups = c->s.groups,
@@ -174,41 +181,92 @@ static void place_sums(const cache *c, int64_t b, int64_t i, int64_t n, const vo
                (const char *)from + (size_t)(h * n) * bytes, (size_t)n * bytes);
 }
 
-/* Item b, into the result of the call. */
-static void attend_item(cache *c, int64_t b, const int32_t *where, void *log_sum, void *workspace)
+/* Of neighbours. False: on the GPU there is no kernel for these heads. */
+static bool attend_neighbours(const cache *c, int64_t b, size_t at, void *log_sum, void *workspace)
 {
-    char *out = (char *)c->call->to[0] + (size_t)(b * c->queries) * c->q_bytes;
+    sherd__device *device = sherd__device_in(c->call);
+    char *out = (char *)c->call->to[0] + (size_t)(b * c->queries) * c->q_bytes + at;
+
+    if (device)
+        return sherd__device_attention(device, c->call->out[0]->dtype, &c->s, out, log_sum,
+                                       item(c, Q, b) + at, item(c, K, b), item(c, V, b));
+    c->kernels->attention(&c->s, out, log_sum, item(c, Q, b) + at, item(c, K, b), item(c, V, b),
+                          workspace);
+    return true;
+}
+
+/* Item b, into the result of the call. */
+static bool attend_item(cache *c, int64_t b, void *log_sum, void *workspace)
+{
+    const int32_t *where = c->where + b * c->queries;
 
     for (int64_t i = 0, n; i < c->queries; i += n) {
-        size_t at = (size_t)i * c->q_bytes;
         n = run_of(where + i, c->queries - i);
         c->s.queries = n;
         c->s.keys = seen_by(c, where[i] < 0 ? where[i] : where[i] + (int32_t)(n - 1));
         c->s.first_key = c->first;
         c->s.first_query = where[i];
         c->s.all_queries = c->s.all_keys = where[i] + n;
-        c->kernels->attention(&c->s, out + at, log_sum, item(c, Q, b) + at, item(c, K, b),
-                              item(c, V, b), workspace);
+        if (!attend_neighbours(c, b, (size_t)i * c->q_bytes, log_sum, workspace))
+            return false;
         if (c->log_sum)
             place_sums(c, b, i, n, log_sum);
     }
+    return true;
 }
 
 /* 16-bit results over each rank's keys are rounded before they are joined. */
 static bool attend_many(cache *c)
 {
-    const int32_t *where = c->call->from[WHERE];
     int64_t bytes = (int64_t)sherd_dtype_bytes(c->dtype);
     void *log_sum = sherd_call_scratch(c->call, c->s.all_heads * c->queries * bytes);
 
     c->s.keys = c->room;
     void *workspace = sherd__attend_workspace(c->call, c->call->out[0]->dtype, &c->s);
     for (int64_t b = 0; b < c->batch && log_sum && workspace; b++)
-        attend_item(c, b, where + b * c->queries, log_sum, workspace);
+        attend_item(c, b, log_sum, workspace);
     if (log_sum && workspace && c->part)
         sherd__convert(sherd__world_kernels(c->call->world), c->dtype, c->call->out[0]->dtype,
                        c->rows * c->s.width, c->part, c->call->to[0]);
     return log_sum && workspace;
+}
+
+/* ---- on the GPU ------------------------------------------------------------------------------ */
+
+static bool few_there(const cache *c)
+{
+    sherd__caching s = {.batch = c->batch,
+                        .queries = c->queries,
+                        .groups = c->s.groups,
+                        .repeat = c->s.repeat,
+                        .width = c->s.width,
+                        .room = c->room,
+                        .first = c->first,
+                        .scale = c->s.scale};
+
+    for (int64_t i = 0; i < c->batch * c->queries; i++)
+        s.seen = sherd__max(s.seen, seen_by(c, c->where[i]));
+    return sherd__device_attention_cached(sherd__device_in(c->call), c->call->out[0]->dtype, &s,
+                                          c->call->from[WHERE], c->call->to[0], c->call->from[Q],
+                                          c->call->from[K], c->call->from[V]);
+}
+
+/* All of it; false: it was not done, and goes on on the CPU. */
+static bool attend_there(cache *c)
+{
+    int64_t bytes = c->s.all_heads * c->queries * (int64_t)sherd_dtype_bytes(c->dtype);
+
+    if (!sherd__device_in(c->call) || c->shards > 1)
+        return false;
+    if (c->rows == 0)
+        return true;
+    if (c->few)
+        return few_there(c);
+    void *log_sum = sherd__device_scratch(c->call, bytes); /* nobody reads it */
+    for (int64_t b = 0; log_sum && b < c->batch; b++)
+        if (!attend_item(c, b, log_sum, NULL))
+            return false; /* the first one: heads are alike */
+    return log_sum != NULL;
 }
 
 /* ---- what ranks exchange --------------------------------------------------------------------- */
@@ -292,10 +350,12 @@ static bool attend(sherd_call *call)
 {
     cache c = cache_of(call);
 
-    if (!check_positions(&c))
+    if (!take_positions(&c))
         return false;
-    if (c.s.width == 0) /* of all ranks: there are no results */
+    if (c.s.width == 0 || attend_there(&c)) /* of no width there are no results */
         return true;
+    if (!sherd__leave_device(call))
+        return false;
     if (!open_part(&c))
         return false;
     if (c.rows > 0 && !(c.few ? attend_few(&c) : attend_many(&c)))
@@ -320,7 +380,8 @@ const sherd_op sherd__attention_cached_op = {
     .whole = "sw",
     .joined = "t",
     .describe = describe,
-    .forward = attend};
+    .forward = attend,
+    .on_device = sherd__fractions_there};
 
 sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                      sherd_tensor *positions, double scale)

@@ -2,13 +2,14 @@
 /*
  * Writing rows into a tensor, each where an index says: what fills a cache of keys and values. Rows
  * are moved to the layout of the tensor, whole along the dim of the index; so each rank writes
- * those that it holds, and nothing else is read or copied.
+ * those that it holds, and nothing else is read or copied. What is on the GPU stays there.
  */
 #include "operator.h"
 
 #include <string.h>
 
 #include "base/num.h"
+#include "device/decode.h"
 
 typedef struct filling {
     sherd_tensor *a, *index, *rows;
@@ -125,17 +126,63 @@ static void write_here(const filling *f, char *to, const char *from, const int32
         }
 }
 
+/* Whether what is behind the second dim is dense. */
+static bool is_dense(const sherd_tensor *t)
+{
+    int64_t stride = 1;
+
+    for (int d = t->ndim - 1; d > 1; stride *= t->local[d--])
+        if (t->local[d] != 1 && t->stride[d] != stride)
+            return false;
+    return true;
+}
+
+/* Whether rows are written on the GPU: where one of both is, if a row is one piece. */
+static bool is_written_there(const filling *f)
+{
+    return sherd__world_device(f->a->world) &&
+           (sherd__is_there(f->a) || sherd__is_there(f->rows)) && is_dense(f->a) &&
+           is_dense(f->rows);
+}
+
+static bool write_there(const filling *f)
+{
+    sherd_tensor *a = f->a;
+    const sherd_tensor *rows = f->rows;
+    int64_t bytes = (int64_t)sherd_dtype_bytes(a->dtype);
+    const void *from = sherd__device_data(f->rows), *index = sherd__device_data(f->index);
+    void *to = from && index ? sherd__device_mutable(a) : NULL;
+
+    if (to && a->count && rows->count)
+        sherd__device_write_rows(
+            sherd__world_device(a->world),
+            &(sherd__row_writes){.batch = rows->local[0],
+                                 .n = rows->local[1],
+                                 .bytes = sherd__local_count(a, 2, a->ndim) * bytes,
+                                 .first = sherd_tensor_offset(a, 1),
+                                 .entries = a->local[1],
+                                 .dst_batch = a->stride[0] * bytes,
+                                 .dst_row = a->stride[1] * bytes,
+                                 .src_batch = rows->stride[0] * bytes,
+                                 .src_row = rows->stride[1] * bytes},
+            to, from, index);
+    return to && sherd__device_sound(a->world);
+}
+
 static bool write_piece(const filling *f)
 {
     const int32_t *index = sherd__data(f->index);
-    const char *from = sherd__data(f->rows);
+    bool there = is_written_there(f);
+    const char *from = there ? sherd__device_data(f->rows) : sherd__data(f->rows);
 
-    if (!index || !from || !sherd__data(f->a))
+    if (!index || !from || !(there ? sherd__device_data(f->a) : sherd__data(f->a)))
         return false;
     if (is_outside(f, index)) {
         refuse(f, SHERD_EINVAL, "an index is outside of a");
         return false;
     }
+    if (there)
+        return write_there(f);
     char *to = sherd__mutable_view(f->a);
     if (to && f->a->count)
         write_here(f, to, from, index);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What decoding with a cache asks of the GPU: see decode.cu. */
+#ifndef SHERD__DECODE_H
+#define SHERD__DECODE_H
+
+#include "device.h"
+
+/*
+ * Queries q [batch,queries,groups,repeat,width] at positions [batch,queries], of the GPU's memory,
+ * and a cache k, v [batch,room,groups,width], whose first key has the position `first`. A query
+ * sees the keys up to its position.
+ */
+typedef struct sherd__caching {
+    int64_t batch, queries, groups, repeat, width, room, first;
+    int64_t seen; /* keys that any query sees, at most */
+    double scale;
+} sherd__caching;
+
+/* Few queries: each key is read once for every eight rows [queries,repeat]. False: heads are too
+ * wide. */
+bool sherd__device_attention_cached(sherd__device *device, sherd_dtype dtype,
+                                    const sherd__caching *s, const int32_t *positions, void *out,
+                                    const void *q, const void *k, const void *v);
+
+/*
+ * dst[b, index[b,i] - first] = src[b,i], of `bytes` that are dense; an index that is not in
+ * [first, first + entries) takes nothing, and of equal ones the last counts. Strides in bytes.
+ */
+typedef struct sherd__row_writes {
+    int64_t batch, n, bytes, first, entries;
+    int64_t dst_batch, dst_row, src_batch, src_row;
+} sherd__row_writes;
+void sherd__device_write_rows(sherd__device *device, const sherd__row_writes *w, void *dst,
+                              const void *src, const int32_t *index);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels of decode.cu are told; part of the program's text too, so no headers here. */
+#ifndef SHERD__DECODE_ARGS_H
+#define SHERD__DECODE_ARGS_H
+
+enum {
+    CACHED_THREADS = 128,
+    CACHED_WARPS = CACHED_THREADS / 32,
+    CACHED_KEYS = 256 /* of a part, at most */
+};
+
+/*
+ * q, out [batch,queries,groups,repeat,width]; k, v [batch,room,groups,width]. Rows are the queries
+ * of the heads that share keys, [queries,repeat]; a block has a chunk of them and a part of keys.
+ */
+typedef struct cached_part_args {
+    int64_t batch, queries, groups, repeat, width, room;
+    int64_t first;         /* position of the first key here */
+    int64_t chunks, parts; /* of rows, of keys */
+    int64_t keys;          /* of a part */
+    double scale;
+    int32_t wide;         /* rows allow loads of 16 bytes */
+    const int32_t *where; /* [batch,queries] */
+    const void *q, *k, *v;
+    void *out;                 /* written if there is one part */
+    void *sums, *most, *total; /* else: [batch,groups,rows,parts], of sums also [width] */
+} cached_part_args;
+
+typedef cached_part_args cached_join_args;
+
+/* Rows of `units` each, index[batch,n]; strides in units. */
+typedef struct write_rows_args {
+    int64_t batch, n, units, first, entries;
+    int64_t dst_batch, dst_row, src_batch, src_row;
+    const int32_t *index;
+    void *dst;
+    const void *src;
+} write_rows_args;
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What writes a token on the GPU: attention to a cache beside the plain kernel, over one part of
+ * the keys and many, and rows written into a cache. */
+#define CHECK_PURE
+#include "check.h"
+#include "device/decode.h"
+#include "device_arrays.h"
+
+/* ---- attention to a cache -------------------------------------------------------------------- */
+
+/* Positions of a cache that begins at `first`: some before it, some behind what is here. */
+static array drawn_positions(const sherd__caching *s, bool full)
+{
+    array where = drawn_ids(s->batch * s->queries, s->first + s->room + 2, 5);
+
+    for (int64_t i = 0; i < where.n && full; i++)
+        ((int32_t *)where.host)[i] = (int32_t)(s->first + s->room - 1 - i);
+    send(&where);
+    return where;
+}
+
+/* Item b by the plain kernel; 16 bits are rounded at the end, as there. */
+static void plain_item(sherd_dtype dtype, const sherd__caching *s, int64_t b, const array *where,
+                       array *out, const array *q, const array *k, const array *v)
+{
+    const sherd__kernels *kernels = plain_of(dtype);
+    size_t element = sherd_dtype_bytes(dtype);
+    int64_t heads = s->groups * s->repeat, n = s->queries * heads * s->width;
+    int64_t keys = s->room * s->groups * s->width, seen[16];
+    sherd__cached c = {.queries = s->queries,
+                       .groups = s->groups,
+                       .repeat = s->repeat,
+                       .width = s->width,
+                       .keys = s->room,
+                       .key_row = s->groups * s->width,
+                       .seen = seen,
+                       .scale = s->scale};
+    void *workspace = malloc((size_t)kernels->attention_cached_workspace(&c) + 64);
+    double *wide = calloc((size_t)n + 1, sizeof *wide);
+    double *log_sum = calloc((size_t)(s->queries * heads) + 1, sizeof *log_sum);
+    bool half = dtype == SHERD_BF16 || dtype == SHERD_F16;
+    char *to = (char *)out->host + (size_t)(b * n) * element;
+
+    if (!workspace || !wide || !log_sum)
+        abort();
+    for (int64_t i = 0; i < s->queries; i++) {
+        int64_t at = ((const int32_t *)where->host)[b * s->queries + i] + 1 - s->first;
+        seen[i] = at < 0 ? 0 : at > s->room ? s->room : at;
+    }
+    kernels->attention_cached(&c, half ? (void *)wide : to, log_sum,
+                              (const char *)q->host + (size_t)(b * n) * element,
+                              (const char *)k->host + (size_t)(b * keys) * element,
+                              (const char *)v->host + (size_t)(b * keys) * element, workspace);
+    if (half)
+        kernels->narrow(n, to, (const float *)(const void *)wide);
+    free(workspace);
+    free(wide);
+    free(log_sum);
+}
+
+static void check_cached(sherd_dtype dtype, const sherd__caching *given, int shift, bool full)
+{
+    sherd__caching s = *given;
+    int64_t n = s.batch * s.queries * s.groups * s.repeat * s.width;
+    int64_t keys = s.batch * s.room * s.groups * s.width;
+    array q = drawn(dtype, n, shift, -2, 2, 1), k = drawn(dtype, keys, shift, -2, 2, 2);
+    array v = drawn(dtype, keys, shift, -2, 2, 3), out = room_for(dtype, n, shift);
+    array where = drawn_positions(&s, full);
+
+    s.scale = 0.3;
+    for (int64_t i = 0; i < where.n; i++) {
+        int64_t seen = ((int32_t *)where.host)[i] + 1 - s.first;
+        seen = seen > s.room ? s.room : seen;
+        s.seen = seen > s.seen ? seen : s.seen;
+    }
+    for (int64_t b = 0; b < s.batch; b++)
+        plain_item(dtype, &s, b, &where, &out, &q, &k, &v);
+    CHECK(sherd__device_attention_cached(device, dtype, &s, where.data, out.data, q.data, k.data,
+                                         v.data));
+    same(&out, 1e-5, "attention to a cache");
+    sherd__device_attention_cached(device, dtype, &s, where.data, out.data, q.data, k.data, v.data);
+    same_bits(&out, "attention to a cache");
+    drop(&q), drop(&k), drop(&v), drop(&out), drop(&where);
+}
+
+static void caches_are_read_as_by_the_cpu(void)
+{
+    static const sherd__caching shapes[] = {
+        /* batch, queries, groups, repeat, width, room, first; what is seen follows */
+        {2, 1, 1, 1, 32, 9, 0, 0, 1},   {1, 1, 2, 4, 128, 70, 0, 0, 1},
+        {2, 3, 2, 2, 20, 200, 0, 0, 1}, {1, 2, 1, 8, 64, 130, 3, 0, 1},
+        {3, 1, 2, 5, 7, 65, 10, 0, 1},  {1, 1, 1, 3, 256, 12, 0, 0, 1},
+        {1, 1, 1, 2, 130, 66, 0, 0, 1}, {0, 1, 1, 1, 8, 5, 0, 0, 1},
+        {2, 1, 2, 1, 8, 0, 0, 0, 1},
+    };
+
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = 0; i < LEN(shapes); i++)
+            check_cached(dtypes[d], &shapes[i], i % 2, i % 3 != 2);
+    /* Many parts, more than a block joins at once. */
+    check_cached(SHERD_F32, &(sherd__caching){1, 1, 1, 1, 4, 8400, 0, 0, 1}, 0, true);
+    close_device();
+}
+
+/* Behind what a query sees there may be anything, also in the same part. */
+static void nothing_behind_is_read(void)
+{
+    const sherd__caching s = {.batch = 1,
+                              .queries = 1,
+                              .groups = 1,
+                              .repeat = 2,
+                              .width = 8,
+                              .room = 90,
+                              .seen = 70,
+                              .scale = 1};
+    array q, k, v, where, out;
+
+    open_device();
+    q = drawn(SHERD_F32, 16, 0, -1, 1, 1), k = drawn(SHERD_F32, 90 * 8, 0, -1, 1, 2);
+    v = drawn(SHERD_F32, 90 * 8, 0, -1, 1, 3), out = room_for(SHERD_F32, 16, 0);
+    where = room_for(SHERD_I32, 1, 0);
+    *(int32_t *)where.host = 69;
+    for (int i = 70 * 8; i < 90 * 8; i++)
+        ((float *)k.host)[i] = ((float *)v.host)[i] = NAN;
+    send(&k), send(&v), send(&where);
+    plain_item(SHERD_F32, &s, 0, &where, &out, &q, &k, &v);
+    sherd__device_attention_cached(device, SHERD_F32, &s, where.data, out.data, q.data, k.data,
+                                   v.data);
+    same(&out, 1e-5, "a cache with more behind");
+    drop(&q), drop(&k), drop(&v), drop(&out), drop(&where);
+    close_device();
+}
+
+static void too_wide_heads_are_not_for_it(void)
+{
+    const sherd__caching s = {1, 1, 1, 1, 257, 4, 0, 4, 1};
+
+    open_device();
+    CHECK(!sherd__device_attention_cached(device, SHERD_F32, &s, NULL, NULL, NULL, NULL, NULL));
+    close_device();
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Rows of `bytes` with gaps between them; the same index again: the last one stays. */
+static void check_rows(int64_t batch, int64_t n, int64_t entries, int64_t bytes, int64_t gap)
+{
+    sherd__row_writes w = {.batch = batch,
+                           .n = n,
+                           .bytes = bytes,
+                           .first = 2,
+                           .entries = entries,
+                           .dst_batch = entries * (bytes + gap),
+                           .dst_row = bytes + gap,
+                           .src_batch = n * (bytes + gap),
+                           .src_row = bytes + gap};
+    array to = drawn(SHERD_F32, batch * entries * (bytes + gap) / 4 + 1, 0, -1, 1, 1);
+    array from = drawn(SHERD_F32, batch * n * (bytes + gap) / 4 + 1, 0, -1, 1, 2);
+    array index = drawn_ids(batch * n, entries + 4, 3);
+
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = ((int32_t *)index.host)[b * n + i] - w.first;
+            if (at >= 0 && at < entries)
+                memcpy((char *)to.host + b * w.dst_batch + at * w.dst_row,
+                       (char *)from.host + b * w.src_batch + i * w.src_row, (size_t)bytes);
+        }
+    sherd__device_write_rows(device, &w, to.data, from.data, index.data);
+    fetch(&to);
+    CHECK(memcmp(to.host, to.got, (size_t)to.bytes) == 0);
+    drop(&to), drop(&from), drop(&index);
+}
+
+static void rows_are_written_where_an_index_says(void)
+{
+    open_device();
+    check_rows(3, 1, 5, 64, 0);
+    check_rows(2, 70, 9, 48, 4);
+    check_rows(1, 40, 30, 2, 2);
+    check_rows(1, 33, 30, 1, 3);
+    check_rows(2, 5, 30, 8, 8);
+    check_rows(2, 0, 4, 16, 0);
+    check_rows(2, 3, 4, 0, 4);
+    close_device();
+}
+
+static const check_test tests[] = {
+    {TEST(caches_are_read_as_by_the_cpu)},
+    {TEST(nothing_behind_is_read)},
+    {TEST(too_wide_heads_are_not_for_it)},
+    {TEST(rows_are_written_where_an_index_says)},
+};
+CHECK_MAIN(tests)

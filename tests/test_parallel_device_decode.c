@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writing with a cache on the GPU: what a token adds and what it sees is what causal attention over
+ * the whole text gives, on any mesh, and the cache never comes back to the CPU. SHERD_DEVICE is set
+ * for this program.
+ */
+#include <sherd.h>
+
+#include "models.h"
+#include "modules.h"
+#include "tensor/tensor.h"
+
+enum { BATCH = 2, TEXT = 6, HEADS = 4, GROUPS = 2, WIDTH = 8, PROMPT = 3 };
+
+static bool only_there(const sherd_tensor *t)
+{
+    return t->count == 0 || (t->storage->there && !t->storage->here);
+}
+
+/* On the GPU: [batch,text,heads,width]. */
+static sherd_tensor *drawn_heads(sherd_world *world, const sherd_mesh *mesh, const char *placements,
+                                 sherd_dtype dtype, int64_t heads, int salt)
+{
+    const int64_t shape[] = {BATCH, TEXT, heads, WIDTH};
+
+    return sherd_scale(spread(wave(world, dtype, 4, shape, salt, 1, 0), mesh, placements), 0.5);
+}
+
+/* Positions first, first + 1, ... of each item. */
+static sherd_tensor *positions_of(sherd_world *world, const sherd_mesh *mesh, int first, int n)
+{
+    int32_t at[BATCH * TEXT];
+
+    for (int i = 0; i < BATCH * n; i++)
+        at[i] = first + i % n;
+    sherd_tensor *t = sherd_from_data(world, SHERD_I32, (int64_t[]){BATCH, n}, 2, at);
+    return spread(sherd_mark_equal(t), mesh, "R");
+}
+
+/* The cache at [first, first + n) is written, and read by the queries there. */
+static void check_token(sherd_world *world, const sherd_mesh *mesh, sherd_tensor *const qkv[3],
+                        sherd_tensor *const cache[2], int first, int n, bool there,
+                        const double *expected)
+{
+    static _Thread_local double have[MOST];
+    double worst = 0;
+
+    sherd_scope_begin(world);
+    sherd_tensor *where = positions_of(world, mesh, first, n);
+    for (int i = 0; i < 2; i++) {
+        sherd_write_rows(cache[i], where, sherd_narrow(qkv[1 + i], 1, first, n));
+        CHECK(only_there(cache[i]));
+    }
+    sherd_tensor *y =
+        sherd_attention_cached(sherd_narrow(qkv[0], 1, first, n), cache[0], cache[1], where, 0);
+    CHECK(!there || (only_there(y) && only_there(cache[0]) && only_there(cache[1])));
+    CHECK_EQ(whole(y, have), BATCH * n * HEADS * WIDTH);
+    for (int b = 0; b < BATCH; b++)
+        for (int i = 0; i < n * HEADS * WIDTH; i++)
+            worst = fmax(worst, fabs(have[b * n * HEADS * WIDTH + i] -
+                                     expected[(b * TEXT + first) * HEADS * WIDTH + i]));
+    CHECK(worst < 1e-5);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A prompt of a few tokens at once, then one after the other. */
+static void write_text(sherd_world *world, const sherd_mesh *mesh, const char *placements,
+                       sherd_dtype dtype, bool there)
+{
+    static _Thread_local double expected[MOST];
+    const sherd_attention_options causal = {.causal = true};
+    const int64_t room[] = {BATCH, TEXT, GROUPS, WIDTH};
+    sherd_tensor *qkv[3], *cache[2];
+
+    sherd_scope_begin(world);
+    for (int i = 0; i < 3; i++)
+        qkv[i] = drawn_heads(world, mesh, placements, dtype, i ? GROUPS : HEADS, 3 + i);
+    for (int i = 0; i < 2; i++)
+        cache[i] = sherd_scale(spread(wave(world, dtype, 4, room, 9, 1, 0), mesh, placements), 9);
+    whole(sherd_attention(qkv[0], qkv[1], qkv[2], &causal), expected);
+    check_token(world, mesh, qkv, cache, 0, PROMPT, there, expected);
+    for (int at = PROMPT; at < TEXT; at++)
+        check_token(world, mesh, qkv, cache, at, 1, there, expected);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_text_with_a_cache_is_the_text(sherd_world *world)
+{
+    const int64_t ranks = sherd_world_ranks(world);
+    const sherd_mesh *mesh = NULL;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
+    write_text(world, mesh, "R", SHERD_F32, true);
+    write_text(world, mesh, "S(0)", SHERD_F64, true);
+    write_text(world, mesh, "S(2)", SHERD_F32, ranks <= GROUPS);
+    write_text(world, mesh, "S(1)", SHERD_F32, ranks == 1);
+}
+
+static void bad_positions_are_refused(sherd_world *world)
+{
+    const int64_t ranks = sherd_world_ranks(world);
+    const sherd_mesh *mesh = NULL;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
+    for (int which = 0; which < 2; which++) {
+        sherd_scope_begin(world);
+        sherd_tensor *q = drawn_heads(world, mesh, "R", SHERD_F32, GROUPS, 3);
+        sherd_tensor *far = positions_of(world, mesh, 1, TEXT); /* the last one is outside */
+        if (which)
+            sherd_write_rows(sherd_clone(q), far, q);
+        else
+            sherd_attention_cached(q, q, q, far, 0);
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "outside of a"));
+        sherd_scope_end(world);
+    }
+}
+
+static const check_test tests[] = {
+    {"a_text_with_a_cache_is_the_text", a_text_with_a_cache_is_the_text, {1, 2, 3, 4, 8}},
+    {"bad_positions_are_refused", bad_positions_are_refused, {1, 3}},
+};
+
+CHECK_MAIN(tests)
