@@ -169,14 +169,19 @@ static const void *joined(sherd_call *call, const sherd__runs *runs, int64_t gro
 {
     const sherd_tensor *t = call->in[i];
     int64_t width = t->local[1], first, done = 0;
-    void *to = sherd_call_scratch(call, rows * width * (int64_t)sherd_dtype_bytes(t->dtype));
+    int64_t bytes = (int64_t)sherd_dtype_bytes(t->dtype);
+    sherd__device *device = sherd__device_in(call);
+    void *to = device ? sherd__device_scratch(call, rows * width * bytes)
+                      : sherd_call_scratch(call, rows * width * bytes);
 
     for (int64_t r = 0; to && r < runs->count; r++) {
         int64_t count = sherd__run_group(runs, r) == group ? rows_here(call, runs, r, &first) : 0;
-        if (count && width)
-            memcpy(element(to, done * width, t->dtype),
-                   element(call->from[i], first * width, t->dtype),
-                   sherd__bytes(count * width) * sherd_dtype_bytes(t->dtype));
+        char *at = element(to, done * width, t->dtype);
+        const char *from = element(call->from[i], first * width, t->dtype);
+        if (count && width && device)
+            sherd__device_move(device, at, from, count * width * bytes);
+        else if (count && width)
+            memcpy(at, from, sherd__bytes(count * width * bytes));
         done += count;
     }
     return to;
@@ -257,6 +262,7 @@ static const sherd_op weight_op = {
     .describe = describe_weight,
     .ways = lie_weight,
     .forward = weight_grad,
+    .on_device = sherd__fractions_there,
     .backward = weight_grad_back,
     .needs = {[X] = NEEDS_WITH_RUNS(WEIGHT), [WEIGHT] = NEEDS_WITH_RUNS(X)}};
 
@@ -279,10 +285,13 @@ static const char *describe(sherd_call *call)
 static void zero_rows(const sherd_call *call, int64_t first, int64_t rows)
 {
     const sherd_tensor *out = call->out[0];
+    char *at = element(call->to[0], first * out->local[1], out->dtype);
+    int64_t bytes = rows * out->local[1] * (int64_t)sherd_dtype_bytes(out->dtype);
 
-    if (rows > 0 && out->local[1])
-        memset(element(call->to[0], first * out->local[1], out->dtype), 0,
-               sherd__bytes(rows * out->local[1]) * sherd_dtype_bytes(out->dtype));
+    if (bytes > 0 && sherd__device_in(call))
+        sherd__device_set(sherd__device_in(call), at, 0, bytes);
+    else if (bytes > 0)
+        memset(at, 0, sherd__bytes(bytes));
 }
 
 /* Rows of groups that another rank holds are 0 here. */
@@ -395,7 +404,7 @@ static void weight_grad_back(sherd_node *node, sherd_tensor *const *grad_out,
                     {"group", SHERD_OP_INDEX | SHERD_OP_OPTIONAL}},                               \
         .result = {{"y", 0}}, .field = GROUPED_FIELDS, .attributes = sizeof(grouped),             \
         .linearity = SHERD_LINEAR, .describe = describe, .ways = lie, .forward = rows_by_weights, \
-        .backward = rows_back, .needs = {                                                         \
+        .on_device = sherd__fractions_there, .backward = rows_back, .needs = {                    \
             [X] = NEEDS_WITH_RUNS(WEIGHT),                                                        \
             [WEIGHT] = NEEDS_WITH_RUNS(X)                                                         \
         }                                                                                         \

@@ -187,6 +187,12 @@ bool sherd__multiply_runs(sherd_call *call, sherd__product p, const sherd__run_p
     room r = {.differ = true};
     bool good = true;
 
+    for (int64_t i = 0; sherd__device_in(call) && i < runs; i++) {
+        *rows = run[i].rows;
+        sherd__device_multiply(sherd__device_in(call), &p, 1, run[i].c, run[i].a, run[i].b, NULL);
+    }
+    if (sherd__device_in(call))
+        return true;
     for (int64_t i = 0; i < runs; i++) {
         *rows = run[i].rows;
         longest = sherd__max(longest, *rows);

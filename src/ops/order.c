@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "device/compare.h"
 #include "device/running.h"
+#include "device/order.h"
 #include "kernels/pick.h"
 
 typedef struct along {
@@ -93,6 +94,11 @@ static bool order(sherd_call *call)
     if (call->out[0]->count == 0)
         return true;
     size_of(size, a, dim);
+    if (sherd__device_in(call)) {
+        sherd__device_order(sherd__device_in(call), a->dtype, size, k, at->flag, call->to[0],
+                            call->to[1], call->from[0]);
+        return true;
+    }
     const void *keys = widened(call, &dtype);
     void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
     if (!scratch)
@@ -113,14 +119,15 @@ static void order_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
             sherd__gather_back(node, sherd_node_result(node, 1), grad_out[0], at->dim, false);
 }
 
-#define ORDER(label, text)                                                              \
-    {                                                                                   \
-        .name = label, .summary = text, .operand = {{"a", 0}},                          \
-        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, .field = ALONG_FIELDS,  \
-        .attributes = sizeof(along), .numbers = SHERD_EVERYTHING, .describe = describe, \
-        .ways = lie, .forward = order, .backward = order_back, .needs = {               \
-            SHERD_NEEDS_RESULT(1)                                                       \
-        }                                                                               \
+#define ORDER(label, text)                                                                       \
+    {                                                                                            \
+        .name = label, .summary = text, .operand = {{"a", 0}},                                   \
+        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, .field = ALONG_FIELDS,           \
+        .attributes = sizeof(along), .numbers = SHERD_EVERYTHING, .describe = describe,          \
+        .ways = lie, .forward = order, .on_device = sherd__copies_there, .backward = order_back, \
+        .needs = {                                                                               \
+            SHERD_NEEDS_RESULT(1)                                                                \
+        }                                                                                        \
     }
 
 const sherd_op sherd__sort_op = ORDER("sherd_sort", "sort a dim, with indices");

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/tables.h"
 #include "kernels/cast.h"
 #include "kernels/pick.h"
 
@@ -99,6 +100,16 @@ static bool by_owners(const sherd_call *call, const sherd_layout *a, parties p)
                         : owners & sherd__dim_bits(&index->spec.dim[at->flat ? 0 : dim]);
 }
 
+bool sherd__pick_settle_place(sherd_call *call, const sherd_layout *a, parties p)
+{
+    const sherd_tensor *y = call->out[0];
+    const sherd__pick pieces = sherd__pick_pieces(call, y, p.index);
+
+    if (!by_owners(call, a, p) && sherd__device_scatter_adds(y->dtype, &pieces))
+        return true;
+    return sherd__leave_device(call);
+}
+
 /* ---- putting: the gradient of taking --------------------------------------------------------- */
 
 enum { B_INDEX, B_GRAD, B_LIKE };
@@ -168,6 +179,12 @@ bool sherd__pick_add(sherd_call *call, const sherd_layout *a, parties p)
 
     if (by_owners(call, a, p))
         return give(call, p);
+    if (sherd__device_in(call)) {
+        if (y->count && call->in[p.source]->count)
+            sherd__device_scatter_add(sherd__device_in(call), y->dtype, &pieces, call->to[0],
+                                      call->from[p.source]);
+        return true;
+    }
     return y->count == 0 || call->in[p.source]->count == 0 || add_here(call, &pieces, p.source);
 }
 
@@ -175,8 +192,10 @@ static bool put_back(sherd_call *call)
 {
     sherd_tensor *y = call->out[0];
 
+    if (!sherd__pick_settle_place(call, y->layout, put_back_parties))
+        return false;
     if (y->count)
-        sherd__fill(y, 0);
+        sherd__fill_in(call, 0, 0);
     return sherd__pick_add(call, y->layout, put_back_parties);
 }
 
@@ -200,6 +219,7 @@ static const sherd_op back_op = {
     .describe = describe_back,
     .ways = lie_back,
     .forward = put_back,
+    .on_device = sherd__fractions_there,
     .backward = take_again,
     .needs = {[B_GRAD] = SHERD_NEEDS_OPERAND(B_INDEX)}};
 
@@ -260,15 +280,21 @@ static bool take(sherd_call *call)
     const pick *at = call->attributes;
     const sherd_tensor *a = call->in[A];
     int dim = sherd__dim_of(at->dim, a->ndim);
-    sherd__pick p = sherd__pick_pieces(call, a, INDEX);
+    bool exchanged = by_owners(call, a->layout, take_parties);
 
     if (!sherd__check_indices(call, INDEX, a->shape[dim]))
         return false;
-    if (by_owners(call, a->layout, take_parties))
+    if (exchanged && !sherd__leave_device(call))
+        return false;
+    sherd__pick p = sherd__pick_pieces(call, a, INDEX);
+    if (exchanged)
         return sherd__take_from_owners(
             &(sherd__wants){call, a, call->out[0], call->from[INDEX], dim, at->flat}, call->to[0],
             call->from[A]);
-    if (call->out[0]->count)
+    if (call->out[0]->count && sherd__device_in(call))
+        sherd__device_gather(sherd__device_in(call), sherd_dtype_bytes(a->dtype), &p, call->to[0],
+                             call->from[A]);
+    else if (call->out[0]->count)
         sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[A]);
     return true;
 }
@@ -286,8 +312,8 @@ static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
         .name = label, .summary = text, .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}},  \
         .result = {{"y", 0}}, .field = SHERD__PICK_FIELDS, .attributes = sizeof(pick),     \
         .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING, .describe = describe_take, \
-        .ways = lie_take, .forward = take, .backward = take_back, .takes_pending = true,   \
-        .needs = {                                                                         \
+        .ways = lie_take, .forward = take, .on_device = sherd__copies_there,               \
+        .backward = take_back, .takes_pending = true, .needs = {                           \
             [A] = SHERD_NEEDS_OPERAND(INDEX)                                               \
         }                                                                                  \
     }

@@ -40,6 +40,12 @@ sherd_tensor *sherd__pick_within(sherd_tensor *t, const sherd_tensor *index, int
 sherd_status sherd__pick_ways(const sherd_call *call, sherd_ways *ways, sherd__pick_parties p);
 
 /*
+ * Before anything is written: a call that adds goes on on the CPU if elements go to owners, or the
+ * GPU does not add these. False: the alarm is raised.
+ */
+bool sherd__pick_settle_place(sherd_call *call, const sherd_layout *a, sherd__pick_parties p);
+
+/*
  * Result 0 += the elements of the source, each at its index, here or at its owner; the result holds
  * the initial values. `a`: the layout of what is indexed. False: failed.
  */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/tables.h"
 #include "kernels/cast.h"
 
 typedef sherd__picking pick;
@@ -43,10 +44,15 @@ static bool begin_put(sherd_call *call)
     const pick *at = call->attributes;
     const sherd_tensor *a = call->in[A], *y = call->out[0];
     size_t bytes = sherd__bytes(y->count) * sherd_dtype_bytes(y->dtype);
+    sherd__device *device = sherd__device_in(call);
 
     if (!sherd__check_indices(call, INDEX, a->shape[sherd__dim_of(at->dim, a->ndim)]))
         return false;
-    if (y->count && call->once >> A & 1)
+    if (y->count && device && call->once >> A & 1)
+        sherd__device_set(device, call->to[0], 0, (int64_t)bytes);
+    else if (y->count && device)
+        sherd__device_move(device, call->to[0], call->from[A], (int64_t)bytes);
+    else if (y->count && call->once >> A & 1)
         memset(call->to[0], 0, bytes);
     else if (y->count)
         memcpy(call->to[0], call->from[A], bytes);
@@ -63,15 +69,21 @@ static bool put(sherd_call *call)
     if (!begin_put(call))
         return false;
     sherd__cast(y->dtype, SHERD_F64, 1, value, &at->value);
-    if (y->count && call->in[INDEX]->count)
-        sherd__scatter(sherd_dtype_bytes(y->dtype), &p, call->to[0],
-                       call->in[SOURCE] ? call->from[SOURCE] : NULL, value);
+    if (y->count == 0 || call->in[INDEX]->count == 0)
+        return true;
+    const void *source = call->in[SOURCE] ? call->from[SOURCE] : NULL;
+    if (sherd__device_in(call))
+        sherd__device_scatter(sherd__device_in(call), sherd_dtype_bytes(y->dtype), &p, call->to[0],
+                              source, value);
+    else
+        sherd__scatter(sherd_dtype_bytes(y->dtype), &p, call->to[0], source, value);
     return true;
 }
 
 static bool put_and_add(sherd_call *call)
 {
-    return begin_put(call) && sherd__pick_add(call, call->in[A]->layout, put_parties);
+    return sherd__pick_settle_place(call, call->in[A]->layout, put_parties) && begin_put(call) &&
+           sherd__pick_add(call, call->in[A]->layout, put_parties);
 }
 
 static sherd_status lie_add(const sherd_call *call, sherd_ways *ways)
@@ -100,6 +112,11 @@ static bool take_last(sherd_call *call)
 
     if (call->out[0]->count == 0)
         return true;
+    if (sherd__device_in(call)) {
+        sherd__device_gather_last(sherd__device_in(call), sherd_dtype_bytes(a->dtype), &p,
+                                  call->to[0], call->from[A]);
+        return true;
+    }
     int32_t *winner = sherd_call_scratch(call, p.entries * p.inner * (int64_t)sizeof *winner);
     if (!winner)
         return false;
@@ -125,6 +142,7 @@ static const sherd_op last_op = {.name = "sherd_scatter backward",
                                  .linearity = SHERD_LINEAR,
                                  .describe = describe_last,
                                  .forward = take_last,
+                                 .on_device = sherd__copies_there,
                                  .backward = put_last,
                                  .needs = {SHERD_NEEDS_OPERAND(1)}};
 
@@ -160,6 +178,7 @@ const sherd_op sherd__scatter_op = {
     .numbers = SHERD_EVERYTHING,
     .describe = describe_put,
     .forward = put,
+    .on_device = sherd__copies_there,
     .backward = put_back_of,
     .needs = {[A] = SHERD_NEEDS_OPERAND(INDEX), [SOURCE] = SHERD_NEEDS_OPERAND(INDEX)}};
 
@@ -175,6 +194,7 @@ const sherd_op sherd__scatter_add_op = {
     .describe = describe_put,
     .ways = lie_add,
     .forward = put_and_add,
+    .on_device = sherd__fractions_there,
     .backward = add_back_of,
     .takes_pending = true,
     .needs = {[SOURCE] = SHERD_NEEDS_OPERAND(INDEX)}};

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/tables.h"
 #include "kernels/pick.h"
 
 /* y[i] = a[index[i] / k]; back[index[i]] = i. `rows` is a layout alone: [n] as y is laid. */
@@ -335,21 +336,45 @@ static bool exchange_rows(sherd_call *call)
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
+/* An operand's values on the CPU. NULL: the alarm is raised, or there are none. */
+static const int32_t *known_here(sherd_call *call, int i)
+{
+    return sherd__device_in(call) && call->in[i]->count ? sherd__data(call->in[i]) : call->from[i];
+}
+
+/* Rows by codes on the GPU; only the codes are sent there. */
+static bool take_there(sherd_call *call, const exchange *x, int64_t rows, const int32_t *code)
+{
+    sherd__device *device = sherd__device_in(call);
+    int64_t bytes = rows * (int64_t)sizeof *code;
+    sherd__pick p = {1, rows, x->inner, INT32_MAX, 0, NULL, true};
+    int32_t *index = rows ? sherd__device_scratch(call, bytes) : NULL;
+
+    if (rows == 0 || !index)
+        return rows == 0;
+    sherd__device_upload(device, index, code, bytes);
+    p.index = index;
+    sherd__device_gather(device, x->bytes, &p, call->to[0], call->from[A]);
+    return true;
+}
+
 /* This rank has all rows, or all are plain. */
 static bool take_here(sherd_call *call)
 {
     const taking *how = call->attributes;
     const sherd_tensor *a = call->in[A], *y = call->out[0];
-    const int32_t *index = call->from[INDEX];
+    const int32_t *index = known_here(call, INDEX);
     const exchange x = {.inner = sherd__local_count(a, 1, a->ndim),
                         .bytes = sherd_dtype_bytes(a->dtype)};
     int64_t first = y->layout ? sherd_tensor_box(y).offset[0] : 0;
     int32_t *code = sherd_call_scratch(call, (y->local[0] + 1) * (int64_t)sizeof *code);
 
-    if (!code)
+    if (!code || (y->count && !index))
         return false;
     for (int64_t i = 0; y->count && i < y->local[0]; i++)
         code[i] = (int32_t)(index[first + i] / how->k);
+    if (sherd__device_in(call))
+        return take_there(call, &x, y->count ? y->local[0] : 0, code);
     pick_rows(&x, y->count ? y->local[0] : 0, code, call->to[0], call->from[A]);
     return true;
 }
@@ -360,8 +385,9 @@ static bool take(sherd_call *call)
 
     if (!sherd__check_indices(call, INDEX, sherd_tensor_count(call->in[INDEX])))
         return false;
-    return a && sherd__dim_parts(a->spec.mesh, &a->spec.dim[0]) > 1 ? exchange_rows(call)
-                                                                    : take_here(call);
+    if (a && sherd__dim_parts(a->spec.mesh, &a->spec.dim[0]) > 1)
+        return sherd__leave_device(call) && exchange_rows(call);
+    return take_here(call);
 }
 
 static sherd_tensor *take_rows(const sherd_op *op, sherd_tensor *a, sherd_tensor *index,
@@ -402,8 +428,8 @@ static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
         .result = {{"y", 0}},                                                                  \
         .field = {SHERD_FIELD(taking, digest, INT64), SHERD_FIELD(taking, k, INT64)},          \
         .attributes = sizeof(taking), .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING,  \
-        .describe = describe, .ways = lie, .forward = take, .backward = take_back,             \
-        .takes_pending = true, .needs = {                                                      \
+        .describe = describe, .ways = lie, .forward = take, .on_device = sherd__copies_there,  \
+        .backward = take_back, .takes_pending = true, .needs = {                               \
             [A] = SHERD_NEEDS_OPERAND(INDEX) | SHERD_NEEDS_OPERAND(BACK)                       \
         }                                                                                      \
     }

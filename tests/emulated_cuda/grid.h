@@ -166,6 +166,14 @@ inline int atomicAdd(int *to, int x)
 {
     return __atomic_fetch_add(to, x, __ATOMIC_ACQ_REL);
 }
+/* Blocks run one after another. */
+inline int atomicMax(int *to, int x)
+{
+    int before = *to;
+
+    *to = x > before ? x : before;
+    return before;
+}
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elements taken and put along a dim by index. What only copies moves units of 1 to 16 bytes, a
+ * thread one of them; of equal indices the last one is stored, which integers decide. What adds has
+ * its entries sorted, so that equal ones follow each other in order: a thread adds up all that
+ * comes to one place, and each sum is that of the CPU. One index that is everywhere is slow.
+ */
+
+typedef uint8_t unit_1;
+typedef uint16_t unit_2;
+typedef uint32_t unit_4;
+typedef uint64_t unit_8;
+struct __align__(16) unit_16
+{
+    uint32_t word[4];
+};
+
+/* Whether additions go through rows by pieces of 16 bytes. */
+struct wide {
+    static constexpr bool WIDE = true;
+};
+struct each {
+    static constexpr bool WIDE = false;
+};
+
+/* Element i of [outer,n,inner], and which entry its index means; -1: none that is here. */
+struct element_place {
+    int64_t o, j, c, entry;
+};
+
+__device__ inline element_place find_element(const picking &a, int64_t i)
+{
+    element_place p;
+
+    if (a.small) {
+        uint32_t row = (uint32_t)i / (uint32_t)a.inner, o = row / (uint32_t)a.n;
+        p.c = (uint32_t)i - row * (uint32_t)a.inner;
+        p.o = o;
+        p.j = row - o * (uint32_t)a.n;
+    } else {
+        int64_t row = i / a.inner;
+        p.c = i - row * a.inner;
+        p.o = row / a.n;
+        p.j = row - p.o * a.n;
+    }
+    p.entry = a.index[a.flat ? p.j : i] - a.first;
+    if (p.entry < 0 || p.entry >= a.entries)
+        p.entry = -1;
+    return p;
+}
+
+__device__ inline int64_t entry_place(const picking &a, const element_place &p)
+{
+    return (p.o * a.entries + p.entry) * a.inner + p.c;
+}
+
+template <class UNIT> __device__ void gather(const gather_args &a)
+{
+    for (int64_t i = global_thread(); i < a.outer * a.n * a.inner; i += all_threads()) {
+        element_place p = find_element(a, i);
+        UNIT x = {};
+        if (p.entry >= 0 && !(a.winner && a.winner[entry_place(a, p)] != (int32_t)p.j))
+            x = ((const UNIT *)a.src)[entry_place(a, p)];
+        ((UNIT *)a.dst)[i] = x;
+    }
+}
+
+template <class UNIT> __device__ void scatter(const scatter_args &a)
+{
+    for (int64_t i = global_thread(); i < a.outer * a.n * a.inner; i += all_threads()) {
+        element_place p = find_element(a, i);
+        if (p.entry >= 0 && !(a.winner && a.winner[entry_place(a, p)] != (int32_t)p.j))
+            ((UNIT *)a.dst)[entry_place(a, p)] = a.src ? ((const UNIT *)a.src)[i] : (UNIT)a.value;
+    }
+}
+
+/* UNIT: of winners. */
+template <class UNIT> __device__ void winners(const winners_args &a)
+{
+    for (int64_t i = global_thread(); i < a.outer * a.n * a.inner; i += all_threads()) {
+        element_place p = find_element(a, i);
+        if (p.entry >= 0)
+            atomicMax(&a.winner[entry_place(a, p)], (UNIT)p.j);
+    }
+}
+
+/* UNIT: of keys. */
+template <class UNIT> __device__ void entries(const entries_args &a)
+{
+    int64_t all = a.of.flat ? a.of.n : a.of.outer * a.of.n * a.of.inner;
+
+    for (int64_t i = global_thread(); i < all; i += all_threads()) {
+        if (a.of.flat) {
+            int64_t at = a.of.index[i] - a.of.first;
+            a.key[i] = at >= 0 && at < a.of.entries ? (UNIT)at : a.none;
+        } else {
+            element_place p = find_element(a.of, i);
+            a.key[i] = p.entry < 0 ? a.none : (UNIT)entry_place(a.of, p);
+        }
+    }
+}
+
+template <class K, class E> __device__ void add_sorted(const add_sorted_args &a)
+{
+    typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1, AHEAD = 4 };
+    T sum[N], x[AHEAD][N];
+
+    for (int64_t i = global_thread(); i < a.outer * a.n * a.pieces; i += all_threads()) {
+        int64_t row = i / a.pieces, c = (i - row * a.pieces) * N, o = row / a.n, t = row - o * a.n;
+        uint32_t key = a.key[t];
+        if (key == a.none || (t > 0 && a.key[t - 1] == key))
+            continue;
+        const E *src = (const E *)a.src + o * a.n * a.inner + c;
+        E *dst = (E *)a.dst + (o * a.entries + key) * a.inner + c;
+        load<E, N>(sum, dst);
+        for (bool more = true; more; t += AHEAD) {
+            UNROLL
+            for (int u = 0; u < AHEAD; u++)
+                if (t + u < a.n && a.key[t + u] == key)
+                    load<E, N>(x[u], src + a.position[t + u] * a.inner);
+            UNROLL
+            for (int u = 0; u < AHEAD; u++) {
+                more = t + u < a.n && a.key[t + u] == key;
+                if (more)
+                    UNROLL
+                    for (int k = 0; k < N; k++)
+                        sum[k] += x[u][k];
+            }
+        }
+        store<E, N>(dst, sum);
+    }
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elements by index on the GPU, as kernels/pick.h: see tables.cu. All pointers are the GPU's. */
+#ifndef SHERD__TABLES_H
+#define SHERD__TABLES_H
+
+#include "device.h"
+#include "kernels/pick.h"
+
+void sherd__device_gather(sherd__device *device, size_t bytes, const sherd__pick *p, void *dst,
+                          const void *src);
+/* As gather_last of pick.h. */
+void sherd__device_gather_last(sherd__device *device, size_t bytes, const sherd__pick *p, void *dst,
+                               const void *src);
+/* src NULL: `value`, of `bytes`, on the CPU. */
+void sherd__device_scatter(sherd__device *device, size_t bytes, const sherd__pick *p, void *dst,
+                           const void *src, const void *value);
+/* Whether scatter_add can: dtypes that it computes; indices and entries are numbered by 32 bits. */
+bool sherd__device_scatter_adds(sherd_dtype dtype, const sherd__pick *p);
+/* dst += src, in order of j; 16 bits are rounded once. */
+void sherd__device_scatter_add(sherd__device *device, sherd_dtype dtype, const sherd__pick *p,
+                               void *dst, const void *src);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elements by index on the GPU are those of the CPU, bit for bit, sums too: of rows and of
+ * elements, with indices that come again, or that are of entries elsewhere. */
+#define CHECK_PURE
+#include "check.h"
+#include "device/tables.h"
+#include "device_arrays.h"
+
+static const sherd__pick shapes[] = {
+    {1, 7, 1, 5, 0, NULL, false},   {2, 9, 3, 4, 2, NULL, false},  {3, 1, 2, 6, 0, NULL, false},
+    {1, 50, 16, 9, 0, NULL, true},  {2, 33, 5, 12, 3, NULL, true}, {2, 0, 3, 4, 0, NULL, false},
+    {1, 300, 1, 40, 0, NULL, true}, {2, 4, 0, 4, 0, NULL, true},   {1, 5, 3, 0, 0, NULL, false},
+};
+
+/* Indices for the CPU in `here`, for the GPU in `there`. */
+static array drawn_index(sherd__pick *here, sherd__pick *there)
+{
+    array index = drawn_ids(here->flat ? here->n : here->outer * here->n * here->inner,
+                            here->entries + here->first + 1, 3);
+
+    here->index = index.host;
+    there->index = index.data;
+    return index;
+}
+
+static void same_elements(array *a)
+{
+    fetch(a);
+    CHECK(memcmp(a->host, a->got, (size_t)a->bytes) == 0);
+}
+
+static void check_copies(sherd_dtype dtype, const sherd__pick *shape, int shift)
+{
+    sherd__pick here = *shape, there = *shape;
+    int64_t n = here.outer * here.n * here.inner, all = here.outer * here.entries * here.inner;
+    size_t bytes = sherd_dtype_bytes(dtype);
+    array index = drawn_index(&here, &there);
+    array whole = drawn(dtype, all, shift, -2, 2, 1), part = drawn(dtype, n, shift, -2, 2, 2);
+    array taken = room_for(dtype, n, shift), last = room_for(dtype, n, shift);
+    array filled = drawn(dtype, all, shift, -2, 2, 4);
+    int32_t *winner = malloc((size_t)(here.entries * here.inner + 1) * sizeof *winner);
+
+    if (!winner)
+        abort();
+    sherd__gather(bytes, &here, taken.host, whole.host);
+    sherd__device_gather(device, bytes, &there, taken.data, whole.data);
+    same_elements(&taken);
+    sherd__gather_last(bytes, &here, last.host, whole.host, winner);
+    sherd__device_gather_last(device, bytes, &there, last.data, whole.data);
+    same_elements(&last);
+    sherd__scatter(bytes, &here, whole.host, part.host, NULL);
+    sherd__device_scatter(device, bytes, &there, whole.data, part.data, NULL);
+    same_elements(&whole);
+    sherd__scatter(bytes, &here, filled.host, NULL, "abcdefgh");
+    sherd__device_scatter(device, bytes, &there, filled.data, NULL, "abcdefgh");
+    same_elements(&filled);
+    free(winner);
+    drop(&index), drop(&whole), drop(&part), drop(&taken), drop(&last), drop(&filled);
+}
+
+static void what_is_copied(void)
+{
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = 0; i < LEN(shapes); i++)
+            check_copies(dtypes[d], &shapes[i], i % 2);
+    close_device();
+}
+
+/* In f32 of 16 bits, as operators of the CPU add. */
+static void plain_add(sherd_dtype dtype, const sherd__pick *p, array *to, const array *from)
+{
+    const sherd__kernels *k = plain_of(dtype);
+
+    if (dtype == SHERD_F32 || dtype == SHERD_F64) {
+        sherd__scatter_add(dtype, p, to->host, from->host);
+        return;
+    }
+    float *total = malloc((size_t)(to->n + 1) * sizeof *total);
+    float *addend = malloc((size_t)(from->n + 1) * sizeof *addend);
+    if (!total || !addend)
+        abort();
+    k->widen(to->n, total, to->host);
+    k->widen(from->n, addend, from->host);
+    sherd__scatter_add(SHERD_F32, p, total, addend);
+    k->narrow(to->n, to->host, total);
+    free(total);
+    free(addend);
+}
+
+static void check_sums(sherd_dtype dtype, const sherd__pick *shape, int shift)
+{
+    sherd__pick here = *shape, there = *shape;
+    array index = drawn_index(&here, &there);
+    array to = drawn(dtype, here.outer * here.entries * here.inner, shift, -2, 2, 1);
+    array from = drawn(dtype, here.outer * here.n * here.inner, shift, -2, 2, 2);
+
+    CHECK(sherd__device_scatter_adds(dtype, &there));
+    plain_add(dtype, &here, &to, &from);
+    sherd__device_scatter_add(device, dtype, &there, to.data, from.data);
+    same_elements(&to);
+    drop(&index), drop(&to), drop(&from);
+}
+
+static void what_is_added(void)
+{
+    static const sherd__pick long_one = {1, 9000, 1, 700, 0, NULL, true};
+
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = 0; i < LEN(shapes); i++)
+            check_sums(dtypes[d], &shapes[i], i % 2);
+    check_sums(SHERD_F32, &long_one, 0); /* several tiles, two digits */
+    CHECK(!sherd__device_scatter_adds(SHERD_I32, &long_one));
+    close_device();
+}
+
+static const check_test tests[] = {
+    {TEST(what_is_copied)},
+    {TEST(what_is_added)},
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elements by index, order and experts on the GPU: what they make stays there, is what the CPU
+ * makes, and has the gradients of central differences, on any mesh. SHERD_DEVICE is set for this
+ * program.
+ */
+#include <sherd.h>
+
+#include "models.h"
+#include "modules.h"
+#include "tensor/tensor.h"
+
+enum { ROWS = 7, COLS = 8, EXPERTS = 4 };
+
+static bool only_there(const sherd_tensor *t)
+{
+    return t->count == 0 || (t->storage->there && !t->storage->here);
+}
+
+/* The function whose operators are to leave what they make in the GPU's memory alone; or NULL. */
+static _Thread_local const char *looks;
+
+static sherd_tensor *made(sherd_tensor *t)
+{
+    if (looks && !CHECK(only_there(t)))
+        fprintf(stderr, "%s: %s\n", looks, sherd_tensor_text(t));
+    return t;
+}
+
+typedef sherd_tensor *(*function)(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w,
+                                  sherd_tensor *ids);
+
+/* Each row's id for all of its columns. */
+static sherd_tensor *wide_index(sherd_tensor *ids)
+{
+    return sherd_contiguous(sherd_expand(sherd_unsqueeze(ids, 1), (int64_t[]){ROWS, COLS - 2}, 2));
+}
+
+static sherd_tensor *f_select(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    return sherd_mul(made(sherd_index_select(w, 0, ids)),
+                     sherd_add(b, sherd_pad(made(sherd_index_select(a, 1, ids)), (int64_t[]){0, 1},
+                                            (int64_t[]){0, 0}, 0)));
+}
+
+static sherd_tensor *f_gather(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    (void)w;
+    return sherd_mul(made(sherd_gather(a, 1, wide_index(ids))),
+                     made(sherd_gather(b, 1, wide_index(ids))));
+}
+
+static sherd_tensor *f_scatter(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    sherd_tensor *source = sherd_narrow(b, 1, 1, COLS - 2);
+
+    (void)w;
+    return sherd_mul(made(sherd_scatter(a, 1, wide_index(ids), source)),
+                     made(sherd_scatter_fill(b, 1, wide_index(ids), 0.5)));
+}
+
+static sherd_tensor *f_add(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    (void)w;
+    return sherd_mul(
+        made(sherd_scatter_add(a, 1, wide_index(ids), sherd_narrow(b, 1, 1, COLS - 2))), b);
+}
+
+static sherd_tensor *f_order(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    sherd_tensor *indices = NULL, *most = sherd_topk(b, 3, 1, true, &indices);
+
+    (void)w;
+    (void)ids;
+    made(indices);
+    return sherd_mul(made(sherd_sort(a, 1, true, NULL)),
+                     sherd_sum_over(made(most), (int[]){1}, 1, true));
+}
+
+/* A mixture of experts of [8] to [2], two for each row. */
+static sherd_tensor *f_experts(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    sherd_tensor *choice = NULL, *weight = sherd_view(w, (int64_t[]){EXPERTS, 2, COLS}, 3);
+    sherd_tensor *scores = sherd_topk(sherd_narrow(a, 1, 0, EXPERTS), 2, 1, true, &choice);
+    sherd_groups groups;
+
+    (void)ids;
+    made(choice);
+    sherd_group_rows(&groups, choice, weight);
+    sherd_tensor *rows = made(sherd_dispatch(b, &groups));
+    rows = made(sherd_grouped_linear(rows, weight, NULL, groups.ends, groups.group));
+    return sherd_combine(rows, &groups, sherd_softmax(scores, -1));
+}
+
+/* `there`: placements with which no ranks exchange anything. */
+static const struct {
+    const char *name, *there;
+    function f;
+} functions[] = {
+    {"select", "R", f_select},        {"gather", "R S(0)", f_gather},
+    {"scatter", "R S(0)", f_scatter}, {"scatter_add", "R S(0)", f_add},
+    {"order", "R S(0)", f_order},     {"experts", "R", f_experts},
+};
+
+typedef struct problem {
+    function f;
+    sherd_tensor *ids;
+} problem;
+
+static sherd_tensor *apply(sherd_tensor *const *in, void *context)
+{
+    const problem *p = context;
+
+    return p->f(in[0], in[1], in[2], p->ids);
+}
+
+static int64_t run(sherd_world *world, const sherd_mesh *mesh, const char *placements, int which,
+                   sherd_dtype dtype, bool check, double *out)
+{
+    const int64_t shape[] = {ROWS, COLS}, square[] = {COLS, COLS}, n = ROWS;
+    problem p = {.f = functions[which].f};
+    int32_t id[ROWS];
+
+    for (int i = 0; i < ROWS; i++)
+        id[i] = i * 3 % 5;
+    sherd_scope_begin(world);
+    sherd_tensor *in[] = {wave(world, dtype, 2, shape, 37, 1, 0),
+                          wave(world, dtype, 2, shape, 53, 1, 2),
+                          wave(world, dtype, 2, square, 71, 1, 0)};
+    p.ids = spread(sherd_mark_equal(sherd_from_data(world, SHERD_I32, &n, 1, id)), mesh, "R");
+    for (int i = 0; i < 3; i++)
+        in[i] =
+            sherd_require_grad(sherd_detach(spread(in[i], mesh, i < 2 ? placements : "R")), true);
+    sherd_tensor *y = made(apply(in, &p));
+    int64_t count = whole(y, out);
+    if (check) {
+        sherd_backward(sherd_sum(sherd_mul(y, y)));
+        for (int i = 0; i < 3; i++)
+            if (sherd_grad(in[i]))
+                made(sherd_grad(in[i]));
+    }
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+    return count;
+}
+
+static bool on_the_cpu(sherd_call *call, void *context)
+{
+    (void)context;
+    return sherd_call_original(call);
+}
+
+static void put_handlers(sherd_world *world, bool there)
+{
+    const sherd_op_handler handler = {.run = on_the_cpu};
+
+    for (int i = 0; sherd_op_at(i); i++)
+        if (sherd_op_at(i)->on_device)
+            CHECK_OK(sherd_op_override(world, sherd_op_at(i)->name, SHERD_BELOW_TAPE,
+                                       there ? &handler : NULL));
+}
+
+static void same_on_both(sherd_world *world)
+{
+    static const char *const placements[] = {"R", "S(0)", "S(1)"};
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_BF16};
+    static _Thread_local double there[MOST], here[MOST];
+    const sherd_mesh *mesh = NULL;
+    int64_t ranks = sherd_world_ranks(world);
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
+    for (int f = 0; f < LEN(functions); f++)
+        for (int p = 0; p < LEN(placements); p++)
+            for (int d = 0; d < LEN(dtypes); d++) {
+                double worst = 0;
+                bool stays = ranks == 1 || strstr(functions[f].there, placements[p]);
+                looks = stays ? functions[f].name : NULL;
+                int64_t count = run(world, mesh, placements[p], f, dtypes[d], true, there);
+                looks = NULL;
+                put_handlers(world, true);
+                CHECK_EQ(run(world, mesh, placements[p], f, dtypes[d], false, here), count);
+                put_handlers(world, false);
+                for (int64_t k = 0; k < count; k++)
+                    worst = fmax(worst, fabs(there[k] - here[k]) / (1 + fabs(here[k])));
+                if (!CHECK(worst <= (d ? 1e-2 : 1e-5)))
+                    fprintf(stderr, "%s %s: %g\n", functions[f].name, placements[p], worst);
+            }
+}
+
+static const check_test tests[] = {
+    {"same_on_both", same_on_both, {1, 2, 3, 4}},
+};
+
+CHECK_MAIN(tests)
