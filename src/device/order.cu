@@ -331,6 +331,9 @@ template <class T> __device__ void radix_move(const radix_move_args &a)
     UNROLL
     for (int e = 0; e < RADIX_EACH; e++) {
         bool in = first + e * WARP < a.n;
+        rank[e] = 0;
+        if (first - lane + e * WARP >= a.n)
+            continue; /* as all of the warp */
         unsigned d = (unsigned)(key[e] >> a.shift & (RADIX - 1)), alike = lanes_alike(d, in);
         unsigned before = __popc(alike & ((1u << lane) - 1));
         uint32_t old = had[warp][d];

@@ -22,6 +22,7 @@ static picking args_of(const sherd__pick *p, void *dst, const void *src)
                     .inner = p->inner,
                     .entries = p->entries,
                     .first = p->first,
+                    .each = 1,
                     .flat = p->flat,
                     .index = p->index,
                     .src = src,
@@ -54,13 +55,19 @@ static void launch(sherd__device *device, const char *family, const char *kind, 
                          sizeof *args);
 }
 
+void sherd__device_take_rows(sherd__device *device, size_t bytes, const sherd__pick *p,
+                             int64_t each, void *dst, const void *src)
+{
+    picking args = args_of(p, dst, src);
+
+    args.each = each;
+    launch(device, "gather", unit_name[take_units(&args, bytes)], &args);
+}
+
 void sherd__device_gather(sherd__device *device, size_t bytes, const sherd__pick *p, void *dst,
                           const void *src)
 {
-    picking args = args_of(p, dst, src);
-    size_t unit = take_units(&args, bytes);
-
-    launch(device, "gather", unit_name[unit], &args);
+    sherd__device_take_rows(device, bytes, p, 1, dst, src);
 }
 
 /* Find the last j of each entry. NULL: no memory. */

@@ -43,7 +43,8 @@ __device__ inline element_place find_element(const picking &a, int64_t i)
         p.o = row / a.n;
         p.j = row - p.o * a.n;
     }
-    p.entry = a.index[a.flat ? p.j : i] - a.first;
+    int64_t index = a.index[a.flat ? p.j : i];
+    p.entry = (a.each > 1 ? index / a.each : index) - a.first;
     if (p.entry < 0 || p.entry >= a.entries)
         p.entry = -1;
     return p;

@@ -336,46 +336,30 @@ static bool exchange_rows(sherd_call *call)
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
-/* An operand's values on the CPU. NULL: the alarm is raised, or there are none. */
-static const int32_t *known_here(sherd_call *call, int i)
-{
-    return sherd__device_in(call) && call->in[i]->count ? sherd__data(call->in[i]) : call->from[i];
-}
-
-/* Rows by codes on the GPU; only the codes are sent there. */
-static bool take_there(sherd_call *call, const exchange *x, int64_t rows, const int32_t *code)
-{
-    sherd__device *device = sherd__device_in(call);
-    int64_t bytes = rows * (int64_t)sizeof *code;
-    sherd__pick p = {1, rows, x->inner, INT32_MAX, 0, NULL, true};
-    int32_t *index = rows ? sherd__device_scratch(call, bytes) : NULL;
-
-    if (rows == 0 || !index)
-        return rows == 0;
-    sherd__device_upload(device, index, code, bytes);
-    p.index = index;
-    sherd__device_gather(device, x->bytes, &p, call->to[0], call->from[A]);
-    return true;
-}
-
 /* This rank has all rows, or all are plain. */
 static bool take_here(sherd_call *call)
 {
     const taking *how = call->attributes;
     const sherd_tensor *a = call->in[A], *y = call->out[0];
-    const int32_t *index = known_here(call, INDEX);
     const exchange x = {.inner = sherd__local_count(a, 1, a->ndim),
                         .bytes = sherd_dtype_bytes(a->dtype)};
+    const int32_t *index = call->from[INDEX];
     int64_t first = y->layout ? sherd_tensor_box(y).offset[0] : 0;
-    int32_t *code = sherd_call_scratch(call, (y->local[0] + 1) * (int64_t)sizeof *code);
 
-    if (!code || (y->count && !index))
+    if (y->count == 0)
+        return true;
+    if (sherd__device_in(call)) {
+        const sherd__pick p = {1, y->local[0], x.inner, a->local[0], 0, index + first, true};
+        sherd__device_take_rows(sherd__device_in(call), x.bytes, &p, how->k, call->to[0],
+                                call->from[A]);
+        return true;
+    }
+    int32_t *code = sherd_call_scratch(call, (y->local[0] + 1) * (int64_t)sizeof *code);
+    if (!code)
         return false;
-    for (int64_t i = 0; y->count && i < y->local[0]; i++)
+    for (int64_t i = 0; i < y->local[0]; i++)
         code[i] = (int32_t)(index[first + i] / how->k);
-    if (sherd__device_in(call))
-        return take_there(call, &x, y->count ? y->local[0] : 0, code);
-    pick_rows(&x, y->count ? y->local[0] : 0, code, call->to[0], call->from[A]);
+    pick_rows(&x, y->local[0], code, call->to[0], call->from[A]);
     return true;
 }
 
