@@ -23,6 +23,10 @@ typedef struct cublasLtContext *cublasLtHandle_t;
 typedef struct cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
 typedef struct cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;
 typedef struct cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
+typedef struct cudnnContext *cudnnHandle_t;
+typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
+typedef struct cudnnFilterStruct *cudnnFilterDescriptor_t;
+typedef struct cudnnConvolutionStruct *cudnnConvolutionDescriptor_t;
 
 /* What another process opens a piece of memory, or an event, by. */
 enum { SHERD__HANDLE_WORDS = 8 };
@@ -88,6 +92,36 @@ typedef struct sherd__matmul_choice {
     float waves;
     int reserved[4];
 } sherd__matmul_choice;
+/* cuDNN 8 and 9; their statuses for lack of memory differ, 9 tells the CPU's from the GPU's. */
+enum {
+    CUDNN_STATUS_ALLOC_FAILED_8 = 2,
+    CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED = 4003,
+    CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004
+};
+typedef enum cudnnDataType_t {
+    CUDNN_DATA_FLOAT = 0,
+    CUDNN_DATA_DOUBLE = 1,
+    CUDNN_DATA_HALF = 2,
+    CUDNN_DATA_BFLOAT16 = 9
+} cudnnDataType_t;
+typedef enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW = 0 } cudnnTensorFormat_t;
+typedef enum cudnnConvolutionMode_t { CUDNN_CROSS_CORRELATION = 1 } cudnnConvolutionMode_t;
+typedef enum cudnnMathType_t {
+    CUDNN_DEFAULT_MATH = 0,
+    CUDNN_TENSOR_OP_MATH = 1,
+    CUDNN_FMA_MATH = 3 /* not TF32 */
+} cudnnMathType_t;
+enum { CUDNN_DETERMINISTIC = 1 };
+
+/* cudnnConvolutionFwdAlgoPerf_t, BwdDataAlgoPerf_t and BwdFilterAlgoPerf_t, which are alike. */
+typedef struct sherd__dnn_way {
+    int algo, status;
+    float time;
+    size_t memory;
+    int determinism;
+    cudnnMathType_t mathType;
+    int reserved[3];
+} sherd__dnn_way;
 
 /* The functions, from the rows of cuda_calls.inc. */
 typedef struct sherd__cuda {

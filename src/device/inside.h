@@ -7,7 +7,8 @@
 #include "cuda.h"
 #include "device.h"
 
-enum { SHERD__CUDA_LIBRARIES = 3 }; /* the driver, NVRTC, cuBLAS */
+/* The driver, NVRTC, cuBLAS; what is loaded when it is wanted. */
+enum { SHERD__CUDNN = 3, SHERD__CUFFT, SHERD__CUDA_LIBRARIES };
 
 /*
  * Free blocks of a pool by size: the sizes from one power of two (of 256 bytes) to the next are
@@ -43,6 +44,7 @@ struct sherd__device {
     sherd__heap *heap;
     sherd__cuda cuda;
     void *library[SHERD__CUDA_LIBRARIES];
+    bool not_there[SHERD__CUDA_LIBRARIES]; /* it was wanted */
     int number;
     CUdevice handle;
     CUcontext context; /* NULL until it is retained, as what follows */
@@ -73,12 +75,16 @@ struct sherd__device {
 
     cublasHandle_t blas;
     struct sherd__biased *biased; /* biased.c; NULL: not started */
+    cudnnHandle_t dnn;
+    sherd__map convolutions; /* dnn.c */
 };
 
 /* Find the libraries and all their functions; ENOTSUP, with a text. What was found is closed by
  * unload, also after a failure. */
 sherd_status sherd__cuda_load(sherd__device *device, sherd__diag *diag);
 void sherd__cuda_unload(sherd__device *device);
+/* Find SHERD__CUDNN or SHERD__CUFFT, once. False: it is not there. */
+bool sherd__cuda_load_more(sherd__device *device, int which);
 
 /* Whether a call of the driver went well; otherwise that is noted as a failure, or as lack of
  * memory, with what was to be done. */
@@ -104,6 +110,7 @@ static inline cudaDataType_t sherd__cuda_type(sherd_dtype dtype)
 
 /* As sherd__cuda_good, of cuBLAS. */
 bool sherd__cublas_good(sherd__device *device, int result, const char *what);
+void sherd__device_free_convolutions(sherd__device *device);
 
 /* Whoever calls: the context must be the current one of this thread. A world may change its thread
  * between two calls, and a thread may use another GPU between them: for another world, or by

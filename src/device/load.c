@@ -2,8 +2,9 @@
 /*
  * CUDA's libraries: the driver, which comes with the GPU's own software, NVRTC and cuBLAS, which
  * come with CUDA. Those of the driver's version are looked for first, since newer ones may not work
- * with it. Costs some tenths of a second, once for a rank. SHERD_CUDA_LIBRARY names one library
- * that has all their functions, for tests.
+ * with it. Costs some tenths of a second, once for a rank. cuDNN, which comes by itself, and cuFFT
+ * are opened by the first call that wants them, which does without if they are not there.
+ * SHERD_CUDA_LIBRARY names one library that has all their functions, for tests.
  */
 #include "inside.h"
 
@@ -11,9 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DRIVER, NVRTC, CUBLAS };
+enum { DRIVER, NVRTC, CUBLAS, CUDNN = SHERD__CUDNN, CUFFT = SHERD__CUFFT };
+enum { NEEDED = CUBLAS + 1 };
 
-static const char *const library_name[] = {"libcuda.so.1", "libnvrtc", "libcublas"};
+static const char *const library_name[] = {"libcuda.so.1", "libnvrtc", "libcublas", "libcudnn",
+                                           "libcufft"};
 static const char *const library_source[] = {
     "install NVIDIA's driver",
     "install CUDA's run-time compiler, NVRTC, and name its folder in LD_LIBRARY_PATH",
@@ -38,13 +41,20 @@ static void *open_somewhere(const char *name)
     return open_library(path);
 }
 
+/* The version of a library that may work with CUDA's `version`. cuFFT's goes one behind. */
+static int newest_of(int which, int version)
+{
+    return which == CUDNN ? 9 : which == CUFFT ? version - 1 : version;
+}
+
 /* libnvrtc.so.13, .12, .11.2, .so: from the driver's version down. */
 static void *open_version(int which, int version)
 {
+    int newest = newest_of(which, version), oldest = which == CUDNN ? 8 : newest_of(which, 11);
     char name[64];
     void *library = NULL;
 
-    for (int v = version; v >= 11 && !library; v--) {
+    for (int v = newest; v >= oldest && !library; v--) {
         const char *minor = which == NVRTC && v == 11 ? ".2" : "";
         snprintf(name, sizeof name, "%s.so.%d%s", library_name[which], v, minor);
         library = open_somewhere(name);
@@ -93,7 +103,7 @@ static const char *find_all(sherd__cuda *cuda, void *library, int which)
 
 sherd_status sherd__cuda_load(sherd__device *device, sherd__diag *diag)
 {
-    for (int which = 0; which < SHERD__CUDA_LIBRARIES; which++) {
+    for (int which = 0; which < NEEDED; which++) {
         void *library = open_one(device, which);
         if (!library) {
             const char *why = dlerror();
@@ -108,6 +118,16 @@ sherd_status sherd__cuda_load(sherd__device *device, sherd__diag *diag)
                                library_name[which], missing);
     }
     return SHERD_OK;
+}
+
+bool sherd__cuda_load_more(sherd__device *device, int which)
+{
+    if (device->library[which] || device->not_there[which])
+        return !device->not_there[which];
+    device->library[which] = open_one(device, which);
+    device->not_there[which] =
+        !device->library[which] || find_all(&device->cuda, device->library[which], which);
+    return !device->not_there[which];
 }
 
 void sherd__cuda_unload(sherd__device *device)

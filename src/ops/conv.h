@@ -51,6 +51,23 @@ void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, i
 sherd_status sherd__conv_ways(const sherd_call *call, sherd_ways *ways,
                               const sherd__conv_roles *roles);
 
+/*
+ * Computing (conv_run.c). Something to be made: where its arrays are, as operands, and results ~0
+ * and ~1. Of boxes of this rank's pieces; channels: big's of all ranks.
+ */
+enum { SHERD__CONV_AT_ONCE = 2 };
+typedef struct sherd__conv_made {
+    sherd__conv_kind kind;
+    int array[SHERD__CONV_ARRAYS];
+} sherd__conv_made;
+typedef struct sherd__conv_pieces {
+    const sherd_box *big, *small;
+    int64_t channels;
+} sherd__conv_pieces;
+/* `bias`: the operand that result 0 gets added; -1: none. False: failed. */
+bool sherd__conv_make(sherd_call *call, const sherd__conv_pieces *all, const sherd__conv_made *made,
+                      int tasks, int bias);
+
 /* The cut of small that follows from a cut of big of size n, and the converse; m: size of small. */
 int64_t sherd__conv_small_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
                               int64_t m);

@@ -151,7 +151,7 @@ EXPORT int emulated_cuda_left()
         for (const CUctx_st &context : m.context)
             contexts += context.retained;
     }
-    return contexts + memory_left() + streams_left() + modules_left() + blas_left() +
+    return contexts + memory_left() + streams_left() + modules_left() + blas_left() + dnn_left() +
            programs_left();
 }
 

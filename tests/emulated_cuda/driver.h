@@ -35,6 +35,7 @@ int streams_left();
 int modules_left();
 int programs_left();
 int blas_left();
+int dnn_left();
 
 /* A kernel that was compiled into this library; NULL: there is none. */
 void (*find_kernel(const char *name))(const void *);
