@@ -154,6 +154,8 @@ typedef enum sherd__program {
     SHERD__PROGRAM_DECODE,
     SHERD__PROGRAM_TABLES,
     SHERD__PROGRAM_ORDER,
+    SHERD__PROGRAM_SETS,
+    SHERD__PROGRAM_FIELDS,
     SHERD__PROGRAMS
 } sherd__program;
 

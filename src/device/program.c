@@ -35,6 +35,8 @@ static const char *const program_name[SHERD__PROGRAMS] = {
     [SHERD__PROGRAM_DECODE] = "decode",
     [SHERD__PROGRAM_TABLES] = "tables",
     [SHERD__PROGRAM_ORDER] = "order",
+    [SHERD__PROGRAM_SETS] = "sets",
+    [SHERD__PROGRAM_FIELDS] = "fields",
 };
 
 struct sherd__device_kernel {

@@ -9,6 +9,7 @@
  * backward.
  */
 #include "norms.h"
+#include "norms_there.h"
 #include "sets.h"
 #include "sherd/ops_layers.h"
 
@@ -139,6 +140,11 @@ static bool find_slopes(sherd_call *call, const sherd__sets *p, double *sum, dou
 static bool differentiate(sherd_call *call, bool fixed)
 {
     const sherd__sets p = sherd__sets_of(call->in[G_X], attributes_of(call)->groups);
+
+    if (sherd__norm_fits_there(call, &p, call->in[G_MEAN], call->in[G_VAR], false))
+        return sherd__norm_grad_there(call, &p, fixed);
+    if (!sherd__leave_device(call))
+        return false;
     double *mean = sherd__norm_read(call, G_MEAN, p.rows, 0),
            *var = sherd__norm_read(call, G_VAR, p.rows, 0);
     double *weight = sherd__norm_read(call, G_WEIGHT, p.n.channels, 1);
@@ -193,16 +199,17 @@ static const char *describe_grad(sherd_call *call)
               SHERD_FIELD(sherd__norm_attributes, groups, INT64)}, \
     .attributes = sizeof(sherd__norm_attributes)
 
-#define NORM_GRADIENT(name_, joined_, forward_)                                                    \
-    {                                                                                              \
-        .name = name_,                                                                             \
-        .operand = {{"dy", 0},                                                                     \
-                    {"x", 0},                                                                      \
-                    {"mean", SHERD_OP_ANY},                                                        \
-                    {"variance", SHERD_OP_ANY},                                                    \
-                    {"weight", SHERD_OP_OPTIONAL}},                                                \
-        .result = {{"dx", 0}, {"dweight", 0}, {"dbias", 0}}, NORM_ATTRIBUTES, .joined = joined_,   \
-        .addends = 1u << G_DWEIGHT | 1u << G_DBIAS, .describe = describe_grad, .forward = forward_ \
+#define NORM_GRADIENT(name_, joined_, forward_)                                                  \
+    {                                                                                            \
+        .name = name_,                                                                           \
+        .operand = {{"dy", 0},                                                                   \
+                    {"x", 0},                                                                    \
+                    {"mean", SHERD_OP_ANY},                                                      \
+                    {"variance", SHERD_OP_ANY},                                                  \
+                    {"weight", SHERD_OP_OPTIONAL}},                                              \
+        .result = {{"dx", 0}, {"dweight", 0}, {"dbias", 0}}, NORM_ATTRIBUTES, .joined = joined_, \
+        .on_device = sherd__fractions_there, .addends = 1u << G_DWEIGHT | 1u << G_DBIAS,         \
+        .describe = describe_grad, .forward = forward_                                           \
     }
 
 /* Letters over which sets reach: items and what is behind channels. */
@@ -340,6 +347,11 @@ static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean
 static bool norm(sherd_call *call)
 {
     const sherd__sets p = sherd__sets_of(call->in[X], attributes_of(call)->groups);
+
+    if (sherd__norm_fits_there(call, &p, call->out[MEAN], call->out[VAR], false))
+        return sherd__norm_there(call, &p, false);
+    if (!sherd__leave_device(call))
+        return false;
     double *mean = sherd__norm_room(call, p.rows), *var = sherd__norm_room(call, p.rows);
 
     return mean && var && find_moments(call, &p, mean, var) && normalise(call, &p, mean, var);
@@ -348,6 +360,11 @@ static bool norm(sherd_call *call)
 static bool fixed_norm(sherd_call *call)
 {
     const sherd__sets p = sherd__sets_of(call->in[X], attributes_of(call)->groups);
+
+    if (sherd__norm_fits_there(call, &p, call->in[GIVEN_MEAN], call->in[GIVEN_VAR], true))
+        return sherd__norm_there(call, &p, true);
+    if (!sherd__leave_device(call))
+        return false;
     double *mean = sherd__norm_read(call, GIVEN_MEAN, p.rows, 0),
            *var = sherd__norm_read(call, GIVEN_VAR, p.rows, 0);
 
@@ -390,7 +407,8 @@ static const char *describe(sherd_call *call)
 #define NORM(name_, joined_, backward_, moments_)                                              \
     .name = name_, .result = {{"y", 0}, {"mean", moments_}, {"variance", moments_}},           \
     NORM_ATTRIBUTES, .autocast = SHERD_AUTOCAST_FULL, .joined = joined_, .describe = describe, \
-    .backward = backward_, .needs = {NORM_NEEDS, NORM_NEEDS, NORM_NEEDS}
+    .backward = backward_, .on_device = sherd__fractions_there,                                \
+    .needs = {NORM_NEEDS, NORM_NEEDS, NORM_NEEDS}
 #define NORM_OPERANDS                        \
     {"x", 0}, {"weight", SHERD_OP_OPTIONAL}, \
     {                                        \

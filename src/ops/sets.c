@@ -68,6 +68,9 @@ void sherd__sets_give(const sherd__sets *p, double *row, const double *set, int 
  */
 static unsigned shared_dims(const sherd_tensor *x, const sherd__sets *p)
 {
+    if (!x->layout)
+        return 0;
+
     const sherd__layout_spec *spec = &x->layout->spec;
     const sherd__dim *channels = &spec->dim[1];
     unsigned all = (1u << x->ndim) - 1, dims = all & (p->n.whole ? ~2u : ~3u), split = 0;
@@ -79,6 +82,19 @@ static unsigned shared_dims(const sherd_tensor *x, const sherd__sets *p)
         split |= (unsigned)(sherd__dim_cut(spec->mesh, channels, spec->shape[1], i) % p->group != 0)
                  << 1;
     return split ? dims | (p->n.whole ? 0 : 2) : 0;
+}
+
+unsigned sherd__sets_shared(const sherd_tensor *x, const sherd__sets *p, bool *cut)
+{
+    unsigned dims = shared_dims(x, p);
+
+    *cut = false;
+    for (int64_t i = 0;
+         dims & 2 && i < sherd__dim_parts(x->layout->spec.mesh, &x->layout->spec.dim[1]); i++)
+        *cut = *cut || sherd__dim_cut(x->layout->spec.mesh, &x->layout->spec.dim[1],
+                                      x->layout->spec.shape[1], i) %
+                           p->group;
+    return dims & ~2u;
 }
 
 /* The groups that the i-th shard of channels has: the first one, and how many. */
@@ -138,7 +154,7 @@ bool sherd__sets_exchange(sherd_call *call, const sherd__sets *p, double *number
                           sherd__join put)
 {
     const sherd_tensor *x = call->in[0];
-    unsigned dims = x->layout ? shared_dims(x, p) : 0;
+    unsigned dims = shared_dims(x, p);
     int64_t shards, first;
     parts a = {.most = 1, .width = width};
 

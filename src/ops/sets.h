@@ -36,6 +36,10 @@ void sherd__sets_add(const sherd__sets *p, double *set, int step, const double *
 /* Each row gets the value of its set. */
 void sherd__sets_give(const sherd__sets *p, double *row, const double *set, int step);
 
+/* Dims of x (bits), besides channels, whose shards have parts of one set; *cut: a group's channels
+ * are on several ranks. */
+unsigned sherd__sets_shared(const sherd_tensor *x, const sherd__sets *p, bool *cut);
+
 /*
  * Combine two parts of a set: fold the values of the second into those of the first, which are
  * zeros initially.
