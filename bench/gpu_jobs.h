@@ -9,8 +9,11 @@
 #include <math.h>
 
 #include "base/num.h"
+#include "device/decode.h"
 #include "device/device.h"
 #include "device/update.h"
+#include "device/order.h"
+#include "device/tables.h"
 
 #include "attending.h"
 
@@ -37,12 +40,18 @@ typedef enum extent {
     LOGITS,
     TABLE,
     SCALAR,
-    F32_ROWS, /* statistics */
+    TOKENS_DIM, /* a row of each item */
+    CHOSEN,
+    F32_ROWS, /* statistics, or indices */
     F32_3_ROWS,
     F32_HEADS,
     F32_ROWS_MLP,
     F64_SCALAR,
     MASK /* a byte for each of ROWS_MLP */
+    F32_LOGITS,
+    F32_CHOSEN,
+    F32_TOKENS,
+    F64_SCALAR
 } extent;
 
 typedef struct bench {
@@ -208,6 +217,60 @@ static void embedding_grad(bench *b)
                                  b->s->vocabulary);
 }
 
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+enum { MOST_CHOSEN = 8 };
+
+/* A query of each item to a full cache. */
+static void attention_cached(bench *b)
+{
+    const int64_t one = 1, size = b->s->batch;
+    const int32_t last = (int32_t)b->s->context - 1;
+    const sherd__caching s = {b->s->batch,   1, b->s->heads,   1,    b->s->width,
+                              b->s->context, 0, b->s->context, 0.125};
+
+    sherd__device_fill_box(b->device, sizeof last, 1, &size, b->x[4], &one, &last);
+    sherd__device_attention_cached(b->device, b->dtype, &s, (const int32_t *)(const void *)b->x[4],
+                                   b->x[0], b->x[3], b->x[1], b->x[2]);
+}
+
+static void sort_rows(bench *b, int64_t k)
+{
+    const int64_t size[] = {b->rows, b->s->vocabulary, 1};
+
+    sherd__device_order(b->device, b->dtype, size, k, true, b->x[0], (int32_t *)(void *)b->x[1],
+                        b->x[2]);
+}
+
+static void topk(bench *b)
+{
+    sort_rows(b, MOST_CHOSEN);
+}
+
+static void sort(bench *b)
+{
+    sort_rows(b, b->s->vocabulary);
+}
+
+static sherd__pick rows_by_ids(const bench *b)
+{
+    return (sherd__pick){1, b->rows, b->dim, b->s->vocabulary, 0, b->ids, true};
+}
+
+static void index_select(bench *b)
+{
+    const sherd__pick p = rows_by_ids(b);
+
+    sherd__device_gather(b->device, sherd_dtype_bytes(b->dtype), &p, b->x[0], b->x[1]);
+}
+
+static void scatter_add(bench *b)
+{
+    const sherd__pick p = rows_by_ids(b);
+
+    sherd__device_scatter_add(b->device, b->dtype, &p, b->x[0], b->x[1]);
+}
+
 /* ---- elements -------------------------------------------------------------------------------- */
 
 static void gelu(bench *b)
@@ -348,6 +411,12 @@ static const job jobs[] = {
     {"layer_norm", layer_norm, .x = {ROWS_DIM, F32_ROWS, F32_ROWS, ROWS_DIM, DIM, DIM}},
     {"norm_grad", norm_grad,
      .x = {ROWS_DIM, DIM, DIM, ROWS_DIM, ROWS_DIM, DIM, F32_ROWS, F32_ROWS}},
+    {"attention_cached", attention_cached,
+     .x = {TOKENS_DIM, ROWS_DIM, ROWS_DIM, TOKENS_DIM, F32_TOKENS}},
+    {"topk", topk, .x = {CHOSEN, F32_CHOSEN, LOGITS}},
+    {"sort", sort, .x = {LOGITS, F32_LOGITS, LOGITS}},
+    {"index_select", index_select, .x = {ROWS_DIM, TABLE}, .gathers = true},
+    {"scatter_add", scatter_add, .x = {TABLE, ROWS_DIM}, .again = 1},
     {"gelu", gelu, .x = {ROWS_MLP, ROWS_MLP}},
     {"gelu_grad", gelu_grad, .x = {ROWS_MLP, ROWS_MLP, ROWS_MLP}},
     {"add", add, .x = {ROWS_DIM, ROWS_DIM, ROWS_DIM}},
@@ -400,12 +469,18 @@ static int64_t elements_of(const bench *b, extent x)
                                 [LOGITS] = b->rows * b->s->vocabulary,
                                 [TABLE] = b->s->vocabulary * b->dim,
                                 [SCALAR] = 1,
+                                [TOKENS_DIM] = b->s->batch * b->dim,
+                                [CHOSEN] = b->rows * MOST_CHOSEN,
                                 [F32_ROWS] = b->rows,
                                 [F32_3_ROWS] = 3 * b->rows,
                                 [F32_HEADS] = b->rows * b->s->heads,
                                 [F32_ROWS_MLP] = b->rows * b->mlp,
                                 [F64_SCALAR] = 2,
                                 [MASK] = b->rows * b->mlp};
+                                [F32_LOGITS] = b->rows * b->s->vocabulary,
+                                [F32_CHOSEN] = b->rows * MOST_CHOSEN,
+                                [F32_TOKENS] = b->s->batch,
+                                [F64_SCALAR] = 2};
 
     return elements[x];
 }

@@ -116,6 +116,26 @@ def over_rows(c):
     }
 
 
+def tokens(c):
+    """A query of each item to a full cache; and what is taken, put and sorted by index."""
+    torch, classes = c.torch, (c.rows, c.vocabulary)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    rows = (c.rows, c.dim)
+
+    def cached():
+        q = c.new(c.batch, 1, c.heads, c.width)
+        return [x.transpose(1, 2) for x in (q, *c.news(2, c.batch, c.context, c.heads, c.width))]
+
+    return {
+        "attention_cached": (cached, attend),
+        "topk": (lambda: c.news(1, *classes), lambda x: torch.topk(x, min(8, c.vocabulary))),
+        "sort": (lambda: c.news(1, *classes), lambda x: torch.sort(x, descending=True, stable=True)),
+        "index_select": (lambda: (c.new(*rows), c.new(c.vocabulary, c.dim)),
+                         lambda y, w: torch.index_select(w, 0, c.ids, out=y)),
+        "scatter_add": (lambda: (c.new(c.vocabulary, c.dim), c.new(*rows)), lambda y, x: y.index_add_(0, c.ids, x)),
+    }
+
+
 def elements(c):
     aten, torch = c.torch.ops.aten, c.torch
     rows, mlp = (c.rows, c.dim), (c.rows, c.mlp)
@@ -182,6 +202,7 @@ def updates(c):
 
 def jobs_of(c):
     jobs = products(c) | attentions(c) | over_rows(c) | elements(c) | numbers(c)
+    jobs = products(c) | attentions(c) | tokens(c) | over_rows(c) | elements(c)
     return jobs | (updates(c) if c.dtype == c.torch.float32 else conversions(c))
 
 

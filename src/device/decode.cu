@@ -7,12 +7,12 @@
  * alone, so a query has the same bits whatever others there are.
  */
 
-#define WIDTHS(width)                          \
-    struct w##width##_x4 {                     \
-        enum { WIDTH = width, ROWS = 4 };      \
-    };                                         \
-    struct w##width##_x8 {                     \
-        enum { WIDTH = width, ROWS = 8 };      \
+#define WIDTHS(width)                     \
+    struct w##width##_x4 {                \
+        enum { WIDTH = width, ROWS = 4 }; \
+    };                                    \
+    struct w##width##_x8 {                \
+        enum { WIDTH = width, ROWS = 8 }; \
     };
 WIDTHS(32)
 WIDTHS(64)
@@ -28,9 +28,9 @@ template <class K, class E> struct cached_shape {
         LANES = PIECES < WARP ? PIECES : WARP,
         EACH = PIECES / LANES,
         MINE = EACH * N,
-        AT_ONCE = WARP / LANES,         /* rows of a warp */
-        STEP = AT_ONCE * CACHED_WARPS,  /* of a block */
-        AHEAD = EACH > 1 ? 2 : 4        /* such steps whose loads are on their way */
+        AT_ONCE = WARP / LANES,        /* rows of a warp */
+        STEP = AT_ONCE * CACHED_WARPS, /* of a block */
+        AHEAD = EACH > 1 ? 2 : 4       /* such steps whose loads are on their way */
     };
 };
 
@@ -171,10 +171,10 @@ __device__ inline void cached_weights(int64_t n, T (*score)[CACHED_KEYS], T *mos
 /* This lane's sums of weighted values, over the rows that its warp has read. A weight of 0 takes
  * nothing, not even of a value that is no number. */
 template <class K, class E, bool WIDE>
-__device__ inline void cached_values(
-    const cached_part_args &a, const cached_place &p, const E *v,
-    typename number<E>::sum (*weight)[CACHED_KEYS],
-    typename number<E>::sum (&sum)[K::ROWS][cached_shape<K, E>::MINE])
+__device__ inline void
+cached_values(const cached_part_args &a, const cached_place &p, const E *v,
+              typename number<E>::sum (*weight)[CACHED_KEYS],
+              typename number<E>::sum (&sum)[K::ROWS][cached_shape<K, E>::MINE])
 {
     typedef cached_shape<K, E> S;
     typedef typename number<E>::sum T;
@@ -196,18 +196,18 @@ __device__ inline void cached_values(
                 T w = j < p.most ? weight[r][j] : 0;
                 if (w != 0)
                     UNROLL
-                    for (int i = 0; i < S::MINE; i++)
-                        sum[r][i] += w * x[u][i];
+                for (int i = 0; i < S::MINE; i++)
+                    sum[r][i] += w * x[u][i];
             }
         }
     }
     UNROLL
     for (int r = 0; r < K::ROWS; r++)
         UNROLL
-        for (int i = 0; i < S::MINE; i++)
-            UNROLL
-            for (int step = S::LANES; step < WARP; step *= 2)
-                sum[r][i] += __shfl_xor_sync(0xffffffffu, sum[r][i], step);
+    for (int i = 0; i < S::MINE; i++)
+        UNROLL
+    for (int step = S::LANES; step < WARP; step *= 2)
+        sum[r][i] += __shfl_xor_sync(0xffffffffu, sum[r][i], step);
 }
 
 /* The sums of a block's warps for a row, added in their order, to where they belong. */
@@ -268,8 +268,8 @@ template <class K, class E> __device__ void cached_part(const cached_part_args &
     UNROLL
     for (int r = 0; r < K::ROWS; r++)
         UNROLL
-        for (int i = 0; i < S::MINE; i++)
-            sum[r][i] = 0;
+    for (int i = 0; i < S::MINE; i++)
+        sum[r][i] = 0;
     if (a.wide)
         cached_values<K, E, true>(a, p, (const E *)a.v + from, score, sum);
     else

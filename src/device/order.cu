@@ -87,7 +87,8 @@ template <class E> __device__ void order_keys(const order_keys_args &a)
 
     for (int64_t i = global_thread(); i < a.rows * a.n; i += all_threads()) {
         int64_t row = i / a.n;
-        ((T *)a.key)[i] = key_at<E>(a.src, place_of(row, i - row * a.n, a.n, a.inner), a.descending);
+        ((T *)a.key)[i] =
+            key_at<E>(a.src, place_of(row, i - row * a.n, a.n, a.inner), a.descending);
     }
 }
 
@@ -100,7 +101,7 @@ template <class T> struct chosen {
     unsigned count; /* of them */
     unsigned digit[RADIX];
     unsigned found[MOST_WARPS];
-    T prefix;       /* of the last key that is wanted */
+    T prefix;               /* of the last key that is wanted */
     unsigned wanted, equal; /* keys that are equal to it: of so many there are so many wanted */
 };
 

@@ -162,11 +162,11 @@ void sherd__device_row_norm_grad(sherd__device *device, sherd_dtype dtype, int64
 /* ---- attention ------------------------------------------------------------------------------- */
 
 void sherd__device_attention_add(sherd__device *device, sherd_dtype dtype,
-                                  const sherd__attending *s, void *out, void *log_sum,
-                                  const void *more, const void *more_log_sum)
+                                 const sherd__attending *s, void *out, void *log_sum,
+                                 const void *more, const void *more_log_sum)
 {
     attention_add_args args = {s->batch, s->queries, s->groups * s->repeat, s->width, out,
-                                log_sum,  more,       more_log_sum};
+                               log_sum,  more,       more_log_sum};
 
     launch_each(device, "attention_add", dtype,
                 s->batch * s->queries * s->groups * s->repeat * WARP, &args, sizeof args);

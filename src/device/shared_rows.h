@@ -58,8 +58,8 @@ void sherd__device_row_norm_grad(sherd__device *device, sherd_dtype dtype, int64
 
 /* As attention_join in kernels.h; `more` is of `dtype`, the rest are its statistics. */
 void sherd__device_attention_add(sherd__device *device, sherd_dtype dtype,
-                                  const sherd__attending *s, void *out, void *log_sum,
-                                  const void *more, const void *more_log_sum);
+                                 const sherd__attending *s, void *out, void *log_sum,
+                                 const void *more, const void *more_log_sum);
 /* sum[n] += x[n]; x is of `dtype`, the sum its statistics. */
 void sherd__device_add_up(sherd__device *device, sherd_dtype dtype, int64_t n, void *sum,
                           const void *x);

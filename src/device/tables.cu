@@ -125,8 +125,8 @@ template <class K, class E> __device__ void add_sorted(const add_sorted_args &a)
                 more = t + u < a.n && a.key[t + u] == key;
                 if (more)
                     UNROLL
-                    for (int k = 0; k < N; k++)
-                        sum[k] += x[u][k];
+                for (int k = 0; k < N; k++)
+                    sum[k] += x[u][k];
             }
         }
         store<E, N>(dst, sum);

@@ -10,7 +10,7 @@
  */
 typedef struct picking {
     int64_t outer, n, inner, entries, first;
-    int64_t each; /* indices that mean one entry: 0 .. each-1 mean the first */
+    int64_t each;        /* indices that mean one entry: 0 .. each-1 mean the first */
     int32_t flat, small; /* all there is is less than 2^31 */
     const int32_t *index;
     const void *src; /* NULL: `value` */
