@@ -77,6 +77,54 @@ static sherd_tensor *f_fixed(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
     return sherd_batch_norm(x, &o);
 }
 
+static sherd_tensor *f_max_pool(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
+{
+    const sherd_pool_options o = {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 0}};
+    sherd_tensor *at = NULL, *y = sherd_max_pool(x, &o, &at);
+
+    (void)w;
+    (void)b;
+    made(at);
+    return y;
+}
+
+static sherd_tensor *f_avg_pool(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
+{
+    const int64_t parts[] = {3, 2};
+
+    (void)w;
+    (void)b;
+    x = made(sherd_avg_pool(
+        x, &(sherd_pool_options){.kernel = {3, 2}, .stride = {1, 1}, .padding = {1, 0}}));
+    return sherd_adaptive_avg_pool(x, parts);
+}
+
+static sherd_tensor *f_interpolate(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
+{
+    static const sherd_interpolation kinds[] = {SHERD_INTERPOLATE_CUBIC, SHERD_INTERPOLATE_LINEAR,
+                                                SHERD_INTERPOLATE_NEAREST_EXACT};
+    static const int64_t size[][2] = {{6, 9}, {11, 4}, {7, 7}};
+
+    (void)w;
+    (void)b;
+    for (int i = 0; i < 3; i++)
+        x = made(sherd_interpolate(
+            x, &(sherd_interpolate_options){.kind = kinds[i], .size = {size[i][0], size[i][1]}}));
+    return x;
+}
+
+static sherd_tensor *f_borders(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
+{
+    const sherd_pad_options o = {
+        .before = {[2] = {2, SHERD_BORDER_PERIODIC}, [3] = {1, SHERD_BORDER_REFLECT}},
+        .after = {[2] = {1, SHERD_BORDER_REFLECT}, [3] = {2, SHERD_BORDER_CONSTANT}},
+        .value = 3};
+
+    (void)w;
+    (void)b;
+    return sherd_pad_with(x, &o);
+}
+
 typedef sherd_tensor *(*function)(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b);
 
 /* Shapes of x, which is spread, and of two others, which every rank has. `cut`: of more ranks that
@@ -95,6 +143,10 @@ static const struct {
     {"group", f_group, 2, {{3, 4, 5, 3}, {4}, {4}}},
     {"batch", f_batch, 0, {{3, 2, 5, 3}, {2}, {2}}},
     {"instance", f_instance, 0, {{2, 3, 9}, {3}, {3}}},
+    {"max_pool", f_max_pool, 0, {{2, 2, 7, 5}}},
+    {"avg_pool", f_avg_pool, 0, {{2, 2, 7, 5}}},
+    {"interpolate", f_interpolate, 0, {{1, 2, 5, 6}}},
+    {"borders", f_borders, 0, {{1, 2, 5, 6}}},
     {"fixed", f_fixed, 0, {{3, 4}, {4}, {4}}},
 };
 

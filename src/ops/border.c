@@ -179,12 +179,12 @@ static sherd__window *window_on(sherd_call *call, const sherd_tensor *x, const s
 
 static bool keep(sherd_call *call, sherd_tensor *made)
 {
-    const void *from = sherd_tensor_read(made);
+    const void *from = sherd__device_in(call) ? sherd__device_data(made) : sherd_tensor_read(made);
     const sherd_tensor *out = call->out[0];
 
     if (out->count && from)
-        sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                        out->stride, from, made->stride);
+        sherd__copy_in(call, sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
+                       out->stride, from, made->stride);
     return from || !out->count;
 }
 
@@ -225,7 +225,8 @@ static const sherd_op back_op = {.name = "sherd_pad_with backward",
                                  .attributes = sizeof(around),
                                  .describe = describe_back,
                                  .ways = lie_back,
-                                 .forward = pad_back};
+                                 .forward = pad_back,
+                                 .on_device = sherd__copies_there};
 
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -249,6 +250,7 @@ const sherd_op sherd__pad_with_op = {.name = "sherd_pad_with",
                                      .describe = describe,
                                      .ways = lie,
                                      .forward = pad,
+                                     .on_device = sherd__copies_there,
                                      .backward = differentiate,
                                      .layouts = "any; padding belongs to the end rank"};
 

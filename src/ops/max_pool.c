@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/fields.h"
 #include "kernels/pool.h"
 #include "sherd/ops_stencil.h"
 
@@ -77,6 +78,11 @@ static bool take_largest(sherd_call *call)
 
     if (makes == 0)
         return true;
+    if (sherd__device_in(call)) {
+        sherd__device_max_pool(sherd__device_in(call), call->out[0]->dtype, &p, call->to[0],
+                               call->to[AT], call->from[0]);
+        return true;
+    }
     const void *x = widened(call, call->from[0], reads);
     void *y = room(call, makes);
     if ((!x && reads > 0) || !y) /* a dilated window may lie around an element and read none */
@@ -94,6 +100,11 @@ static bool give_back(sherd_call *call)
 
     if (makes == 0)
         return true;
+    if (sherd__device_in(call)) {
+        sherd__device_max_pool_grad(sherd__device_in(call), call->out[0]->dtype, &p, call->to[0],
+                                    call->from[0], call->from[AT]);
+        return true;
+    }
     if (reads == 0) {
         sherd__kernels_in(call)->fill(call->to[0], makes, 0);
         return true;
@@ -133,6 +144,7 @@ static const sherd_op back_op = {.name = "sherd_max_pool backward",
                                  .ways = sherd__taps_ways_back,
                                  .reads = sherd__taps_reads_back,
                                  .forward = give_back,
+                                 .on_device = sherd__fractions_there,
                                  .backward = take_again,
                                  .needs = {SHERD_NEEDS_OPERAND(1)}};
 
@@ -166,6 +178,7 @@ const sherd_op sherd__max_pool_op = {
     .ways = sherd__taps_ways,
     .reads = sherd__taps_reads,
     .forward = take_largest,
+    .on_device = sherd__fractions_there,
     .backward = differentiate,
     .takes_pending = true,
     .needs = {[0] = SHERD_NEEDS_RESULT(AT)},

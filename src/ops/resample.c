@@ -8,6 +8,7 @@
 #include "taps.h"
 
 #include "base/num.h"
+#include "device/fields.h"
 #include "sherd/ops_stencil.h"
 
 static int64_t count_of(int ndim, const int64_t *size)
@@ -32,38 +33,66 @@ static sherd__tap *rows_of(sherd_call *call, const sherd__taps *t, const sherd_b
     return tap;
 }
 
+/* One pass: from elements of a dtype to those of another, which only differ on the GPU. */
+typedef struct step {
+    sherd__pass p;
+    sherd_dtype from, to;
+    bool back;
+} step;
+
+static void run(sherd_call *call, const step *s, void *to, const void *from)
+{
+    const sherd__taps_kernels *kernels = sherd__taps_kernels_of(s->to);
+    sherd__device *device = sherd__device_in(call);
+
+    if (device && s->back)
+        sherd__device_taps_grad(device, s->to, s->from, &s->p, to, from);
+    else if (device)
+        sherd__device_taps(device, s->to, s->from, &s->p, to, from);
+    else
+        (s->back ? kernels->backward : kernels->forward)(&s->p, to, from);
+}
+
+/* What is between two passes. NULL: no memory. */
+static void *between(sherd_call *call, int64_t count)
+{
+    int64_t bytes = count * (int64_t)sizeof(double);
+
+    return sherd__device_in(call) ? sherd__device_scratch(call, bytes)
+                                  : sherd_call_scratch(call, bytes);
+}
+
 /*
- * All passes in f32 or f64, from `from` to `to`, through temporary memory. Forward from big to
- * small.
+ * All passes, from elements of `dtype` to such, through temporary memory: of f32 or f64, which
+ * `dtype` is too on the CPU. Forward from big to small.
  */
 static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, const sherd_box *small,
                  bool back, void *to, const void *from)
 {
     const sherd__taps_attributes *a = call->attributes;
-    const sherd__taps_kernels *kernels = sherd__taps_kernels_of(dtype);
     const sherd_box *first = back ? small : big, *last = back ? big : small;
-    const sherd__run *run = (const sherd__run *)(const void *)call;
-    const int64_t *n = back ? call->out[0]->shape : run->arg[0]->shape;
-    const int64_t *m = back ? run->arg[0]->shape : call->out[0]->shape;
+    const sherd__run *of = (const sherd__run *)(const void *)call;
+    const int64_t *n = back ? call->out[0]->shape : of->arg[0]->shape;
+    const int64_t *m = back ? of->arg[0]->shape : call->out[0]->shape;
+    step s = {.from = dtype, .back = back};
     int64_t size[SHERD_MAX_DIMS];
     int ndim = big->ndim;
 
     for (int d = 0; d < ndim; d++)
         size[d] = first->size[d];
-    for (int d = SHERD__SPACE; d < ndim; d++) {
+    for (int d = SHERD__SPACE; d < ndim; d++, s.from = s.to) {
         sherd__taps t = sherd__taps_of(a, d - SHERD__SPACE, n[d], m[d], call->out[0]->dtype);
-        sherd__pass p = {.outer = count_of(d, size),
-                         .in = big->size[d],
-                         .rows = small->size[d],
-                         .inner = count_of(ndim - d - 1, size + d + 1),
-                         .tap = rows_of(call, &t, big, small, d)};
+        s.p = (sherd__pass){.outer = count_of(d, size),
+                            .in = big->size[d],
+                            .rows = small->size[d],
+                            .inner = count_of(ndim - d - 1, size + d + 1),
+                            .tap = rows_of(call, &t, big, small, d)};
+        s.to = d == ndim - 1 || dtype == SHERD_F64 ? dtype : SHERD_F32;
         size[d] = last->size[d];
-        void *next = d == ndim - 1
-                         ? to
-                         : sherd_call_scratch(call, count_of(ndim, size) * (int64_t)sizeof(double));
-        if (!p.tap || !next)
+        void *next = d == ndim - 1 ? to : between(call, count_of(ndim, size));
+        if (!s.p.tap || !next)
             return false;
-        (back ? kernels->backward : kernels->forward)(&p, next, from);
+        run(call, &s, next, from);
         from = next;
     }
     return true;
@@ -79,11 +108,15 @@ static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *sma
 
     if (makes == 0)
         return true;
+    if (reads == 0 && sherd__device_in(call)) {
+        sherd__device_fill(sherd__device_in(call), dtype, call->to[0], makes, 0);
+        return true;
+    }
     if (reads == 0) {
         kernels->fill(call->to[0], makes, 0);
         return true;
     }
-    if (dtype == SHERD_F32 || dtype == SHERD_F64)
+    if (dtype == SHERD_F32 || dtype == SHERD_F64 || sherd__device_in(call))
         return pass(call, dtype, big, small, back, call->to[0], call->from[0]);
     float *from = sherd_call_scratch(call, reads * (int64_t)sizeof *from);
     float *to = sherd_call_scratch(call, makes * (int64_t)sizeof *to);
@@ -122,7 +155,8 @@ static const sherd_op back_op = {.name = "sherd_interpolate backward",
                                  .describe = sherd__taps_describe_back,
                                  .ways = sherd__taps_ways_back,
                                  .reads = sherd__taps_reads_back,
-                                 .forward = resample_back};
+                                 .forward = resample_back,
+                                 .on_device = sherd__fractions_there};
 
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -163,7 +197,7 @@ static const char *describe_interpolation(sherd_call *call)
     .operand = {{"x", SHERD_OP_AROUND}}, .result = {{"y", 0}}, .field = SHERD__TAPS_FIELDS, \
     .attributes = sizeof(sherd__taps_attributes), .linearity = SHERD_LINEAR,                \
     .ways = sherd__taps_ways, .reads = sherd__taps_reads, .forward = resample,              \
-    .backward = differentiate, .takes_pending = true,                                       \
+    .on_device = sherd__fractions_there, .backward = differentiate, .takes_pending = true,  \
     .layouts =                                                                              \
         "batch, channels and space may be sharded; for sharded space, neighbours are fetched"
 
