@@ -42,6 +42,7 @@ struct machine {
     CUctx_st context[MOST_DEVICES];
     std::set<CUmodule> modules;
     std::atomic<bool> started{false};
+    std::atomic<int64_t> copied{0};      /* bytes, between the CPU's memory and GPUs' */
     std::atomic<int64_t> calls_left{-1}; /* until one fails; -1: none does */
     std::atomic<bool> lacks{false};      /* it fails for lack of memory */
     std::atomic<bool> breaks{false};     /* all calls after it fail too */
@@ -139,6 +140,12 @@ EXPORT void emulated_cuda_break(long long calls)
 EXPORT int emulated_cuda_fails()
 {
     return all().calls_left >= 0;
+}
+
+/* For tests: bytes that were copied between the CPU's memory and GPUs'. */
+EXPORT long long emulated_cuda_copied()
+{
+    return all().copied;
 }
 
 /* For tests: how many things were made and not given back. */
@@ -286,6 +293,7 @@ EXPORT int cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes, 
         return failure();
     if (!is_memory(dst, bytes) || is_device_memory(src, 1))
         return ERROR_INVALID_VALUE;
+    all().copied += static_cast<int64_t>(bytes);
     const unsigned char *first = static_cast<const unsigned char *>(src);
     std::vector<unsigned char> staged(first, first + bytes);
     return queue_work(stream, [dst, staged] { memcpy(pointer(dst), staged.data(), staged.size()); })
@@ -299,6 +307,7 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, CUstre
         return failure();
     if (!is_memory(src, bytes) || is_device_memory(dst, 1))
         return ERROR_INVALID_VALUE;
+    all().copied += static_cast<int64_t>(bytes);
     return queue_work(stream, [=] { memcpy(dst, pointer(src), bytes); }) ? 0 : ERROR_INVALID_HANDLE;
 }
 
