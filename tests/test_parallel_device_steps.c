@@ -9,7 +9,7 @@
 #include "device.h"
 #include "models.h"
 
-enum { STEPS = 3, HEADS = 4, HEAD = 4, WIDTH = HEADS * HEAD, LENGTH = 8 };
+enum { STEPS = 2, HEADS = 4, HEAD = 4, WIDTH = HEADS * HEAD, LENGTH = 8 };
 
 /* Bytes so far, of all ranks, which are threads here; of a real GPU, or of processes, nobody knows. */
 static long long copied(sherd_world *world)
