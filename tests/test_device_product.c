@@ -4,6 +4,7 @@
  * them. */
 #define CHECK_PURE
 #include "device.h"
+#include "device/product.h"
 
 #include "base/num.h"
 
@@ -243,6 +244,20 @@ static void a_failed_call_is_told(void)
     }
 }
 
+/* What is too large for cuBLAS is known before it is asked for: the CPU computes it. */
+static void sizes_are_of_31_bits(void)
+{
+    const int64_t most = (int64_t)1 << 31;
+    const sherd__product good = {.dtype = SHERD_F32, .m = most - 1, .n = 2, .k = 2},
+                         rows = {.dtype = SHERD_F32, .m = most, .n = 2, .k = 2},
+                         apart = {.dtype = SHERD_F32, .m = 2, .n = 2, .k = 2, .b_row = most};
+
+    CHECK(sherd__device_multiplies(&good, 1) && sherd__device_multiplies(&good, most - 1));
+    CHECK(!sherd__device_multiplies(&good, most));
+    CHECK(!sherd__device_multiplies(&rows, 1));
+    CHECK(!sherd__device_multiplies(&apart, 1));
+}
+
 enum { OUT = 0, LEFT = 1024, RIGHT = 2048, ONES = 3072, ROOM = 8192, CALLS = 32 /* and more */ };
 
 /* c[m,3] = 0 + ones. */
@@ -336,6 +351,7 @@ static const check_test tests[] = {
     {TEST(nothing_is_computed_of_nothing)},
     {TEST(what_is_too_large_is_a_fault)},
     {TEST(a_failed_call_is_told)},
+    {TEST(sizes_are_of_31_bits)},
     {TEST(a_bias_is_added_or_it_is_told)},
     {TEST(sizes_may_vary_for_ever)},
 };

@@ -65,8 +65,26 @@ static void a_turned_sum_of_bytes(sherd_world *world)
     free(bytes);
 }
 
+/* As on the CPU, all ranks are told. */
+static void integers_have_no_average(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const int64_t shape[] = {4, 4};
+    const sherd_placement pending = sherd_partial(SHERD_AVG);
+    const int32_t numbers[16] = {0};
+
+    sherd_scope_begin(world);
+    sherd_tensor *t = sherd_from_data(world, SHERD_I32, shape, 2, numbers);
+    t = sherd_full(sherd_from_local(t, mesh, &pending, NULL));
+    CHECK(sherd_tensor_failed(t));
+    sherd_scope_end(world);
+    CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
+    CHECK(strstr(sherd_world_error(world), "i32 has no average: cast it"));
+}
+
 static const check_test tests[] = {
     {TEST(a_copy_that_was_left_out_is_made_later), {1}},
     {TEST(a_turned_sum_of_bytes), {1, 2, 3, 4}},
+    {TEST(integers_have_no_average), {2, 3, 4}},
 };
 CHECK_MAIN(tests)

@@ -5,6 +5,7 @@
  * biased.c, or else it is what c begins with, and the product is added to it: either way each
  * element is rounded once.
  */
+#include "product.h"
 #include "biased.h"
 
 #include "base/num.h"
@@ -121,6 +122,13 @@ static bool fits(const sherd__product *p, int64_t times, const steps *s)
 {
     return p->m <= INT_MAX && p->n <= INT_MAX && p->k <= INT_MAX && times <= INT_MAX &&
            s->a <= INT_MAX && s->b <= INT_MAX && s->c <= INT_MAX;
+}
+
+bool sherd__device_multiplies(const sherd__product *p, int64_t times)
+{
+    const steps s = steps_of(p);
+
+    return fits(p, times, &s);
 }
 
 /* c = a b, or if it adds, c += a b. */

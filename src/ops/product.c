@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/product.h"
 
 /* How operands are stored. */
 typedef struct product {
@@ -50,9 +51,12 @@ static bool multiply(sherd_call *call, product how)
                                 .n = n,
                                 .k = k};
 
-    const void *bias = biased ? call->from[2] : NULL;
     if (call->out[0]->count == 0)
         return true;
+    if (sherd__device_in(call) && !sherd__device_multiplies(&one, times) &&
+        !sherd__leave_device(call))
+        return false;
+    const void *bias = biased ? call->from[2] : NULL;
     if (!sherd__device_in(call))
         return sherd__multiply(call, one, times, call->to[0], call->from[0], call->from[1], bias);
     sherd__device_multiply(sherd__device_in(call), &one, times, call->to[0], call->from[0],

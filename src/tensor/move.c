@@ -302,15 +302,20 @@ static bool can_partition(const task *w)
 
 /*
  * In a world with GPUs moves go from one's memory to another's, wherever the contents are now: so
- * all ranks decide alike. But for what they have no sum of.
+ * all ranks decide alike. But for what they have no sum of, or nobody has: the CPU's call tells
+ * that.
  */
 static bool can_go_there(const task *w)
 {
     if (!sherd__world_device(w->from->world) || w->here)
         return false;
-    for (int i = 0; i < w->plan->steps; i++)
-        if (sherd__step_reduces(&w->plan->step[i]) && !sherd__device_adds(w->from->dtype))
+    for (int i = 0; i < w->plan->steps; i++) {
+        const sherd_step *step = &w->plan->step[i];
+        if (sherd__step_reduces(step) &&
+            (!sherd__device_adds(w->from->dtype) ||
+             !can_be_reduced(w->from->world, w->from->dtype, step->from)))
             return false;
+    }
     return true;
 }
 
