@@ -4,7 +4,6 @@
  * lengths of their own. All ranks get the same logits and draw the same tokens. The tape is off, so
  * nothing is saved for backward.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -65,57 +64,56 @@ sherd_tensor *llama_decode(llama *m, const int32_t *ids, const int32_t *position
 
 /* ---- choosing a token ----------------------------------------------------------------------- */
 
-typedef struct choice {
-    float p;
-    int32_t token;
-} choice;
+enum { LIKELY = 64 /* tokens that are looked at first */ };
 
-static int more_likely(const void *a, const void *b)
-{
-    const choice *x = a, *y = b;
-    return x->p != y->p ? (x->p < y->p) - (x->p > y->p)
-                        : (x->token > y->token) - (x->token < y->token);
-}
-
-/* Draw by a number in [0, 1). A token below (1 - top_p) / n can not be among the fewest: those are
- * not sorted. */
-static int32_t draw(const sampling *how, float *logits, int64_t n, choice *list, double random)
-{
-    float top = logits[0];
-    double sum = 0, kept = 0;
-    int64_t count = 0, i = 0;
-
-    for (i = 1; i < n; i++)
-        top = fmaxf(top, logits[i]);
-    for (i = 0; i < n; i++)
-        sum += logits[i] = expf((logits[i] - top) / (float)how->temperature);
-    for (i = 0; i < n; i++)
-        if (logits[i] >= sum * (1 - how->top_p) / (double)n)
-            list[count++] = (choice){logits[i], (int32_t)i};
-    if (how->top_p < 1)
-        qsort(list, (size_t)count, sizeof *list, more_likely);
-    for (i = 0; i < count && kept < how->top_p * sum; i++)
-        kept += list[i].p;
-    count = i;
-    random *= kept;
-    for (i = 0; i < count - 1 && random >= list[i].p; i++)
-        random -= list[i].p;
-    return list[i].token;
-}
-
-/* What drawing needs: [batch, vocabulary] logits, and [vocabulary]. Greedy needs neither. */
 typedef struct drawing {
     const sampling *how;
     sherd_generator generator;
-    float *logits;
-    choice *list;
 } drawing;
 
-/* The next token of each row, the same on all ranks. */
+/*
+ * Draw by a number in [0, 1) from the n most likely tokens, in order of p. -1: it may be none of
+ * these, where they are not all.
+ */
+static int32_t draw(double top_p, const float *p, const int32_t *token, int64_t n, bool all,
+                    double random)
+{
+    double kept = 0;
+    int64_t count = 0, i = 0;
+
+    while (count < n && kept < top_p)
+        kept += p[count++];
+    bool more = !all && kept < top_p;
+    if (more && top_p < 1)
+        return -1;
+    for (random *= more ? 1 : kept; i < count - 1 && random >= p[i]; i++)
+        random -= p[i];
+    return more && random >= p[i] ? -1 : token[i];
+}
+
+/* From the n most likely ones of each row; false: for some row they are too few. */
+static bool draw_rows(const llama *m, const drawing *d, sherd_tensor *p, int64_t n,
+                      const double *random, int32_t *token)
+{
+    bool all = n >= m->c.vocabulary, good = true;
+    sherd_tensor *ids = NULL,
+                 *likely = all ? sherd_sort(p, -1, true, &ids) : sherd_topk(p, n, -1, true, &ids);
+    const float *x = sherd_tensor_read(likely);
+    const int32_t *id = sherd_tensor_read(ids);
+    int64_t batch = sherd_tensor_shape(p)[0];
+
+    n = all ? m->c.vocabulary : n;
+    for (int64_t b = 0; x && id && b < batch; b++) {
+        token[b] = draw(d->how->top_p, x + b * n, id + b * n, n, all, random[b]);
+        good &= token[b] >= 0;
+    }
+    return good;
+}
+
+/* The next token of each row, the same on all ranks. Of a GPU little is fetched. */
 static void choose(const llama *m, drawing *d, sherd_tensor *logits, int64_t batch, int32_t *token)
 {
     const int last[] = {-1};
-    size_t n = (size_t)m->c.vocabulary;
 
     if (d->how->temperature <= 0) {
         sherd_tensor *most = sherd_argmax(logits, last, 1, false);
@@ -125,11 +123,10 @@ static void choose(const llama *m, drawing *d, sherd_tensor *logits, int64_t bat
     sherd_tensor *random =
         sherd_random(m->world, SHERD_F64, &batch, 1, sherd_uniform(0, 1), &d->generator);
     const double *number = sherd_tensor_read(random);
-    if (!sherd_full_read(d->logits, (size_t)batch * n * sizeof *d->logits, logits, SHERD_F32, -1) ||
-        !number)
-        return; /* the check will tell */
-    for (int64_t b = 0; b < batch; b++)
-        token[b] = draw(d->how, d->logits + (size_t)b * n, m->c.vocabulary, d->list, number[b]);
+    sherd_tensor *all = sherd_cast(sherd_full(logits), SHERD_F32);
+    sherd_tensor *p = sherd_softmax(sherd_scale(all, 1 / d->how->temperature), -1);
+    if (number && !sherd_tensor_failed(p) && !draw_rows(m, d, p, LIKELY, number, token))
+        draw_rows(m, d, p, m->c.vocabulary, number, token);
 }
 
 /* ---- the loop ------------------------------------------------------------------------------- */
@@ -188,14 +185,13 @@ static sherd_status write_all(llama *m, const prompts *p, drawing *d, rows *r, i
 
 sherd_status generate(llama *m, const prompts *p, const sampling *how, int32_t *out, timing *took)
 {
-    size_t batch = (size_t)p->batch, n = (size_t)m->c.vocabulary;
+    size_t batch = (size_t)p->batch;
     rows r = {calloc(batch, sizeof *r.token), calloc(batch, sizeof *r.at)};
-    drawing d = {how, sherd_generator_named("sample"), malloc(batch * n * sizeof *d.logits),
-                 malloc(n * sizeof *d.list)};
+    drawing d = {how, sherd_generator_named("sample")};
     bool recording = sherd_set_recording(m->world, false);
 
     memset(out, 0xff, batch * (size_t)p->tokens * sizeof *out);
-    if (!r.token || !r.at || !d.logits || !d.list)
+    if (!r.token || !r.at)
         sherd_world_fail(m->world, SHERD_ENOMEM, "out of memory for tokens");
     sherd_status status = sherd_world_check(m->world);
     if (!status)
@@ -203,7 +199,5 @@ sherd_status generate(llama *m, const prompts *p, const sampling *how, int32_t *
     sherd_set_recording(m->world, recording);
     free(r.token);
     free(r.at);
-    free(d.logits);
-    free(d.list);
     return status;
 }

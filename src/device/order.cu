@@ -283,7 +283,7 @@ template <class T> __device__ void radix_scan(const radix_scan_args &a)
     }
 }
 
-/* Where each digit of the tile begins in the row: behind smaller ones, and those of tiles before. */
+/* Where each digit of the tile begins in the row: behind smaller ones, and those of other tiles. */
 __device__ inline uint32_t begin_of_digit(const radix_move_args &a, int64_t row, int64_t tile)
 {
     __shared__ uint32_t sum[RADIX_WARPS];
