@@ -245,7 +245,7 @@ static void decode_all(llama *m, const llama_case *which, const int32_t *ids, do
 static void one_model(llama *m, const llama_case *which, double within)
 {
     int32_t ids[2 * LONGEST], out[BATCH * TOKENS];
-    const sampling greedy = {0, 1};
+    const sampling greedy = {0, 1, 0};
     timing took = {0};
 
     draw_ids(ids);
@@ -310,7 +310,9 @@ static void dtypes_are_those_that_are_wanted(sherd_world *world)
 /* Drawn tokens: two seeds of names differ, meshes do not; and a text ends where it ends. */
 static void drawn_tokens_are_the_same_on_every_mesh(sherd_world *world)
 {
-    const sampling how = {0.9, 0.8}, narrow = {1.5, 1e-6}, greedy = {0, 1};
+    const sampling how = {0.9, 0.8, 0}, few = {0.9, 0.8, 1}, narrow = {1.5, 1e-6, 0},
+                   greedy = {0, 1, 0}, any = {2, 1, 0}, one = {2, 1, 1};
+    int32_t of_any[BATCH * TOKENS];
     int32_t first[BATCH * TOKENS], out[BATCH * TOKENS];
     char room[256];
     config c;
@@ -327,6 +329,11 @@ static void drawn_tokens_are_the_same_on_every_mesh(sherd_world *world)
                 memcpy(first, out, sizeof out);
             CHECK(memcmp(out, first, sizeof out) == 0);
             CHECK(memcmp(out, which->tokens, sizeof out) != 0);
+            CHECK_OK(generate(&m, &three, &few, out, &took)); /* sometimes too few, then all */
+            CHECK(memcmp(out, first, sizeof out) == 0);
+            CHECK_OK(generate(&m, &three, &any, of_any, &took));
+            CHECK_OK(generate(&m, &three, &one, out, &took));
+            CHECK(memcmp(out, of_any, sizeof out) == 0);
             CHECK_OK(
                 generate(&m, &three, &narrow, out, &took)); /* only the most likely one is left */
             CHECK(memcmp(out, which->tokens, sizeof out) == 0);

@@ -64,7 +64,7 @@ sherd_tensor *llama_decode(llama *m, const int32_t *ids, const int32_t *position
 
 /* ---- choosing a token ----------------------------------------------------------------------- */
 
-enum { LIKELY = 64 /* tokens that are looked at first */ };
+enum { LIKELY = 64 };
 
 typedef struct drawing {
     const sampling *how;
@@ -123,9 +123,10 @@ static void choose(const llama *m, drawing *d, sherd_tensor *logits, int64_t bat
     sherd_tensor *random =
         sherd_random(m->world, SHERD_F64, &batch, 1, sherd_uniform(0, 1), &d->generator);
     const double *number = sherd_tensor_read(random);
+    int64_t first = d->how->likely ? d->how->likely : LIKELY;
     sherd_tensor *all = sherd_cast(sherd_full(logits), SHERD_F32);
     sherd_tensor *p = sherd_softmax(sherd_scale(all, 1 / d->how->temperature), -1);
-    if (number && !sherd_tensor_failed(p) && !draw_rows(m, d, p, LIKELY, number, token))
+    if (number && !sherd_tensor_failed(p) && !draw_rows(m, d, p, first, number, token))
         draw_rows(m, d, p, m->c.vocabulary, number, token);
 }
 

@@ -68,6 +68,7 @@ sherd_tensor *llama_logits(llama *m, const int32_t *ids, int64_t batch, int64_t 
 typedef struct sampling {
     double temperature; /* 0 = the most likely token */
     double top_p;       /* draw from the fewest tokens that together have this probability */
+    int64_t likely;     /* tokens that are looked at first; 0 = 64 */
 } sampling;
 
 typedef struct prompts {
