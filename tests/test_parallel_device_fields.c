@@ -125,6 +125,25 @@ static sherd_tensor *f_borders(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b
     return sherd_pad_with(x, &o);
 }
 
+/* A Fourier layer: of 2 dims, some of the spectrum times weights, and back. */
+static sherd_tensor *f_fourier(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
+{
+    const int dims[] = {1, 2};
+
+    (void)b;
+    sherd_tensor *y = made(sherd_rfft(x, dims, 2, SHERD_FFT_BACKWARD));
+    return sherd_irfft(made(sherd_complex_mul(y, w)), dims, 2, 6, SHERD_FFT_BACKWARD);
+}
+
+static sherd_tensor *f_spectrum(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
+{
+    const int dims[] = {0, 1};
+
+    (void)w;
+    (void)b;
+    return sherd_ifft(sherd_fft(x, dims, 2, SHERD_FFT_ORTHO), dims, 1, SHERD_FFT_FORWARD);
+}
+
 typedef sherd_tensor *(*function)(sherd_tensor *x, sherd_tensor *w, sherd_tensor *b);
 
 /* Shapes of x, which is spread, and of two others, which every rank has. `cut`: of more ranks that
@@ -147,6 +166,8 @@ static const struct {
     {"avg_pool", f_avg_pool, 0, {{2, 2, 7, 5}}},
     {"interpolate", f_interpolate, 0, {{1, 2, 5, 6}}},
     {"borders", f_borders, 0, {{1, 2, 5, 6}}},
+    {"fourier", f_fourier, 0, {{2, 5, 6}, {4, 2}}},
+    {"spectrum", f_spectrum, 0, {{4, 3, 2}}},
     {"fixed", f_fixed, 0, {{3, 4}, {4}, {4}}},
 };
 

@@ -123,6 +123,17 @@ typedef struct sherd__dnn_way {
     int reserved[3];
 } sherd__dnn_way;
 
+enum { CUFFT_ALLOC_FAILED = 2, CUFFT_FORWARD = -1, CUFFT_INVERSE = 1 };
+typedef int cufftHandle;
+typedef enum cufftType_t {
+    CUFFT_R2C = 0x2a,
+    CUFFT_C2R = 0x2c,
+    CUFFT_C2C = 0x29,
+    CUFFT_D2Z = 0x6a,
+    CUFFT_Z2D = 0x6c,
+    CUFFT_Z2Z = 0x69
+} cufftType;
+
 /* The functions, from the rows of cuda_calls.inc. */
 typedef struct sherd__cuda {
 #define CALL(library, name, symbol, ...) int (*name)(__VA_ARGS__);

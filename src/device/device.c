@@ -181,6 +181,7 @@ sherd_status sherd__device_open(sherd__device **out, sherd__heap *heap, sherd__d
         return sherd__no_memory(diag, "opening a GPU");
     device->heap = heap;
     device->opened.heap = device->kernels.heap = device->convolutions.heap = heap;
+    device->transforms.heap = heap;
     sherd_status status = open_it(device, diag, number, rank);
     if (status)
         sherd__device_close(device);
@@ -200,6 +201,7 @@ void sherd__device_close(sherd__device *device)
         sherd__device_free_biased(device);
         sherd__device_free_products(device);
         sherd__device_free_convolutions(device);
+        sherd__device_free_transforms(device);
         sherd__device_free_programs(device);
         sherd__device_free_peers(device);
         sherd__device_free_memory(device);

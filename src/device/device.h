@@ -217,7 +217,7 @@ void sherd__device_convert(sherd__device *device, sherd_dtype to, sherd_dtype fr
 void sherd__device_dropout(sherd__device *device, sherd_dtype dtype, int64_t n, void *dst,
                            const void *src, double p, sherd__key key, int64_t first);
 
-/* copy.c: any dtype, by its elements' bytes (1, 2, 4, 8); both strided, 0 = broadcast of src */
+/* copy.c: by elements of 1, 2, 4, 8 bytes, or pairs, 16; both strided, 0 = broadcast of src */
 void sherd__device_copy_box(sherd__device *device, size_t element_bytes, int ndim,
                             const int64_t *size, void *dst, const int64_t *dst_stride,
                             const void *src, const int64_t *src_stride);

@@ -77,6 +77,7 @@ struct sherd__device {
     struct sherd__biased *biased; /* biased.c; NULL: not started */
     cudnnHandle_t dnn;
     sherd__map convolutions; /* dnn.c */
+    sherd__map transforms;   /* fourier.c */
 };
 
 /* Find the libraries and all their functions; ENOTSUP, with a text. What was found is closed by
@@ -111,6 +112,7 @@ static inline cudaDataType_t sherd__cuda_type(sherd_dtype dtype)
 /* As sherd__cuda_good, of cuBLAS. */
 bool sherd__cublas_good(sherd__device *device, int result, const char *what);
 void sherd__device_free_convolutions(sherd__device *device);
+void sherd__device_free_transforms(sherd__device *device);
 
 /* Whoever calls: the context must be the current one of this thread. A world may change its thread
  * between two calls, and a thread may use another GPU between them: for another world, or by

@@ -12,6 +12,8 @@
 #include <math.h>
 
 #include "base/num.h"
+#include "device/fields.h"
+#include "device/fourier.h"
 
 /* Size of the last dim of a complex tensor. */
 enum { PAIR = 2 };
@@ -110,6 +112,12 @@ static bool transform(sherd_call *call)
 
     if (call->out[0]->count == 0)
         return true;
+    if (sherd__device_in(call) && sherd__device_transforms(sherd__device_in(call), a->dtype, &t)) {
+        sherd__device_fft(sherd__device_in(call), a->dtype, &t, call->to[0], call->from[0]);
+        return true;
+    }
+    if (!sherd__leave_device(call))
+        return false;
     void *workspace = sherd_call_scratch(call, k->fft_workspace(&t));
     if (workspace)
         k->fft(&t, call->to[0], call->from[0], workspace);
@@ -149,7 +157,8 @@ static void transform_back(sherd_node *node, sherd_tensor *const *grad_out, sher
                   SHERD_FIELD(dim_attributes, before, INT),                                        \
                   SHERD_FIELD(dim_attributes, after, INT)},                                        \
         .attributes = sizeof(dim_attributes), .linearity = SHERD_LINEAR, .describe = describe_dim, \
-        .ways = lie, .forward = transform, .backward = transform_back, .takes_pending = true       \
+        .ways = lie, .forward = transform, .on_device = sherd__fractions_there,                    \
+        .backward = transform_back, .takes_pending = true                                          \
     }
 
 /* By what they take and give (sherd__fft_kind). */
@@ -370,7 +379,10 @@ static bool multiply(sherd_call *call)
 
     sherd__broadcast_strides(call, 0, a);
     sherd__broadcast_strides(call, 1, b);
-    if (out->count)
+    if (out->count && sherd__device_in(call))
+        sherd__device_complex_mul(sherd__device_in(call), out->dtype, at->conj, out->ndim - 1,
+                                  out->local, call->to[0], call->from[0], a, call->from[1], b);
+    else if (out->count)
         sherd__kernels_in(call)->complex_mul(at->conj, out->ndim - 1, out->local, call->to[0],
                                              call->from[0], a, call->from[1], b);
     return true;
@@ -410,6 +422,7 @@ const sherd_op sherd__complex_mul_op = {.name = "sherd_complex_mul",
                                         .broadcasts = true,
                                         .describe = describe_product,
                                         .forward = multiply,
+                                        .on_device = sherd__fractions_there,
                                         .backward = multiply_back,
                                         .takes_pending = true,
                                         .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};

@@ -36,6 +36,7 @@ int modules_left();
 int programs_left();
 int blas_left();
 int dnn_left();
+int transforms_left();
 
 /* A kernel that was compiled into this library; NULL: there is none. */
 void (*find_kernel(const char *name))(const void *);
