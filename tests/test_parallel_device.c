@@ -188,6 +188,21 @@ static sherd_tensor *f_pieces(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w,
                      made(sherd_attention(q, sherd_view(b, one, 4), q, &all)));
 }
 
+/* The same with a mask that wants a gradient, and dropout. */
+static sherd_tensor *f_masked(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    const int64_t n = sherd_tensor_shape(a)[0], heads[] = {1, n, 2, 4};
+    sherd_generator dice = {.name = 5};
+    const sherd_attention_options how = {.mask = sherd_narrow(sherd_narrow(w, 0, 1, n), 1, 0, n),
+                                         .dropout = 0.25,
+                                         .generator = &dice,
+                                         .way = SHERD_ATTENTION_RING};
+
+    (void)ids;
+    return made(sherd_attention(sherd_view(a, heads, 4), sherd_view(b, heads, 4),
+                                sherd_view(b, heads, 4), &how));
+}
+
 static sherd_tensor *f_sums(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
 {
     const int rows[] = {0}, all[] = {0, 1};
@@ -267,11 +282,13 @@ static const struct {
     const char *name;
     function f;
 } functions[] = {
-    {"linear", f_linear}, {"matmul", f_matmul}, {"elements", f_elements},   {"norm", f_norm},
-    {"added", f_added},   {"soft", f_soft},     {"log_sum", f_log_sum},     {"table", f_table},
-    {"loss", f_loss},     {"heads", f_heads},   {"pieces", f_pieces},       {"sums", f_sums},
-    {"parts", f_parts},   {"copies", f_copies}, {"stretched", f_stretched}, {"across", f_across},
-    {"totals", f_totals}, {"rotary", f_rotary},
+    {"linear", f_linear},       {"matmul", f_matmul}, {"elements", f_elements},
+    {"norm", f_norm},           {"added", f_added},   {"soft", f_soft},
+    {"log_sum", f_log_sum},     {"table", f_table},   {"loss", f_loss},
+    {"heads", f_heads},         {"pieces", f_pieces}, {"masked", f_masked},
+    {"sums", f_sums},           {"parts", f_parts},   {"copies", f_copies},
+    {"stretched", f_stretched}, {"across", f_across}, {"totals", f_totals},
+    {"rotary", f_rotary},
 };
 
 static void run(sherd_world *world, function f, const sherd_mesh *mesh, const char *placements,

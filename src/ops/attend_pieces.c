@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/attention.h"
 #include "device/shared_rows.h"
 #include "solve.h"
 
@@ -151,8 +152,18 @@ static void grad_piece_there(const sherd__turn *r, const sherd__piece *p, void *
     const sherd__attending *s = &r->s;
     int64_t keys = s->batch * s->keys * s->groups * s->width;
 
-    sherd__device_attention_grad(r->device, r->own, s, r->more, r->more_dk, r->more_dv, r->dout,
-                                 r->queries, p->k, p->v, r->result, r->call->from[G_LOG_SUM]);
+    sherd__device_attention_back(r->device, r->own, s,
+                                 &(sherd__attending_back){.dq = r->more,
+                                                          .dk = r->more_dk,
+                                                          .dv = r->more_dv,
+                                                          .dmask = r->dmask,
+                                                          .dout = r->dout,
+                                                          .dlog_sum = r->call->from[G_DLOG_SUM],
+                                                          .q = r->queries,
+                                                          .k = p->k,
+                                                          .v = p->v,
+                                                          .out = r->result,
+                                                          .log_sum = r->call->from[G_LOG_SUM]});
     sherd__device_add_up(r->device, r->own, r->call->in[G_Q]->count, r->dq, r->more);
     sherd__device_add_up(r->device, r->own, keys, data[0], r->more_dk);
     sherd__device_add_up(r->device, r->own, keys, data[1], r->more_dv);
@@ -207,22 +218,46 @@ static bool open_keys(sherd__turn *r)
     return !r->device || (r->more_dk && r->more_dv);
 }
 
+/* Zeroes, to which gradients of the mask are added. NULL: failed. */
+static double *open_mask(const sherd__turn *r)
+{
+    const sherd_tensor *dmask = r->call->out[MASK];
+    int64_t bytes = sherd__max(dmask->count, 1) * (int64_t)sizeof(double);
+    double *sum =
+        r->device ? sherd__device_scratch(r->call, bytes) : sherd_call_scratch(r->call, bytes);
+
+    if (sum && r->device)
+        sherd__device_set(r->device, sum, 0, bytes);
+    else if (sum)
+        memset(sum, 0, (size_t)bytes);
+    return sum;
+}
+
+static void give_mask(const sherd__turn *r, const double *sum)
+{
+    const sherd_tensor *dmask = r->call->out[MASK];
+
+    if (r->device)
+        sherd__device_convert(r->device, dmask->dtype, SHERD_F64, dmask->count, r->call->to[MASK],
+                              sum);
+    else
+        sherd__attend_give_mask(r->call, sum);
+}
+
 static bool attend_back(sherd_call *call)
 {
     const sherd__attend_attributes *a = call->attributes;
-    int64_t mask_bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
     sherd__turn r;
 
     if (!sherd__turn_prepare(&r, call, G_Q) || !open_keys(&r))
         return false;
-    double *dmask = sherd_call_scratch(call, mask_bytes);
+    double *dmask = open_mask(&r);
     r.dq = sherd__turn_sums(&r, Q);
     r.dk = sherd__turn_sums(&r, K);
     r.dv = sherd__turn_sums(&r, V);
     if (!dmask || !r.dq || !r.dk || !r.dv || !sherd__turn_take(&r, &r.dout, G_DOUT) ||
         !sherd__turn_take(&r, &r.result, G_OUT))
         return false;
-    memset(dmask, 0, (size_t)mask_bytes);
     r.dmask = a->wants_mask ? dmask : NULL;
     bool good = sherd__turn_go(&r, meet_back);
     good = unpack(&r) && good;
@@ -231,23 +266,21 @@ static bool attend_back(sherd_call *call)
     sherd__turn_give(&r, Q, r.dq);
     sherd__turn_give(&r, K, r.dk);
     sherd__turn_give(&r, V, r.dv);
-    if (r.device)
-        sherd__fill_in(call, MASK, 0);
-    else
-        sherd__attend_give_mask(call, dmask);
+    give_mask(&r, dmask);
     return true;
 }
 
 /* ---- where it is computed -------------------------------------------------------------------- */
 
-/* Whether the GPU has a kernel for pieces: operands from q on. The same on all ranks. */
+/* Whether the GPU has kernels for pieces: operands from q on. The same on all ranks. */
 static bool has_kernel(const sherd_call *call, int q)
 {
-    enum { MOST_WIDTH = 128 };
-    const sherd__attend_attributes *a = call->attributes;
+    const sherd_tensor *queries = call->in[q], *mask = call->in[q + MASK];
+    const sherd__attending s = {.width = queries->shape[WIDTH],
+                                .mask = mask, /* whether there is one */
+                                .mask_dtype = mask ? mask->dtype : SHERD_DTYPE_NONE};
 
-    return sherd__fractions_there(call) && !call->in[q + MASK] && a->p <= 0 &&
-           call->in[q]->shape[WIDTH] <= MOST_WIDTH;
+    return sherd__fractions_there(call) && sherd__device_attends(queries->dtype, &s);
 }
 
 static bool goes_there(const sherd_call *call)
@@ -257,9 +290,7 @@ static bool goes_there(const sherd_call *call)
 
 static bool goes_back_there(const sherd_call *call)
 {
-    const sherd__attend_attributes *a = call->attributes;
-
-    return has_kernel(call, G_Q) && call->in[G_DOUT] && !call->in[G_DLOG_SUM] && !a->wants_mask;
+    return has_kernel(call, G_Q);
 }
 
 /* ---- how they lie ---------------------------------------------------------------------------- */

@@ -142,7 +142,7 @@ static bool fetch(hunt *h, int64_t step)
         sherd__fail_diag(h->call->world, true);
         return false;
     }
-    bool good = sherd__gather_windows(&w, 1, false, h->call->op->name);
+    bool good = sherd__gather_windows_here(&w, 1, h->call->op->name);
     const void *data = good && w.piece->count ? sherd__data(w.piece) : NULL;
     good = good && (w.piece->count == 0 || data) &&
            search(h, w.piece, data,

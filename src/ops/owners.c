@@ -254,9 +254,9 @@ static bool take_all(const exchange *x, sherd__windowed *lists, void *taken, con
 
     if (good)
         fill_codes(x, asked);
-    good = good && sherd__gather_windows(asked + 1, others, false, name) &&
+    good = good && sherd__gather_windows_here(asked + 1, others, name) &&
            sherd__lists_make(lent, &(sherd__lists){&x->line, true, lent_at, x, dtype}) &&
-           answer(x, asked, lent, a, bytes) && sherd__gather_windows(lent + 1, others, false, name);
+           answer(x, asked, lent, a, bytes) && sherd__gather_windows_here(lent + 1, others, name);
 
     for (int64_t r = 1; r < x->line.shards && good; r++) {
         const void *data = sherd__list_came(&lent[r], &good);
@@ -331,8 +331,8 @@ static bool give_all(const exchange *x, sherd__windowed *lists, void *a, const v
     for (int64_t r = 1; r < x->line.shards && good; r++)
         if (entries[r].whole->count)
             collect(x, r, sherd__fresh(entries[r].whole), taken);
-    good = good && sherd__gather_windows(codes + 1, 2 * ((int)x->line.shards - 1), false,
-                                         x->w->call->op->name);
+    good = good && sherd__gather_windows_here(codes + 1, 2 * ((int)x->line.shards - 1),
+                                              x->w->call->op->name);
     for (int64_t shard = 0; shard < x->line.shards && good; shard++) {
         int64_t r = sherd__shard_behind(&x->line, x->line.mine, -shard);
         if (r == 0) {

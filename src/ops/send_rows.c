@@ -290,7 +290,7 @@ static bool send_all(const exchange *x, sherd__windowed *lists, int32_t *place, 
         if (lists[r].whole->count)
             pick_rows(x, needed(x, rank_behind(x, x->line.me, r), x->line.mine, NULL, code), code,
                       sherd__fresh(lists[r].whole), call->from[A]);
-    good = good && sherd__gather_windows(lists + 1, (int)x->line.shards - 1, false, call->op->name);
+    good = good && sherd__gather_windows_here(lists + 1, (int)x->line.shards - 1, call->op->name);
     for (int64_t r = 1; good && r < x->line.shards; r++) {
         int64_t shard = sherd__shard_behind(&x->line, x->line.mine, -r);
         const void *data = sherd__list_came(&lists[r], &good);

@@ -416,6 +416,8 @@ typedef struct sherd__windowed {
  * (sets `whole`). Not recorded; `name` is static. False: failed, raised.
  */
 bool sherd__gather_windows(sherd__windowed *list, int count, bool begin, const char *name);
+/* By the CPU, with GPUs too: for what the CPU has made, and is about to read. */
+bool sherd__gather_windows_here(sherd__windowed *list, int count, const char *name);
 bool sherd__fold_windows(sherd__windowed *list, int count, bool begin, const char *name);
 
 /* The layout of a plain tensor on a mesh of this rank alone. */

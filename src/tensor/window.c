@@ -26,6 +26,7 @@ typedef struct batch {
     sherd__move *moves;    /* [count]: room for the moves of a call */
     sherd__direction direction;
     bool begin;
+    bool here; /* by the CPU alone */
     const char *name;
 } batch;
 
@@ -78,10 +79,10 @@ static sherd__move move_of(const task *t)
 
 /* Where the step is made, and the contents there; by the rules of a move's (move.c). False: the
  * alarm is raised. */
-static bool settle_source(task *t)
+static bool settle_source(task *t, bool here)
 {
     const sherd_step *step = t->plan->step;
-    bool can = !sherd__step_reduces(step) || sherd__device_adds(t->from->dtype);
+    bool can = !here && (!sherd__step_reduces(step) || sherd__device_adds(t->from->dtype));
 
     t->there =
         can && (step->kind == SHERD_STEP_SLICE ? sherd__is_only_there(t->from)
@@ -101,25 +102,25 @@ static sherd_tensor *new_result(const task *t, sherd__direction direction)
     return to;
 }
 
-static bool plan(task *t, sherd__direction direction, const char *name)
+static bool plan(task *t, const batch *b)
 {
     sherd_world *world = t->from->world;
 
     if (!sherd__make_now(t->from))
         return false;
-    if (sherd__window_plan(&t->plan, t->w->window, direction, sherd_dtype_bytes(t->from->dtype)) !=
-        SHERD_OK) {
+    if (sherd__window_plan(&t->plan, t->w->window, b->direction,
+                           sherd_dtype_bytes(t->from->dtype)) != SHERD_OK) {
         t->plan = NULL;
         sherd__fail_diag(world, is_shared(t->w));
         return false;
     }
     sherd__plan_retain(t->plan);
-    if (!settle_source(t))
+    if (!settle_source(t, b->here))
         return false;
-    t->to = new_result(t, direction);
+    t->to = new_result(t, b->direction);
     t->calls = t->plan->mine[0] != NULL;
     if (!t->to->storage && is_shared(t->w))
-        sherd__raise_failed(world, name); /* a plain piece's failure would stay local */
+        sherd__raise_failed(world, b->name); /* a plain piece's failure would stay local */
     return t->to->storage != NULL;
 }
 
@@ -184,7 +185,7 @@ static bool run_tasks(const batch *b)
         b->tasks[i] = (task){.w = w, .from = gathers ? w->whole : w->piece};
     }
     for (int i = 0; i < b->count && good; i++)
-        good = plan(&b->tasks[i], b->direction, b->name);
+        good = plan(&b->tasks[i], b);
     good = good && move_all(b);
     for (int i = 0; i < b->count; i++) {
         const task *t = &b->tasks[i];
@@ -229,6 +230,14 @@ bool sherd__gather_windows(sherd__windowed *list, int count, bool begin, const c
 {
     const batch b = {
         .list = list, .count = count, .direction = SHERD__GATHER, .begin = begin, .name = name};
+
+    return count <= 0 || run(b);
+}
+
+bool sherd__gather_windows_here(sherd__windowed *list, int count, const char *name)
+{
+    const batch b = {
+        .list = list, .count = count, .direction = SHERD__GATHER, .here = true, .name = name};
 
     return count <= 0 || run(b);
 }
