@@ -347,12 +347,9 @@ static void sizes_may_vary_for_ever(void)
 }
 
 static const check_test tests[] = {
-    {TEST(products_are_exact)},
-    {TEST(nothing_is_computed_of_nothing)},
-    {TEST(what_is_too_large_is_a_fault)},
-    {TEST(a_failed_call_is_told)},
-    {TEST(sizes_are_of_31_bits)},
-    {TEST(a_bias_is_added_or_it_is_told)},
+    {TEST(products_are_exact)},           {TEST(nothing_is_computed_of_nothing)},
+    {TEST(what_is_too_large_is_a_fault)}, {TEST(a_failed_call_is_told)},
+    {TEST(sizes_are_of_31_bits)},         {TEST(a_bias_is_added_or_it_is_told)},
     {TEST(sizes_may_vary_for_ever)},
 };
 CHECK_MAIN(tests)
