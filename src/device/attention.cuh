@@ -140,6 +140,14 @@ __device__ inline int lane_column()
     return threadIdx.x % 4 * 2;
 }
 
+/*
+ * Four 8 by 8 matrices of a 16 by 16 part of a tile, of each of which a lane gets row g, columns 2t
+ * and 2t + 1. As a first operand: upper left, lower left, upper right, lower right; `across` with
+ * row and column exchanged. As two second ones: upper left, upper right, lower left, lower right:
+ * then the words of each are neighbours, as the multiplication needs them.
+ */
+enum { OWN_PART, OTHER_PART, ACROSS_PART };
+
 #ifdef SHERD_EMULATED_CUDA
 
 #define ONE_BY_ONE
@@ -181,16 +189,32 @@ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uin
     __syncwarp();
 }
 
-/* Four 8 by 8 matrices of a 16 by 16 part of a tile: upper left, lower left, upper right, lower
- * right. A lane gets row g, columns 2t and 2t + 1 of each, or `across` row and column exchanged. */
-template <bool across, class E>
-inline void load_part(uint32_t (&to)[4], const E *tile, int row, int from_row, int from_column)
+template <class E>
+inline void multiply_new(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    c[0] = c[1] = c[2] = c[3] = 0;
+    multiply_add<E>(c, a, b0, b1);
+}
+
+/* Where a tile is, whose rows are ROW elements apart. */
+template <class E> struct place {
+    const E *tile;
+};
+template <int KIND, int ROW, class E> inline place<E> place_in(const E *tile)
+{
+    place<E> p = {tile};
+
+    return p;
+}
+template <int KIND, int ROW, class E>
+inline void load_part(uint32_t (&to)[4], const place<E> &p, int from_row, int from_column)
 {
     for (int m = 0; m < 4; m++) {
-        const E *at = tile + (from_row + m % 2 * 8) * row + from_column + m / 2 * 8;
+        int down = KIND == OTHER_PART ? m / 2 : m % 2, right = KIND == OTHER_PART ? m % 2 : m / 2;
+        const E *at = p.tile + (from_row + down * 8) * ROW + from_column + right * 8;
         int g = lane_row(), t = lane_column();
-        const E &low = across ? at[t * row + g] : at[g * row + t];
-        const E &high = across ? at[(t + 1) * row + g] : at[g * row + t + 1];
+        const E &low = KIND == ACROSS_PART ? at[t * ROW + g] : at[g * ROW + t];
+        const E &high = KIND == ACROSS_PART ? at[(t + 1) * ROW + g] : at[g * ROW + t + 1];
         to[m] = low.bits | (uint32_t)high.bits << 16;
     }
 }
@@ -237,39 +261,55 @@ template <> __device__ inline uint32_t two<f16>(float low, float high)
     return x;
 }
 
+/* c += a b, and c = a b: that takes no register to be 0 before. */
 template <class E>
 __device__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
-template <>
-__device__ inline void multiply_add<bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                          uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-template <>
-__device__ inline void multiply_add<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                         uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+template <class E>
+__device__ void multiply_new(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
-/* Four 8 by 8 matrices of a 16 by 16 part of a tile: upper left, lower left, upper right, lower
- * right. A lane gets row g, columns 2t and 2t + 1 of each, or `across` row and column exchanged.
- * Each lane says where one of their rows is. */
-template <bool across, class E>
-__device__ inline void load_part(uint32_t (&to)[4], const E *tile, int row, int from_row,
-                                 int from_column)
+#define MULTIPLY(E, name)                                                                        \
+    template <>                                                                                  \
+    __device__ inline void multiply_add<E>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,   \
+                                           uint32_t b1)                                          \
+    {                                                                                            \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." name "." name                               \
+            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"               \
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                     \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                     \
+    }                                                                                            \
+    template <>                                                                                  \
+    __device__ inline void multiply_new<E>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,   \
+                                           uint32_t b1)                                          \
+    {                                                                                            \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." name "." name                               \
+            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"           \
+            : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])                                     \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));          \
+    }
+MULTIPLY(bf16, "bf16")
+MULTIPLY(f16, "f16")
+
+/* Where the lane's own row of a part is, of a tile whose rows are ROW elements apart: each lane says
+ * that of one row of one of the four matrices. What a part adds to it is a constant. */
+template <class E> struct place {
+    uint32_t at;
+};
+template <int KIND, int ROW, class E> __device__ inline place<E> place_in(const E *tile)
 {
     int lane = threadIdx.x % WARP;
-    const E *own = tile + (from_row + lane % 16) * row + from_column + lane / 16 * 8;
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(own);
+    int row = KIND == OTHER_PART ? lane / 16 * 8 + lane % 8 : lane % 16;
+    int column = KIND == OTHER_PART ? lane / 8 % 2 * 8 : lane / 16 * 8;
+    place<E> p = {(uint32_t)__cvta_generic_to_shared(tile + row * ROW + column)};
 
-    if (across)
+    return p;
+}
+template <int KIND, int ROW, class E>
+__device__ inline void load_part(uint32_t (&to)[4], const place<E> &p, int from_row,
+                                 int from_column)
+{
+    uint32_t at = p.at + (uint32_t)((from_row * ROW + from_column) * (int)sizeof(E));
+
+    if (KIND == ACROSS_PART)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                      : "r"(at)
@@ -355,69 +395,82 @@ template <class K> __device__ inline int warp_row()
     return threadIdx.x / WARP * 16 * half_shape<K>::PARTS;
 }
 
-/* ROWS rows, of which `rows` are there; the others, and columns behind the width, are 0. What is
- * copied is there after arrive. */
-template <class K, int ROWS, class E>
-__device__ inline void copy_tile(E *tile, const void *base, int64_t at, int64_t stride,
-                                 int64_t rows, const attending &a)
+/* ROWS rows of an array, or of two at once, of which `rows` are there; the others, and columns
+ * behind the width, are 0. The second tile is behind the first. What is copied is there after
+ * arrive. */
+template <class K, int ROWS, int TILES, class E>
+__device__ inline void copy_tiles(E *tile, const void *first, const void *second, int64_t at,
+                                  int64_t stride, int64_t rows, const attending &a)
 {
     enum {
         ROW = half_shape<K>::ROW,
         PIECES = K::WIDTH / 8,
         STEP = ATTENTION_HALF_THREADS / PIECES
     };
-    const E *from = (const E *)base + at;
+    const E *x = (const E *)first + at, *y = (const E *)second + at;
     int left = rows < ROWS ? (int)rows : ROWS;
 
     if (a.wide) {
         int r = threadIdx.x / PIECES, c = threadIdx.x % PIECES * 8;
-        const E *own = c < a.width ? from + r * stride + c : from;
+        E *to = tile + r * ROW + c;
+        x += r * stride + c;
+        y += r * stride + c;
         left = c < a.width ? left - r : 0;
         UNROLL
-        for (int k = 0; k < ROWS; k += STEP) {
-            copy_later<16>(tile + (r + k) * ROW + c, k < left ? own : from, k < left);
-            own += STEP * stride;
+        for (int k = 0; k < ROWS; k += STEP) { /* what is not there is not looked at */
+            copy_later<16>(to + k * ROW, x, k < left);
+            if (TILES == 2)
+                copy_later<16>(to + (ROWS + k) * ROW, y, k < left);
+            x += STEP * stride;
+            y += STEP * stride;
         }
         return;
     }
+    ONE_BY_ONE
     for (int i = threadIdx.x; i < ROWS * K::WIDTH; i += ATTENTION_HALF_THREADS) {
         int r = i / K::WIDTH, c = i % K::WIDTH;
-        E x = {};
-        if (r < left && c < a.width)
-            x = from[r * stride + c];
-        tile[r * ROW + c] = x;
+        bool there = r < left && c < a.width;
+        E none = {};
+        tile[r * ROW + c] = there ? x[r * stride + c] : none;
+        if (TILES == 2)
+            tile[(ROWS + r) * ROW + c] = there ? y[r * stride + c] : none;
     }
 }
 
 template <class K, class E> __device__ inline void load_own(fragments<K> &to, const E *tile)
 {
+    enum { ROW = half_shape<K>::ROW };
+    place<E> p = place_in<OWN_PART, ROW>(tile + warp_row<K>() * ROW);
+
     UNROLL
     for (int d = 0; d < half_shape<K>::STEPS; d++)
         UNROLL
     for (int m = 0; m < half_shape<K>::PARTS; m++)
-        load_part<false>(to.x[d][m], tile, half_shape<K>::ROW, warp_row<K>() + 16 * m, 16 * d);
+        load_part<OWN_PART, ROW>(to.x[d][m], p, 16 * m, 16 * d);
 }
 
 /* s = the warp's own rows times 8 N rows of b. */
 template <class E, class K, int N>
 __device__ inline void multiply(results<K, N> &s, const fragments<K> &own, const E *b, int b_row)
 {
-    UNROLL
-    for (int m = 0; m < half_shape<K>::PARTS; m++)
-        for (int n = 0; n < N; n++)
-            for (int i = 0; i < 4; i++)
-                s.x[m][n][i] = 0;
+    enum { ROW = half_shape<K>::ROW };
+    place<E> p = place_in<OTHER_PART, ROW>(b + b_row * ROW);
+
     UNROLL
     for (int d = 0; d < half_shape<K>::STEPS; d++)
         UNROLL
     for (int n = 0; n < N; n += 2) {
         uint32_t y[4];
-        load_part<false>(y, b, half_shape<K>::ROW, b_row + n * 8, 16 * d);
+        load_part<OTHER_PART, ROW>(y, p, n * 8, 16 * d);
         UNROLL
-        for (int m = 0; m < half_shape<K>::PARTS; m++) {
-            multiply_add<E>(s.x[m][n], own.x[d][m], y[0], y[2]);
-            multiply_add<E>(s.x[m][n + 1], own.x[d][m], y[1], y[3]);
-        }
+        for (int m = 0; m < half_shape<K>::PARTS; m++)
+            if (d == 0) {
+                multiply_new<E>(s.x[m][n], own.x[d][m], y[0], y[1]);
+                multiply_new<E>(s.x[m][n + 1], own.x[d][m], y[2], y[3]);
+            } else {
+                multiply_add<E>(s.x[m][n], own.x[d][m], y[0], y[1]);
+                multiply_add<E>(s.x[m][n + 1], own.x[d][m], y[2], y[3]);
+            }
     }
 }
 
@@ -425,7 +478,8 @@ __device__ inline void multiply(results<K, N> &s, const fragments<K> &own, const
 template <class E, class K, int N>
 __device__ inline void add_product(totals<K> &to, const results<K, N> &p, const E *b, int b_row)
 {
-    enum { PARTS = half_shape<K>::PARTS };
+    enum { PARTS = half_shape<K>::PARTS, ROW = half_shape<K>::ROW };
+    place<E> at = place_in<ACROSS_PART, ROW>(b + b_row * ROW);
 
     UNROLL
     for (int n = 0; n < N; n += 2) {
@@ -437,7 +491,7 @@ __device__ inline void add_product(totals<K> &to, const results<K, N> &p, const 
             x[m][i] = two<E>(p.x[m][n + i / 2][i % 2 * 2], p.x[m][n + i / 2][i % 2 * 2 + 1]);
         UNROLL
         for (int c = 0; c < half_shape<K>::COLUMNS; c += 2) {
-            load_part<true>(y, b, half_shape<K>::ROW, b_row + n * 8, c * 8);
+            load_part<ACROSS_PART, ROW>(y, at, n * 8, c * 8);
             UNROLL
             for (int m = 0; m < PARTS; m++) {
                 multiply_add<E>(to.x[m][c], x[m], y[0], y[1]);

@@ -68,28 +68,57 @@ __device__ inline float max_of_row(float x)
     return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-/* What is known of the lane's queries so far; `most` as scores are, `sum` of the lane alone. */
+/* What is known of the lane's queries so far; `most`, near the largest score, as scores are; `sum`
+ * of the lane alone. */
 template <class K> struct progress {
     float most[half_shape<K>::PARTS][2], sum[half_shape<K>::PARTS][2];
 };
 
-/* Scores become exponentials, results so far follow the largest score. NaN is no largest score, but
- * stays NaN as a power, and so in the sum. `by`, above 0: of scores. */
+/*
+ * Scores become exponentials of what they are above a row's `most`. That is the largest score so
+ * far, but as long as no row of the warp has one that is far above it, nothing changes: powers are
+ * at most 2^FAR, and results so far need not be multiplied. NaN is no largest score, but stays NaN
+ * as a power, and so in the sum. `by`, above 0: of scores.
+ */
 template <class K, int N>
 __device__ inline void advance(progress<K> &at, totals<K> &out, results<K, N> &s, float by)
 {
+    enum { PARTS = half_shape<K>::PARTS, FAR = 8 };
+    float high[PARTS][2];
+    bool far = false;
+
     UNROLL
-    for (int m = 0; m < half_shape<K>::PARTS; m++)
+    for (int m = 0; m < PARTS; m++)
         UNROLL
     for (int h = 0; h < 2; h++) {
-        float high = at.most[m][h], sum = 0;
+        float x = s.x[m][0][2 * h];
         UNROLL
         for (int n = 0; n < N; n++)
-            high = fmaxf(high, fmaxf(s.x[m][n][2 * h], s.x[m][n][2 * h + 1]));
-        high = max_of_row(high);
-        float less = high == minus_infinity<float>() ? 0 : high * by;
-        float shrink = fast_power_of_2(at.most[m][h] * by - less);
-        at.most[m][h] = high;
+            x = fmaxf(x, fmaxf(s.x[m][n][2 * h], s.x[m][n][2 * h + 1]));
+        high[m][h] = fmaxf(at.most[m][h], max_of_row(x));
+        far = far || high[m][h] * by > at.most[m][h] * by + FAR;
+    }
+    if (__any_sync(0xffffffffu, far)) {
+        UNROLL
+        for (int m = 0; m < PARTS; m++)
+            UNROLL
+        for (int h = 0; h < 2; h++) {
+            float less = high[m][h] == minus_infinity<float>() ? 0 : high[m][h] * by;
+            float shrink = fast_power_of_2(at.most[m][h] * by - less);
+            at.most[m][h] = high[m][h];
+            at.sum[m][h] *= shrink;
+            UNROLL
+            for (int c = 0; c < half_shape<K>::COLUMNS; c++) {
+                out.x[m][c][2 * h] *= shrink;
+                out.x[m][c][2 * h + 1] *= shrink;
+            }
+        }
+    }
+    UNROLL
+    for (int m = 0; m < PARTS; m++)
+        UNROLL
+    for (int h = 0; h < 2; h++) {
+        float less = at.most[m][h] == minus_infinity<float>() ? 0 : at.most[m][h] * by, sum = 0;
         UNROLL
         for (int n = 0; n < N; n++)
             UNROLL
@@ -97,12 +126,7 @@ __device__ inline void advance(progress<K> &at, totals<K> &out, results<K, N> &s
             s.x[m][n][i] = fast_power_of_2(s.x[m][n][i] * by - less);
             sum += s.x[m][n][i];
         }
-        at.sum[m][h] = at.sum[m][h] * shrink + sum;
-        UNROLL
-        for (int c = 0; c < half_shape<K>::COLUMNS; c++) {
-            out.x[m][c][2 * h] *= shrink;
-            out.x[m][c][2 * h + 1] *= shrink;
-        }
+        at.sum[m][h] += sum;
     }
 }
 
@@ -165,19 +189,16 @@ template <class K, class E> __device__ void attention_half(const attention_half_
             at.most[m][x] = minus_infinity<float>();
             at.sum[m][x] = 0;
         }
-    copy_tile<K, Z::OWN>(q, a.q, h.q + i0 * h.q_row, h.q_row, rows, a);
-    copy_tile<K, Z::SIDE>(kv, a.k, h.k, h.k_row, a.keys, a);
-    copy_tile<K, Z::SIDE>(kv + Z::TILE, a.v, h.k, h.k_row, a.keys, a);
+    copy_tiles<K, Z::OWN, 1>(q, a.q, a.q, h.q + i0 * h.q_row, h.q_row, rows, a);
+    copy_tiles<K, Z::SIDE, 2>(kv, a.k, a.v, h.k, h.k_row, a.keys, a);
     arrive();
     load_own(own, q);
     int here = 0;
     for (int64_t j = 0; j < end; j += Z::SIDE) {
         int64_t next = j + Z::SIDE, key = h.k + next * h.k_row;
         E *k = kv + here, *other = kv + 2 * Z::TILE - here;
-        if (next < end) {
-            copy_tile<K, Z::SIDE>(other, a.k, key, h.k_row, a.keys - next, a);
-            copy_tile<K, Z::SIDE>(other + Z::TILE, a.v, key, h.k_row, a.keys - next, a);
-        }
+        if (next < end)
+            copy_tiles<K, Z::SIDE, 2>(other, a.k, a.v, key, h.k_row, a.keys - next, a);
         if (j < own_end) {
             multiply<E>(s, own, k, 0);
             if (K::MORE)
@@ -275,10 +296,8 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
     float by = (float)(a.scale * log2_e());
 
     clear(dq);
-    copy_tile<K, Z::OWN>(q, a.q, at, h.q_row, rows, a);
-    copy_tile<K, Z::OWN>(dout, a.dout, at, h.q_row, rows, a);
-    copy_tile<K, Z::SIDE>(kv, a.k, h.k, h.k_row, a.keys, a);
-    copy_tile<K, Z::SIDE>(kv + Z::TILE, a.v, h.k, h.k_row, a.keys, a);
+    copy_tiles<K, Z::OWN, 2>(q, a.q, a.dout, at, h.q_row, rows, a);
+    copy_tiles<K, Z::SIDE, 2>(kv, a.k, a.v, h.k, h.k_row, a.keys, a);
     for (int m = 0; m < Z::PARTS; m++)
         for (int x = 0; x < 2; x++) {
             int64_t r = i + 16 * m + lane_row() + 8 * x;
@@ -292,10 +311,8 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
     for (int64_t j = 0; j < end; j += Z::SIDE) {
         int64_t next = j + Z::SIDE, key = h.k + next * h.k_row;
         E *k = kv + here, *other = kv + 2 * Z::TILE - here;
-        if (next < end) {
-            copy_tile<K, Z::SIDE>(other, a.k, key, h.k_row, a.keys - next, a);
-            copy_tile<K, Z::SIDE>(other + Z::TILE, a.v, key, h.k_row, a.keys - next, a);
-        }
+        if (next < end)
+            copy_tiles<K, Z::SIDE, 2>(other, a.k, a.v, key, h.k_row, a.keys - next, a);
         int edge = edge_of(a, i, j), own = own_end - j < Z::SIDE ? (int)(own_end - j) : Z::SIDE;
         kept keeps = {};
         if (K::MORE && own > 0)
@@ -330,51 +347,58 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
     write_rows<K, E>(a.dq, at, h.q_row, rows, dq, (float)a.scale, a);
 }
 
-/* Tiles of queries that a block with keys j0.. goes through: of each head of the group those from
- * the first query that sees a key. */
-struct query_tiles {
-    int64_t batch, group, first, each, all;
-};
-
-__device__ inline query_tiles tiles_of(const attending &a, int64_t at, int64_t j0)
-{
-    enum { SIDE = ATTENTION_HALF_SIDE };
-    int64_t first = a.causal && j0 > a.ahead ? (j0 - a.ahead) / SIDE * SIDE : 0;
-    int64_t each = first < a.queries ? (a.queries - first + SIDE - 1) / SIDE : 0;
-    query_tiles t = {at / a.groups, at % a.groups, first, each, each * a.repeat};
-
-    return t;
-}
-
-/* Queries that keys j0.. meet: the first one, and its head. */
+/* A tile of queries that a block with keys j0.. meets: of each head of the group those from the
+ * first query that sees a key. */
 struct query_place {
     int64_t i;
     head h;
 };
 
-/* Queries, gradients of results, and what is known of them, of tile n; with MORE, what dropout
- * keeps of their scores with keys j0... */
+__device__ inline int64_t first_seeing(const attending &a, int64_t j0)
+{
+    return a.causal && j0 > a.ahead ? (j0 - a.ahead) / ATTENTION_HALF_SIDE * ATTENTION_HALF_SIDE
+                                    : 0;
+}
+
+/* How many tiles there are. */
+__device__ inline int64_t tiles_from(const attending &a, int64_t first)
+{
+    enum { SIDE = ATTENTION_HALF_SIDE };
+
+    return first < a.queries ? (a.queries - first + SIDE - 1) / SIDE * a.repeat : 0;
+}
+
+/* The next one: of the same head, or of the next one. */
+__device__ inline query_place next_place(query_place p, const attending &a, int64_t first)
+{
+    p.i += ATTENTION_HALF_SIDE;
+    if (p.i >= a.queries) {
+        p.i = first;
+        p.h.q += a.width;
+        p.h.row += a.queries;
+        p.h.mask += a.mask_stride[2];
+        p.h.score += a.head_scores;
+    }
+    return p;
+}
+
+/* Queries, gradients of results, and what is known of them; with MORE, what dropout keeps of their
+ * scores with keys j0... */
 template <class K, class E>
-__device__ inline query_place copy_queries(E *to, const query_tiles &t, int64_t n,
-                                           const attending &a, int64_t j0)
+__device__ inline void copy_queries(E *to, const query_place &p, const attending &a, int64_t j0)
 {
     typedef half_shape<K> Z;
-    head h = head_of(a, t.batch, t.group, n / t.each);
-    int64_t i = t.first + n % t.each * Z::SIDE, at = h.q + i * h.q_row;
+    int64_t left = a.queries - p.i;
     statistic *known = (statistic *)(to + 2 * Z::TILE);
-    const statistic *from = (const statistic *)a.delta + h.row;
+    const statistic *from = (const statistic *)a.delta + p.h.row + p.i;
 
-    copy_tile<K, Z::SIDE>(to, a.q, at, h.q_row, a.queries - i, a);
-    copy_tile<K, Z::SIDE>(to + Z::TILE, a.dout, at, h.q_row, a.queries - i, a);
-    if (threadIdx.x < Z::SIDE) {
-        bool there = i + threadIdx.x < a.queries;
-        copy_later<8>(known + threadIdx.x, there ? from + i + threadIdx.x : from, there);
-    }
+    copy_tiles<K, Z::SIDE, 2>(to, a.q, a.dout, p.h.q + p.i * p.h.q_row, p.h.q_row, left, a);
+    if (threadIdx.x < Z::SIDE)
+        copy_later<8>(known + threadIdx.x, from + threadIdx.x, threadIdx.x < left);
     if (K::MORE && a.drops)
-        ((uint32_t *)(known + Z::SIDE))[threadIdx.x] = kept_scores(
-            a, h.score + (i + threadIdx.x / 2) * a.query_scores + j0 + threadIdx.x % 2 * 32);
-    query_place place = {i, h};
-    return place;
+        ((uint32_t *)(known + Z::SIDE))[threadIdx.x] =
+            kept_scores(a, p.h.score + (p.i + threadIdx.x / 2) * a.query_scores + j0 +
+                               threadIdx.x % 2 * 32);
 }
 
 /* What CHUNK queries from c on, of a tile, add to the gradients of the warp's keys j... Rows of
@@ -440,32 +464,31 @@ template <class K, class E> __device__ void attention_half_dkv(const attention_h
     SHARED_BYTES(shared);
     E *k = (E *)shared, *v = k + Z::OWN_TILE, *q = v + Z::OWN_TILE;
     int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::OWN, j = j0 + warp_row<K>();
-    query_tiles t = tiles_of(a, blockIdx.x % n, j0);
-    head h = head_of(a, t.batch, t.group, 0);
+    int64_t first = first_seeing(a, j0), tiles = tiles_from(a, first);
+    head h = head_of(a, blockIdx.x % n / a.groups, blockIdx.x % n % a.groups, 0);
     int64_t key = h.k + j0 * h.k_row;
-    query_place at = {0, h};
+    query_place at = {first, h};
     fragments<K> own_k, own_v;
     totals<K> dk, dv;
     float by = (float)(a.scale * log2_e());
 
     clear(dk);
     clear(dv);
-    copy_tile<K, Z::OWN>(k, a.k, key, h.k_row, a.keys - j0, a);
-    copy_tile<K, Z::OWN>(v, a.v, key, h.k_row, a.keys - j0, a);
-    if (t.all)
-        at = copy_queries<K>(q, t, 0, a, j0);
+    copy_tiles<K, Z::OWN, 2>(k, a.k, a.v, key, h.k_row, a.keys - j0, a);
+    if (tiles)
+        copy_queries<K>(q, at, a, j0);
     arrive();
     load_own(own_k, k);
     load_own(own_v, v);
     int here = 0;
-    for (int64_t tile = 0; tile < t.all; tile++) {
-        query_place next = {};
-        if (tile + 1 < t.all)
-            next = copy_queries<K>(q + BUFFER - here, t, tile + 1, a, j0);
-        int edge = edge_of(a, at.i, j), first = edge < 0 ? -edge / Z::CHUNK * Z::CHUNK : 0;
+    for (int left = (int)tiles; left > 0; left--) {
+        query_place next = next_place(at, a, first);
+        if (left > 1)
+            copy_queries<K>(q + BUFFER - here, next, a, j0);
+        int edge = edge_of(a, at.i, j), from = edge < 0 ? -edge / Z::CHUNK * Z::CHUNK : 0;
         int end = a.queries - at.i < Z::SIDE ? (int)(a.queries - at.i) : Z::SIDE;
         ONE_BY_ONE
-        for (int c = first; c < end && j < a.keys; c += Z::CHUNK)
+        for (int c = from; c < end && j < a.keys; c += Z::CHUNK)
             add_queries<K>(dk, dv, own_k, own_v, q + here, c, by, edge, a, at, j);
         at = next;
         here = BUFFER - here;
