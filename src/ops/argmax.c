@@ -59,7 +59,7 @@ static bool find_there(sherd_call *call, unsigned reduced, int64_t first)
     const sherd_tensor *in = call->in[0];
     sherd_tensor *best = sherd__new_parts(call, reduced, in->dtype, 1);
     sherd_tensor *index = best ? sherd__new_parts(call, reduced, SHERD_I64, 1) : NULL;
-    sherd__slab slab = {NULL, index ? index->count : 0, 0, 1};
+    sherd__dims_box slab = {NULL, index ? index->count : 0, 0, 1};
     int64_t parts;
 
     if (!index || (in->count && !sherd__dims_slab(call, reduced, &slab)))

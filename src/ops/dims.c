@@ -110,7 +110,7 @@ static int64_t put_dims(const sherd_tensor *in, unsigned dims, int *ndim, int64_
 
 /* Whether all dims between two reduced ones are reduced, or have one element; as [outer,mid,inner]
  * then. */
-static bool lies_together(const sherd_tensor *in, unsigned reduced, sherd__slab *slab)
+static bool lies_together(const sherd_tensor *in, unsigned reduced, sherd__dims_box *slab)
 {
     bool behind = false;
 
@@ -126,20 +126,20 @@ static bool lies_together(const sherd_tensor *in, unsigned reduced, sherd__slab 
     return true;
 }
 
-bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__slab *slab)
+bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__dims_box *slab)
 {
     const sherd_tensor *in = call->in[0];
     size_t element = sherd_dtype_bytes(in->dtype);
     int64_t size[SHERD_MAX_DIMS], from[SHERD_MAX_DIMS], to[SHERD_MAX_DIMS];
     int ndim = 0;
 
-    *slab = (sherd__slab){call->from[0], 1, 1, 1};
+    *slab = (sherd__dims_box){call->from[0], 1, 1, 1};
     if (lies_together(in, reduced, slab))
         return true;
     int64_t outer = put_dims(in, ~reduced, &ndim, size, from);
     int64_t mid = put_dims(in, reduced, &ndim, size, from);
     void *rows = sherd__device_scratch(call, in->count * (int64_t)element);
-    *slab = (sherd__slab){rows, outer, mid, 1};
+    *slab = (sherd__dims_box){rows, outer, mid, 1};
     if (!rows)
         return false;
     sherd__row_major(ndim, size, to);

@@ -47,11 +47,11 @@ void sherd__dims_strides(const sherd_tensor *in, unsigned reduced, int64_t *stri
  * On the GPU: the local operand 0, not empty, as [outer,mid,inner], with the reduced dims in mid;
  * in memory of the call if they do not lie together. False: failed.
  */
-typedef struct sherd__slab {
+typedef struct sherd__dims_box {
     const void *data;
     int64_t outer, mid, inner;
-} sherd__slab;
-bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__slab *slab);
+} sherd__dims_box;
+bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__dims_box *slab);
 
 /*
  * In backward: t, which has the shape of the result, with dims of size 1 where operand 0 was

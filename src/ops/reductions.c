@@ -134,7 +134,7 @@ static bool fold_in(sherd_call *call, sherd_reduce_op op, sherd_dtype in, sherd_
 static bool fold_there(sherd_call *call, sherd__fold_kind kind)
 {
     const sherd_tensor *in = call->in[0], *out = call->out[0];
-    sherd__slab slab = {NULL, out->count, 0, 1};
+    sherd__dims_box slab = {NULL, out->count, 0, 1};
 
     if (in->count && !sherd__dims_slab(call, sherd__dims_bits(call->attributes, in->ndim), &slab))
         return false;
