@@ -72,20 +72,21 @@ static int64_t now_ns(void)
  */
 static int wait_beside_others(sherd__device *device)
 {
-    enum { EAGER = 2000, NAP_NS = 20 * 1000 };
-    const int64_t longest = (int64_t)2 * 1000000000;
+    enum { NAP_NS = 20 * 1000 };
+    const int64_t ms = 1000 * 1000, eager = 200 * ms, longest = 2000 * ms, begun = now_ns();
     int64_t ended = 0;
     int result = device->cuda.stream_ready(device->stream);
 
-    for (int round = 0; result == CUDA_ERROR_NOT_READY && !device->deserted; round++) {
-        if (round < EAGER)
+    while (result == CUDA_ERROR_NOT_READY && !device->deserted) {
+        int64_t now = now_ns();
+        if (now - begun < eager) /* as the driver does */
             sched_yield();
         else
             nanosleep(&(struct timespec){0, NAP_NS}, NULL);
         if (!ended && device->is_over(device->over_of))
-            ended = now_ns();
+            ended = now;
         result = device->cuda.stream_ready(device->stream);
-        device->deserted = result == CUDA_ERROR_NOT_READY && ended && now_ns() - ended > longest;
+        device->deserted = result == CUDA_ERROR_NOT_READY && ended && now - ended > longest;
     }
     return result;
 }
