@@ -48,7 +48,7 @@ typedef enum extent {
     F32_ROWS_MLP,
     F64_SCALAR,
     MASK /* a byte for each of ROWS_MLP */
-    F32_LOGITS,
+        F32_LOGITS,
     F32_CHOSEN,
     F32_TOKENS,
     F64_SCALAR
@@ -394,6 +394,7 @@ static void adamw_layer(bench *b)
 }
 
 #include "gpu_numbers.h"
+#include "gpu_shared.h"
 
 static const job jobs[] = {
     {"nt_dim", nt_dim, .x = {ROWS_DIM, ROWS_DIM, DIM_DIM}, .flops = flops_dim},
@@ -424,6 +425,8 @@ static const job jobs[] = {
     {"sum_to_bias", sum_to_bias, .x = {MLP, ROWS_MLP}},
     {"sum_inner", sum_inner, .x = {F32_ROWS, ROWS_MLP}},
     {"softmax", softmax, .x = {LOGITS, LOGITS}},
+    {"soft_parts", soft_parts, .x = {LOGITS, LOGITS, F32_3_ROWS, F32_ROWS, F32_ROWS}},
+    {"norm_parts", norm_parts, .x = {ROWS_DIM, ROWS_DIM, F32_3_ROWS, F32_ROWS, F32_ROWS, DIM, DIM}},
     {"softmax_grad", softmax_grad, .x = {LOGITS, LOGITS, LOGITS}},
     {"cross_entropy", cross_entropy, .x = {F32_3_ROWS, LOGITS, SCALAR, F32_ROWS}},
     {"cross_entropy_grad", cross_entropy_grad, .x = {LOGITS, LOGITS, F32_ROWS, SCALAR}},
@@ -477,12 +480,11 @@ static int64_t elements_of(const bench *b, extent x)
                                 [F32_ROWS_MLP] = b->rows * b->mlp,
                                 [F64_SCALAR] = 2,
                                 [MASK] = b->rows * b->mlp};
-                                [F32_LOGITS] = b->rows * b->s->vocabulary,
-                                [F32_CHOSEN] = b->rows * MOST_CHOSEN,
-                                [F32_TOKENS] = b->s->batch,
-                                [F64_SCALAR] = 2};
+    [F32_LOGITS] = b->rows * b->s->vocabulary, [F32_CHOSEN] = b->rows * MOST_CHOSEN,
+    [F32_TOKENS] = b->s->batch, [F64_SCALAR] = 2
+};
 
-    return elements[x];
+return elements[x];
 }
 
 static sherd_dtype dtype_of(const bench *b, extent x)

@@ -16,7 +16,7 @@ static void set(array *a, int64_t i, double value)
 /* ---- softmax --------------------------------------------------------------------------------- */
 
 /* Rows of -inf, with a NaN, with +inf. */
-static array drawn_special(sherd_dtype dtype, const sherd__slab *s)
+static array drawn_special(sherd_dtype dtype, const sherd__soft_slab *s)
 {
     array x = drawn(dtype, s->outer * s->mid * s->inner, 0, -4, 4, 1);
 
@@ -31,7 +31,7 @@ static array drawn_special(sherd_dtype dtype, const sherd__slab *s)
     return x;
 }
 
-static void statistics_are_plain(sherd_dtype dtype, const sherd__slab *s)
+static void statistics_are_plain(sherd_dtype dtype, const sherd__soft_slab *s)
 {
     const sherd__kernels *k = plain_of(dtype);
     sherd_dtype stat = statistics(dtype);
@@ -53,7 +53,7 @@ static void statistics_are_plain(sherd_dtype dtype, const sherd__slab *s)
     drop(&x), drop(&most), drop(&total), drop(&sum), drop(&y);
 }
 
-static void softmax_is_plain(sherd_dtype dtype, const sherd__slab *s, sherd__soft_kind kind)
+static void softmax_is_plain(sherd_dtype dtype, const sherd__soft_slab *s, sherd__soft_kind kind)
 {
     const sherd__kernels *k = plain_of(dtype);
     sherd_dtype stat = statistics(dtype);
@@ -80,8 +80,9 @@ static void softmax_is_plain(sherd_dtype dtype, const sherd__slab *s, sherd__sof
 
 static void softmax_of_parts(void)
 {
-    static const sherd__slab slabs[] = {{3, 7, 1}, {2, 5, 4}, {1, 300, 1},  {4, 1, 33}, {2, 0, 3},
-                                        {2, 0, 1}, {0, 3, 1}, {1, 40, 300}, {70, 33, 1}};
+    static const sherd__soft_slab slabs[] = {{3, 7, 1},   {2, 5, 4},  {1, 300, 1}, {4, 1, 33},
+                                             {2, 0, 3},   {2, 0, 1},  {0, 3, 1},   {1, 40, 300},
+                                             {70, 33, 1}, {3, 64, 1}, {2, 4104, 1}};
 
     open_device();
     for (int d = 0; d < LEN(dtypes); d++)

@@ -173,6 +173,34 @@ static void senders_run_ahead(sherd_world *world)
     sherd_channel_destroy(c);
 }
 
+/* Whether it is the sender or the receiver that has no memory, all ranks are told, and go on. */
+static void lack_of_memory_ends_a_send_for_all(sherd_world *world)
+{
+    const sherd_mesh *from = mesh_of(world, "x=2"), *to = mesh_of(world, "x=1@2");
+    const int64_t shape[] = {4, 3};
+    sherd_channel *c = NULL;
+    int rank = sherd_world_rank(world);
+
+    CHECK_OK(sherd_channel_create(&c, from, to, NULL));
+    for (int who = 0; who < 4; who++) { /* at last nobody */
+        sherd_scope_begin(world);
+        sherd_tensor *t = NULL, *y = NULL;
+        if (rank < 2)
+            t = sherd_scale(indices_on(layout_of(from, 2, shape, "S(0)", NULL), SHERD_F64), 1);
+        if (rank == who)
+            sherd__device_lack(sherd__world_device(world), "out of memory for a test");
+        if (rank < 2)
+            sherd_channel_send(c, &t, 1);
+        else if (rank == 2)
+            sherd_channel_receive(c, &y, 1);
+        if (who == 3 && rank == 2)
+            CHECK_EQ(count_wrong(y, 1), 0);
+        sherd_scope_end(world);
+        CHECK_EQ(sherd_world_check(world), who < 3 ? SHERD_ENOMEM : SHERD_OK);
+    }
+    sherd_channel_destroy(c);
+}
+
 /* Whoever is in neither mesh goes on; pending sums are settled on the way. */
 static void other_meshes_are_reached(sherd_world *world)
 {
@@ -199,6 +227,7 @@ static const check_test tests[] = {
     {"halos_stay_there", halos_stay_there, {2, 3, 4}},
     {"ghosts_stay_where_they_are", ghosts_stay_where_they_are, {1, 2, 3, 8}},
     {"senders_run_ahead", senders_run_ahead, {3, 4}},
+    {"lack_of_memory_ends_a_send_for_all", lack_of_memory_ends_a_send_for_all, {3, 4}},
     {"other_meshes_are_reached", other_meshes_are_reached, {3, 4}},
 };
 

@@ -5,6 +5,14 @@
  * have told, in the order of parts. Sums are f32 (f64 of f64), in a fixed order.
  */
 
+/* Whether rows are read and written by pieces of 16 bytes. */
+struct wide {
+    static constexpr bool WIDE = true;
+};
+struct each {
+    static constexpr bool WIDE = false;
+};
+
 __device__ inline float power(float x)
 {
     return expf(x);
@@ -70,19 +78,27 @@ template <class T> __device__ inline T share_of(T x, T most)
     return x == minus_infinity<T>() ? (T)0 : x == most ? (T)1 : power(x - most);
 }
 
-template <class E> __device__ void soft_stats(const soft_stats_args &a)
+template <class K, class E> __device__ void soft_stats(const soft_stats_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
     spot s = spot_of(a.at);
+    T v[N];
 
     for (; s.p < a.at.n; s.p += s.step) {
         const E *x = (const E *)a.src + start_of(a.at, s.p);
         T most = minus_infinity<T>(), total = 0;
-        for (int64_t c = s.first; c < a.at.mid; c += s.many)
-            most = larger(most, get(x[c * a.at.inner]));
+        for (int64_t c = s.first * N; c < a.at.mid; c += s.many * N) {
+            load<E, N>(v, x + c * a.at.inner);
+            for (int i = 0; i < N; i++)
+                most = larger(most, v[i]);
+        }
         most = most_at(a.at, most);
-        for (int64_t c = s.first; c < a.at.mid; c += s.many)
-            total += share_of(get(x[c * a.at.inner]), most);
+        for (int64_t c = s.first * N; c < a.at.mid; c += s.many * N) {
+            load<E, N>(v, x + c * a.at.inner);
+            for (int i = 0; i < N; i++)
+                total += share_of(v[i], most);
+        }
         total = sum_at(a.at, total);
         if (leads(a.at)) {
             ((T *)a.most)[s.p] = most;
@@ -109,34 +125,42 @@ template <class T> __device__ void soft_join(const soft_join_args &a)
 }
 
 /* most - most is NaN where a position has no finite maximum, and so is all of it. */
-template <class E> __device__ void soft(const soft_args &a)
+template <class K, class E> __device__ void soft(const soft_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
     spot s = spot_of(a.at);
+    T x[N];
 
     for (; s.p < a.at.n; s.p += s.step) {
         int64_t start = start_of(a.at, s.p);
         T most = ((const T *)a.most)[s.p], total = ((const T *)a.total)[s.p];
         T by = a.at.of_log ? logarithm(total) : 1 / total, none = most - most;
-        for (int64_t c = s.first; c < a.at.mid; c += s.many) {
-            int64_t i = start + c * a.at.inner;
-            T x = get(((const E *)a.src)[i]) - most;
-            ((E *)a.dst)[i] = put<E>((a.at.of_log ? x - by : power(x) * by) + none);
+        for (int64_t c = s.first * N; c < a.at.mid; c += s.many * N) {
+            load<E, N>(x, (const E *)a.src + start + c * a.at.inner);
+            for (int i = 0; i < N; i++)
+                x[i] = (a.at.of_log ? x[i] - most - by : power(x[i] - most) * by) + none;
+            store<E, N>((E *)a.dst + start + c * a.at.inner, x);
         }
     }
 }
 
-template <class E> __device__ void soft_grad_sum(const soft_grad_sum_args &a)
+template <class K, class E> __device__ void soft_grad_sum(const soft_grad_sum_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
     spot s = spot_of(a.at);
+    T g[N], y[N];
 
     for (; s.p < a.at.n; s.p += s.step) {
         int64_t start = start_of(a.at, s.p);
         T total = 0;
-        for (int64_t c = s.first; c < a.at.mid; c += s.many) {
-            int64_t i = start + c * a.at.inner;
-            total += get(((const E *)a.dy)[i]) * (a.at.of_log ? (T)1 : get(((const E *)a.y)[i]));
+        for (int64_t c = s.first * N; c < a.at.mid; c += s.many * N) {
+            load<E, N>(g, (const E *)a.dy + start + c * a.at.inner);
+            if (!a.at.of_log)
+                load<E, N>(y, (const E *)a.y + start + c * a.at.inner);
+            for (int i = 0; i < N; i++)
+                total += g[i] * (a.at.of_log ? (T)1 : y[i]);
         }
         total = sum_at(a.at, total);
         if (leads(a.at))
@@ -144,35 +168,42 @@ template <class E> __device__ void soft_grad_sum(const soft_grad_sum_args &a)
     }
 }
 
-template <class E> __device__ void soft_grad_with(const soft_grad_with_args &a)
+template <class K, class E> __device__ void soft_grad_with(const soft_grad_with_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
     spot s = spot_of(a.at);
+    T g[N], y[N];
 
     for (; s.p < a.at.n; s.p += s.step) {
         int64_t start = start_of(a.at, s.p);
         T total = ((const T *)a.total)[s.p];
-        for (int64_t c = s.first; c < a.at.mid; c += s.many) {
-            int64_t i = start + c * a.at.inner;
-            T g = get(((const E *)a.dy)[i]), y = get(((const E *)a.y)[i]);
-            ((E *)a.dx)[i] = put<E>(a.at.of_log ? g - power(y) * total : y * (g - total));
+        for (int64_t c = s.first * N; c < a.at.mid; c += s.many * N) {
+            load<E, N>(g, (const E *)a.dy + start + c * a.at.inner);
+            load<E, N>(y, (const E *)a.y + start + c * a.at.inner);
+            for (int i = 0; i < N; i++)
+                g[i] = a.at.of_log ? g[i] - power(y[i]) * total : y[i] * (g[i] - total);
+            store<E, N>((E *)a.dx + start + c * a.at.inner, g);
         }
     }
 }
 
 /* dx = dy e^(x - log_sum), where the latter and dy have no middle dim. */
-template <class E> __device__ void soft_spread(const soft_spread_args &a)
+template <class K, class E> __device__ void soft_spread(const soft_spread_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
     spot s = spot_of(a.at);
+    T x[N];
 
     for (; s.p < a.at.n; s.p += s.step) {
         int64_t start = start_of(a.at, s.p);
         T sum = ((const T *)a.log_sum)[s.p], g = get(((const E *)a.dy)[s.p]);
-        for (int64_t c = s.first; c < a.at.mid; c += s.many) {
-            int64_t i = start + c * a.at.inner;
-            T x = get(((const E *)a.src)[i]);
-            ((E *)a.dx)[i] = put<E>(x == minus_infinity<T>() ? (T)0 : g * power(x - sum));
+        for (int64_t c = s.first * N; c < a.at.mid; c += s.many * N) {
+            load<E, N>(x, (const E *)a.src + start + c * a.at.inner);
+            for (int i = 0; i < N; i++)
+                x[i] = x[i] == minus_infinity<T>() ? (T)0 : g * power(x[i] - sum);
+            store<E, N>((E *)a.dx + start + c * a.at.inner, x);
         }
     }
 }
@@ -192,21 +223,27 @@ template <class E> __device__ void log_sum(const log_sum_args &a)
 
 /* Elements, their mean, and the sum of squared differences to it; not centred, the sum of
  * squares. */
-template <class E> __device__ void row_moments(const row_moments_args &a)
+template <class K, class E> __device__ void row_moments(const row_moments_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
     __shared__ T room[MOST_WARPS];
+    T v[N];
 
     for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
         const E *x = (const E *)a.x + r * a.cols;
         T mean = 0, squares = 0, *to = (T *)a.moments + r;
-        for (int64_t c = threadIdx.x; a.centred && c < a.cols; c += blockDim.x)
-            mean += get(x[c]);
+        for (int64_t c = threadIdx.x * N; a.centred && c < a.cols; c += blockDim.x * N) {
+            load<E, N>(v, x + c);
+            for (int i = 0; i < N; i++)
+                mean += v[i];
+        }
         if (a.centred)
             mean = block_sum(mean, room) / (T)(a.cols > 1 ? a.cols : 1);
-        for (int64_t c = threadIdx.x; c < a.cols; c += blockDim.x) {
-            T apart = get(x[c]) - mean;
-            squares += apart * apart;
+        for (int64_t c = threadIdx.x * N; c < a.cols; c += blockDim.x * N) {
+            load<E, N>(v, x + c);
+            for (int i = 0; i < N; i++)
+                squares += (v[i] - mean) * (v[i] - mean);
         }
         squares = block_sum(squares, room);
         if (threadIdx.x)
@@ -247,39 +284,55 @@ template <class T> __device__ inline T or_else(const void *from, int64_t i, T ot
 {
     return from ? ((const T *)from)[i] : otherwise;
 }
-/* Weights and biases. */
-template <class E>
-__device__ inline typename number<E>::sum given_or(const void *from, int64_t c, int none)
+/* Weights and biases, which may be missing. */
+template <class E, int N>
+__device__ inline void load_or(typename number<E>::sum *to, const void *from, int64_t c, int none)
 {
-    return from ? get(((const E *)from)[c]) : (typename number<E>::sum)none;
+    UNROLL
+    for (int i = 0; i < N; i++)
+        to[i] = (typename number<E>::sum)none;
+    if (from)
+        load<E, N>(to, (const E *)from + c);
 }
 
-template <class E> __device__ void row_norm(const row_norm_args &a)
+template <class K, class E> __device__ void row_norm(const row_norm_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
+    T v[N], weight[N], bias[N];
 
     for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
         const E *x = (const E *)a.x + r * a.cols;
-        E *y = (E *)a.y + r * a.cols;
         T mean = or_else(a.mean, r, (T)0), rstd = ((const T *)a.rstd)[r];
-        for (int64_t c = threadIdx.x; c < a.cols; c += blockDim.x)
-            y[c] = put<E>((get(x[c]) - mean) * rstd * given_or<E>(a.weight, c, 1) +
-                          given_or<E>(a.bias, c, 0));
+        for (int64_t c = threadIdx.x * N; c < a.cols; c += blockDim.x * N) {
+            load<E, N>(v, x + c);
+            load_or<E, N>(weight, a.weight, c, 1);
+            load_or<E, N>(bias, a.bias, c, 0);
+            for (int i = 0; i < N; i++)
+                v[i] = (v[i] - mean) * rstd * weight[i] + bias[i];
+            store<E, N>((E *)a.y + r * a.cols + c, v);
+        }
     }
 }
 
-template <class E> __device__ void row_sums(const row_sums_args &a)
+template <class K, class E> __device__ void row_sums(const row_sums_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
     __shared__ T room[MOST_WARPS];
+    T v[N], g[N], weight[N];
 
     for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
         const E *x = (const E *)a.x + r * a.cols, *dy = (const E *)a.dy + r * a.cols;
         T mean = or_else(a.mean, r, (T)0), one = 0, by_x = 0, *to = (T *)a.sums + r;
-        for (int64_t c = threadIdx.x; c < a.cols; c += blockDim.x) {
-            T g = get(dy[c]) * given_or<E>(a.weight, c, 1);
-            one += g;
-            by_x += g * (get(x[c]) - mean);
+        for (int64_t c = threadIdx.x * N; c < a.cols; c += blockDim.x * N) {
+            load<E, N>(v, x + c);
+            load<E, N>(g, dy + c);
+            load_or<E, N>(weight, a.weight, c, 1);
+            for (int i = 0; i < N; i++) {
+                one += g[i] * weight[i];
+                by_x += g[i] * weight[i] * (v[i] - mean);
+            }
         }
         one = block_sum(one, room);
         by_x = block_sum(by_x, room);
@@ -292,20 +345,26 @@ template <class E> __device__ void row_sums(const row_sums_args &a)
 }
 
 /* dx = r w dy - r (sum of w dy) / n - (x - mean) r^3 (sum of w dy (x - mean)) / n */
-template <class E> __device__ void row_norm_grad(const row_norm_grad_args &a)
+template <class K, class E> __device__ void row_norm_grad(const row_norm_grad_args &a)
 {
     typedef typename number<E>::sum T;
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
+    T v[N], g[N], weight[N];
 
     for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
         const E *x = (const E *)a.x + r * a.cols, *dy = (const E *)a.dy + r * a.cols;
         const T *sums = (const T *)a.sums + r;
-        E *dx = (E *)a.dx + r * a.cols;
         T mean = or_else(a.mean, r, (T)0), rstd = ((const T *)a.rstd)[r], n = (T)a.length;
         T shift = a.mean ? sums[0] * rstd / n : (T)0;
         T slope = sums[a.mean ? a.rows : 0] * rstd * rstd * rstd / n;
-        for (int64_t c = threadIdx.x; c < a.cols; c += blockDim.x)
-            dx[c] = put<E>(get(dy[c]) * given_or<E>(a.weight, c, 1) * rstd - shift -
-                           (get(x[c]) - mean) * slope);
+        for (int64_t c = threadIdx.x * N; c < a.cols; c += blockDim.x * N) {
+            load<E, N>(v, x + c);
+            load<E, N>(g, dy + c);
+            load_or<E, N>(weight, a.weight, c, 1);
+            for (int i = 0; i < N; i++)
+                g[i] = g[i] * weight[i] * rstd - shift - (v[i] - mean) * slope;
+            store<E, N>((E *)a.dx + r * a.cols + c, g);
+        }
     }
 }
 

@@ -9,24 +9,25 @@
 #include "device.h"
 
 /* [outer,mid,inner], over mid. */
-typedef struct sherd__slab {
+typedef struct sherd__soft_slab {
     int64_t outer, mid, inner;
-} sherd__slab;
+} sherd__soft_slab;
 
-void sherd__device_soft_stats(sherd__device *device, sherd_dtype dtype, const sherd__slab *s,
+void sherd__device_soft_stats(sherd__device *device, sherd_dtype dtype, const sherd__soft_slab *s,
                               void *most, void *total, const void *src);
 /* stats[parts,2,n] of that dtype, f32 or f64. */
 void sherd__device_soft_join(sherd__device *device, sherd_dtype dtype, int64_t parts, int64_t n,
                              void *most, void *total, const void *stats);
 void sherd__device_soft(sherd__device *device, sherd_dtype dtype, sherd__soft_kind kind,
-                        const sherd__slab *s, void *dst, const void *src, const void *most,
+                        const sherd__soft_slab *s, void *dst, const void *src, const void *most,
                         const void *total);
 void sherd__device_soft_grad_sum(sherd__device *device, sherd_dtype dtype, sherd__soft_kind kind,
-                                 const sherd__slab *s, void *total, const void *dy, const void *y);
+                                 const sherd__soft_slab *s, void *total, const void *dy,
+                                 const void *y);
 void sherd__device_soft_grad(sherd__device *device, sherd_dtype dtype, sherd__soft_kind kind,
-                             const sherd__slab *s, void *dx, const void *dy, const void *y,
+                             const sherd__soft_slab *s, void *dx, const void *dy, const void *y,
                              const void *total);
-void sherd__device_soft_spread(sherd__device *device, sherd_dtype dtype, const sherd__slab *s,
+void sherd__device_soft_spread(sherd__device *device, sherd_dtype dtype, const sherd__soft_slab *s,
                                void *dx, const void *src, const void *log_sum, const void *dy);
 /* log_sum[n] = most + log(total), and y[n], of `dtype`, the same. */
 void sherd__device_log_sum(sherd__device *device, sherd_dtype dtype, int64_t n, void *y,

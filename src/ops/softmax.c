@@ -19,7 +19,7 @@
  * A tensor as [outer, mid, inner] around the dim, locally. Of what has a result alone: sizes beside
  * a 0 multiply to anything.
  */
-typedef sherd__slab slab;
+typedef sherd__soft_slab slab;
 
 /* How an operand has the dim: as it is, with size 1, not at all. */
 enum { WHOLE, KEPT, DROPPED };

@@ -11,17 +11,25 @@
     {                                       \
         family<dtype>(a);                   \
     }
-#define ALL(dtype)                  \
-    INSTANCE(soft_stats, dtype)     \
-    INSTANCE(soft, dtype)           \
-    INSTANCE(soft_grad_sum, dtype)  \
-    INSTANCE(soft_grad_with, dtype) \
-    INSTANCE(soft_spread, dtype)    \
-    INSTANCE(log_sum, dtype)        \
-    INSTANCE(row_moments, dtype)    \
-    INSTANCE(row_norm, dtype)       \
-    INSTANCE(row_sums, dtype)       \
-    INSTANCE(row_norm_grad, dtype)  \
+#define KIND(family, kind, dtype)                    \
+    KERNEL(family##_##kind##_##dtype, family##_args) \
+    {                                                \
+        family<kind, dtype>(a);                      \
+    }
+#define KINDS(family, dtype)  \
+    KIND(family, wide, dtype) \
+    KIND(family, each, dtype)
+#define ALL(dtype)                 \
+    KINDS(soft_stats, dtype)       \
+    KINDS(soft, dtype)             \
+    KINDS(soft_grad_sum, dtype)    \
+    KINDS(soft_grad_with, dtype)   \
+    KINDS(soft_spread, dtype)      \
+    INSTANCE(log_sum, dtype)       \
+    KINDS(row_moments, dtype)      \
+    KINDS(row_norm, dtype)         \
+    KINDS(row_sums, dtype)         \
+    KINDS(row_norm_grad, dtype)    \
     INSTANCE(attention_add, dtype) \
     INSTANCE(add_up, dtype)
 
