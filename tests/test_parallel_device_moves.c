@@ -187,7 +187,7 @@ static void lack_of_memory_ends_a_send_for_all(sherd_world *world)
         sherd_tensor *t = NULL, *y = NULL;
         if (rank < 2)
             t = sherd_scale(indices_on(layout_of(from, 2, shape, "S(0)", NULL), SHERD_F64), 1);
-        if (rank == who)
+        if (rank == who && who < 3)
             sherd__device_lack(sherd__world_device(world), "out of memory for a test");
         if (rank < 2)
             sherd_channel_send(c, &t, 1);
