@@ -172,26 +172,22 @@ static sherd_tensor *f_heads(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, 
     return sherd_attention(q, k, sherd_mul(q, k), &causal);
 }
 
-/* Keys and values come round, or a window of them. */
+/* Keys and values come round. */
 static sherd_tensor *f_pieces(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
 {
-    const int64_t n = sherd_tensor_shape(a)[0], heads[] = {1, n, 2, 4}, one[] = {1, n, 1, 8};
-    const sherd_attention_options causal = {.causal = true, .way = SHERD_ATTENTION_RING},
-                                  all = {.way = SHERD_ATTENTION_RING};
+    const int64_t n = sherd_tensor_shape(a)[0], heads[] = {1, n, 2, 4};
+    const sherd_attention_options how = {.causal = true, .way = SHERD_ATTENTION_RING};
 
     (void)w;
     (void)ids;
     sherd_tensor *q = sherd_view(a, heads, 4), *k = sherd_view(b, heads, 4);
-    sherd_tensor *x = made(sherd_attention(q, k, sherd_mul(q, k), &causal));
-    q = sherd_view(a, one, 4);
-    return sherd_mul(sherd_view(x, one, 4),
-                     made(sherd_attention(q, sherd_view(b, one, 4), q, &all)));
+    return made(sherd_attention(q, k, sherd_mul(q, k), &how));
 }
 
 /* The same with a mask that wants a gradient, and dropout. */
 static sherd_tensor *f_masked(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
 {
-    const int64_t n = sherd_tensor_shape(a)[0], heads[] = {1, n, 2, 4};
+    const int64_t n = sherd_tensor_shape(a)[0], heads[] = {1, n, 1, 8};
     sherd_generator dice = {.name = 5};
     const sherd_attention_options how = {.mask = sherd_narrow(sherd_narrow(w, 0, 1, n), 1, 0, n),
                                          .dropout = 0.25,
@@ -199,8 +195,8 @@ static sherd_tensor *f_masked(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w,
                                          .way = SHERD_ATTENTION_RING};
 
     (void)ids;
-    return made(sherd_attention(sherd_view(a, heads, 4), sherd_view(b, heads, 4),
-                                sherd_view(b, heads, 4), &how));
+    sherd_tensor *v = sherd_view(b, heads, 4);
+    return made(sherd_attention(sherd_view(a, heads, 4), sherd_scale(v, 0.25), v, &how));
 }
 
 static sherd_tensor *f_sums(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)

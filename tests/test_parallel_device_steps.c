@@ -66,7 +66,7 @@ static sherd_tensor *error_of(sherd_module *m, void *data)
 
 static pair inputs(sherd_world *world, const sherd_mesh *mesh, const char *placements)
 {
-    const int64_t shape[] = {2, LENGTH, WIDTH};
+    const int64_t shape[] = {1, LENGTH, WIDTH};
 
     return (pair){spread(wave(world, SHERD_F32, 3, shape, 1, 1, 0), mesh, placements),
                   spread(wave(world, SHERD_F32, 3, shape, 5, 1, 0), mesh, placements)};
