@@ -57,7 +57,7 @@ typedef struct log_sum_args {
     const void *most, *total;
 } log_sum_args;
 
-/* Rows of a norm, [rows,cols] here; a block has a row. moments: [3,rows], or, not centred, [rows]. */
+/* Rows of a norm, [rows,cols] here; a block has a row. moments: [3,rows]; not centred, [rows]. */
 typedef struct row_moments_args {
     int64_t rows, cols;
     int32_t centred;
