@@ -6,6 +6,7 @@
  */
 #include "attention.h"
 #include "box.h"
+#include "inside.h"
 
 #include "base/dtype.h"
 #include "base/num.h"
@@ -98,6 +99,7 @@ static const char *const widths[][3] = {{"w32", "w32_tall", "w64_more"},
                                         {"w128", "w128", "w128_more"},
                                         {"w256_more", "w256_more", "w256_more"}};
 enum { TALL = 1, MORE };
+enum { FORWARD_TILES = 2 }; /* of attention.cu, at least */
 
 static int width_of(const attending *a)
 {
@@ -117,20 +119,47 @@ static int side_of(sherd_dtype dtype, int64_t width)
     return 16 * ATTENTION_EACH / (dtype == SHERD_F64 ? 2 : 1) / (width > HALF_WIDTH ? 2 : 1);
 }
 
-/* With memory of a block for so many tiles, and one of scores. `blocks` times as many as there are
- * tiles in `length`. */
+/* Bytes of a processor's memory that its blocks share; a block may have 1 KB less. */
+static int shared_of(const sherd__device *device)
+{
+    switch (device->architecture) {
+    case 75:
+        return 64 << 10;
+    case 80:
+    case 87:
+        return 164 << 10;
+    default:
+        return (device->architecture < 90 || device->architecture >= 120 ? 100 : 228) << 10;
+    }
+}
+
+/* How many blocks of so many bytes share a processor, of those that have the registers for it; the
+ * driver and kernels take some memory of each. */
+static int sharing(const sherd__device *device, int bytes, int most)
+{
+    enum { TAKEN = 3 << 10 };
+
+    return (int)sherd__min(most, shared_of(device) / (bytes + TAKEN));
+}
+
+/* With memory of a block for so many tiles, and one of scores; for one more tile, if as many blocks
+ * share a processor then. `blocks` times as many as there are tiles in `length`. */
 static void launch_plain(sherd__device *device, const char *family, sherd_dtype dtype,
-                         int64_t blocks, int64_t length, int tiles, const attending *args)
+                         int64_t blocks, int64_t length, int tiles, attending *args)
 {
     bool more = args->mask || args->drops;
     int which = width_of(args), width = 32 << which, side = side_of(dtype, args->width);
-    int bytes = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype)),
-        gap = ATTENTION_PIECE / bytes;
+    int element = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype)),
+        gap = ATTENTION_PIECE / element, tile = side * (width + gap) * element;
+    int bytes = tiles * tile + side * (side + gap) * element, most = which == 0 ? 3 : 2;
     sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, family, widths[which][more ? MORE : 0], dtype,
                             SHERD_DTYPE_NONE};
-    sherd__grid grid = {blocks * sherd__ceil_div(length, side), ATTENTION_THREADS,
-                        side * (tiles * (width + gap) + side + gap) * bytes};
 
+    if (tiles == FORWARD_TILES && which == 1 && dtype == SHERD_F32)
+        most = 3;
+    args->spare = sharing(device, bytes, most) == sharing(device, bytes + tile, most);
+    sherd__grid grid = {blocks * sherd__ceil_div(length, side), ATTENTION_THREADS,
+                        bytes + (args->spare ? tile : 0)};
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
 
@@ -167,7 +196,7 @@ bool sherd__device_attention(sherd__device *device, sherd_dtype dtype, const she
     if (is_by_warps(dtype, &args))
         launch_half(device, "attention_half", dtype, heads, s->queries, 1, 0, &args);
     else
-        launch_plain(device, "attention", dtype, heads, s->queries, 2, &args);
+        launch_plain(device, "attention", dtype, heads, s->queries, FORWARD_TILES, &args);
     return true;
 }
 
@@ -208,7 +237,7 @@ static void launch_dmask(sherd__device *device, sherd_dtype dtype, const attendi
 }
 
 static void launch_grad(sherd__device *device, sherd_dtype dtype, const sherd__attending *s,
-                        const attending *args)
+                        attending *args)
 {
     enum { KNOWN = ATTENTION_HALF_SIDE * 2 * (int)sizeof(float), KEPT = ATTENTION_HALF_SIDE * 8 };
     int64_t groups = s->batch * s->groups, heads = groups * s->repeat;

@@ -79,14 +79,17 @@ __device__ inline void advance(progress<K, T> &at, sums<K, T> &out, scores<K, T>
     }
 }
 
-/* Shared memory: queries; keys, then values; exponentials. */
+/*
+ * Shared memory: queries; keys; values, where keys are if there is no spare tile; exponentials.
+ * With a spare one keys and values are copied while the others are computed with.
+ */
 template <class K, class E> __device__ void attention(const attention_args &a)
 {
     typedef typename number<E>::sum T;
     typedef shape<K, T> Z;
     SHARED_BYTES(shared);
     __shared__ uint32_t words[K::MORE ? kept_tile<K, T>::WORDS : 1];
-    T *q = (T *)shared, *kv = q + Z::TILE, *p = kv + Z::TILE;
+    T *q = (T *)shared, *k = q + Z::TILE, *v = a.spare ? k + Z::TILE : k, *p = v + Z::TILE;
     progress<K, T> at;
     sums<K, T> out;
     scores<K, T> s;
@@ -99,25 +102,34 @@ template <class K, class E> __device__ void attention(const attention_args &a)
         at.most[i] = minus_infinity<T>();
         at.sum[i] = 0;
     }
-    load_tile<K, E>(q, a.q, h.q + i0 * h.q_row, h.q_row, rows, a);
+    begin_tile<K, E>(q, a.q, h.q + i0 * h.q_row, h.q_row, rows, a);
+    begin_tile<K, E>(k, a.k, h.k, h.k_row, a.keys, a);
     for (int64_t j = 0; j < end; j += Z::SIDE) {
-        int64_t key = h.k + j * h.k_row;
-        __syncthreads();
-        load_tile<K, E>(kv, a.k, key, h.k_row, a.keys - j, a);
+        int64_t key = h.k + j * h.k_row, next = j + Z::SIDE;
         if (K::MORE)
             draw<K, T>(words, a, h, i0, j);
-        __syncthreads();
-        multiply<K>(s, q, kv);
+        arrive();
+        if (a.spare)
+            begin_tile<K, E>(v, a.v, key, h.k_row, a.keys - j, a);
+        multiply<K>(s, q, k);
         if (K::MORE)
             see<false, E>(s, a, h, i0, j);
         advance<K>(at, out, s, a, i0, j);
         if (K::MORE)
             drop<false>(s, words, a, (T)1);
         keep_scores<K>(p, s);
-        __syncthreads();
-        load_tile<K, E>(kv, a.v, key, h.k_row, a.keys - j, a);
-        __syncthreads();
-        add_product<K>(out, p, kv);
+        if (!a.spare) {
+            __syncthreads();
+            begin_tile<K, E>(v, a.v, key, h.k_row, a.keys - j, a);
+        }
+        arrive();
+        if (a.spare && next < end)
+            begin_tile<K, E>(k, a.k, h.k + next * h.k_row, h.k_row, a.keys - next, a);
+        add_product<K>(out, p, v);
+        if (!a.spare && next < end) {
+            __syncthreads();
+            begin_tile<K, E>(k, a.k, h.k + next * h.k_row, h.k_row, a.keys - next, a);
+        }
     }
     for (int i = 0; i < Z::ROWS; i++) {
         int64_t r = own_row() + 8 * i;
@@ -151,14 +163,16 @@ template <class E> __device__ void attention_delta(const attention_delta_args &a
     }
 }
 
-/* Shared memory: queries; gradients of results; values, then keys; gradients of scores. */
+/* Shared memory: queries; gradients of results; values; keys, where values are if there is no spare
+ * tile; gradients of scores. */
 template <class K, class E> __device__ void attention_dq(const attention_dq_args &a)
 {
     typedef typename number<E>::sum T;
     typedef shape<K, T> Z;
     SHARED_BYTES(shared);
     __shared__ uint32_t words[K::MORE ? kept_tile<K, T>::WORDS : 1];
-    T *q = (T *)shared, *dout = q + Z::TILE, *kv = dout + Z::TILE, *ds = kv + Z::TILE;
+    T *q = (T *)shared, *dout = q + Z::TILE, *v = dout + Z::TILE;
+    T *k = a.spare ? v + Z::TILE : v, *ds = k + Z::TILE;
     scores<K, T> p, dp;
     sums<K, T> dq;
     head h;
@@ -172,20 +186,25 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
         x[i] = known_of<T>(a, h, i0 + own_row() + 8 * i);
         by[i] = 1;
     }
-    load_tile<K, E>(q, a.q, at, h.q_row, rows, a);
-    load_tile<K, E>(dout, a.dout, at, h.q_row, rows, a);
+    begin_tile<K, E>(q, a.q, at, h.q_row, rows, a);
+    begin_tile<K, E>(dout, a.dout, at, h.q_row, rows, a);
+    begin_tile<K, E>(v, a.v, h.k, h.k_row, a.keys, a);
     for (int64_t j = 0; j < end; j += Z::SIDE) {
-        int64_t key = h.k + j * h.k_row;
-        __syncthreads();
-        load_tile<K, E>(kv, a.v, key, h.k_row, a.keys - j, a);
-        __syncthreads();
-        multiply<K>(dp, dout, kv);
-        __syncthreads();
-        load_tile<K, E>(kv, a.k, key, h.k_row, a.keys - j, a);
+        int64_t key = h.k + j * h.k_row, next = j + Z::SIDE;
         if (K::MORE)
             draw<K, T>(words, a, h, i0, j);
-        __syncthreads();
-        multiply<K>(p, q, kv);
+        arrive();
+        if (a.spare)
+            begin_tile<K, E>(k, a.k, key, h.k_row, a.keys - j, a);
+        multiply<K>(dp, dout, v);
+        if (!a.spare) {
+            __syncthreads();
+            begin_tile<K, E>(k, a.k, key, h.k_row, a.keys - j, a);
+        }
+        arrive();
+        if (a.spare && next < end)
+            begin_tile<K, E>(v, a.v, h.k + next * h.k_row, h.k_row, a.keys - next, a);
+        multiply<K>(p, q, k);
         if (K::MORE)
             see_and_drop<false, E>(p, dp, words, a, h, i0, j);
         for (int m = 0; m < Z::ROWS; m++)
@@ -193,74 +212,102 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
                 slope<K>(p.x[m][n], dp.x[m][n], x[m], j + own_column() + 16 * n, (T)a.scale, a);
         keep_scores<K>(ds, dp);
         __syncthreads();
-        add_product<K>(dq, ds, kv);
+        add_product<K>(dq, ds, k);
+        if (!a.spare && next < end) {
+            __syncthreads();
+            begin_tile<K, E>(v, a.v, h.k + next * h.k_row, h.k_row, a.keys - next, a);
+        }
     }
     write_rows<K, E>(a.dq, at, h.q_row, rows, dq, by, a.width);
 }
 
-/* What the queries i0.. of a head add to the gradients of keys j0... Rows of scores are keys. */
-template <class K, class E>
-__device__ inline void add_queries(sums<K, typename number<E>::sum> &dk,
-                                   sums<K, typename number<E>::sum> &dv, typename number<E>::sum *k,
-                                   uint32_t *words, const attending &a, const head &h, int64_t i0,
-                                   int64_t j0)
+/* Scores of keys j0.., which are rows, with a tile of queries become probabilities as they were
+ * multiplied with values, and dp, gradients of these, those of scores. known[2,SIDE]. */
+template <class K, class E, class T>
+__device__ inline void slopes_of_keys(scores<K, T> &p, scores<K, T> &dp, const T *known_rows,
+                                      const uint32_t *words, const attending &a,
+                                      const query_place &at, int64_t j0)
 {
-    typedef typename number<E>::sum T;
     typedef shape<K, T> Z;
-    T *v = k + Z::TILE, *q = v + Z::TILE, *dout = q + Z::TILE, *kept = dout + Z::TILE;
-    int64_t at = h.q + i0 * h.q_row;
-    scores<K, T> p, dp;
 
-    __syncthreads();
-    load_tile<K, E>(q, a.q, at, h.q_row, a.queries - i0, a);
-    load_tile<K, E>(dout, a.dout, at, h.q_row, a.queries - i0, a);
     if (K::MORE)
-        draw<K, T>(words, a, h, i0, j0);
-    __syncthreads();
-    multiply<K>(p, k, q);
-    multiply<K>(dp, v, dout);
-    if (K::MORE)
-        see_and_drop<true, E>(p, dp, words, a, h, i0, j0);
+        see_and_drop<true, E>(p, dp, words, a, at.h, at.i, j0);
     for (int n = 0; n < Z::EACH; n++) {
-        known<T> x = known_of<T>(a, h, i0 + own_column() + 16 * n);
+        int c = own_column() + 16 * n;
+        known<T> x = known_as(a, at.i + c, known_rows[c], known_rows[Z::SIDE + c]);
         for (int m = 0; m < Z::ROWS; m++)
             slope<K>(p.x[m][n], dp.x[m][n], x, j0 + own_row() + 8 * m, (T)a.scale, a);
     }
     if (K::MORE)
         drop<true>(p, words, a, (T)a.keep);
-    keep_scores<K>(kept, p);
-    __syncthreads();
-    add_product<K>(dv, kept, dout);
-    __syncthreads();
-    keep_scores<K>(kept, dp);
-    __syncthreads();
-    add_product<K>(dk, kept, q);
 }
 
-/* Shared memory: keys, values, queries, gradients of results; probabilities, then gradients. */
+/*
+ * Shared memory: keys, values, queries, gradients of results, perhaps a spare tile for the next
+ * queries; probabilities, then gradients of scores.
+ */
 template <class K, class E> __device__ void attention_dkv(const attention_dkv_args &a)
 {
     typedef typename number<E>::sum T;
     typedef shape<K, T> Z;
     SHARED_BYTES(shared);
     __shared__ uint32_t words[K::MORE ? kept_tile<K, T>::WORDS : 1];
-    T *k = (T *)shared;
-    int64_t n = a.batch * a.groups, at = blockIdx.x % n, j0 = blockIdx.x / n * Z::SIDE;
-    head h = head_of(a, at / a.groups, at % a.groups, 0);
-    int64_t key = h.k + j0 * h.k_row, first = a.causal && j0 > a.ahead ? j0 - a.ahead : 0;
+    __shared__ T known_rows[2][2 * Z::SIDE];
+    T *k = (T *)shared, *v = k + Z::TILE, *q = v + Z::TILE, *dout = q + Z::TILE;
+    T *other = a.spare ? dout + Z::TILE : q, *kept = (a.spare ? other : dout) + Z::TILE;
+    int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::SIDE;
+    int64_t first = first_seeing<Z::SIDE>(a, j0), tiles = tiles_from<Z::SIDE>(a, first);
+    head h = head_of(a, blockIdx.x % n / a.groups, blockIdx.x % n % a.groups, 0);
+    int64_t key = h.k + j0 * h.k_row;
+    query_place at = {first, h};
+    scores<K, T> p, dp;
     sums<K, T> dk, dv;
     T by[Z::ROWS];
+    int turn = 0;
 
     clear(dk);
     clear(dv);
     for (int i = 0; i < Z::ROWS; i++)
         by[i] = 1;
-    load_tile<K, E>(k, a.k, key, h.k_row, a.keys - j0, a);
-    load_tile<K, E>(k + Z::TILE, a.v, key, h.k_row, a.keys - j0, a);
-    for (int64_t r = 0; r < a.repeat; r++) {
-        h = head_of(a, at / a.groups, at % a.groups, r);
-        for (int64_t i = first / Z::SIDE * Z::SIDE; i < a.queries; i += Z::SIDE)
-            add_queries<K, E>(dk, dv, k, words, a, h, i, j0);
+    begin_tile<K, E>(k, a.k, key, h.k_row, a.keys - j0, a);
+    begin_tile<K, E>(v, a.v, key, h.k_row, a.keys - j0, a);
+    if (tiles) {
+        int64_t place = h.q + first * h.q_row;
+        begin_tile<K, E>(q, a.q, place, h.q_row, a.queries - first, a);
+        begin_tile<K, E>(dout, a.dout, place, h.q_row, a.queries - first, a);
+        begin_known<K>(known_rows[0], a, at);
+    }
+    for (; tiles > 0; tiles--) {
+        query_place next = next_place<Z::SIDE>(at, a, first);
+        int64_t place = next.h.q + next.i * h.q_row, left = a.queries - next.i;
+        if (K::MORE)
+            draw<K, T>(words, a, at.h, at.i, j0);
+        arrive();
+        if (a.spare && tiles > 1)
+            begin_tile<K, E>(other, a.q, place, h.q_row, left, a);
+        if (tiles > 1)
+            begin_known<K>(known_rows[1 - turn], a, next);
+        multiply<K>(p, k, q);
+        multiply<K>(dp, v, dout);
+        slopes_of_keys<K, E>(p, dp, known_rows[turn], words, a, at, j0);
+        keep_scores<K>(kept, p);
+        __syncthreads();
+        add_product<K>(dv, kept, dout);
+        __syncthreads();
+        if (tiles > 1)
+            begin_tile<K, E>(dout, a.dout, place, h.q_row, left, a);
+        keep_scores<K>(kept, dp);
+        __syncthreads();
+        add_product<K>(dk, kept, q);
+        if (!a.spare && tiles > 1) {
+            __syncthreads();
+            begin_tile<K, E>(q, a.q, place, h.q_row, left, a);
+        }
+        T *last = q;
+        q = other;
+        other = last;
+        turn = 1 - turn;
+        at = next;
     }
     write_rows<K, E>(a.dk, key, h.k_row, a.keys - j0, dk, by, a.width);
     write_rows<K, E>(a.dv, key, h.k_row, a.keys - j0, dv, by, a.width);

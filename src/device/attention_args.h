@@ -30,6 +30,7 @@ typedef struct attending {
     int64_t ahead; /* of a causal one: query i sees keys 0 .. i + ahead */
     double scale;
     int32_t causal, wide; /* rows allow loads of 16 bytes */
+    int32_t spare;        /* attention.cu: a block has memory for one more tile */
     const void *q, *k, *v;
     void *out, *log_sum;
     const void *dout;

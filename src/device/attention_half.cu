@@ -6,7 +6,7 @@
  * the next. While a tile is computed with, the next one is copied. Sums are f32; probabilities and
  * gradients of scores are rounded to 16 bits before they are multiplied. GPUs since Ampere.
  */
-#include "attention.cuh"
+#include "attention_warps.cuh"
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -347,41 +347,6 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
     write_rows<K, E>(a.dq, at, h.q_row, rows, dq, (float)a.scale, a);
 }
 
-/* A tile of queries that a block with keys j0.. meets: of each head of the group those from the
- * first query that sees a key. */
-struct query_place {
-    int64_t i;
-    head h;
-};
-
-__device__ inline int64_t first_seeing(const attending &a, int64_t j0)
-{
-    return a.causal && j0 > a.ahead ? (j0 - a.ahead) / ATTENTION_HALF_SIDE * ATTENTION_HALF_SIDE
-                                    : 0;
-}
-
-/* How many tiles there are. */
-__device__ inline int64_t tiles_from(const attending &a, int64_t first)
-{
-    enum { SIDE = ATTENTION_HALF_SIDE };
-
-    return first < a.queries ? (a.queries - first + SIDE - 1) / SIDE * a.repeat : 0;
-}
-
-/* The next one: of the same head, or of the next one. */
-__device__ inline query_place next_place(query_place p, const attending &a, int64_t first)
-{
-    p.i += ATTENTION_HALF_SIDE;
-    if (p.i >= a.queries) {
-        p.i = first;
-        p.h.q += a.width;
-        p.h.row += a.queries;
-        p.h.mask += a.mask_stride[2];
-        p.h.score += a.head_scores;
-    }
-    return p;
-}
-
 /* Queries, gradients of results, and what is known of them; with MORE, what dropout keeps of their
  * scores with keys j0... */
 template <class K, class E>
@@ -464,7 +429,7 @@ template <class K, class E> __device__ void attention_half_dkv(const attention_h
     SHARED_BYTES(shared);
     E *k = (E *)shared, *v = k + Z::OWN_TILE, *q = v + Z::OWN_TILE;
     int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::OWN, j = j0 + warp_row<K>();
-    int64_t first = first_seeing(a, j0), tiles = tiles_from(a, first);
+    int64_t first = first_seeing<Z::SIDE>(a, j0), tiles = tiles_from<Z::SIDE>(a, first);
     head h = head_of(a, blockIdx.x % n / a.groups, blockIdx.x % n % a.groups, 0);
     int64_t key = h.k + j0 * h.k_row;
     query_place at = {first, h};
@@ -482,7 +447,7 @@ template <class K, class E> __device__ void attention_half_dkv(const attention_h
     load_own(own_v, v);
     int here = 0;
     for (int left = (int)tiles; left > 0; left--) {
-        query_place next = next_place(at, a, first);
+        query_place next = next_place<Z::SIDE>(at, a, first);
         if (left > 1)
             copy_queries<K>(q + BUFFER - here, next, a, j0);
         int edge = edge_of(a, at.i, j), from = edge < 0 ? -edge / Z::CHUNK * Z::CHUNK : 0;

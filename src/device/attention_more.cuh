@@ -1,51 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What attention may have besides causality: a mask, and dropout of probabilities. Here is what all
- * kernels need for it, and what those of 16 bits do with the scores that a warp has.
- */
-#include "philox.cuh"
-
-/* What is added to a score. */
-template <class E> __device__ inline typename number<E>::sum mask_at(const attending &a, int64_t i)
-{
-    typedef typename number<E>::sum T;
-
-    switch (a.mask_kind) {
-    case ATTENTION_MASK_BOOL:
-        return ((const uint8_t *)a.mask)[i] ? 0 : minus_infinity<T>();
-    case ATTENTION_MASK_BF16:
-        return get(((const bf16 *)a.mask)[i]);
-    case ATTENTION_MASK_F16:
-        return get(((const f16 *)a.mask)[i]);
-    default:
-        return get(((const E *)a.mask)[i]);
-    }
-}
-
-/* A score with a mask, as power of 2; what is hidden is -inf, whatever the score is. */
-template <class T> __device__ inline T masked(T score, T by, T shown)
-{
-    return shown == minus_infinity<T>() ? shown : score * by + shown * (T)log2_e();
-}
-
-/* Whether dropout keeps the 32 scores from number `first` on: a bit each. */
-__device__ inline uint32_t kept_scores(const attending &a, int64_t first)
-{
-    uint32_t bits = 0, random[4];
-
-    ONE_BY_ONE
-    for (int at = -(int)(first & 3); at < 32; at += 4) {
-        uint32_t four = 0;
-        philox(random, a.key_word, a.key_high, (uint64_t)(first + at) / 4);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            four |= (uint32_t)(random[i] >> 8 >= a.threshold) << i;
-        bits |= at < 0 ? four >> -at : four << at;
-    }
-    return bits;
-}
-
-/* ---- of 16 bits ------------------------------------------------------------------------------ */
+/* Masks and dropout of the scores that a warp of attention_half.cu has. */
 
 /* Scores of the warp's queries i.. with keys j.. */
 template <class E, class K, int N>

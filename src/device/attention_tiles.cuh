@@ -75,6 +75,34 @@ __device__ inline void load_tile(typename number<E>::sum *tile, const void *base
             load_piece<K, E, 1>(tile, from, stride, rows, a.width, i);
 }
 
+/* The same in the background, if elements are numbers: what is copied is there after arrive. */
+template <class K, class E>
+__device__ inline void begin_tile(typename number<E>::sum *tile, const void *base, int64_t at,
+                                  int64_t stride, int64_t rows, const attending &a)
+{
+    typedef typename number<E>::sum T;
+    enum {
+        N = ATTENTION_PIECE / (int)sizeof(E),
+        PIECES = K::WIDTH / N,
+        STEP = ATTENTION_THREADS / PIECES,
+        SIDE = shape<K, T>::SIDE
+    };
+
+    if (sizeof(E) != sizeof(T) || !a.wide) {
+        load_tile<K, E>(tile, base, at, stride, rows, a);
+        return;
+    }
+    int r = threadIdx.x / PIECES, c = threadIdx.x % PIECES * N;
+    int left = c >= a.width ? 0 : (rows < SIDE ? (int)rows : (int)SIDE) - r;
+    const E *from = (const E *)base + at + r * stride + c;
+    T *to = tile + r * shape<K, T>::ROW + c;
+    UNROLL
+    for (int k = 0; k < SIDE; k += STEP) { /* what is not there is not looked at */
+        copy_later<ATTENTION_PIECE>(to + k * shape<K, T>::ROW, from, k < left);
+        from += STEP * stride;
+    }
+}
+
 /* s = rows of a times rows of b. */
 template <class K, class T> __device__ inline void multiply(scores<K, T> &s, const T *a, const T *b)
 {
@@ -180,6 +208,59 @@ template <class T> __device__ inline T max_of_row(T x)
     for (int step = 8; step > 0; step /= 2)
         x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
     return x;
+}
+
+/* ---- gradients of scores --------------------------------------------------------------------- */
+
+/* Of a query, as power of 2; -inf: it has no part in anything. */
+template <class T> struct known {
+    T log_sum, delta;
+    int64_t end; /* keys that it sees */
+};
+
+template <class T>
+__device__ inline known<T> known_as(const attending &a, int64_t i, T log_sum, T delta)
+{
+    bool none = i >= a.queries || log_sum == minus_infinity<T>();
+    known<T> x = {log_sum * (T)log2_e(), delta, none ? 0 : visible(a, i)};
+
+    return x;
+}
+
+template <class T> __device__ inline known<T> known_of(const attending &a, const head &h, int64_t i)
+{
+    bool there = i < a.queries;
+
+    return known_as(a, i, there ? ((const T *)a.log_sum)[h.row + i] : 0,
+                    there ? ((const T *)a.delta)[h.row + i] : 0);
+}
+
+/* Copies of log_sum and delta of a tile's queries i.. to to[2,SIDE]. */
+template <class K, class T>
+__device__ inline void begin_known(T *to, const attending &a, const query_place &p)
+{
+    enum { SIDE = shape<K, T>::SIDE };
+    int r = threadIdx.x % SIDE;
+    const void *from = threadIdx.x < SIDE ? a.log_sum : a.delta;
+
+    if (threadIdx.x < 2 * SIDE)
+        copy_later<sizeof(T)>(to + threadIdx.x, (const T *)from + p.h.row + p.i + r,
+                              p.i + r < a.queries);
+}
+
+/* A score becomes a probability p, and dp, its gradient, `by` times that of the score. With MORE
+ * scores are powers of 2 already. */
+template <class K, class T>
+__device__ inline void slope(T &p, T &dp, const known<T> &x, int64_t key, T by, const attending &a)
+{
+    T score = p * (K::MORE ? 1 : (T)(a.scale * log2_e())), over = score - x.log_sum;
+
+    if (key >= x.end || score == minus_infinity<T>()) {
+        p = dp = 0;
+        return;
+    }
+    p = power_of_2(over > 0 ? 0 : over); /* above 0 by what rounding took from log_sum */
+    dp = p * (dp - x.delta) * by;
 }
 
 /* ---- masks and dropout ----------------------------------------------------------------------- */
