@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time of the kernels of a GPU at two sizes of a GPT, beside what the GPU can do: a large copy, and
+ * Time of the kernels of a GPU at two sizes of a GPT (of attention at four), beside what the GPU can do: a large copy, and
  * a large product of the dtype. A figure is the median of some batches of queued calls, by the
  * clock of the CPU: so the least is what a launch costs. Operands of one call are not those of the
  * next, as many as the GPU's cache cannot hold. Bytes are those that must move, in and out.
  *
- *   gpu [--size gpt|large] [--dtype f32|bf16] [part of a name]     SHERD_DEVICE chooses the GPU
+ *   gpu [--size gpt|large|long|wide] [--dtype f32|bf16] [part of a name]     SHERD_DEVICE chooses the GPU
  *   gpu --small                       tiny sizes: whether all of it runs, also where it is emulated
  *
  * gpu_kernels.py --with a file of its output puts PyTorch's times beside.
@@ -32,8 +32,11 @@ enum {
 };
 static const double batch_seconds = 5e-3;
 
-static const shape shapes[] = {
-    {"gpt", 8, 256, 8, 32, 256}, {"large", 8, 1024, 16, 64, 50304}, {"tiny", 2, 8, 2, 8, 32}};
+static const shape shapes[] = {{"gpt", 8, 256, 8, 32, 256, NULL},
+                               {"large", 8, 1024, 16, 64, 50304, NULL},
+                               {"long", 8, 2048, 16, 64, 256, "attention"},
+                               {"wide", 8, 2048, 16, 128, 256, "attention"},
+                               {"tiny", 2, 8, 2, 8, 32, NULL}};
 
 /* Other numbers for other operands. */
 static void fill(bench *b, char *dst, extent x, int i)
@@ -227,8 +230,8 @@ static void run_shape(bench *b, const shape *s, const char *part)
     if (!ids)
         return;
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
-        if (strstr(jobs[i].name, part) && (!jobs[i].only || jobs[i].only == b->dtype) &&
-            !sherd__device_fault(b->device))
+        if (strstr(jobs[i].name, part) && (!s->part || strstr(jobs[i].name, s->part)) &&
+            (!jobs[i].only || jobs[i].only == b->dtype) && !sherd__device_fault(b->device))
             print_job(b, &jobs[i]);
     sherd__device_give(b->device, ids);
 }
@@ -262,7 +265,7 @@ int main(int argc, char **argv)
     sherd__heap heap = {0};
     sherd__diag diag = {.rank = -1};
     bench b = {0};
-    const bench_option options[] = {{"--size", "gpt|large", .text = &size},
+    const bench_option options[] = {{"--size", "gpt|large|long|wide", .text = &size},
                                     {"--dtype", "f32|bf16", .text = &dtype},
                                     {"--small", NULL, .flag = &b.small},
                                     {NULL, "PART", .text = &part}};

@@ -18,13 +18,14 @@
 #include "attending.h"
 
 enum {
-    OPERANDS = 9,
+    OPERANDS = 10,
     LINE = 256 /* bytes between operands, as of the GPU's memory */
 };
 
 typedef struct shape {
     const char *name;
     int64_t batch, context, heads, width, vocabulary;
+    const char *part; /* only jobs with this in their names; NULL = all */
 } shape;
 
 /* How large an operand is; of the benchmark's dtype, but for the last ones. */
@@ -39,6 +40,7 @@ typedef enum extent {
     MLP,
     LOGITS,
     TABLE,
+    SCORES, /* of one head */
     SCALAR,
     TOKENS_DIM, /* a row of each item */
     CHOSEN,
@@ -151,6 +153,44 @@ static void attention_grad(bench *b)
     if (!sherd__device_attention_grad(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3],
                                       b->x[4], b->x[5], b->x[6], b->x[7], b->x[8]))
         sherd__device_fail(b->device, "the gradient of attention is not for the GPU");
+}
+
+/* With a mask that is added, the same for all heads; or with dropout. */
+static sherd__attending masked(const bench *b, const void *mask)
+{
+    sherd__attending s = attending_of(b);
+
+    s.mask = mask;
+    s.mask_dtype = b->dtype;
+    s.mask_stride[3] = s.keys;
+    s.mask_stride[4] = 1;
+    return s;
+}
+
+static void attention_masked(bench *b)
+{
+    const sherd__attending s = masked(b, b->x[5]);
+
+    sherd__device_attention(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3], b->x[4]);
+}
+
+static void attention_masked_grad(bench *b)
+{
+    const sherd__attending s = masked(b, b->x[9]);
+
+    sherd__device_attention_grad(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3],
+                                 b->x[4], b->x[5], b->x[6], b->x[7], b->x[8]);
+}
+
+static void attention_dropped(bench *b)
+{
+    sherd__attending s = attending_of(b);
+
+    s.p = 0.1;
+    s.all_queries = s.all_keys = s.keys;
+    s.all_heads = s.groups;
+    s.all_repeat = 1;
+    sherd__device_attention(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3], b->x[4]);
 }
 
 static double flops_attention(const bench *b)
@@ -409,6 +449,14 @@ static const job jobs[] = {
      .x = {ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM,
            F32_HEADS},
      .flops = flops_attention_grad},
+    {"attention_masked", attention_masked,
+     .x = {ROWS_DIM, F32_HEADS, ROWS_DIM, ROWS_DIM, ROWS_DIM, SCORES}, .flops = flops_attention},
+    {"attention_masked_grad", attention_masked_grad,
+     .x = {ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM, ROWS_DIM,
+           F32_HEADS, SCORES},
+     .flops = flops_attention_grad},
+    {"attention_dropped", attention_dropped,
+     .x = {ROWS_DIM, F32_HEADS, ROWS_DIM, ROWS_DIM, ROWS_DIM}, .flops = flops_attention},
     {"layer_norm", layer_norm, .x = {ROWS_DIM, F32_ROWS, F32_ROWS, ROWS_DIM, DIM, DIM}},
     {"norm_grad", norm_grad,
      .x = {ROWS_DIM, DIM, DIM, ROWS_DIM, ROWS_DIM, DIM, F32_ROWS, F32_ROWS}},
@@ -471,6 +519,7 @@ static int64_t elements_of(const bench *b, extent x)
                                 [MLP] = b->mlp,
                                 [LOGITS] = b->rows * b->s->vocabulary,
                                 [TABLE] = b->s->vocabulary * b->dim,
+                                [SCORES] = b->s->context * b->s->context,
                                 [SCALAR] = 1,
                                 [TOKENS_DIM] = b->s->batch * b->dim,
                                 [CHOSEN] = b->rows * MOST_CHOSEN,

@@ -7,7 +7,7 @@ CPU, as in the C program), and of the same calls replayed from a CUDA graph, whi
 results of a call are not those of the next. With the C program's output in FILE a row has its time too, and both ratios
 torch / sherd.
 
-    build/bench/gpu >FILE; bench/gpu_kernels.py [--with FILE] [--size gpt|large] [--dtype f32|bf16] [part of a name]
+    build/bench/gpu >FILE; bench/gpu_kernels.py [--with FILE] [--size gpt|large|long|wide] [--dtype f32|bf16] [part of a name]
     bench/gpu_kernels.py --small        tiny sizes, on the CPU where there is no GPU: whether all of it runs
 """
 import argparse
@@ -26,8 +26,11 @@ GRAPH_CALLS = 200  # of a graph, at most
 SHAPES = {  # batch, context, heads, width, vocabulary
     "gpt": (8, 256, 8, 32, 256),
     "large": (8, 1024, 16, 64, 50304),
+    "long": (8, 2048, 16, 64, 256),
+    "wide": (8, 2048, 16, 128, 256),
     "tiny": (2, 8, 2, 8, 32),
 }
+ONLY = {"long": "attention", "wide": "attention"}  # names of jobs
 
 
 class Case:
@@ -74,14 +77,24 @@ def attentions(c):
     """The gradient is that of autograd, of a graph that is kept."""
     attend = c.torch.nn.functional.scaled_dot_product_attention
 
-    def recorded():
+    def recorded(mask=None):
         qkv = c.qkv(grad=True)
-        out = attend(*qkv, is_causal=True)
+        out = attend(*qkv, attn_mask=mask) if mask is not None else attend(*qkv, is_causal=True)
         return out, qkv, c.new(c.batch, c.context, c.heads, c.width).transpose(1, 2)
+
+    def causal_mask():
+        return c.new(c.context, c.context) + c.torch.full((c.context,) * 2, -c.torch.inf, device=c.where).triu(1).to(c.dtype)
+
+    def grad(out, qkv, dout):
+        return c.torch.autograd.grad(out, qkv, dout, retain_graph=True)
 
     return {
         "attention": (c.qkv, lambda q, k, v: attend(q, k, v, is_causal=True)),
-        "attention_grad": (recorded, lambda out, qkv, dout: c.torch.autograd.grad(out, qkv, dout, retain_graph=True)),
+        "attention_grad": (recorded, grad),
+        # a mask that is added, of which sherd knows besides that it is causal
+        "attention_masked": (lambda: (*c.qkv(), causal_mask()), lambda q, k, v, mask: attend(q, k, v, attn_mask=mask)),
+        "attention_masked_grad": (lambda: recorded(causal_mask()), grad),
+        "attention_dropped": (c.qkv, lambda q, k, v: attend(q, k, v, is_causal=True, dropout_p=0.1)),
     }
 
 
@@ -296,7 +309,7 @@ def print_row(key, eager, graph, sherd):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--with", dest="beside", help="output of the C program")
-    parser.add_argument("--size", default="", choices=["gpt", "large"])
+    parser.add_argument("--size", default="", choices=["gpt", "large", "long", "wide"])
     parser.add_argument("--dtype", default="", choices=["f32", "bf16"])
     parser.add_argument("--small", action="store_true", help="tiny sizes")
     parser.add_argument("part", nargs="?", default="", help="of a name")
@@ -310,7 +323,7 @@ def main():
         sys.exit("gpu_kernels.py: torch has no GPU here")
     torch.backends.cuda.matmul.allow_tf32 = False
     times = read_times(args.beside) if args.beside else {}
-    sizes = ["tiny"] if args.small else [args.size] if args.size else ["gpt", "large"]
+    sizes = ["tiny"] if args.small else [args.size] if args.size else ["gpt", "large", "long", "wide"]
     print(f"# {torch.cuda.get_device_name() if cuda else 'CPU'}, torch {torch.__version__}")
     print(f"# {'':27} {'eager':>10}    {'graph':>10}" + (f" {'sherd':>10} {'eager/':>8} {'graph/':>8}" if times else ""))
     if cuda:
@@ -318,7 +331,7 @@ def main():
     for dtype, size in itertools.product([args.dtype] if args.dtype else ["f32", "bf16"], sizes):
         case = Case(torch, size, dtype, "cuda" if cuda else "cpu")
         for name, (make, call) in jobs_of(case).items():
-            if args.part in name:
+            if args.part in name and ONLY.get(size, "") in name:
                 key = (size, dtype, name)
                 print_row(key, *measure(torch, Clock(torch, cuda), make, call, args.small), times.get(key))
                 if cuda:

@@ -211,6 +211,21 @@ static void shapes_are_plain(void)
     close_device();
 }
 
+/* GPUs whose blocks have less memory copy tiles one after the other. */
+static void less_memory_is_plain(void)
+{
+    setenv("SHERD_EMULATED_CUDA_ARCH", "86", 1);
+    open_device();
+    for (int i = 0; i < 2; i++) { /* f32, f64 */
+        sherd__attending s = problem(1, 1, 2, 70, 130, 40);
+        s.causal = true;
+        s.first_query = 60;
+        attention_is_plain(dtypes[i], s, 0, i == 0);
+    }
+    close_device();
+    unsetenv("SHERD_EMULATED_CUDA_ARCH");
+}
+
 /* So many blocks that each takes more rows; emulated, each shape takes seconds. */
 static void many_heads_are_plain(void)
 {
@@ -352,8 +367,8 @@ static void what_it_can_not_is_said(void)
 }
 
 static const check_test tests[] = {
-    {TEST(shapes_are_plain)}, {TEST(many_heads_are_plain)},    {TEST(misaligned_is_plain)},
-    {TEST(pieces_are_plain)}, {TEST(masks_are_plain)},         {TEST(dropout_is_plain)},
-    {TEST(joined_is_plain)},  {TEST(what_it_can_not_is_said)},
+    {TEST(shapes_are_plain)},    {TEST(less_memory_is_plain)}, {TEST(many_heads_are_plain)},
+    {TEST(misaligned_is_plain)}, {TEST(pieces_are_plain)},     {TEST(masks_are_plain)},
+    {TEST(dropout_is_plain)},    {TEST(joined_is_plain)},      {TEST(what_it_can_not_is_said)},
 };
 CHECK_MAIN(tests)
