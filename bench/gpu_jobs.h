@@ -15,8 +15,6 @@
 #include "device/order.h"
 #include "device/tables.h"
 
-#include "attending.h"
-
 enum {
     OPERANDS = 10,
     LINE = 256 /* bytes between operands, as of the GPU's memory */
@@ -51,9 +49,11 @@ typedef enum extent {
     F64_SCALAR,
     MASK /* a byte for each of ROWS_MLP */
         F32_LOGITS,
+    F32_LOGITS,
     F32_CHOSEN,
     F32_TOKENS,
-    F64_SCALAR
+    F64_SCALAR,
+    MASK /* a byte for each of ROWS_MLP */
 } extent;
 
 typedef struct bench {
@@ -128,81 +128,6 @@ static double flops_dim(const bench *b)
 static double flops_mlp(const bench *b)
 {
     return 2.0 * (double)(b->rows * b->dim * b->mlp);
-}
-
-/* ---- attention ------------------------------------------------------------------------------- */
-
-static sherd__attending attending_of(const bench *b)
-{
-    return self_attention(b->s->batch, b->s->heads, b->s->context, b->s->width, true);
-}
-
-static void attention(bench *b)
-{
-    const sherd__attending s = attending_of(b);
-
-    if (!sherd__device_attention(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3],
-                                 b->x[4]))
-        sherd__device_fail(b->device, "attention is not for the GPU");
-}
-
-static void attention_grad(bench *b)
-{
-    const sherd__attending s = attending_of(b);
-
-    if (!sherd__device_attention_grad(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3],
-                                      b->x[4], b->x[5], b->x[6], b->x[7], b->x[8]))
-        sherd__device_fail(b->device, "the gradient of attention is not for the GPU");
-}
-
-/* With a mask that is added, the same for all heads; or with dropout. */
-static sherd__attending masked(const bench *b, const void *mask)
-{
-    sherd__attending s = attending_of(b);
-
-    s.mask = mask;
-    s.mask_dtype = b->dtype;
-    s.mask_stride[3] = s.keys;
-    s.mask_stride[4] = 1;
-    return s;
-}
-
-static void attention_masked(bench *b)
-{
-    const sherd__attending s = masked(b, b->x[5]);
-
-    sherd__device_attention(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3], b->x[4]);
-}
-
-static void attention_masked_grad(bench *b)
-{
-    const sherd__attending s = masked(b, b->x[9]);
-
-    sherd__device_attention_grad(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3],
-                                 b->x[4], b->x[5], b->x[6], b->x[7], b->x[8]);
-}
-
-static void attention_dropped(bench *b)
-{
-    sherd__attending s = attending_of(b);
-
-    s.p = 0.1;
-    s.all_queries = s.all_keys = s.keys;
-    s.all_heads = s.groups;
-    s.all_repeat = 1;
-    sherd__device_attention(b->device, b->dtype, &s, b->x[0], b->x[1], b->x[2], b->x[3], b->x[4]);
-}
-
-static double flops_attention(const bench *b)
-{
-    const shape *s = b->s;
-
-    return 2.0 * (double)(s->batch * s->heads * s->context * (s->context + 1) * s->width);
-}
-
-static double flops_attention_grad(const bench *b)
-{
-    return 2.5 * flops_attention(b);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -433,6 +358,7 @@ static void adamw_layer(bench *b)
     }
 }
 
+#include "gpu_attention.h"
 #include "gpu_numbers.h"
 #include "gpu_shared.h"
 
@@ -532,6 +458,11 @@ static int64_t elements_of(const bench *b, extent x)
     [F32_LOGITS] = b->rows * b->s->vocabulary, [F32_CHOSEN] = b->rows * MOST_CHOSEN,
     [F32_TOKENS] = b->s->batch, [F64_SCALAR] = 2
 };
+                                [F32_LOGITS] = b->rows * b->s->vocabulary,
+                                [F32_CHOSEN] = b->rows * MOST_CHOSEN,
+                                [F32_TOKENS] = b->s->batch,
+                                [F64_SCALAR] = 2,
+                                [MASK] = b->rows * b->mlp};
 
 return elements[x];
 }

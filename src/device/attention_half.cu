@@ -361,9 +361,8 @@ __device__ inline void copy_queries(E *to, const query_place &p, const attending
     if (threadIdx.x < Z::SIDE)
         copy_later<8>(known + threadIdx.x, from + threadIdx.x, threadIdx.x < left);
     if (K::MORE && a.drops)
-        ((uint32_t *)(known + Z::SIDE))[threadIdx.x] =
-            kept_scores(a, p.h.score + (p.i + threadIdx.x / 2) * a.query_scores + j0 +
-                               threadIdx.x % 2 * 32);
+        ((uint32_t *)(known + Z::SIDE))[threadIdx.x] = kept_scores(
+            a, p.h.score + (p.i + threadIdx.x / 2) * a.query_scores + j0 + threadIdx.x % 2 * 32);
 }
 
 /* What CHUNK queries from c on, of a tile, add to the gradients of the warp's keys j... Rows of

@@ -137,30 +137,30 @@ __device__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
 template <class E>
 __device__ void multiply_new(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
-#define MULTIPLY(E, name)                                                                        \
-    template <>                                                                                  \
-    __device__ inline void multiply_add<E>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,   \
-                                           uint32_t b1)                                          \
-    {                                                                                            \
-        asm("mma.sync.aligned.m16n8k16.row.col.f32." name "." name                               \
-            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"               \
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                     \
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                     \
-    }                                                                                            \
-    template <>                                                                                  \
-    __device__ inline void multiply_new<E>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,   \
-                                           uint32_t b1)                                          \
-    {                                                                                            \
-        asm("mma.sync.aligned.m16n8k16.row.col.f32." name "." name                               \
-            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"           \
-            : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])                                     \
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));          \
+#define MULTIPLY(E, name)                                                                    \
+    template <>                                                                              \
+    __device__ inline void multiply_add<E>(float(&c)[4], const uint32_t(&a)[4], uint32_t b0, \
+                                           uint32_t b1)                                      \
+    {                                                                                        \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." name "." name                           \
+            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                 \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                 \
+    }                                                                                        \
+    template <>                                                                              \
+    __device__ inline void multiply_new<E>(float(&c)[4], const uint32_t(&a)[4], uint32_t b0, \
+                                           uint32_t b1)                                      \
+    {                                                                                        \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." name "." name                           \
+            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"       \
+            : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])                                 \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));      \
     }
 MULTIPLY(bf16, "bf16")
 MULTIPLY(f16, "f16")
 
-/* Where the lane's own row of a part is, of a tile whose rows are ROW elements apart: each lane says
- * that of one row of one of the four matrices. What a part adds to it is a constant. */
+/* Where the lane's own row of a part is, of a tile whose rows are ROW elements apart: each lane
+ * says that of one row of one of the four matrices. What a part adds to it is a constant. */
 template <class E> struct place {
     uint32_t at;
 };
