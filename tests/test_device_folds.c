@@ -20,6 +20,12 @@ static const shape shapes[] = {{1, 1, 1}, {7, 5, 1},  {3, 64, 1}, {1, 9000, 1},
                                {2, 4, 3}, {3, 6, 16}, {2, 0, 3},  {1, 700, 8},
                                {0, 4, 4}, {5, 40, 1}, {4, 1, 6},  {2, 300, 1}};
 
+/* The long ones of every other dtype: the emulation is slow. */
+static bool takes_part(const shape *s, sherd_dtype dtype)
+{
+    return s->outer * s->mid * s->inner < 2000 || (int)dtype % 2 == 1;
+}
+
 static const sherd__kernels *kernels_of(sherd_dtype dtype)
 {
     return dtype == SHERD_U8     ? &sherd__whole_u8
@@ -139,7 +145,7 @@ static void folds_are_those_of_the_cpu(void)
         sherd_dtype dtype = all_dtypes[i % LEN(all_dtypes)];
         sherd__fold_kind kind = (sherd__fold_kind)(i / LEN(all_dtypes) % SHERD__FOLDS);
         const shape *s = &shapes[i / LEN(all_dtypes) / SHERD__FOLDS];
-        if (there_is(kind, dtype))
+        if (there_is(kind, dtype) && takes_part(s, dtype))
             check_fold(device, dtype, kind, s, i % 3 == 0 ? (int)sherd_dtype_bytes(dtype) : 0);
     }
     close_gpu(&heap, device);
@@ -182,9 +188,12 @@ static void the_first_of_equals_is_found(void)
     sherd__heap heap = {0};
     sherd__device *device = open_gpu(&heap, "cuda", 0);
 
-    for (int i = 0; device && i < LEN(all_dtypes) * LEN(shapes) * 2; i++)
-        check_where(device, all_dtypes[i % LEN(all_dtypes)], i / LEN(all_dtypes) / LEN(shapes),
-                    &shapes[i / LEN(all_dtypes) % LEN(shapes)]);
+    for (int i = 0; device && i < LEN(all_dtypes) * LEN(shapes) * 2; i++) {
+        sherd_dtype dtype = all_dtypes[i % LEN(all_dtypes)];
+        const shape *s = &shapes[i / LEN(all_dtypes) % LEN(shapes)];
+        if (takes_part(s, dtype))
+            check_where(device, dtype, i / LEN(all_dtypes) / LEN(shapes), s);
+    }
     close_gpu(&heap, device);
 }
 
