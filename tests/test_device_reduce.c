@@ -8,7 +8,7 @@
 #include "kernels/rows.h"
 
 static const sherd_dtype summed[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
-                                     SHERD_I32, SHERD_I64, SHERD_U8,   SHERD_BOOL};
+                                     SHERD_I32, SHERD_I64, SHERD_BOOL};
 
 /* ---- of several tensors ---- */
 

@@ -192,7 +192,7 @@ static inline bool sherd__device_computes(sherd_dtype dtype)
 static inline bool sherd__device_adds(sherd_dtype dtype)
 {
     return sherd__device_computes(dtype) || dtype == SHERD_I32 || dtype == SHERD_I64 ||
-           dtype == SHERD_U8 || dtype == SHERD_BOOL;
+           dtype == SHERD_BOOL;
 }
 
 /* elements.c: dtypes that it computes */
@@ -226,7 +226,7 @@ void sherd__device_fill_box(sherd__device *device, size_t element_bytes, int ndi
                             const int64_t *size, void *dst, const int64_t *dst_stride,
                             const void *value);
 
-/* reduce.c: any dtype; avg only of fractions; at most SHERD__DEVICE_ADDENDS */
+/* reduce.c: dtypes that it adds; avg only of fractions; at most SHERD__DEVICE_ADDENDS */
 enum { SHERD__DEVICE_ADDENDS = 16 };
 void sherd__device_reduce(sherd__device *device, sherd_dtype dtype, sherd_reduce_op op, int ndim,
                           const int64_t *size, void *dst, const int64_t *dst_stride, int count,

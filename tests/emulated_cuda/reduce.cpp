@@ -28,7 +28,6 @@ REDUCES(bf16)
 REDUCES(f16)
 REDUCES(i32)
 REDUCES(i64)
-REDUCES(u8)
 REDUCES(b8)
 
 #define SUMS(to, from)                                  \
