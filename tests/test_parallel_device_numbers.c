@@ -185,19 +185,16 @@ static sherd_tensor *f_in_place(sherd_tensor *a, sherd_tensor *b)
     return sherd_mul(sherd_mul(a, y), b);
 }
 
-/* `elsewhere`: of these shards ranks exchange numbers by the CPU, if there are several. */
 static const struct {
-    const char *name, *elsewhere;
+    const char *name;
     sherd_tensor *(*f)(sherd_tensor *a, sherd_tensor *b);
 } functions[] = {
-    {"compare", NULL, f_compare},   {"extremes", NULL, f_extremes},
-    {"corner", NULL, f_corner},     {"finite", NULL, f_finite},
-    {"folds", NULL, f_folds},       {"products", NULL, f_products},
-    {"moments", NULL, f_moments},   {"log sums", "S(1)", f_log_sums},
-    {"where", NULL, f_where},       {"truths", NULL, f_truths},
-    {"integers", NULL, f_integers}, {"counts", NULL, f_counts},
-    {"running", NULL, f_running},   {"losses", NULL, f_losses},
-    {"classes", NULL, f_classes},   {"in place", NULL, f_in_place},
+    {"compare", f_compare},   {"extremes", f_extremes}, {"corner", f_corner},
+    {"finite", f_finite},     {"folds", f_folds},       {"products", f_products},
+    {"moments", f_moments},   {"log sums", f_log_sums}, {"where", f_where},
+    {"truths", f_truths},     {"integers", f_integers}, {"counts", f_counts},
+    {"running", f_running},   {"losses", f_losses},     {"classes", f_classes},
+    {"in place", f_in_place},
 };
 
 /* ---- on both --------------------------------------------------------------------------------- */
@@ -245,10 +242,9 @@ static void check_both(sherd_world *world, int f, const sherd_mesh *mesh, const 
                        sherd_dtype dtype)
 {
     static _Thread_local double there[NUMBERS][MOST], here[NUMBERS][MOST];
-    const char *elsewhere = sherd_world_ranks(world) > 1 ? functions[f].elsewhere : NULL;
     int64_t count[NUMBERS], again[NUMBERS];
 
-    looks = elsewhere && strcmp(elsewhere, placements) == 0 ? NULL : functions[f].name;
+    looks = functions[f].name;
     run(world, f, mesh, placements, dtype, there, count);
     looks = NULL;
     put_handlers(world, true);
