@@ -99,7 +99,7 @@ static const struct {
 } functions[] = {
     {"select", "R", f_select},        {"gather", "R S(0)", f_gather},
     {"scatter", "R S(0)", f_scatter}, {"scatter_add", "R S(0)", f_add},
-    {"order", "R S(0)", f_order},     {"experts", "R", f_experts},
+    {"order", "R S(0)", f_order},     {"experts", "R S(0)", f_experts},
 };
 
 /* Input i and `shift` times its direction. */

@@ -70,6 +70,14 @@ void sherd__device_gather(sherd__device *device, size_t bytes, const sherd__pick
     sherd__device_take_rows(device, bytes, p, 1, dst, src);
 }
 
+void sherd__device_put_rows(sherd__device *device, size_t bytes, const sherd__pick *p, void *dst,
+                            const void *src)
+{
+    picking args = args_of(p, dst, src);
+
+    launch(device, "scatter", unit_name[take_units(&args, bytes)], &args);
+}
+
 /* Find the last j of each entry. NULL: no memory. */
 static sherd__device_block *take_winners(sherd__device *device, picking *args)
 {

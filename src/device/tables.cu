@@ -68,10 +68,17 @@ template <class UNIT> __device__ void gather(const gather_args &a)
 
 template <class UNIT> __device__ void scatter(const scatter_args &a)
 {
+    union {
+        uint64_t word[2];
+        UNIT unit;
+    } value;
+
+    value.word[0] = a.value;
+    value.word[1] = 0;
     for (int64_t i = global_thread(); i < a.outer * a.n * a.inner; i += all_threads()) {
         element_place p = find_element(a, i);
         if (p.entry >= 0 && !(a.winner && a.winner[entry_place(a, p)] != (int32_t)p.j))
-            ((UNIT *)a.dst)[entry_place(a, p)] = a.src ? ((const UNIT *)a.src)[i] : (UNIT)a.value;
+            ((UNIT *)a.dst)[entry_place(a, p)] = a.src ? ((const UNIT *)a.src)[i] : value.unit;
     }
 }
 

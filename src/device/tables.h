@@ -11,6 +11,9 @@ void sherd__device_gather(sherd__device *device, size_t bytes, const sherd__pick
 /* The same with index / each in the place of each index. */
 void sherd__device_take_rows(sherd__device *device, size_t bytes, const sherd__pick *p,
                              int64_t each, void *dst, const void *src);
+/* As scatter with src, where no index comes again. */
+void sherd__device_put_rows(sherd__device *device, size_t bytes, const sherd__pick *p, void *dst,
+                            const void *src);
 /* As gather_last of pick.h. */
 void sherd__device_gather_last(sherd__device *device, size_t bytes, const sherd__pick *p, void *dst,
                                const void *src);

@@ -86,7 +86,9 @@ static bool make_list(sherd__windowed *out, const sherd__lists *lists, int64_t r
         sherd__fail_diag(line->call->world, true);
         return false;
     }
+    bool before = sherd__make_there(line->call->world, lists->there);
     out->whole = sherd__new_on(layout, lists->dtype);
+    sherd__make_there(line->call->world, before);
     return !sherd_tensor_failed(out->whole);
 }
 
@@ -117,6 +119,14 @@ void sherd__lists_release(sherd__windowed *lists, int64_t count)
 const void *sherd__list_came(const sherd__windowed *one, bool *good)
 {
     const void *data = one->piece->count ? sherd__data(one->piece) : NULL;
+
+    *good = *good && (data || one->piece->count == 0);
+    return data;
+}
+
+const void *sherd__list_came_there(const sherd__windowed *one, bool *good)
+{
+    const void *data = one->piece->count ? sherd__device_data(one->piece) : NULL;
 
     *good = *good && (data || one->piece->count == 0);
     return data;

@@ -38,6 +38,7 @@ typedef struct sherd__lists {
     int64_t (*length)(const void *what, int64_t rank, int64_t r);
     const void *what;
     sherd_dtype dtype;
+    bool there; /* they are made in the GPU's memory */
 } sherd__lists;
 
 /* Room for `count` lists, empty ones. NULL: no memory, raised. */
@@ -51,6 +52,9 @@ bool sherd__lists_make(sherd__windowed *out, const sherd__lists *lists);
 
 /* What has come by a list; *good is false if the alarm has ended the wait. */
 const void *sherd__list_came(const sherd__windowed *one, bool *good);
+
+/* The same in the GPU's memory. */
+const void *sherd__list_came_there(const sherd__windowed *one, bool *good);
 
 void sherd__lists_release(sherd__windowed *lists, int64_t count);
 

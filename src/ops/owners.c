@@ -250,12 +250,13 @@ static bool take_all(const exchange *x, sherd__windowed *lists, void *taken, con
     sherd_dtype dtype = x->w->taken->dtype;
     size_t bytes = sherd_dtype_bytes(dtype);
     const char *name = x->w->call->op->name;
-    bool good = sherd__lists_make(asked, &(sherd__lists){&x->line, false, asked_at, x, SHERD_I32});
+    bool good =
+        sherd__lists_make(asked, &(sherd__lists){&x->line, false, asked_at, x, SHERD_I32, false});
 
     if (good)
         fill_codes(x, asked);
     good = good && sherd__gather_windows_here(asked + 1, others, name) &&
-           sherd__lists_make(lent, &(sherd__lists){&x->line, true, lent_at, x, dtype}) &&
+           sherd__lists_make(lent, &(sherd__lists){&x->line, true, lent_at, x, dtype, false}) &&
            answer(x, asked, lent, a, bytes) && sherd__gather_windows_here(lent + 1, others, name);
 
     for (int64_t r = 1; r < x->line.shards && good; r++) {
@@ -323,8 +324,9 @@ static bool give_all(const exchange *x, sherd__windowed *lists, void *a, const v
     sherd_dtype dtype = x->w->taken->dtype;
     void *own = scratch(x, x->first[1] * x->outer * x->inner, sherd_dtype_bytes(dtype));
     bool good =
-        own && sherd__lists_make(codes, &(sherd__lists){&x->line, false, asked_at, x, SHERD_I32}) &&
-        sherd__lists_make(entries, &(sherd__lists){&x->line, false, given_at, x, dtype});
+        own &&
+        sherd__lists_make(codes, &(sherd__lists){&x->line, false, asked_at, x, SHERD_I32, false}) &&
+        sherd__lists_make(entries, &(sherd__lists){&x->line, false, given_at, x, dtype, false});
 
     if (good)
         fill_codes(x, codes);

@@ -3,7 +3,8 @@
  * Rows taken in an order that all ranks know (sherd_dispatch, sherd_combine). So each knows what it
  * sends to whom, and rows move in one call, of lists (lists.h), or not at all where each rank has
  * what it needs. The order is one of all rows, so the gradient is taken in the inverse order. If
- * that moves less, the dim is gathered instead.
+ * that moves less, the dim is gathered instead. On the GPU rows are copied there, and the CPU, which
+ * knows the order, sends it where they are.
  */
 #include "lists.h"
 #include "runs.h"
@@ -249,61 +250,97 @@ static int64_t needed(const exchange *x, int64_t rank, int64_t shard, int32_t *p
     return count;
 }
 
-static void pick_rows(const exchange *x, int64_t count, const int32_t *code, void *to,
+typedef enum copying { PICK, PUT } copying;
+
+/* Row i of one side, and row index[i] of the other; on the GPU that gets the index too. False: no
+ * memory, raised. */
+static bool copy_rows(const exchange *x, copying how, int64_t count, const int32_t *index, void *to,
                       const void *from)
 {
-    const sherd__pick p = {1, count, x->inner, INT32_MAX, 0, code, true};
+    sherd__device *device = sherd__device_in(x->call);
+    sherd__pick p = {1, count, x->inner, INT32_MAX, 0, index, true};
+    int64_t bytes = count * (int64_t)sizeof *index;
 
-    if (count && x->inner)
-        sherd__gather(x->bytes, &p, to, from);
-}
-
-static void put_rows(const exchange *x, int64_t count, const int32_t *place, void *to,
-                     const void *from)
-{
-    const sherd__pick p = {1, count, x->inner, INT32_MAX, 0, place, true};
-
-    if (count && x->inner)
-        sherd__scatter(x->bytes, &p, to, from, NULL);
+    if (count == 0 || x->inner == 0)
+        return true;
+    if (!device) {
+        if (how == PUT)
+            sherd__scatter(x->bytes, &p, to, from, NULL);
+        else
+            sherd__gather(x->bytes, &p, to, from);
+        return true;
+    }
+    int32_t *there = sherd__device_scratch(x->call, bytes);
+    if (!there)
+        return false;
+    sherd__device_upload(device, there, index, bytes);
+    p.index = there;
+    if (how == PUT)
+        sherd__device_put_rows(device, x->bytes, &p, to, from);
+    else
+        sherd__device_gather(device, x->bytes, &p, to, from);
+    return true;
 }
 
 /* Rows of this rank's own shard. */
 static bool take_own(const exchange *x, int32_t *place, int32_t *code)
 {
     int64_t count = needed(x, x->line.me, x->line.mine, place, code);
-    void *own = sherd_call_scratch(x->call, count * x->inner * (int64_t)x->bytes);
+    int64_t bytes = count * x->inner * (int64_t)x->bytes;
+    void *own = sherd__device_in(x->call) ? sherd__device_scratch(x->call, sherd__max(bytes, 1))
+                                          : sherd_call_scratch(x->call, bytes);
 
-    if (!own)
-        return false;
-    pick_rows(x, count, code, own, x->call->from[A]);
-    put_rows(x, count, place, x->call->to[0], own);
-    return true;
+    return own && copy_rows(x, PICK, count, code, own, x->call->from[A]) &&
+           copy_rows(x, PUT, count, place, x->call->to[0], own);
+}
+
+/* Rows for the rank r behind. */
+static bool fill_list(const exchange *x, sherd_tensor *list, int64_t r, int32_t *code)
+{
+    void *to = sherd__device_in(x->call) ? sherd__device_fresh(list) : sherd__fresh(list);
+    int64_t count = needed(x, rank_behind(x, x->line.me, r), x->line.mine, NULL, code);
+
+    return copy_rows(x, PICK, count, code, to, x->call->from[A]);
+}
+
+/* Rows of the rank r before. */
+static bool empty_list(const exchange *x, const sherd__windowed *list, int64_t r, int32_t *place)
+{
+    int64_t shard = sherd__shard_behind(&x->line, x->line.mine, -r);
+    bool good = true;
+    const void *data = sherd__device_in(x->call) ? sherd__list_came_there(list, &good)
+                                                 : sherd__list_came(list, &good);
+
+    if (!data)
+        return good;
+    return copy_rows(x, PUT, needed(x, x->line.me, shard, place, NULL), place, x->call->to[0],
+                     data);
 }
 
 static bool send_all(const exchange *x, sherd__windowed *lists, int32_t *place, int32_t *code)
 {
     sherd_call *call = x->call;
-    const sherd__lists of = {&x->line, false, sent_at, x, call->in[A]->dtype};
+    bool there = sherd__device_in(call);
+    int others = (int)x->line.shards - 1;
+    const sherd__lists of = {&x->line, false, sent_at, x, call->in[A]->dtype, there};
     bool good = sherd__lists_make(lists, &of);
 
     for (int64_t r = 1; good && r < x->line.shards; r++)
         if (lists[r].whole->count)
-            pick_rows(x, needed(x, rank_behind(x, x->line.me, r), x->line.mine, NULL, code), code,
-                      sherd__fresh(lists[r].whole), call->from[A]);
-    good = good && sherd__gather_windows_here(lists + 1, (int)x->line.shards - 1, call->op->name);
-    for (int64_t r = 1; good && r < x->line.shards; r++) {
-        int64_t shard = sherd__shard_behind(&x->line, x->line.mine, -r);
-        const void *data = sherd__list_came(&lists[r], &good);
-        if (data)
-            put_rows(x, needed(x, x->line.me, shard, place, NULL), place, call->to[0], data);
-    }
+            good = fill_list(x, lists[r].whole, r, code);
+    good = good && (there ? sherd__gather_windows(lists + 1, others, false, call->op->name)
+                          : sherd__gather_windows_here(lists + 1, others, call->op->name));
+    for (int64_t r = 1; good && r < x->line.shards; r++)
+        good = empty_list(x, &lists[r], r, place);
     return good;
 }
 
-/* The longest interval of the result. */
-static int64_t longest(const traffic *t)
+/* The index on the CPU. NULL: there is none, or the alarm is raised. */
+static const int32_t *known_here(sherd_call *call)
 {
-    return sherd__dim_longest(t->mesh, t->to, t->n);
+    sherd_tensor *index = call->in[INDEX];
+
+    return sherd__device_in(call) && index->count ? sherd__data(index) : call->from[INDEX];
 }
 
 static bool exchange_rows(sherd_call *call)
@@ -318,11 +355,13 @@ static bool exchange_rows(sherd_call *call)
         return true;
     begin_traffic(&x.t, a->layout, &y->layout->spec.dim[0], how->k);
     int64_t *words = sherd_call_scratch(call, traffic_words(&x.t) * (int64_t)sizeof *words);
-    int32_t *place = sherd_call_scratch(call, (longest(&x.t) + 1) * (int64_t)sizeof *place);
-    int32_t *code = sherd_call_scratch(call, (longest(&x.t) + 1) * (int64_t)sizeof *code);
-    if (!words || !place || !code)
+    int64_t longest = sherd__dim_longest(x.t.mesh, x.t.to, x.t.n);
+    int32_t *place = sherd_call_scratch(call, (longest + 1) * (int64_t)sizeof *place);
+    int32_t *code = sherd_call_scratch(call, (longest + 1) * (int64_t)sizeof *code);
+    const int32_t *index = known_here(call);
+    if (!words || !place || !code || (!index && call->in[INDEX]->count))
         return false;
-    count_traffic(&x.t, call->from[INDEX], words);
+    count_traffic(&x.t, index, words);
     if (!take_own(&x, place, code))
         return false;
     if (busiest(&x.t) == 0)
@@ -341,7 +380,8 @@ static bool take_here(sherd_call *call)
 {
     const taking *how = call->attributes;
     const sherd_tensor *a = call->in[A], *y = call->out[0];
-    const exchange x = {.inner = sherd__local_count(a, 1, a->ndim),
+    const exchange x = {.call = call,
+                        .inner = sherd__local_count(a, 1, a->ndim),
                         .bytes = sherd_dtype_bytes(a->dtype)};
     const int32_t *index = call->from[INDEX];
     int64_t first = y->layout ? sherd_tensor_box(y).offset[0] : 0;
@@ -359,8 +399,7 @@ static bool take_here(sherd_call *call)
         return false;
     for (int64_t i = 0; i < y->local[0]; i++)
         code[i] = (int32_t)(index[first + i] / how->k);
-    pick_rows(&x, y->local[0], code, call->to[0], call->from[A]);
-    return true;
+    return copy_rows(&x, PICK, y->local[0], code, call->to[0], call->from[A]);
 }
 
 static bool take(sherd_call *call)
@@ -370,7 +409,7 @@ static bool take(sherd_call *call)
     if (!sherd__check_indices(call, INDEX, sherd_tensor_count(call->in[INDEX])))
         return false;
     if (a && sherd__dim_parts(a->spec.mesh, &a->spec.dim[0]) > 1)
-        return sherd__leave_device(call) && exchange_rows(call);
+        return (sherd__fractions_there(call) || sherd__leave_device(call)) && exchange_rows(call);
     return take_here(call);
 }
 
