@@ -7,7 +7,6 @@
  * which keeps the order of equal ones: count digits of tiles, add counts up, move.
  */
 
-typedef uint8_t u8;
 typedef uint32_t key_4;
 typedef uint64_t key_8;
 
@@ -52,9 +51,9 @@ __device__ inline key_4 key_of(u8 x)
 {
     return x;
 }
-__device__ inline key_4 key_of(bool x)
+__device__ inline key_4 key_of(b8 x)
 {
-    return x;
+    return x.bits != 0;
 }
 
 template <class E> struct key_type {
