@@ -120,6 +120,11 @@ static void too_large_for_it(void)
     open_device();
     c.batch = 1LL << 40;
     CHECK(!sherd__device_convolves(device, SHERD_F32, &c, SHERD__CONV_FORWARD));
+    c = shapes[0]; /* taps so far apart that a copy of what is read would be 2^60 elements */
+    c.dilation[1] = c.dilation[2] = c.before[1] = 1 << 29;
+    CHECK(!sherd__device_convolves(device, SHERD_F32, &c, SHERD__CONV_FORWARD));
+    c.dilation[1] = c.dilation[2] = c.before[1] = 1 << 12; /* no memory for it */
+    CHECK(!sherd__device_convolves(device, SHERD_F32, &c, SHERD__CONV_BACKWARD_W));
     CHECK(!sherd__device_convolves(device, SHERD_I32, &shapes[0], SHERD__CONV_FORWARD));
     close_device();
 }

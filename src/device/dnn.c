@@ -20,7 +20,11 @@ enum {
     PLANE = 4,                  /* cuDNN's least dims: batch, channels and two more */
     DIMS = 2 + SHERD__CONV_DIMS /* and its most here */
 };
-enum { LEAST_ROOM = 1 << 30 }; /* bytes of a workspace that are never too many */
+enum {
+    LEAST_ROOM = 1 << 30, /* bytes of a workspace that are never too many */
+    LEAST_COPY = 1 << 20, /* elements of a copy that are never too many */
+    MOST_COPIES = 8       /* of a field, otherwise */
+};
 
 typedef struct key {
     sherd__conv c; /* no padding between its fields */
@@ -266,7 +270,7 @@ static bool is_by_products(sherd__conv_kind kind, int algorithm)
  * much more memory than the fields do. */
 static bool choose_way(const sherd__device *device, plan *p, int64_t field_bytes)
 {
-    size_t most = sherd__bytes(sherd__max(LEAST_ROOM, 2 * field_bytes));
+    size_t most = sherd__bytes(sherd__max(LEAST_ROOM, field_bytes));
     sherd__dnn_way way[MOST_WAYS];
     int count = list_ways(device, p, way);
 
@@ -285,18 +289,24 @@ static bool choose_way(const sherd__device *device, plan *p, int64_t field_bytes
     return false;
 }
 
-/* Whether cuDNN's numbers have room for all of it. */
+/* Whether cuDNN's numbers have room for all of it, and a copy is not much larger than the fields:
+ * of elements far apart it would be. */
 static bool fits(const plan *p, int64_t *field_bytes)
 {
     const sherd__conv *c = &p->of.c;
-    int64_t x = count_copy(p), y = c->batch * c->out_channels * product(c->out);
+    int64_t x = c->batch * c->in_channels * product(c->in);
+    int64_t y = c->batch * c->out_channels * product(c->out);
     int64_t w = c->out_channels * (c->in_channels / c->groups) * product(c->kernel);
+    double copy = (double)c->batch * (double)c->in_channels; /* no product of these overflows */
 
-    *field_bytes = (x + y) * (int64_t)sherd_dtype_bytes((sherd_dtype)p->of.dtype);
-    for (int d = 0; d < SHERD__CONV_DIMS; d++)
-        if (c->stride[d] > INT_MAX || c->dilation[d] > INT_MAX)
+    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
+        copy *= (double)p->read[d];
+        if (c->stride[d] > INT_MAX || c->dilation[d] > INT_MAX || c->before[d] > INT_MAX)
             return false;
-    return x <= INT_MAX && y <= INT_MAX && w <= INT_MAX;
+    }
+    *field_bytes = 2 * (x + y) * (int64_t)sherd_dtype_bytes((sherd_dtype)p->of.dtype);
+    return x <= INT_MAX && y <= INT_MAX && w <= INT_MAX && copy <= (double)INT_MAX &&
+           copy <= LEAST_COPY + MOST_COPIES * (double)(x + y);
 }
 
 static void drop(sherd__device *device, plan *p)
