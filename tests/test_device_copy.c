@@ -67,6 +67,25 @@ static void every_element_lies_where_the_cpu_puts_it(void)
     close_gpu(&heap, device);
 }
 
+/* Complex numbers of f64 are elements of 16 bytes. */
+static void pairs_are_copied_at_once(void)
+{
+    const int64_t size[] = {70, 45, 2}, to[] = {45, 1}, from[] = {1, 70};
+    const int64_t to_each[] = {90, 2, 1}, from_each[] = {2, 140, 1}, n = 2 * 70 * 45;
+    sherd__heap heap = {0};
+    sherd__device *device = open_gpu(&heap, "cuda", 0);
+
+    if (!device)
+        return;
+    array dst = blank(device, SHERD_F64, n, 0), src = drawn(device, SHERD_F64, n, 0, 0, 255);
+    sherd__device_copy_box(device, 16, 2, size, dst.gpu, to, src.gpu, from);
+    sherd__copy_box(8, 3, size, dst.host, to_each, src.host, from_each);
+    check_same(device, &dst, "pairs");
+    drop(device, &dst);
+    drop(device, &src);
+    close_gpu(&heap, device);
+}
+
 static uint32_t next_of(uint32_t *state)
 {
     *state = *state * 1664525 + 1013904223;
@@ -147,6 +166,7 @@ static void fills_fill_boxes_alone(void)
 
 static const check_test tests[] = {
     {TEST(every_element_lies_where_the_cpu_puts_it)},
+    {TEST(pairs_are_copied_at_once)},
     {TEST(random_boxes_too)},
     {TEST(large_boxes_too)},
     {TEST(fills_fill_boxes_alone)},
