@@ -46,9 +46,6 @@ typedef enum extent {
     F32_3_ROWS,
     F32_HEADS,
     F32_ROWS_MLP,
-    F64_SCALAR,
-    MASK /* a byte for each of ROWS_MLP */
-        F32_LOGITS,
     F32_LOGITS,
     F32_CHOSEN,
     F32_TOKENS,
@@ -453,18 +450,13 @@ static int64_t elements_of(const bench *b, extent x)
                                 [F32_3_ROWS] = 3 * b->rows,
                                 [F32_HEADS] = b->rows * b->s->heads,
                                 [F32_ROWS_MLP] = b->rows * b->mlp,
-                                [F64_SCALAR] = 2,
-                                [MASK] = b->rows * b->mlp};
-    [F32_LOGITS] = b->rows * b->s->vocabulary, [F32_CHOSEN] = b->rows * MOST_CHOSEN,
-    [F32_TOKENS] = b->s->batch, [F64_SCALAR] = 2
-};
                                 [F32_LOGITS] = b->rows * b->s->vocabulary,
                                 [F32_CHOSEN] = b->rows * MOST_CHOSEN,
                                 [F32_TOKENS] = b->s->batch,
                                 [F64_SCALAR] = 2,
                                 [MASK] = b->rows * b->mlp};
 
-return elements[x];
+    return elements[x];
 }
 
 static sherd_dtype dtype_of(const bench *b, extent x)
