@@ -211,8 +211,8 @@ static void gradients_of_log_sums(void)
         memset(x.host, 0, (size_t)x.bytes / 3);
         sherd__cast(dtype, SHERD_F64, 1, x.host, (double[]){-INFINITY});
         upload(device, &x);
-        sherd__device_soft_spread(device, dtype, &(sherd__slab){OUTER, MID, INNER}, dx.gpu, x.gpu,
-                                  log_sum.gpu, dy.gpu);
+        sherd__device_soft_spread(device, dtype, &(sherd__soft_slab){OUTER, MID, INNER}, dx.gpu,
+                                  x.gpu, log_sum.gpu, dy.gpu);
         plain(dtype)->soft_spread(OUTER, MID, INNER, dx.host, x.host, log_sum.host, dy.host);
         check_arrays(device, &dx, 0.1, "gradient of a log sum");
         drop(device, &x);
