@@ -159,7 +159,7 @@ EXPORT int emulated_cuda_left()
             contexts += context.retained;
     }
     return contexts + memory_left() + streams_left() + modules_left() + blas_left() + dnn_left() +
-           programs_left();
+           transforms_left() + programs_left();
 }
 
 /* ---- GPUs and contexts ----------------------------------------------------------------------- */
