@@ -92,8 +92,12 @@ typedef struct sherd__matmul_choice {
     float waves;
     int reserved[4];
 } sherd__matmul_choice;
-/* cuDNN 8 and 9; their statuses for lack of memory differ, 9 tells the CPU's from the GPU's. */
+/* cuDNN 8 and 9, whose statuses differ; 9 tells the CPU's memory from the GPU's, and has a thousand
+ * of a kind. */
 enum {
+    CUDNN_STATUS_NOT_SUPPORTED_8 = 9,
+    CUDNN_STATUS_NOT_SUPPORTED = 3000,
+    CUDNN_STATUSES = 1000,
     CUDNN_STATUS_ALLOC_FAILED_8 = 2,
     CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED = 4003,
     CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004

@@ -40,7 +40,9 @@ typedef struct plan {
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t conv;
     int algorithm;
-    size_t workspace;
+    unsigned failed;        /* algorithms (bits) that could not do it after all */
+    bool lacked;            /* memory, when a way was looked for the last time */
+    size_t workspace, most; /* bytes; those that it may have */
 } plan;
 
 /* ---- what is read ---------------------------------------------------------------------------- */
@@ -230,7 +232,14 @@ static bool describe(const sherd__cuda *cuda, plan *p)
            set_conv(cuda, p, dims);
 }
 
-static int list_ways(const sherd__device *device, const plan *p, sherd__dnn_way way[MOST_WAYS])
+static bool lacks(int result)
+{
+    return result == CUDNN_STATUS_ALLOC_FAILED_8 ||
+           result == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+           result == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
+static int list_ways(const sherd__device *device, plan *p, sherd__dnn_way way[MOST_WAYS])
 {
     const sherd__cuda *cuda = &device->cuda;
     cudnnHandle_t dnn = device->dnn;
@@ -242,11 +251,12 @@ static int list_ways(const sherd__device *device, const plan *p, sherd__dnn_way 
             ? cuda->dnn_data_ways(dnn, p->w, p->y, p->conv, p->x, MOST_WAYS, &count, way)
             : cuda->dnn_filter_ways(dnn, p->x, p->y, p->conv, p->w, MOST_WAYS, &count, way);
 
+    p->lacked = p->lacked || lacks(result);
     return result ? 0 : count;
 }
 
 /* With the descriptors as they are. False: it cannot do that. */
-static bool bytes_of(const sherd__device *device, const plan *p, int algorithm, size_t *bytes)
+static bool bytes_of(const sherd__device *device, plan *p, int algorithm, size_t *bytes)
 {
     const sherd__cuda *cuda = &device->cuda;
     cudnnHandle_t dnn = device->dnn;
@@ -256,6 +266,7 @@ static bool bytes_of(const sherd__device *device, const plan *p, int algorithm, 
                      ? cuda->dnn_data_bytes(dnn, p->w, p->y, p->conv, p->x, algorithm, bytes)
                      : cuda->dnn_filter_bytes(dnn, p->x, p->y, p->conv, p->w, algorithm, bytes);
 
+    p->lacked = p->lacked || lacks(result);
     return result == 0;
 }
 
@@ -266,32 +277,35 @@ static bool is_by_products(sherd__conv_kind kind, int algorithm)
     return algorithm <= (kind == SHERD__CONV_FORWARD ? 3 : 1);
 }
 
+static bool may_be_taken(const plan *p, const sherd__dnn_way *way)
+{
+    bool wide = p->of.dtype == SHERD_F32 || p->of.dtype == SHERD_F64;
+
+    return way->status == 0 && way->determinism == CUDNN_DETERMINISTIC &&
+           !(p->failed >> way->algo & 1) &&
+           (wide || is_by_products((sherd__conv_kind)p->of.kind, way->algo));
+}
+
 /* The fastest of those that give the same bits in every run, as cuDNN guesses; not one that takes
  * much more memory than the fields do. */
-static bool choose_way(const sherd__device *device, plan *p, int64_t field_bytes)
+static bool choose_way(const sherd__device *device, plan *p)
 {
-    size_t most = sherd__bytes(sherd__max(LEAST_ROOM, field_bytes));
     sherd__dnn_way way[MOST_WAYS];
+    p->lacked = p->there = false;
     int count = list_ways(device, p, way);
-
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !p->there; i++) {
         size_t bytes = 0;
-        if (p->of.dtype != SHERD_F32 && p->of.dtype != SHERD_F64 &&
-            !is_by_products((sherd__conv_kind)p->of.kind, way[i].algo))
-            continue;
-        if (way[i].status || way[i].determinism != CUDNN_DETERMINISTIC ||
-            !bytes_of(device, p, way[i].algo, &bytes) || bytes > most)
-            continue;
+        p->there = may_be_taken(p, &way[i]) && bytes_of(device, p, way[i].algo, &bytes) &&
+                   bytes <= p->most;
         p->algorithm = way[i].algo;
         p->workspace = bytes;
-        return true;
     }
-    return false;
+    return p->there;
 }
 
 /* Whether cuDNN's numbers have room for all of it, and a copy is not much larger than the fields:
  * of elements far apart it would be. */
-static bool fits(const plan *p, int64_t *field_bytes)
+static bool fits(plan *p)
 {
     const sherd__conv *c = &p->of.c;
     int64_t x = c->batch * c->in_channels * product(c->in);
@@ -304,7 +318,8 @@ static bool fits(const plan *p, int64_t *field_bytes)
         if (c->stride[d] > INT_MAX || c->dilation[d] > INT_MAX || c->before[d] > INT_MAX)
             return false;
     }
-    *field_bytes = 2 * (x + y) * (int64_t)sherd_dtype_bytes((sherd_dtype)p->of.dtype);
+    p->most = sherd__bytes(
+        sherd__max(LEAST_ROOM, 2 * (x + y) * (int64_t)sherd_dtype_bytes((sherd_dtype)p->of.dtype)));
     return x <= INT_MAX && y <= INT_MAX && w <= INT_MAX && copy <= (double)INT_MAX &&
            copy <= LEAST_COPY + MOST_COPIES * (double)(x + y);
 }
@@ -354,10 +369,8 @@ static bool is_plan(const void *item, const void *of)
 }
 
 /* NULL: no memory. */
-static const plan *make_plan(sherd__device *device, const key *of, uint64_t hash)
+static plan *make_plan(sherd__device *device, const key *of, uint64_t hash)
 {
-    int64_t field_bytes;
-
     if (device->convolutions.count >= MOST_PLANS)
         drop_all(device);
     plan *p = sherd__alloc(device->heap, 1, sizeof *p);
@@ -365,18 +378,18 @@ static const plan *make_plan(sherd__device *device, const key *of, uint64_t hash
         return NULL;
     p->of = *of;
     find_what_is_read(p);
-    p->there =
-        fits(p, &field_bytes) && describe(&device->cuda, p) && choose_way(device, p, field_bytes);
+    if (fits(p) && describe(&device->cuda, p))
+        choose_way(device, p);
     if (sherd__map_add(&device->convolutions, hash, p))
         return p;
     drop(device, p);
     return NULL;
 }
 
-static const plan *plan_of(sherd__device *device, const key *of)
+static plan *plan_of(sherd__device *device, const key *of)
 {
     uint64_t hash = sherd__hash_bytes(0, of, sizeof *of);
-    const plan *p = sherd__map_find(&device->convolutions, hash, is_plan, of);
+    plan *p = sherd__map_find(&device->convolutions, hash, is_plan, of);
 
     return p ? p : make_plan(device, of, hash);
 }
@@ -394,13 +407,6 @@ bool sherd__device_convolves(sherd__device *device, sherd_dtype dtype, const she
 }
 
 /* ---- computing ------------------------------------------------------------------------------- */
-
-static bool lacks(int result)
-{
-    return result == CUDNN_STATUS_ALLOC_FAILED_8 ||
-           result == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-           result == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-}
 
 static int call(const sherd__device *device, const plan *p, void *x, void *w, void *y, void *room)
 {
@@ -433,35 +439,52 @@ static sherd__device_block *take_room(sherd__device *device, const plan *p, int6
     return sherd__device_take(device, *copy_bytes + (int64_t)p->workspace);
 }
 
-void sherd__device_convolve(sherd__device *device, sherd_dtype dtype, const sherd__conv *c,
-                            const sherd__conv_task *task)
+/* cuDNN's status; -1: no memory. */
+static int attempt(sherd__device *device, const plan *p, const sherd__conv_task *task)
 {
-    const key of = key_of(dtype, c, task->kind);
     void *x = task->array[SHERD__CONV_X], *copy = NULL, *workspace = NULL;
+    bool makes_x = task->kind == SHERD__CONV_BACKWARD_X, needs = p->copies || p->workspace;
     sherd__device_block *room = NULL;
     int64_t copy_bytes = 0;
 
-    sherd__cuda_enter(device);
-    if (device->failed)
-        return;
-    const plan *p = plan_of(device, &of);
-    bool there = p && p->there, needs = there && (p->copies || p->workspace);
-    if (!there || (needs && !(room = take_room(device, p, &copy_bytes)))) {
-        sherd__device_lack(device, "out of memory for a convolution");
-        return;
-    }
+    if (needs && !(room = take_room(device, p, &copy_bytes)))
+        return -1;
     if (p->copies)
         copy = room->data;
     if (p->workspace)
         workspace = (char *)room->data + copy_bytes;
-    if (copy && of.kind != SHERD__CONV_BACKWARD_X)
+    if (copy && !makes_x)
         copy_in(device, p, copy, x);
     int result = call(device, p, copy ? copy : x, task->array[SHERD__CONV_W],
                       task->array[SHERD__CONV_Y], workspace);
-    if (copy && of.kind == SHERD__CONV_BACKWARD_X && !result)
+    if (copy && makes_x && !result)
         copy_out(device, p, x, copy);
     sherd__device_give(device, room);
-    if (lacks(result))
+    return result;
+}
+
+/* cuDNN 8 has one status for that, 9 a thousand. */
+static bool is_unsupported(int result)
+{
+    return result == CUDNN_STATUS_NOT_SUPPORTED_8 ||
+           result / CUDNN_STATUSES == CUDNN_STATUS_NOT_SUPPORTED / CUDNN_STATUSES;
+}
+
+void sherd__device_convolve(sherd__device *device, sherd_dtype dtype, const sherd__conv *c,
+                            const sherd__conv_task *task)
+{
+    const key of = key_of(dtype, c, task->kind);
+    int result = -1;
+
+    sherd__cuda_enter(device);
+    if (device->failed)
+        return;
+    plan *p = plan_of(device, &of);
+    while (p && p->there && is_unsupported(result = attempt(device, p, task))) {
+        p->failed |= 1u << p->algorithm; /* it was guessed that it can; the next one, then */
+        choose_way(device, p);
+    }
+    if (result < 0 || lacks(result) || (result && p->lacked))
         sherd__device_lack(device, "out of memory for a convolution");
     else if (result)
         sherd__device_fail(device, "a convolution: cuDNN's status is %d", result);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The emulated cuDNN: convolutions by plain loops, sums in f32, or f64 of f64. Two algorithms, as
- * all that the real one offers: 0 gives no sums twice and is named first, 1 is the right one to
- * take, and wants a workspace. SHERD_EMULATED_CUDA_LACKS=dnn: it does not start.
+ * The emulated cuDNN: convolutions by plain loops, sums in f32, or f64 of f64. Of its algorithms, in
+ * the order in which they are named, 7 is none for that shape, 0 gives no sums twice, 2 seems to be
+ * one and is not, 1 is the right one to take; all want a workspace. SHERD_EMULATED_CUDA_LACKS=dnn:
+ * it does not start.
  */
 #include "driver.h"
 #include "grid.h"
@@ -220,14 +221,11 @@ static int list_ways(const problem &p, int most, int *count, sherd__dnn_way *way
         return lack();
     if (!is_sound(p))
         return STATUS_BAD_PARAM;
-    *count = most < 3 ? most : 3;
+    static const int named[] = {7, 0, 2, 1};
+    *count = most < 4 ? most : 4;
     for (int i = 0; i < *count; i++)
-        way[i] = {i == 0 ? 7 : i - 1,
-                  i == 0 ? STATUS_NOT_SUPPORTED : 0,
-                  -1,
-                  0,
-                  i == 1 ? 0 : CUDNN_DETERMINISTIC,
-                  p.conv->math,
+        way[i] = {named[i], named[i] == 7 ? STATUS_NOT_SUPPORTED : 0, -1,
+                  0,        named[i] == 0 ? 0 : CUDNN_DETERMINISTIC,  p.conv->math,
                   {}};
     return 0;
 }
@@ -237,7 +235,7 @@ static int workspace_of(const problem &p, int algorithm, size_t *bytes)
     if (call_fails())
         return lack();
     *bytes = WORKSPACE;
-    return is_sound(p) && algorithm == 1 ? 0 : STATUS_NOT_SUPPORTED;
+    return is_sound(p) && (algorithm == 1 || algorithm == 2) ? 0 : STATUS_NOT_SUPPORTED;
 }
 
 EXPORT int cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, cudnnTensorDescriptor_t x,
