@@ -188,8 +188,8 @@ static void attention_cached(bench *b)
 {
     const int64_t one = 1, size = b->s->batch;
     const int32_t last = (int32_t)b->s->context - 1;
-    const sherd__caching s = {b->s->batch,   1, b->s->heads,   1,    b->s->width,
-                              b->s->context, 0, b->s->context, 0.125};
+    const sherd__caching s = {b->s->batch,   1, b->s->heads,   1,     b->s->width,
+                              b->s->context, 0, b->s->context, 0.125, NULL};
 
     sherd__device_fill_box(b->device, sizeof last, 1, &size, b->x[4], &one, &last);
     sherd__device_attention_cached(b->device, b->dtype, &s, (const int32_t *)(const void *)b->x[4],

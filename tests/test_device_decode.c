@@ -21,8 +21,9 @@ static array drawn_positions(const sherd__caching *s, bool full)
 
 /* Item b by the plain kernel; 16 bits are rounded at the end, as there. */
 static void plain_item(sherd_dtype dtype, const sherd__caching *s, int64_t b, const array *where,
-                       array *out, const array *q, const array *k, const array *v)
+                       array *out, array *sums, const array *qkv)
 {
+    const array *q = &qkv[0], *k = &qkv[1], *v = &qkv[2];
     const sherd__kernels *kernels = plain_of(dtype);
     size_t element = sherd_dtype_bytes(dtype);
     int64_t heads = s->groups * s->repeat, n = s->queries * heads * s->width;
@@ -51,6 +52,9 @@ static void plain_item(sherd_dtype dtype, const sherd__caching *s, int64_t b, co
                               (const char *)q->host + (size_t)(b * n) * element,
                               (const char *)k->host + (size_t)(b * keys) * element,
                               (const char *)v->host + (size_t)(b * keys) * element, workspace);
+    if (sums)
+        memcpy((char *)sums->host + (size_t)(b * s->queries * heads) * element, log_sum,
+               (size_t)(s->queries * heads) * element);
     if (half)
         kernels->narrow(n, to, (const float *)(const void *)wide);
     free(workspace);
@@ -61,11 +65,13 @@ static void plain_item(sherd_dtype dtype, const sherd__caching *s, int64_t b, co
 static void check_cached(sherd_dtype dtype, const sherd__caching *given, int shift, bool full)
 {
     sherd__caching s = *given;
-    int64_t n = s.batch * s.queries * s.groups * s.repeat * s.width;
+    int64_t rows = s.batch * s.queries * s.groups * s.repeat, n = rows * s.width;
     int64_t keys = s.batch * s.room * s.groups * s.width;
-    array q = drawn(dtype, n, shift, -2, 2, 1), k = drawn(dtype, keys, shift, -2, 2, 2);
-    array v = drawn(dtype, keys, shift, -2, 2, 3), out = room_for(dtype, n, shift);
-    array where = drawn_positions(&s, full);
+    array qkv[] = {drawn(dtype, n, shift, -2, 2, 1), drawn(dtype, keys, shift, -2, 2, 2),
+                   drawn(dtype, keys, shift, -2, 2, 3)};
+    array out = room_for(dtype, n, shift), where = drawn_positions(&s, full);
+    bool plain = dtype == SHERD_F32 || dtype == SHERD_F64; /* results are statistics too */
+    array sums = room_for(dtype, rows, 0);
 
     s.scale = 0.3;
     for (int64_t i = 0; i < where.n; i++) {
@@ -74,24 +80,30 @@ static void check_cached(sherd_dtype dtype, const sherd__caching *given, int shi
         s.seen = seen > s.seen ? seen : s.seen;
     }
     for (int64_t b = 0; b < s.batch; b++)
-        plain_item(dtype, &s, b, &where, &out, &q, &k, &v);
-    CHECK(sherd__device_attention_cached(device, dtype, &s, where.data, out.data, q.data, k.data,
-                                         v.data));
+        plain_item(dtype, &s, b, &where, &out, plain ? &sums : NULL, qkv);
+    CHECK(sherd__device_attention_cached(device, dtype, &s, where.data, out.data, qkv[0].data,
+                                         qkv[1].data, qkv[2].data));
     same(&out, 1e-5, "attention to a cache");
-    sherd__device_attention_cached(device, dtype, &s, where.data, out.data, q.data, k.data, v.data);
+    s.log_sum = plain ? sums.data : NULL;
+    sherd__device_attention_cached(device, dtype, &s, where.data, out.data, qkv[0].data,
+                                   qkv[1].data, qkv[2].data);
     same_bits(&out, "attention to a cache");
-    drop(&q), drop(&k), drop(&v), drop(&out), drop(&where);
+    if (plain)
+        same(&sums, 1e-5, "its logarithms of sums");
+    for (int i = 0; i < 3; i++)
+        drop(&qkv[i]);
+    drop(&out), drop(&where), drop(&sums);
 }
 
 static void caches_are_read_as_by_the_cpu(void)
 {
     static const sherd__caching shapes[] = {
         /* batch, queries, groups, repeat, width, room, first; what is seen follows */
-        {2, 1, 1, 1, 32, 9, 0, 0, 1},   {1, 1, 2, 4, 128, 70, 0, 0, 1},
-        {2, 3, 2, 2, 20, 200, 0, 0, 1}, {1, 2, 1, 8, 64, 130, 3, 0, 1},
-        {3, 1, 2, 5, 7, 65, 10, 0, 1},  {1, 1, 1, 3, 256, 12, 0, 0, 1},
-        {1, 1, 1, 2, 130, 66, 0, 0, 1}, {0, 1, 1, 1, 8, 5, 0, 0, 1},
-        {2, 1, 2, 1, 8, 0, 0, 0, 1},
+        {2, 1, 1, 1, 32, 9, 0, 0, 1, NULL},   {1, 1, 2, 4, 128, 70, 0, 0, 1, NULL},
+        {2, 3, 2, 2, 20, 200, 0, 0, 1, NULL}, {1, 2, 1, 8, 64, 130, 3, 0, 1, NULL},
+        {3, 1, 2, 5, 7, 65, 10, 0, 1, NULL},  {1, 1, 1, 3, 256, 12, 0, 0, 1, NULL},
+        {1, 1, 1, 2, 130, 66, 0, 0, 1, NULL}, {0, 1, 1, 1, 8, 5, 0, 0, 1, NULL},
+        {2, 1, 2, 1, 8, 0, 0, 0, 1, NULL},
     };
 
     open_device();
@@ -99,7 +111,7 @@ static void caches_are_read_as_by_the_cpu(void)
         for (int i = d % 2; i < LEN(shapes); i += 1 + (d > 0)) /* f32 all, the others some */
             check_cached(dtypes[d], &shapes[i], i % 2, i % 3 != 2);
     /* Many parts, more than a block joins at once. */
-    check_cached(SHERD_F32, &(sherd__caching){1, 1, 1, 1, 4, 8400, 0, 0, 1}, 0, true);
+    check_cached(SHERD_F32, &(sherd__caching){1, 1, 1, 1, 4, 8400, 0, 0, 1, NULL}, 0, true);
     close_device();
 }
 
@@ -114,27 +126,32 @@ static void nothing_behind_is_read(void)
                               .room = 90,
                               .seen = 70,
                               .scale = 1};
-    array q, k, v, where, out;
+    array qkv[3], where, out;
 
     open_device();
-    q = drawn(SHERD_F32, 16, 0, -1, 1, 1), k = drawn(SHERD_F32, 90 * 8, 0, -1, 1, 2);
-    v = drawn(SHERD_F32, 90 * 8, 0, -1, 1, 3), out = room_for(SHERD_F32, 16, 0);
+    qkv[0] = drawn(SHERD_F32, 16, 0, -1, 1, 1), out = room_for(SHERD_F32, 16, 0);
     where = room_for(SHERD_I32, 1, 0);
     *(int32_t *)where.host = 69;
-    for (int i = 70 * 8; i < 90 * 8; i++)
-        ((float *)k.host)[i] = ((float *)v.host)[i] = NAN;
-    send(&k), send(&v), send(&where);
-    plain_item(SHERD_F32, &s, 0, &where, &out, &q, &k, &v);
-    sherd__device_attention_cached(device, SHERD_F32, &s, where.data, out.data, q.data, k.data,
-                                   v.data);
+    send(&where);
+    for (int i = 1; i < 3; i++) {
+        qkv[i] = drawn(SHERD_F32, 90 * 8, 0, -1, 1, 1 + (uint64_t)i);
+        for (int k = 70 * 8; k < 90 * 8; k++)
+            ((float *)qkv[i].host)[k] = NAN;
+        send(&qkv[i]);
+    }
+    plain_item(SHERD_F32, &s, 0, &where, &out, NULL, qkv);
+    sherd__device_attention_cached(device, SHERD_F32, &s, where.data, out.data, qkv[0].data,
+                                   qkv[1].data, qkv[2].data);
     same(&out, 1e-5, "a cache with more behind");
-    drop(&q), drop(&k), drop(&v), drop(&out), drop(&where);
+    for (int i = 0; i < 3; i++)
+        drop(&qkv[i]);
+    drop(&out), drop(&where);
     close_device();
 }
 
 static void too_wide_heads_are_not_for_it(void)
 {
-    const sherd__caching s = {1, 1, 1, 1, 257, 4, 0, 4, 1};
+    const sherd__caching s = {1, 1, 1, 1, 257, 4, 0, 4, 1, NULL};
 
     open_device();
     CHECK(!sherd__device_attention_cached(device, SHERD_F32, &s, NULL, NULL, NULL, NULL, NULL));

@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "decode_args.h"
 
-enum { MOST_WIDTH = 256, FOUR = 4, EIGHT = 8, WARP = 32, ROW_THREADS = 128 };
+enum { FOUR = 4, EIGHT = 8, WARP = 32, ROW_THREADS = 128 };
 
 /* Short parts keep the GPU busy, long ones leave less to join. By the room alone: see decode.cu. */
 static int64_t keys_of_part(int64_t room)
@@ -62,14 +62,15 @@ bool sherd__device_attention_cached(sherd__device *device, sherd_dtype dtype,
                              .q = q,
                              .k = k,
                              .v = v,
-                             .out = out};
+                             .out = out,
+                             .log_sum = s->log_sum};
     sherd__kernel part = {SHERD__PROGRAM_DECODE, "cached_part", kind_of(s->width, eight), dtype,
                           SHERD_DTYPE_NONE};
     sherd__kernel join = {SHERD__PROGRAM_DECODE, "cached_join", NULL, dtype, SHERD_DTYPE_NONE};
     sherd__device_block *room = NULL;
     int64_t heads = s->batch * s->groups;
 
-    if (!sherd__device_computes(dtype) || s->width > MOST_WIDTH)
+    if (!sherd__device_computes(dtype) || s->width > SHERD__CACHED_WIDTH)
         return false;
     if (heads * rows * s->width == 0)
         return true;

@@ -101,6 +101,31 @@ __device__ inline int64_t row_at(const cached_part_args &a, const cached_place &
            a.width;
 }
 
+/* Element c of a row's result, from its sum of weighted values, and the sum of weights. */
+template <class E, class T>
+__device__ inline void store_result(const cached_part_args &a, const cached_place &p, int64_t row,
+                                    int64_t c, T sum, T total)
+{
+    T x = total == 0 ? 0 : sum / total;
+
+    if (a.log_sum)
+        ((T *)a.out)[row_at(a, p, row) + c] = x;
+    else
+        ((E *)a.out)[row_at(a, p, row) + c] = put<E>(x);
+}
+
+/* And the logarithm of its sum, where that is wanted. By one thread. */
+template <class T>
+__device__ inline void store_log_sum(const cached_part_args &a, const cached_place &p, int64_t row,
+                                     T most, T total)
+{
+    int64_t head = (p.item * a.groups + p.group) * a.repeat + row % a.repeat;
+
+    if (a.log_sum)
+        ((T *)a.log_sum)[head * a.queries + row / a.repeat] =
+            total == 0 ? minus_infinity<T>() : most + log(total);
+}
+
 /* Scores of the block's rows with its keys; those that a row does not see are -inf. */
 template <class K, class E, bool WIDE>
 __device__ inline void cached_scores(const cached_part_args &a, const cached_place &p,
@@ -236,8 +261,10 @@ __device__ inline void cached_store(const cached_part_args &a, const cached_plac
         if (a.parts > 1)
             ((T *)a.sums)[at * a.width + c] = sum;
         else
-            ((E *)a.out)[row_at(a, p, row) + c] = put<E>(total == 0 ? 0 : sum / total);
+            store_result<E>(a, p, row, c, sum, total);
     }
+    if (threadIdx.x == 0 && row < rows && a.parts == 1)
+        store_log_sum(a, p, row, most, total);
     if (threadIdx.x == 0 && row < rows && a.parts > 1) {
         ((T *)a.most)[at] = most;
         ((T *)a.total)[at] = total;
@@ -320,8 +347,10 @@ template <class E> __device__ void cached_join(const cached_join_args &a)
     for (int e = 0; e < EACH; e++) {
         int64_t c = threadIdx.x + e * CACHED_THREADS;
         if (c < a.width)
-            ((E *)a.out)[row_at(a, p, row) + c] = put<E>(total == 0 ? 0 : sum[e] / total);
+            store_result<E>(a, p, row, c, sum[e], total);
     }
+    if (threadIdx.x == 0)
+        store_log_sum(a, p, row, top, total);
 }
 
 /* ---- rows into a cache ----------------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 
 #include "device.h"
 
+enum { SHERD__CACHED_WIDTH = 256 /* of a head, at most */ };
+
 /*
  * Queries q [batch,queries,groups,repeat,width] at positions [batch,queries], of the GPU's memory,
  * and a cache k, v [batch,room,groups,width], whose first key has the position `first`. A query
@@ -14,10 +16,14 @@ typedef struct sherd__caching {
     int64_t batch, queries, groups, repeat, width, room, first;
     int64_t seen; /* keys that any query sees, at most */
     double scale;
+    void *log_sum;
 } sherd__caching;
 
-/* Few queries: each key is read once for every eight rows [queries,repeat]. False: heads are too
- * wide. */
+/*
+ * Few queries: each key is read once for every eight rows [queries,repeat]. s->log_sum
+ * [batch,groups,repeat,queries]: what attention_join of kernels.h needs of it; then that and out
+ * are statistics, of f32 (f64 of f64); or NULL. False: heads are too wide.
+ */
 bool sherd__device_attention_cached(sherd__device *device, sherd_dtype dtype,
                                     const sherd__caching *s, const int32_t *positions, void *out,
                                     const void *q, const void *k, const void *v);

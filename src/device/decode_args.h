@@ -23,6 +23,7 @@ typedef struct cached_part_args {
     const int32_t *where; /* [batch,queries] */
     const void *q, *k, *v;
     void *out;                 /* written if there is one part */
+    void *log_sum;             /* [batch,groups,repeat,queries], and out statistics too; or NULL */
     void *sums, *most, *total; /* else: [batch,groups,rows,parts], of sums also [width] */
 } cached_part_args;
 

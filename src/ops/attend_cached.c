@@ -7,13 +7,14 @@
  *
  * Few queries read keys and values once, where they lie. With more, which compute more than they
  * read, neighbouring queries whose positions follow each other are computed at once, as causal
- * attention. On a GPU too, unless the cache is sharded by positions.
+ * attention. On a GPU too, unless those are many and the cache is sharded by positions.
  */
 #include "attend.h"
 
 #include <string.h>
 
 #include "base/num.h"
+#include "device/attention.h"
 #include "device/decode.h"
 #include "sherd/ops_layers.h"
 
@@ -233,7 +234,8 @@ static bool attend_many(cache *c)
 
 /* ---- on the GPU ------------------------------------------------------------------------------ */
 
-static bool few_there(const cache *c)
+/* log_sum NULL: to the results. False: heads are too wide. */
+static bool few_there(const cache *c, void *out, void *log_sum)
 {
     sherd__caching s = {.batch = c->batch,
                         .queries = c->queries,
@@ -242,16 +244,17 @@ static bool few_there(const cache *c)
                         .width = c->s.width,
                         .room = c->room,
                         .first = c->first,
-                        .scale = c->s.scale};
+                        .scale = c->s.scale,
+                        .log_sum = log_sum};
 
     for (int64_t i = 0; i < c->batch * c->queries; i++)
         s.seen = sherd__max(s.seen, seen_by(c, c->where[i]));
     return sherd__device_attention_cached(sherd__device_in(c->call), c->call->out[0]->dtype, &s,
-                                          c->call->from[WHERE], c->call->to[0], c->call->from[Q],
+                                          c->call->from[WHERE], out, c->call->from[Q],
                                           c->call->from[K], c->call->from[V]);
 }
 
-/* All of it; false: it was not done, and goes on on the CPU. */
+/* All of it, if each rank has all keys; false: it was not done, and goes on on the CPU. */
 static bool attend_there(cache *c)
 {
     int64_t bytes = c->s.all_heads * c->queries * (int64_t)sherd_dtype_bytes(c->dtype);
@@ -261,7 +264,7 @@ static bool attend_there(cache *c)
     if (c->rows == 0)
         return true;
     if (c->few)
-        return few_there(c);
+        return few_there(c, c->call->to[0], NULL);
     void *log_sum = sherd__device_scratch(c->call, bytes); /* nobody reads it */
     for (int64_t b = 0; log_sum && b < c->batch; b++)
         if (!attend_item(c, b, log_sum, NULL))
@@ -293,6 +296,60 @@ static const sherd_layout *parts_layout(const cache *c, bool all)
         return layout;
     sherd__fail_diag(c->call->world, true);
     return NULL;
+}
+
+/* On the GPU: all parts into the result. False: failed. */
+static bool join_there(cache *c, sherd__device *device)
+{
+    size_t sums = (size_t)(c->rows * c->s.width) * sherd_dtype_bytes(c->dtype);
+    size_t size = sums + (size_t)c->rows * sherd_dtype_bytes(c->dtype);
+    const sherd_layout *layout = parts_layout(c, true);
+    sherd_tensor *all = layout ? sherd__move_to(c->mine, layout, false) : NULL;
+
+    if (!all || sherd_tensor_failed(all) || c->rows == 0)
+        return all && !sherd_tensor_failed(all);
+    const char *from = sherd__device_data(all);
+    char *part = sherd__device_scratch(c->call, (int64_t)size);
+    if (!from || !part)
+        return false;
+    sherd__device_move(device, part, from, (int64_t)size);
+    c->s.batch = c->batch;
+    c->s.queries = c->queries;
+    for (int64_t i = 1; i < c->shards; i++) {
+        from += size;
+        sherd__device_attention_join(device, c->dtype, &c->s, part, part + sums, from, from + sums);
+    }
+    sherd__device_convert(device, c->call->out[0]->dtype, c->dtype, c->rows * c->s.width,
+                          c->call->to[0], part);
+    return true;
+}
+
+/* Few queries to keys that ranks share, on the GPU. */
+static bool attend_shards_there(cache *c)
+{
+    sherd__device *device = sherd__device_in(c->call);
+    int64_t bytes = c->rows * c->s.width * (int64_t)sherd_dtype_bytes(c->dtype);
+    const sherd_layout *layout = parts_layout(c, false);
+
+    if (!layout)
+        return false;
+    sherd__open_in(c->call);
+    bool before = sherd__make_there(c->call->world, true);
+    c->mine = sherd__new_on(layout, c->dtype);
+    sherd__make_there(c->call->world, before);
+    if (sherd_tensor_failed(c->mine))
+        return false;
+    c->part = sherd__device_fresh(c->mine);
+    if (c->rows > 0)
+        few_there(c, c->part, c->part + bytes);
+    return join_there(c, device);
+}
+
+/* Whether there are kernels for that: the same on all ranks. */
+static bool shares_there(const cache *c)
+{
+    return sherd__device_in(c->call) && c->shards > 1 && c->few &&
+           c->s.width <= SHERD__CACHED_WIDTH;
 }
 
 /* Room for what is computed here. False: failed. */
@@ -354,6 +411,8 @@ static bool attend(sherd_call *call)
         return false;
     if (c.s.width == 0 || attend_there(&c)) /* of no width there are no results */
         return true;
+    if (shares_there(&c))
+        return attend_shards_there(&c);
     if (!sherd__leave_device(call))
         return false;
     if (!open_part(&c))
