@@ -4,6 +4,14 @@
 
 #include <string.h>
 
+/* Room that failed is plain, but what needs it may not be: then other ranks are told. */
+static void tell(sherd_call *call, sherd_tensor *failed)
+{
+    for (int i = 0; i < call->operands; i++)
+        if (call->in[i] && call->in[i]->layout)
+            sherd__stop(call->world, call->op->name, (sherd_tensor *[]){failed, call->in[i]}, 2);
+}
+
 void *sherd_call_scratch(sherd_call *call, int64_t bytes)
 {
     sherd__run *run = (sherd__run *)(void *)call;
@@ -14,10 +22,7 @@ void *sherd_call_scratch(sherd_call *call, int64_t bytes)
     sherd_tensor *t = sherd__new_plain(call->world, SHERD_U8, 1, &bytes, 0);
     if (!sherd_tensor_failed(t))
         return sherd__fresh(t);
-    /* It is plain, but what needs it may not be: then other ranks are told. */
-    for (int i = 0; i < call->operands; i++)
-        if (call->in[i] && call->in[i]->layout)
-            sherd__stop(call->world, call->op->name, (sherd_tensor *[]){t, call->in[i]}, 2);
+    tell(call, t);
     return NULL;
 }
 
@@ -81,5 +86,8 @@ void *sherd__device_scratch(sherd_call *call, int64_t bytes)
     bool before = sherd__make_there(call->world, true);
     sherd_tensor *t = sherd__new_plain(call->world, SHERD_U8, 1, &bytes, 0);
     sherd__make_there(call->world, before);
-    return sherd_tensor_failed(t) ? NULL : sherd__device_fresh(t);
+    if (!sherd_tensor_failed(t))
+        return sherd__device_fresh(t);
+    tell(call, t);
+    return NULL;
 }
