@@ -3,8 +3,8 @@
  * Rows taken in an order that all ranks know (sherd_dispatch, sherd_combine). So each knows what it
  * sends to whom, and rows move in one call, of lists (lists.h), or not at all where each rank has
  * what it needs. The order is one of all rows, so the gradient is taken in the inverse order. If
- * that moves less, the dim is gathered instead. On the GPU rows are copied there, and the CPU, which
- * knows the order, sends it where they are.
+ * that moves less, the dim is gathered instead. On a GPU rows stay there: the CPU knows the
+ * order, and sends it.
  */
 #include "lists.h"
 #include "runs.h"
