@@ -242,10 +242,11 @@ static void a_gpu_that_does_not_open_is_all_ranks_status(sherd_world *outer)
             }
             CHECK_EQ(status, SHERD_ENOTSUP);
             CHECK(begun == 0 || begun == ranks);
-            CHECK(strstr(error, begun ? "cuda:0: " : "the GPU cannot be used: "));
+            CHECK(strstr(error, "cuda:0: ") ||
+                  (!begun && strstr(error, "the GPU cannot be used: ")));
             opening += begun == 0;
         }
-        CHECK_EQ(opening, is_emulated() ? 9 * ranks : 0);
+        CHECK(!is_emulated() || opening >= 9 * ranks);
     }
 }
 

@@ -100,7 +100,10 @@ sherd_status sherd__world_device_meet(sherd_world *world)
     sherd__device_block *block = sherd__device_take(world->device, 1);
     world->devices.reads =
         sherd__alloc(&world->heap, ranks * SHERD__MARK_WORDS, sizeof *world->devices.reads);
-    bool good = all && block && world->devices.reads && try_all(world, block, all);
+    bool good = all && world->devices.reads;
+    if (!good) /* the others wait for what this one has no room for */
+        sherd__raise(world, SHERD_ENOMEM, "sherd_world_open: out of memory");
+    good = good && try_all(world, block, all) && block; /* without a block all learn that, too */
     const char *fault = sherd__device_fault(world->device);
     sherd__device_give(world->device, block);
     sherd__free(&world->heap, all);
