@@ -66,9 +66,9 @@ static int64_t now_ns(void)
 }
 
 /*
- * Until all is done, or never will be: the driver waits for the marks of a process that has ended as
- * for any others. So it is asked again and again, and for a while after such an end, since what is
- * queued may need nothing of that process.
+ * Until all is done, or never will be: the driver waits for the marks of a process that has ended
+ * as for any others. So it is asked again and again, and for a while after such an end, since what
+ * is queued may need nothing of that process.
  */
 static int wait_beside_others(sherd__device *device)
 {
