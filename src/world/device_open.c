@@ -108,7 +108,7 @@ sherd_status sherd__world_device_meet(sherd_world *world)
     sherd__device_give(world->device, block);
     sherd__free(&world->heap, all);
     if (fault)
-        return sherd__fail(&world->diag, SHERD_ENOTSUP, "%s", fault);
+        return sherd__fail(&world->diag, SHERD_ENOTSUP, "the GPU cannot be used: %s", fault);
     good = !sherd__device_lacked(world->device) && good;
     return good ? SHERD_OK : sherd__no_memory(&world->diag, "sherd_world_open");
 }
