@@ -13,6 +13,7 @@ typedef struct extras {
     sherd_dtype mask;
     unsigned stretched; /* dims of the mask, a bit each */
     bool sums, nan;     /* a gradient of log_sum; a NaN in the mask */
+    bool window;        /* the mask hides what is far */
 } extras;
 
 /* f32 with the halves' numbers, or the dtype itself: the plain kernel, which has no halves here. */
@@ -99,7 +100,8 @@ static array drawn_mask(sherd__attending *s, const extras *e)
     for (int64_t i = 0; i < a.n; i++) {
         bool whole = !(e->stretched & 24) && i / row % s->queries % 7 == 3;
         double y = ((double *)x.host)[i];
-        y = whole || y < -0.6 ? -(double)INFINITY : e->nan && i == a.n / 2 ? (double)NAN : y;
+        bool far = e->window && llabs(i % row - i / row % s->queries) > 20;
+        y = whole || far || y < -0.6 ? -(double)INFINITY : e->nan && i == a.n / 2 ? (double)NAN : y;
         char *to = (char *)a.host + i * (int64_t)sherd_dtype_bytes(a.dtype);
         if (a.dtype == SHERD_BOOL)
             *to = y > -2;
@@ -177,7 +179,8 @@ static void attention_with_is_plain(sherd_dtype dtype, sherd__attending s, extra
 
 static void attention_is_plain(sherd_dtype dtype, sherd__attending s, int shift, bool twice)
 {
-    attention_with_is_plain(dtype, s, (extras){SHERD_DTYPE_NONE, 0, false, false}, shift, twice);
+    attention_with_is_plain(dtype, s, (extras){SHERD_DTYPE_NONE, 0, false, false, false}, shift,
+                            twice);
 }
 
 static sherd__attending problem(int64_t batch, int64_t groups, int64_t repeat, int64_t queries,
@@ -281,17 +284,22 @@ static void masks_are_plain(void)
             if (i && (d + i) % 2) /* each for one of the 16-bit types, and one other */
                 continue;
             sherd__attending s = problem(2, 1, 2, 21, 70, i == 2 ? 130 : i == 3 ? 70 : 24);
-            extras e = {i % 2 ? SHERD_BOOL : dtypes[d], stretched[i], i == 1, i == 0};
+            extras e = {i % 2 ? SHERD_BOOL : dtypes[d], stretched[i], i == 1, i == 0, false};
             s.causal = i == 4;
             s.first_query = i == 4 ? 60 : 0;
             s.first_key = i == 1 ? 13 : 0;
             attention_with_is_plain(dtypes[d], s, e, 0, i == 0);
         }
+    /* tiles of which nothing is seen */
+    for (int d = 2; d < LEN(dtypes); d++)
+        attention_with_is_plain(dtypes[d], problem(1, 1, 1, 90, 150, d == 2 ? 40 : 100),
+                                (extras){d == 2 ? SHERD_BOOL : SHERD_F16, 7, false, false, true}, 0,
+                                false);
     /* as pieces of 16-bit sequences, which are computed in f32 */
     attention_with_is_plain(SHERD_F32, problem(1, 1, 1, 9, 11, 8),
-                            (extras){SHERD_BF16, 0, false, false}, 0, false);
+                            (extras){SHERD_BF16, 0, false, false, false}, 0, false);
     attention_with_is_plain(SHERD_F32, problem(1, 1, 1, 9, 11, 8),
-                            (extras){SHERD_F16, 0, false, false}, 0, false);
+                            (extras){SHERD_F16, 0, false, false, false}, 0, false);
     close_device();
 }
 
@@ -314,7 +322,7 @@ static void dropout_is_plain(void)
             s.first[0] = i;
             s.first[1] = 2;
             s.first[2] = i;
-            extras e = {i == 2 ? SHERD_BOOL : SHERD_DTYPE_NONE, 7, false, false};
+            extras e = {i == 2 ? SHERD_BOOL : SHERD_DTYPE_NONE, 7, false, false, false};
             attention_with_is_plain(dtypes[d], s, e, i == 0, i == 1);
         }
     close_device();

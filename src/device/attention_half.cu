@@ -199,7 +199,7 @@ template <class K, class E> __device__ void attention_half(const attention_half_
         E *k = kv + here, *other = kv + 2 * Z::TILE - here;
         if (next < end)
             copy_tiles<K, Z::SIDE, 2>(other, a.k, a.v, key, h.k_row, a.keys - next, a);
-        if (j < own_end) {
+        if (j < own_end && (!K::MORE || shows_any<E, 16, Z::SIDE>(a, h, i, j))) {
             multiply<E>(s, own, k, 0);
             if (K::MORE)
                 add_mask<E>(s, a, h, i, j);
@@ -315,6 +315,8 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
             copy_tiles<K, Z::SIDE, 2>(other, a.k, a.v, key, h.k_row, a.keys - next, a);
         int edge = edge_of(a, i, j), own = own_end - j < Z::SIDE ? (int)(own_end - j) : Z::SIDE;
         kept keeps = {};
+        if (K::MORE && own > 0 && !shows_any<E, 16, Z::SIDE>(a, h, i, j))
+            own = 0;
         if (K::MORE && own > 0)
             keeps = kept_of(a, h, i, j);
         ONE_BY_ONE
@@ -378,6 +380,8 @@ __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments
     const uint32_t *words = (const uint32_t *)((const statistic *)(dout + Z::TILE) + Z::SIDE);
     results<K, Z::CHUNK / 8> p, dp;
 
+    if (K::MORE && !shows_any<E, Z::CHUNK, 16>(a, at.h, at.i + c, j))
+        return;
     multiply<E>(p, k, q, c);
     multiply<E>(dp, v, dout, c);
     if (K::MORE)

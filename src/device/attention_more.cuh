@@ -1,6 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Masks and dropout of the scores that a warp of attention_half.cu has. */
 
+/* Whether a mask shows any of ROWS queries i.. and COLUMNS keys j.. to the warp: what is hidden as
+ * a whole need not be computed. Looks until something is shown. */
+template <class E, int ROWS, int COLUMNS>
+__device__ inline bool shows_any(const attending &a, const head &h, int64_t i, int64_t j)
+{
+    enum { AT_ONCE = 4 };
+
+    ONE_BY_ONE
+    for (int n = 0; n < ROWS * COLUMNS && a.mask; n += AT_ONCE * WARP) {
+        bool shown = false;
+        UNROLL
+        for (int k = 0; k < AT_ONCE; k++) {
+            int x = n + k * WARP + threadIdx.x % WARP;
+            int64_t query = i + x / COLUMNS, key = j + x % COLUMNS;
+            if (query < a.queries && key < a.keys)
+                shown |= mask_at<E>(a, h.mask + query * a.mask_stride[3] +
+                                           key * a.mask_stride[4]) != minus_infinity<float>();
+        }
+        if (__any_sync(0xffffffffu, shown))
+            return true;
+    }
+    return !a.mask;
+}
+
 /* Scores of the warp's queries i.. with keys j.. */
 template <class E, class K, int N>
 __device__ inline void add_mask(results<K, N> &s, const attending &a, const head &h, int64_t i,
