@@ -30,7 +30,9 @@ constexpr bool has(const char *name, const char *word)
  * far as they have room for their numbers. */
 constexpr int blocks_of(const char *name)
 {
-    return has(name, "w32") || begins(name, "attention_w64_f32") ? 3 : 2;
+    return begins(name, "attention_w32_f32")                       ? 4
+           : has(name, "w32") || begins(name, "attention_w64_f32") ? 3
+                                                                   : 2;
 }
 
 #ifndef SHERD_EMULATED_CUDA
