@@ -8,8 +8,11 @@
 
 #include "device.h"
 
-/* sum = x + delta, norm of sum; delta NULL: only the norm of x, with the same bits. `beside`: the dtype of delta and of the norm, that of x or 16 bits
- * where x is f32. mean NULL: an RMS norm. weight, bias [cols] or NULL. */
+/*
+ * sum = x + delta, norm of sum; delta NULL: only the norm of x, with the same bits. `beside`: the
+ * dtype of delta and of the norm, that of x or 16 bits where x is f32. mean NULL: an RMS norm.
+ * weight, bias [cols] or NULL.
+ */
 typedef struct sherd__norm_there {
     sherd_dtype dtype, beside;
     int64_t rows, cols;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The arguments of the kernels of update.cu: lists of tensors that one launch goes through. Blocks
- * take chunks of them; `first` is a tensor's first block, `wide`: its groups of elements may be read
- * and written at once. All of a list is an argument of the launch, of 4 KiB at most.
+ * take chunks of them; `first` is a tensor's first block, `wide`: its groups of elements may be
+ * read and written at once. All of a list is an argument of the launch, of 4 KiB at most.
  */
 #ifndef SHERD__UPDATE_ARGS_H
 #define SHERD__UPDATE_ARGS_H

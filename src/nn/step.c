@@ -7,7 +7,7 @@
 
 #include "nn/optimizer.h"
 
-/* ---- one parameter ---------------------------------------------------------------------------- */
+/* ---- one parameter --------------------------------------------------------------------------- */
 
 static void *to_write(sherd_tensor *t, const sherd__device *device)
 {
