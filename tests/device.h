@@ -72,19 +72,22 @@ static inline void (*emulated_function(const char *name))(void)
 /* The emulation's call after so many others fails, once; -1: none. */
 static inline void fail_call(long long calls)
 {
-    ((void (*)(long long))emulated_function("emulated_cuda_fail"))(calls);
+    if (is_emulated())
+        ((void (*)(long long))emulated_function("emulated_cuda_fail"))(calls);
 }
 
 /* The same, for lack of memory. */
 static inline void lack_call(long long calls)
 {
-    ((void (*)(long long))emulated_function("emulated_cuda_lack"))(calls);
+    if (is_emulated())
+        ((void (*)(long long))emulated_function("emulated_cuda_lack"))(calls);
 }
 
 /* That one and all that follow fail, as after a kernel with a bad pointer. */
 static inline void break_call(long long calls)
 {
-    ((void (*)(long long))emulated_function("emulated_cuda_break"))(calls);
+    if (is_emulated())
+        ((void (*)(long long))emulated_function("emulated_cuda_break"))(calls);
 }
 
 /* Whether that call is still to come. */

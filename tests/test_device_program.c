@@ -4,6 +4,8 @@
 #define CHECK_PURE
 #include "device.h"
 
+#include "device/elements_args.h"
+
 enum { N = 1000 };
 
 static int count_other(sherd__device *device, const void *data, float value)
@@ -55,10 +57,11 @@ static void a_kernel_of_the_same_name_is_not_compiled_again(void)
         return;
     sherd__device_fill(device, SHERD_F32, a->data, N, 1);
     int before = left_of_cuda();
-    char family[] = "fill", args[256] = {0};
+    char family[] = "fill";
+    const fill_args args = {0};
     const sherd__kernel same = {SHERD__PROGRAM_ELEMENTS, family, NULL, SHERD_F32, SHERD_DTYPE_NONE};
     if (is_emulated()) /* arguments of zeros: no elements */
-        sherd__device_launch(device, &same, (sherd__grid){1, 32, 0}, args, sizeof args);
+        sherd__device_launch(device, &same, (sherd__grid){1, 32, 0}, &args, sizeof args);
     CHECK_EQ(count_other(device, a->data, 1), 0);
     CHECK_EQ(left_of_cuda(), before);
     sherd__device_give(device, a);
@@ -117,10 +120,10 @@ static void a_block_may_have_much_memory(void)
                                        SHERD_DTYPE_NONE};
     sherd__heap heap = {0};
     sherd__device *device = open_gpu(&heap, "cuda", 0);
-    char args[256] = {0};
+    const fill_args args = {0};
 
     for (int i = 0; device && is_emulated() && i < 2; i++)
-        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, args, sizeof args);
+        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, &args, sizeof args);
     if (device)
         CHECK(sherd__device_wait(device));
     close_gpu(&heap, device);
@@ -230,13 +233,13 @@ static void memory_of_a_block_is_asked_for_again(void)
                                        SHERD_DTYPE_NONE};
     sherd__heap heap = {0};
     sherd__device *device = open_gpu(&heap, "cuda", 0);
-    char args[256] = {0};
+    const fill_args args = {0};
     int lacked = 0;
 
     for (int at = 0; device && is_emulated() && at < 3; at++) {
-        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 0}, args, sizeof args);
+        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 0}, &args, sizeof args);
         lack_call(at);
-        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, args, sizeof args);
+        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, &args, sizeof args);
         fail_call(-1);
         lacked += sherd__device_lacked(device) != NULL;
     }
@@ -251,14 +254,15 @@ static void memory_of_a_block_is_one_kernels(void)
                                        SHERD_DTYPE_NONE};
     sherd__heap heap = {0};
     sherd__device *device = open_gpu(&heap, "cuda", 0);
-    char family[] = "fill", args[256] = {0};
+    char family[] = "fill";
+    const fill_args args = {0};
     const sherd__kernel same = {SHERD__PROGRAM_ELEMENTS, family, NULL, SHERD_F32, SHERD_DTYPE_NONE};
 
     if (!device)
         return;
-    sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, args, sizeof args);
-    sherd__device_launch(device, &same, (sherd__grid){1, 32, 60000}, args, sizeof args);
-    sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, args, sizeof args);
+    sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, &args, sizeof args);
+    sherd__device_launch(device, &same, (sherd__grid){1, 32, 60000}, &args, sizeof args);
+    sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, &args, sizeof args);
     CHECK(sherd__device_wait(device));
     close_gpu(&heap, device);
 }

@@ -5,6 +5,8 @@
 
 #include "device.h"
 
+#include "device/elements_args.h"
+
 static const int64_t sizes[] = {0, 1, 3, 255, 4096, 100001, 3 << 20};
 
 static void what_goes_there_comes_back(void)
@@ -167,12 +169,12 @@ static void *open_and_go(void *payload)
     errand *e = payload;
     static const sherd__kernel fill = {SHERD__PROGRAM_ELEMENTS, "fill", NULL, SHERD_F32,
                                        SHERD_DTYPE_NONE};
-    char args[256] = {0};
+    const fill_args args = {0};
 
     if (!e->device)
         e->device = open_gpu(&e->heap, "cuda", 0);
     if (e->device) /* arguments of zeros: no elements */
-        sherd__device_launch(e->device, &fill, (sherd__grid){1, 32, 0}, args, sizeof args);
+        sherd__device_launch(e->device, &fill, (sherd__grid){1, 32, 0}, &args, sizeof args);
     return NULL;
 }
 

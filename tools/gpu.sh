@@ -24,4 +24,4 @@ mkdir -p "$build/gpu"
         case $program in *.*) ;; *) echo "cpu ${program##*/}" ;; esac
     done
     sed -n 's/^# gpu: //p' "$build/gpu_tests.txt" | tr ' ' '\n' | sed 's/^/cuda /'
-} | grep -E "$words" | xargs -P 8 -L 1 "$0" --one "$build"
+} | grep -E "$words" | xargs -P "$(nproc)" -L 1 "$0" --one "$build"
