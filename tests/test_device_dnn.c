@@ -35,6 +35,9 @@ static const sherd__conv shapes[] = {
      {1, 1, 1},
      {1, 1, 1},
      {0, 4, 1}}, /* more padding than kernel */
+    /* windows of one element, apart */
+    {2, 2, 4, 2, {1, 7, 9}, {1, 4, 4}, {1, 1, 1}, {1, 2, 3}, {1, 1, 3}, {0, 0, 1}},
+    {1, 1, 2, 3, {5, 6, 7}, {1, 2, 3}, {3, 1, 2}, {4, 3, 2}, {1, 2, 1}, {0, -2, 0}}, /* of more */
 };
 
 static int64_t product(const int64_t *size)
@@ -78,7 +81,9 @@ static void one_is_plain(sherd_dtype dtype, const sherd__conv *c, sherd__conv_ki
         task.array[i] = a[i].data;
     }
     plain(dtype, c, kind, a, made_by[kind]);
-    if (CHECK(sherd__device_convolves(device, dtype, c, kind))) {
+    bool there = sherd__device_convolves(device, dtype, c, kind);
+    CHECK_EQ(there, !(kind == SHERD__CONV_BACKWARD_X && c->kernel[0] == 3 && c->stride[0] == 4));
+    if (there) {
         sherd__device_convolve(device, dtype, c, &task);
         same(&a[made_by[kind]], 1e-5, "a convolution");
         sherd__device_convolve(device, dtype, c, &task);

@@ -17,13 +17,11 @@
 enum {
     MOST_PLANS = 512,
     MOST_WAYS = 8,
-    PLANE = 4,                  /* cuDNN's least dims: batch, channels and two more */
-    DIMS = 2 + SHERD__CONV_DIMS /* and its most here */
-};
-enum {
-    LEAST_ROOM = 1 << 30, /* bytes of a workspace that are never too many */
-    LEAST_COPY = 1 << 20, /* elements of a copy that are never too many */
-    MOST_COPIES = 8       /* of a field, otherwise */
+    PLANE = 4,                   /* cuDNN's least dims: batch, channels and two more */
+    DIMS = 2 + SHERD__CONV_DIMS, /* and its most here */
+    LEAST_ROOM = 1 << 30,        /* bytes of a workspace that are never too many */
+    LEAST_COPY = 1 << 20,        /* elements of a copy that are never too many */
+    MOST_COPIES = 8              /* of a field, otherwise */
 };
 
 typedef struct key {
@@ -36,6 +34,7 @@ typedef struct plan {
     bool there;  /* else there is no way */
     bool copies; /* x is a copy of what is read, of spatial size `read` */
     int64_t read[SHERD__CONV_DIMS];
+    int64_t step[SHERD__CONV_DIMS]; /* of x, from one element of the copy to the next */
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t conv;
@@ -61,16 +60,26 @@ static bool is_even(const sherd__conv *c, int d)
            rest / c->stride[d] + 1 == c->out[d];
 }
 
+/* Whether windows lie apart. Asked for x's gradient then, cuDNN 9.14 divides by zero (in three dims
+ * of f32). */
+static bool is_apart(const sherd__conv *c, sherd__conv_kind kind, int d)
+{
+    return kind == SHERD__CONV_BACKWARD_X && c->stride[d] > reach_of(c, d);
+}
+
+/* Windows of one element that lie apart are side by side in the copy. */
 static void find_what_is_read(plan *p)
 {
     const sherd__conv *c = &p->of.c;
 
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {
-        p->copies = p->copies || !is_even(c, d);
+        bool apart = is_apart(c, (sherd__conv_kind)p->of.kind, d);
+        p->copies = p->copies || apart || !is_even(c, d);
+        p->step[d] = apart && c->kernel[d] == 1 ? c->stride[d] : 1;
         p->read[d] = c->in[d];
     }
     for (int d = 0; d < SHERD__CONV_DIMS && p->copies; d++)
-        p->read[d] = (c->out[d] - 1) * c->stride[d] + reach_of(c, d);
+        p->read[d] = (c->out[d] - 1) * (c->stride[d] / p->step[d]) + reach_of(c, d);
 }
 
 /* The part of what is read that there is, as a box of x and of the copy. False: none. */
@@ -82,15 +91,17 @@ static bool meeting(const plan *p, int64_t size[DIMS], int64_t x_stride[DIMS],
 
     *x_first = *copy_first = 0;
     for (int d = SHERD__CONV_DIMS - 1; d >= 0; d--) {
-        int64_t lo = sherd__max(0, -c->before[d]);
-        int64_t hi = sherd__min(c->in[d], p->read[d] - c->before[d]);
+        int64_t step = p->step[d]; /* element i of the copy is x's i step - before */
+        int64_t lo = sherd__ceil_div(sherd__max(0, c->before[d]), step);
+        int64_t hi =
+            sherd__min(sherd__ceil_div(sherd__max(0, c->in[d] + c->before[d]), step), p->read[d]);
         if (lo >= hi)
             return false;
         size[2 + d] = hi - lo;
-        x_stride[2 + d] = x_step;
+        x_stride[2 + d] = step * x_step;
         copy_stride[2 + d] = copy_step;
-        *x_first += lo * x_step;
-        *copy_first += (lo + c->before[d]) * copy_step;
+        *x_first += (lo * step - c->before[d]) * x_step;
+        *copy_first += lo * copy_step;
         x_step *= c->in[d];
         copy_step *= p->read[d];
     }
@@ -205,8 +216,8 @@ static bool set_conv(const sherd__cuda *cuda, plan *p, int dims)
 
     for (int d = skip; d < SHERD__CONV_DIMS; d++) {
         pad[d - skip] = p->copies ? 0 : (int)c->before[d];
-        stride[d - skip] = (int)c->stride[d];
-        dilation[d - skip] = (int)c->dilation[d];
+        stride[d - skip] = (int)(c->stride[d] / p->step[d]);
+        dilation[d - skip] = c->kernel[d] == 1 ? 1 : (int)c->dilation[d];
     }
     return cuda->dnn_conv_create(&p->conv) == 0 &&
            cuda->dnn_conv_set(p->conv, dims - 2, pad, stride, dilation, CUDNN_CROSS_CORRELATION,
@@ -303,8 +314,8 @@ static bool choose_way(const sherd__device *device, plan *p)
     return p->there;
 }
 
-/* Whether cuDNN's numbers have room for all of it, and a copy is not much larger than the fields:
- * of elements far apart it would be. */
+/* Whether cuDNN's numbers have room for all of it, windows of several elements are not apart, and a
+ * copy is not much larger than the fields: of elements far apart it would be. */
 static bool fits(plan *p)
 {
     const sherd__conv *c = &p->of.c;
@@ -315,6 +326,8 @@ static bool fits(plan *p)
 
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {
         copy *= (double)p->read[d];
+        if (is_apart(c, (sherd__conv_kind)p->of.kind, d) && c->kernel[d] > 1)
+            return false;
         if (c->stride[d] > INT_MAX || c->dilation[d] > INT_MAX || c->before[d] > INT_MAX)
             return false;
     }
@@ -358,11 +371,6 @@ void sherd__device_free_convolutions(sherd__device *device)
 
 /* ---- those that there are -------------------------------------------------------------------- */
 
-static key key_of(sherd_dtype dtype, const sherd__conv *c, sherd__conv_kind kind)
-{
-    return (key){.c = *c, .dtype = (int64_t)dtype, .kind = (int64_t)kind};
-}
-
 static bool is_plan(const void *item, const void *of)
 {
     return memcmp(&((const plan *)item)->of, of, sizeof(key)) == 0;
@@ -397,7 +405,7 @@ static plan *plan_of(sherd__device *device, const key *of)
 bool sherd__device_convolves(sherd__device *device, sherd_dtype dtype, const sherd__conv *c,
                              sherd__conv_kind kind)
 {
-    const key of = key_of(dtype, c, kind);
+    const key of = {.c = *c, .dtype = (int64_t)dtype, .kind = (int64_t)kind};
 
     sherd__cuda_enter(device);
     if (device->failed || !sherd__device_computes(dtype) || !start(device))
@@ -473,7 +481,7 @@ static bool is_unsupported(int result)
 void sherd__device_convolve(sherd__device *device, sherd_dtype dtype, const sherd__conv *c,
                             const sherd__conv_task *task)
 {
-    const key of = key_of(dtype, c, task->kind);
+    const key of = {.c = *c, .dtype = (int64_t)dtype, .kind = (int64_t)task->kind};
     int result = -1;
 
     sherd__cuda_enter(device);

@@ -253,6 +253,9 @@ EXPORT int cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, cudnnFilte
                                                        cudnnTensorDescriptor_t x, int most,
                                                        int *count, sherd__dnn_way *way)
 {
+    for (int d = 0; d < conv->dims; d++) /* as version 9.14, which divides by zero then */
+        if (conv->stride[d] > (w->size[2 + d] - 1) * conv->dilation[d] + 1)
+            abort();
     return list_ways({x, w, y, conv}, most, count, way);
 }
 
