@@ -41,9 +41,10 @@ heat: ready ## run the heat example (make heat ARGS="--mesh x=2,y=2 --picture he
 	@cmake --build $(BUILD) --parallel $(JOBS) --target example_heat parts
 	@$(BUILD)/examples/heat $(ARGS)
 
+# One more test than cores: some wait most of their time.
 test: ready ## build and run all tests
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
-	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --parallel $(JOBS) $(ARGS)
+	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --parallel $(shell expr $(JOBS) + 1) $(ARGS)
 
 install: ready ## install libraries, headers and the command (make install PREFIX=/usr/local)
 	@cmake --build $(BUILD) --parallel $(JOBS) --target parts

@@ -64,7 +64,7 @@ static void an_id_that_is_everywhere(void)
         if (i % 9)
             ((int32_t *)ids.host)[i] = 530;
     send(&ids);
-    for (int d = 0; d < LEN(dtypes); d++)
+    for (int d = 1; d < 3; d++) /* f64, bf16 */
         table_is_plain(dtypes[d], &t, &ids);
     drop(&ids);
     close_device();

@@ -170,7 +170,7 @@ static void gradients_are_plain(void)
             for (int form = 0; form < FORMS; form++) {
                 sherd_dtype dtype = pairs[d][0], beside = pairs[d][1];
                 bool good = fits(dtype, i);
-                if ((form + i + d) % 5 || !tells(dtype, beside, i))
+                if ((form + i + d) % 9 || !tells(dtype, beside, i))
                     continue;
                 backward_is_plain(dtype, beside, beside, shapes[i].rows, shapes[i].cols,
                                   shapes[i].shift, form, good);

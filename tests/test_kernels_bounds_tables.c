@@ -16,7 +16,7 @@
 
 #include <stddef.h>
 
-enum { TRIES = 120 };
+enum { TRIES = 80 };
 
 #define TRY(kernel)                                             \
     {                                                           \

@@ -141,7 +141,7 @@ static void check_scene(const scene *s, double forward, double backward)
 
 /*
  * Causal or not, ways, cuts, masks, as many keys as queries or fewer (not causal), heads that share
- * keys or not. On two axes each mask has one length.
+ * keys or not. On two axes each mask has one length, and of causal ones each cut one mask.
  */
 static void run_all(scene *s, double forward, double backward)
 {
@@ -152,7 +152,8 @@ static void run_all(scene *s, double forward, double backward)
             for (s->cuts = 0; s->cuts < CUTS; s->cuts++)
                 for (s->mask = 0; s->mask < MASKS; s->mask++)
                     for (int i = 0; i < 2 - causal; i++) {
-                        if (s->mesh->axes > 1 && !causal && i == s->mask % 2)
+                        if (s->mesh->axes > 1 &&
+                            (!causal ? i == s->mask % 2 : s->mask != s->cuts % MASKS))
                             continue;
                         s->causal = causal;
                         s->way = (sherd_attention_way)way;
@@ -321,7 +322,7 @@ static void what_does_not_fit_is_refused(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(all_is_as_plain), {1, 2, 3, 4}},
-    {TEST(all_is_as_plain_in_f32), {1, 2, 3, 4}},
+    {TEST(all_is_as_plain_in_f32), {2, 3}},
     {TEST(two_axes_are_as_plain), {4}},
     {TEST(what_is_dropped_depends_on_global_indices), {1, 2, 3, 4}},
     {TEST(of_16_bits_sums_stay_f32), {1, 2, 3, 4}},

@@ -10,7 +10,7 @@
 #define CHECK_PURE
 #include "moves.h"
 
-enum { MANY = 4096, RANDOM_PAIRS = 350 };
+enum { MANY = 4096, RANDOM_PAIRS = 220 };
 
 /* The last ones only with SHERD_PROOF=1. */
 static const char *const meshes[] = {

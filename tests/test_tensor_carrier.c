@@ -303,8 +303,8 @@ static void no_spoiled_message_crashes_or_divides_the_ranks(void)
 {
     bool proof = getenv("SHERD_PROOF") != NULL;
 
-    spoil_all(0, proof ? 2 : 9, proof, 1);
-    spoil_all(1, proof ? 2 : 7, proof, 2);
+    spoil_all(0, proof ? 2 : 15, proof, 1);
+    spoil_all(1, proof ? 2 : 11, proof, 2);
 }
 
 /* A line that names its rank does so once. */
@@ -336,7 +336,7 @@ static void no_memory_on_one_rank_is_no_memory_on_all(void)
 
     for (int poor = 0; poor < 2; poor++) {
         bool rich = false;
-        for (int64_t n = 1; !rich; n += 1 + n / 20) {
+        for (int64_t n = 1; !rich; n += 1 + n / 12) {
             bad_office office = {.harm = NONE, .poor = poor, .fail_at = n};
             play_all(&office, end);
             rich = office.rich;

@@ -345,7 +345,7 @@ static void dtypes_move_together(sherd_world *world)
 static const check_test tests[] = {
     {TEST(every_dtype_moves), {1, 2, 3, 4, 8}},
     {TEST(every_dtype_is_reduced), {1, 2, 3, 4, 8}},
-    {TEST(large_sums_are_exact), {1, 2, 3, 4, 8}},
+    {TEST(large_sums_are_exact), {2, 3, 8}},
     {TEST(integers_have_no_average), {2, 3}},
     {TEST(every_dtype_is_partitioned), {1, 2, 3, 4, 8}},
     {TEST(fills_hold_their_value_everywhere), {1, 2, 3, 4, 8}},

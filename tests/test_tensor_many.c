@@ -72,7 +72,7 @@ static void some_calls_follow_each_other(sherd_world *world, int calls)
 
 static void many_calls_follow_each_other(sherd_world *world)
 {
-    some_calls_follow_each_other(world, 40);
+    some_calls_follow_each_other(world, 16);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
