@@ -264,6 +264,19 @@ static sherd_tensor *f_totals(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w,
                      made(sherd_mse_loss(sherd_matmul(a, w), b, SHERD_LOSS_MEAN)));
 }
 
+/* Dims in an order that is copied, batches, sums of one operand, a vector. */
+static sherd_tensor *f_contracted(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w,
+                                  sherd_tensor *ids)
+{
+    sherd_tensor *turned[] = {a, w}, *rows[] = {a, b}, *sum[] = {b};
+    sherd_tensor *y = made(sherd_einsum("ij,jk->ki", turned, 2)); /* [8,7] */
+
+    (void)ids;
+    y = sherd_mul(y, made(sherd_einsum("ij,ij->i", rows, 2)));
+    y = sherd_add(y, sherd_unsqueeze(made(sherd_matmul(w, sherd_einsum("ij->j", sum, 1))), 1));
+    return sherd_scale(y, 0.01);
+}
+
 static sherd_tensor *f_rotary(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
 {
     const int64_t n = sherd_tensor_shape(a)[0], heads[] = {1, n, 2, 4};
@@ -278,13 +291,13 @@ static const struct {
     const char *name;
     function f;
 } functions[] = {
-    {"linear", f_linear},       {"matmul", f_matmul}, {"elements", f_elements},
-    {"norm", f_norm},           {"added", f_added},   {"soft", f_soft},
-    {"log_sum", f_log_sum},     {"table", f_table},   {"loss", f_loss},
-    {"heads", f_heads},         {"pieces", f_pieces}, {"masked", f_masked},
-    {"sums", f_sums},           {"parts", f_parts},   {"copies", f_copies},
-    {"stretched", f_stretched}, {"across", f_across}, {"totals", f_totals},
-    {"rotary", f_rotary},
+    {"linear", f_linear},       {"matmul", f_matmul},         {"elements", f_elements},
+    {"norm", f_norm},           {"added", f_added},           {"soft", f_soft},
+    {"log_sum", f_log_sum},     {"table", f_table},           {"loss", f_loss},
+    {"heads", f_heads},         {"pieces", f_pieces},         {"masked", f_masked},
+    {"sums", f_sums},           {"parts", f_parts},           {"copies", f_copies},
+    {"stretched", f_stretched}, {"across", f_across},         {"totals", f_totals},
+    {"rotary", f_rotary},       {"contracted", f_contracted},
 };
 
 static void run(sherd_world *world, function f, const sherd_mesh *mesh, const char *placements,

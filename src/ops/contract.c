@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/product.h"
 
 typedef struct text_attributes {
     char text[SHERD__TEXT_BYTES];
@@ -29,6 +30,29 @@ static const char *describe(sherd_call *call)
     {                                                                \
         SHERD_FIELDS(text_attributes, text, BYTE, SHERD__TEXT_BYTES) \
     }
+
+/* ---- where the call computes ----------------------------------------------------------------- */
+
+static void copy_box(const sherd_call *call, int ndim, const int64_t *size, void *dst,
+                     const int64_t *dst_stride, const void *src, const int64_t *src_stride)
+{
+    size_t element = sherd_dtype_bytes(call->out[0]->dtype);
+    sherd__device *device = sherd__device_in(call);
+
+    if (device)
+        sherd__device_copy_box(device, element, ndim, size, dst, dst_stride, src, src_stride);
+    else
+        sherd__copy_box(element, ndim, size, dst, dst_stride, src, src_stride);
+}
+
+/* For elements of the call's dtype; NULL: no memory. */
+static void *scratch_for(sherd_call *call, int64_t count)
+{
+    int64_t bytes = count * (int64_t)sherd_dtype_bytes(call->out[0]->dtype);
+
+    return sherd__device_in(call) ? sherd__device_scratch(call, bytes)
+                                  : sherd_call_scratch(call, bytes);
+}
 
 /* ---- dims by their letters ------------------------------------------------------------------ */
 
@@ -128,7 +152,6 @@ static bool read_matrix(matrix *out, sherd_call *call, int i, const product *p, 
     char letters[SHERD_MAX_DIMS + 1], wanted[3 * SHERD_MAX_DIMS + 1];
     int64_t size[3 * SHERD_MAX_DIMS], stride[3 * SHERD_MAX_DIMS], row_major[3 * SHERD_MAX_DIMS];
     const sherd_tensor *t = call->in[i];
-    size_t element = sherd_dtype_bytes(t->dtype);
 
     out->data = call->from[i];
     out->turned = true;
@@ -138,31 +161,48 @@ static bool read_matrix(matrix *out, sherd_call *call, int i, const product *p, 
         return true;
     out->turned = false;
     snprintf(wanted, sizeof wanted, "%s%s%s", p->batch.letter, first->letter, second->letter);
-    if (strcmp(letters, wanted) == 0)
+    if (strcmp(letters, wanted) == 0 || t->count == 0)
         return true;
     int ndim = (int)strlen(wanted);
     for (int d = 0; d < ndim; d++)
         size[d] = size_of(p->label[i], t, wanted[d]);
     strides_for(wanted, p->label[i], t, stride);
     sherd__row_major(ndim, size, row_major);
-    void *copy = sherd_call_scratch(call, t->count * (int64_t)element);
+    void *copy = scratch_for(call, t->count);
     if (copy)
-        sherd__copy_box(element, ndim, size, copy, row_major, call->from[i], stride);
+        copy_box(call, ndim, size, copy, row_major, call->from[i], stride);
     out->data = copy;
     return copy != NULL;
 }
 
+static sherd__product product_of(const sherd_call *call, const product *p)
+{
+    return (sherd__product){.dtype = call->in[0]->dtype,
+                            .result = call->out[0]->dtype,
+                            .m = p->rows.count,
+                            .n = p->columns.count,
+                            .k = p->inner.count};
+}
+
 static bool multiply(sherd_call *call, const product *p, const matrix *a, const matrix *b, void *y)
 {
-    const sherd__product one = {.dtype = call->in[0]->dtype,
-                                .result = call->out[0]->dtype,
-                                .ta = a->turned,
-                                .tb = b->turned,
-                                .m = p->rows.count,
-                                .n = p->columns.count,
-                                .k = p->inner.count};
+    sherd__product one = product_of(call, p);
 
-    return sherd__multiply(call, one, p->batch.count, y, a->data, b->data, NULL);
+    one.ta = a->turned;
+    one.tb = b->turned;
+    if (!sherd__device_in(call))
+        return sherd__multiply(call, one, p->batch.count, y, a->data, b->data, NULL);
+    sherd__device_multiply(sherd__device_in(call), &one, p->batch.count, y, a->data, b->data, NULL);
+    return true;
+}
+
+/* Products that cuBLAS cannot count are the CPU's. False: failed. */
+static bool choose_place(sherd_call *call, const product *p)
+{
+    const sherd__product one = product_of(call, p);
+
+    return !sherd__device_in(call) || sherd__device_multiplies(&one, p->batch.count) ||
+           sherd__leave_device(call);
 }
 
 bool sherd__contract_pieces(sherd_call *call)
@@ -170,27 +210,26 @@ bool sherd__contract_pieces(sherd_call *call)
     char wanted[3 * SHERD_MAX_DIMS + 1];
     int64_t size[SHERD_MAX_DIMS], row_major[SHERD_MAX_DIMS], stride[SHERD_MAX_DIMS];
     const sherd_tensor *out = call->out[0];
-    size_t element = sherd_dtype_bytes(out->dtype);
     matrix a, b;
     product p;
 
     if (out->count == 0)
         return true;
     sort_dims(&p, call);
-    if (!read_matrix(&a, call, 0, &p, &p.rows, &p.inner) ||
+    if (!choose_place(call, &p) || !read_matrix(&a, call, 0, &p, &p.rows, &p.inner) ||
         !read_matrix(&b, call, 1, &p, &p.inner, &p.columns))
         return false;
     snprintf(wanted, sizeof wanted, "%s%s%s", p.batch.letter, p.rows.letter, p.columns.letter);
     if (strcmp(wanted, p.label[2]) == 0)
         return multiply(call, &p, &a, &b, call->to[0]);
-    char *y = sherd_call_scratch(call, out->count * (int64_t)element);
+    char *y = scratch_for(call, out->count);
     if (!y || !multiply(call, &p, &a, &b, y))
         return false;
     for (int d = 0; wanted[d]; d++)
         size[d] = size_of(p.label[2], out, wanted[d]);
     strides_for(wanted, p.label[2], out, stride);
     sherd__row_major(out->ndim, size, row_major);
-    sherd__copy_box(element, out->ndim, size, call->to[0], stride, y, row_major);
+    copy_box(call, out->ndim, size, call->to[0], stride, y, row_major);
     return true;
 }
 
@@ -237,6 +276,7 @@ static const sherd_op contract_op = {.name = "sherd_einsum product",
                                      .broadcasts = true,
                                      .describe = describe,
                                      .forward = sherd__contract_pieces,
+                                     .on_device = sherd__fractions_there,
                                      .backward = contract_back,
                                      .in_parts = true,
                                      .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
@@ -258,7 +298,6 @@ static bool arrange(sherd_call *call)
     char order[2 * SHERD_MAX_DIMS + 1];
     int64_t size[2 * SHERD_MAX_DIMS], stride[2 * SHERD_MAX_DIMS], row_major[2 * SHERD_MAX_DIMS];
     sherd_tensor *in = call->in[0], *out = call->out[0];
-    size_t element = sherd_dtype_bytes(out->dtype);
     int n = snprintf(order, sizeof order, "%s", y);
     int64_t summed = 1;
 
@@ -275,11 +314,15 @@ static bool arrange(sherd_call *call)
     strides_for(order, label, in, stride);
     sherd__row_major(n, size, row_major);
     bool sums = n > out->ndim;
-    void *to = sums ? sherd_call_scratch(call, in->count * (int64_t)element) : call->to[0];
+    void *to = sums && in->count ? scratch_for(call, in->count) : call->to[0];
     if (!to)
         return false;
-    sherd__copy_box(element, n, size, to, row_major, call->from[0], stride);
-    if (sums)
+    if (in->count)
+        copy_box(call, n, size, to, row_major, call->from[0], stride);
+    if (sums && sherd__device_in(call))
+        sherd__device_sum(sherd__device_in(call), out->dtype, call->to[0], to, out->count, summed,
+                          1, false);
+    else if (sums)
         sherd__kernels_in(call)->sum(call->to[0], to, out->count, summed, 1, false);
     return true;
 }
@@ -308,8 +351,7 @@ static bool spread(sherd_call *call)
 
     strides_for(y, sherd__label_in(call, 0), call->in[0], stride);
     if (out->count)
-        sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                        out->stride, call->from[0], stride);
+        copy_box(call, out->ndim, out->local, call->to[0], out->stride, call->from[0], stride);
     return true;
 }
 
@@ -336,6 +378,7 @@ static const sherd_op spread_op = {
     .attributes = sizeof(spread_attributes),
     .describe = describe_spread,
     .forward = spread,
+    .on_device = sherd__fractions_there,
     .backward = spread_back};
 
 static void arrange_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -367,6 +410,7 @@ static const sherd_op arrange_op = {.name = "sherd_einsum sum",
                                     .strided = true,
                                     .describe = describe,
                                     .forward = arrange,
+                                    .on_device = sherd__fractions_there,
                                     .backward = arrange_back};
 
 sherd_tensor *sherd__arrange(const char *text, sherd_tensor *a)

@@ -220,7 +220,7 @@ static bool matmul(sherd_call *call)
     const sherd_tensor *a = call->in[0], *b = call->in[1];
 
     if (!is_plain_product(a->ndim, a->shape, b->ndim, b->shape))
-        return sherd__leave_device(call) && sherd__contract_pieces(call);
+        return sherd__contract_pieces(call);
     return multiply(call, (product){.batched = is_batched(b->ndim)});
 }
 
