@@ -21,7 +21,7 @@ static array drawn_numbers(sherd_dtype dtype, int64_t n, int many)
         else if (dtype == SHERD_I32)
             ((int32_t *)a.host)[i] = (int32_t)x;
         else if (dtype == SHERD_I64)
-            ((int64_t *)a.host)[i] = (int64_t)x << 33;
+            ((int64_t *)a.host)[i] = (int64_t)x * (1LL << 33);
         else if (dtype == SHERD_U8 || dtype == SHERD_BOOL)
             ((uint8_t *)a.host)[i] = (uint8_t)(dtype == SHERD_BOOL ? x > 0 : fabs(x));
         else if (dtype == SHERD_F32)
