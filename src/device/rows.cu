@@ -119,31 +119,6 @@ template <class K> __device__ inline bool leads()
     return (K::BLOCK ? threadIdx.x : threadIdx.x % WARP) == 0;
 }
 
-__device__ inline float power(float x)
-{
-    return expf(x);
-}
-__device__ inline double power(double x)
-{
-    return exp(x);
-}
-__device__ inline float logarithm(float x)
-{
-    return logf(x);
-}
-__device__ inline double logarithm(double x)
-{
-    return log(x);
-}
-__device__ inline float root(float x)
-{
-    return sqrtf(x);
-}
-__device__ inline double root(double x)
-{
-    return sqrt(x);
-}
-
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 /* Two passes: the mean first, then the squares of the differences. */
@@ -176,7 +151,7 @@ template <class K, class E> __device__ void norm(const norm_args &a)
             for (int i = 0; i < N; i++)
                 squares += (v[i] - mean) * (v[i] - mean);
         }
-        T rstd = 1 / root(row_sum<K>(squares) / n + (T)a.eps);
+        T rstd = 1 / sqrt(row_sum<K>(squares) / n + (T)a.eps);
         UNROLL
         for (int64_t s = 0; s < slots<K, E>(a.cols); s++) {
             if (column<K, E>(s) >= a.cols)
@@ -268,17 +243,17 @@ template <class K, class E> __device__ void softmax(const softmax_args &a)
                 continue;
             read(v, x, s);
             for (int i = 0; i < N; i++)
-                sum += power(v[i] - most);
+                sum += exp(v[i] - most);
         }
         sum = row_sum<K>(sum);
-        T less = most + logarithm(sum), by = 1 / sum;
+        T less = most + log(sum), by = 1 / sum;
         UNROLL
         for (int64_t s = 0; s < slots<K, E>(a.cols); s++) {
             if (column<K, E>(s) >= a.cols)
                 continue;
             read(v, x, s);
             for (int i = 0; i < N; i++)
-                v[i] = a.log ? v[i] - less : power(v[i] - most) * by;
+                v[i] = a.log ? v[i] - less : exp(v[i] - most) * by;
             store<E, N>((E *)a.y + r * a.cols + column<K, E>(s), v);
         }
     }
@@ -312,7 +287,7 @@ template <class K, class E> __device__ void softmax_grad(const softmax_grad_args
             read(v, y, s);
             read(g, dy, s);
             for (int i = 0; i < N; i++)
-                v[i] = a.log ? g[i] - power(v[i]) * sum : v[i] * (g[i] - sum);
+                v[i] = a.log ? g[i] - exp(v[i]) * sum : v[i] * (g[i] - sum);
             store<E, N>((E *)a.dx + r * a.cols + column<K, E>(s), v);
         }
     }
@@ -346,7 +321,7 @@ template <class K, class E> __device__ void cross_entropy(const cross_entropy_ar
                 continue;
             read(v, x, s);
             for (int i = 0; i < N; i++)
-                sum += power(v[i] - less);
+                sum += exp(v[i] - less);
         }
         sum = row_sum<K>(sum);
         if (leads<K>()) {
@@ -371,7 +346,7 @@ template <class K, class E> __device__ void cross_entropy_grad(const cross_entro
         for (int64_t c = column<K, E>(0); c < a.cols; c += column<K, E>(1) - column<K, E>(0)) {
             load<E, N>(v, (const E *)a.logits + r * a.cols + c);
             for (int i = 0; i < N; i++)
-                v[i] = (power(v[i] - log_sum) - (T)(c + i == target)) * scale;
+                v[i] = (exp(v[i] - log_sum) - (T)(c + i == target)) * scale;
             store<E, N>((E *)a.dlogits + r * a.cols + c, v);
         }
     }

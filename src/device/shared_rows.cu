@@ -13,23 +13,6 @@ struct each {
     static constexpr bool WIDE = false;
 };
 
-__device__ inline float power(float x)
-{
-    return expf(x);
-}
-__device__ inline double power(double x)
-{
-    return exp(x);
-}
-__device__ inline float logarithm(float x)
-{
-    return logf(x);
-}
-__device__ inline double logarithm(double x)
-{
-    return log(x);
-}
-
 /* ---- softmax --------------------------------------------------------------------------------- */
 
 /* A position as its threads see it: of a block all, each with some elements; or one. */
@@ -75,7 +58,7 @@ __device__ inline bool leads(const soft_place &at)
 /* What an element adds, of which the largest is `most`: nothing for -inf, 1 for the largest. */
 template <class T> __device__ inline T share_of(T x, T most)
 {
-    return x == minus_infinity<T>() ? (T)0 : x == most ? (T)1 : power(x - most);
+    return x == minus_infinity<T>() ? (T)0 : x == most ? (T)1 : exp(x - most);
 }
 
 template <class K, class E> __device__ void soft_stats(const soft_stats_args &a)
@@ -117,7 +100,7 @@ template <class T> __device__ void soft_join(const soft_join_args &a)
             most = larger(most, s[2 * p * a.n]);
         for (int64_t p = 0; p < a.parts; p++) {
             T x = s[2 * p * a.n], part = s[(2 * p + 1) * a.n];
-            total += x == minus_infinity<T>() ? (T)0 : x == most ? part : part * power(x - most);
+            total += x == minus_infinity<T>() ? (T)0 : x == most ? part : part * exp(x - most);
         }
         ((T *)a.most)[i] = most;
         ((T *)a.total)[i] = total;
@@ -135,11 +118,11 @@ template <class K, class E> __device__ void soft(const soft_args &a)
     for (; s.p < a.at.n; s.p += s.step) {
         int64_t start = start_of(a.at, s.p);
         T most = ((const T *)a.most)[s.p], total = ((const T *)a.total)[s.p];
-        T by = a.at.of_log ? logarithm(total) : 1 / total, none = most - most;
+        T by = a.at.of_log ? log(total) : 1 / total, none = most - most;
         for (int64_t c = s.first * N; c < a.at.mid; c += s.many * N) {
             load<E, N>(x, (const E *)a.src + start + c * a.at.inner);
             for (int i = 0; i < N; i++)
-                x[i] = (a.at.of_log ? x[i] - most - by : power(x[i] - most) * by) + none;
+                x[i] = (a.at.of_log ? x[i] - most - by : exp(x[i] - most) * by) + none;
             store<E, N>((E *)a.dst + start + c * a.at.inner, x);
         }
     }
@@ -182,7 +165,7 @@ template <class K, class E> __device__ void soft_grad_with(const soft_grad_with_
             load<E, N>(g, (const E *)a.dy + start + c * a.at.inner);
             load<E, N>(y, (const E *)a.y + start + c * a.at.inner);
             for (int i = 0; i < N; i++)
-                g[i] = a.at.of_log ? g[i] - power(y[i]) * total : y[i] * (g[i] - total);
+                g[i] = a.at.of_log ? g[i] - exp(y[i]) * total : y[i] * (g[i] - total);
             store<E, N>((E *)a.dx + start + c * a.at.inner, g);
         }
     }
@@ -202,7 +185,7 @@ template <class K, class E> __device__ void soft_spread(const soft_spread_args &
         for (int64_t c = s.first * N; c < a.at.mid; c += s.many * N) {
             load<E, N>(x, (const E *)a.src + start + c * a.at.inner);
             for (int i = 0; i < N; i++)
-                x[i] = x[i] == minus_infinity<T>() ? (T)0 : g * power(x[i] - sum);
+                x[i] = x[i] == minus_infinity<T>() ? (T)0 : g * exp(x[i] - sum);
             store<E, N>((E *)a.dx + start + c * a.at.inner, x);
         }
     }
@@ -213,7 +196,7 @@ template <class E> __device__ void log_sum(const log_sum_args &a)
     typedef typename number<E>::sum T;
 
     for (int64_t i = global_thread(); i < a.n; i += all_threads()) {
-        T sum = ((const T *)a.most)[i] + logarithm(((const T *)a.total)[i]);
+        T sum = ((const T *)a.most)[i] + log(((const T *)a.total)[i]);
         ((T *)a.log_sum)[i] = sum;
         ((E *)a.y)[i] = put<E>(sum);
     }
@@ -385,11 +368,11 @@ template <class E> __device__ void attention_add(const attention_add_args &a)
         __syncwarp();
         if (y == minus_infinity<T>())
             continue;
-        T total = power(x - most) + power(y - most);
-        x = power(x - most) / total;
-        y = power(y - most) / total;
+        T total = exp(x - most) + exp(y - most);
+        x = exp(x - most) / total;
+        y = exp(y - most) / total;
         if (lane == 0)
-            ((T *)a.log_sum)[at] = most + logarithm(total);
+            ((T *)a.log_sum)[at] = most + log(total);
         for (int64_t c = lane; c < a.width; c += WARP) {
             T *to = (T *)a.out + i * a.width + c;
             *to = x * *to + y * get(((const E *)a.more)[i * a.width + c]);
