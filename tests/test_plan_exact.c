@@ -47,23 +47,25 @@ static void nothing_is_cheaper(const sherd_price *price, int stride, int64_t lon
     static graph g;
     tally t = {0, 0, 0};
 
-    for (int i = 0; i < LEN(fields); i++) {
+    bool all = getenv("SHERD_PROOF") || stride < 9;
+
+    for (int i = 0; i < LEN(fields); i += all ? 1 : 2) {
         const field *f = &fields[i];
         const sherd_plan_options options = {.price = price};
         const sherd_layout *whole = NULL;
         paper p;
         paper_open(&p, 1024);
         const sherd_mesh *mesh = paper_mesh(&p, f->mesh);
-        sherd_placement all[SHERD_MAX_AXES] = {sherd_replicate()};
+        sherd_placement replicated[SHERD_MAX_AXES] = {sherd_replicate()};
         for (int k = 0; k < mesh->axes; k++)
-            all[k] = sherd_replicate();
-        CHECK_OK(sherd_layout_create(&whole, mesh, f->ndim, f->shape, all, NULL));
+            replicated[k] = sherd_replicate();
+        CHECK_OK(sherd_layout_create(&whole, mesh, f->ndim, f->shape, replicated, NULL));
         graph_open(&g, &p, whole, whole, ops[i % LEN(ops)], &options);
         compare_all(&g, stride * f->stride, &t);
         move_paper_close(&p);
     }
     printf("       %lld pairs, %lld in several steps\n", (long long)t.pairs, (long long)t.longer);
-    CHECK(t.longer > longer);
+    CHECK(t.longer > (all ? longer : longer / 3));
     CHECK_EQ(t.refused, 0);
 }
 
@@ -93,9 +95,9 @@ static void nothing_is_cheaper_where_axes_are_slow_in_two_ways(void)
 {
     sherd_price price = slow_in_two_ways();
 
-    nothing_is_cheaper(&price, getenv("SHERD_PROOF") ? 9 : 16, 50);
+    nothing_is_cheaper(&price, 9, 100);
     price.straight = true;
-    nothing_is_cheaper(&price, getenv("SHERD_PROOF") ? 9 : 16, 50);
+    nothing_is_cheaper(&price, 9, 100);
     price.overlap = true;
     nothing_is_cheaper(&price, 31, 10);
 }
@@ -250,9 +252,9 @@ static void nothing_is_cheaper_across_meshes_over_all_ranks(void)
         {"[17(a1:16,0,1),2] on (a0=5,a1=3)", "[17(a0),2] on (a0=4)", false, true},
     };
 
-    int first = getenv("SHERD_PROOF") ? 0 : 2;
+    bool all = getenv("SHERD_PROOF") != NULL;
 
-    nothing_is_cheaper_of(list + first, LEN(list) - first);
+    nothing_is_cheaper_of(all ? list : list + 2, all ? LEN(list) : 1);
 }
 
 /* Bytes between half and twice what the direct step holds; kinds at random. */
