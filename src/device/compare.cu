@@ -42,20 +42,6 @@ template <class T> __device__ inline uint8_t answer(const compare_args &a, T x, 
     return (a.truth & (a.logic ? both : order)) != 0;
 }
 
-/* LANES neighbours, or one element for all. */
-template <class E, int LANES> __device__ inline pack<E, LANES> group_at(const E *x, int32_t step)
-{
-    pack<E, LANES> group;
-
-    if (step)
-        return *(const pack<E, LANES> *)x;
-    E same = *x;
-    UNROLL
-    for (int k = 0; k < LANES; k++)
-        group.x[k] = same;
-    return group;
-}
-
 /* LANES of them, of which the first lies at[k] in operand k. */
 template <class E, int LANES>
 __device__ inline void compare_at(const compare_args &a, const int64_t *at, uint8_t *dst)
@@ -93,11 +79,6 @@ template <class E> __device__ void compare(const compare_args &a)
 }
 
 /* ---- one of two ------------------------------------------------------------------------------ */
-
-typedef uint8_t unit_1;
-typedef uint16_t unit_2;
-typedef uint32_t unit_4;
-typedef uint64_t unit_8;
 
 template <class UNIT, int LANES>
 __device__ inline void pick_at(const pick_args &a, const int64_t *at, UNIT *dst)

@@ -5,15 +5,6 @@
  * dim, tiles are turned in the memory of a block, so that both sides move whole sectors.
  */
 
-typedef uint8_t unit_1;
-typedef uint16_t unit_2;
-typedef uint32_t unit_4;
-typedef uint64_t unit_8;
-struct __align__(16) unit_16
-{
-    uint32_t word[4];
-};
-
 template <class UNIT> __device__ void copy_box(const copy_box_args &a)
 {
     UNIT *dst = (UNIT *)a.dst;

@@ -355,15 +355,6 @@ template <class E> __device__ void cached_join(const cached_join_args &a)
 
 /* ---- rows into a cache ----------------------------------------------------------------------- */
 
-typedef uint8_t unit_1;
-typedef uint16_t unit_2;
-typedef uint32_t unit_4;
-typedef uint64_t unit_8;
-struct __align__(16) unit_16
-{
-    uint32_t word[4];
-};
-
 /* Whether a later row of the item has the same index: that one stays. By a warp. */
 __device__ inline bool comes_again(const int32_t *index, int64_t i, int64_t n)
 {

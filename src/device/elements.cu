@@ -236,20 +236,6 @@ template <class KIND> struct as_slope_b {
     }
 };
 
-/* LANES neighbours, or one element for all. */
-template <class E> __device__ inline typename vector<E>::type group_at(const E *x, int32_t step)
-{
-    typename vector<E>::type group;
-
-    if (step)
-        return *(const typename vector<E>::type *)x;
-    E same = *x;
-    UNROLL
-    for (int k = 0; k < vector<E>::LANES; k++)
-        group.x[k] = same;
-    return group;
-}
-
 template <class WHAT, class E> __device__ inline E pair_of(E x, E y, E dy)
 {
     typedef typename number<E>::sum real;
@@ -268,7 +254,8 @@ template <class WHAT, class E> __device__ inline void pairs(const binary_args &a
 
     for (int64_t i = global_thread(); i < a.items && a.wide; i += step) {
         locate<2>(a, i, at);
-        group u = group_at(x + at[0], a.step[0]), v = group_at(y + at[1], a.step[1]), g = u;
+        group u = group_at<E, LANES>(x + at[0], a.step[0]),
+              v = group_at<E, LANES>(y + at[1], a.step[1]), g = u;
         if (WHAT::READS_DY)
             g = ((const group *)dy)[i];
         UNROLL

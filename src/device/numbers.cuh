@@ -298,6 +298,41 @@ template <class E, int N> __device__ inline void store(E *to, const typename num
     *(pack<E, N> *)to = p;
 }
 
+/* N elements from `c` on of what may be missing: then each is `none`. */
+template <class E, int N>
+__device__ inline void load_or(typename number<E>::sum *to, const void *from, int64_t c, int none)
+{
+    UNROLL
+    for (int i = 0; i < N; i++)
+        to[i] = (typename number<E>::sum)none;
+    if (from)
+        load<E, N>(to, (const E *)from + c);
+}
+
+/* LANES neighbours, or one element for all. */
+template <class E, int LANES> __device__ inline pack<E, LANES> group_at(const E *x, int32_t step)
+{
+    pack<E, LANES> group;
+
+    if (step)
+        return *(const pack<E, LANES> *)x;
+    E same = *x;
+    UNROLL
+    for (int k = 0; k < LANES; k++)
+        group.x[k] = same;
+    return group;
+}
+
+/* Elements that are only copied, by their bytes. */
+typedef uint8_t unit_1;
+typedef uint16_t unit_2;
+typedef uint32_t unit_4;
+typedef uint64_t unit_8;
+struct __align__(16) unit_16
+{
+    uint32_t word[4];
+};
+
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
 /* i / size for i < 2^31, with the numbers that sherd__box_divisors found for the size. */

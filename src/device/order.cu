@@ -361,11 +361,6 @@ template <class T> __device__ void radix_move(const radix_move_args &a)
     }
 }
 
-typedef uint8_t unit_1;
-typedef uint16_t unit_2;
-typedef uint32_t unit_4;
-typedef uint64_t unit_8;
-
 template <class UNIT> __device__ void order_write(const order_write_args &a)
 {
     for (int64_t i = global_thread(); i < a.rows * a.k; i += all_threads()) {

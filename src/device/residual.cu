@@ -45,16 +45,6 @@ template <int N> __device__ inline int64_t first_of(int s)
     return ((int64_t)s * blockDim.x + threadIdx.x) * N;
 }
 
-template <class E, int N>
-__device__ inline void load_or(typename number<E>::sum *to, const void *from, int64_t c, int none)
-{
-    UNROLL
-    for (int i = 0; i < N; i++)
-        to[i] = (typename number<E>::sum)none;
-    if (from)
-        load<E, N>(to, (const E *)from + c);
-}
-
 /* What x is once it has been written as E. */
 template <class E> __device__ inline typename number<E>::sum rounded(typename number<E>::sum x)
 {

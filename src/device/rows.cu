@@ -29,17 +29,6 @@ struct long_each {
     static constexpr bool BLOCK = true, WIDE = false, HELD = false;
 };
 
-/* Of weights and biases, which may be missing. */
-template <class E, int N>
-__device__ inline void load_or(typename number<E>::sum *to, const void *from, int64_t c, int none)
-{
-    UNROLL
-    for (int i = 0; i < N; i++)
-        to[i] = (typename number<E>::sum)none;
-    if (from)
-        load<E, N>(to, (const E *)from + c);
-}
-
 /* Pieces of N elements; a thread has every 32nd, or as many as a block has threads. */
 template <class K, class E> struct row {
     typedef typename number<E>::sum T;

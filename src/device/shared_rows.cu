@@ -267,17 +267,6 @@ template <class T> __device__ inline T or_else(const void *from, int64_t i, T ot
 {
     return from ? ((const T *)from)[i] : otherwise;
 }
-/* Weights and biases, which may be missing. */
-template <class E, int N>
-__device__ inline void load_or(typename number<E>::sum *to, const void *from, int64_t c, int none)
-{
-    UNROLL
-    for (int i = 0; i < N; i++)
-        to[i] = (typename number<E>::sum)none;
-    if (from)
-        load<E, N>(to, (const E *)from + c);
-}
-
 template <class K, class E> __device__ void row_norm(const row_norm_args &a)
 {
     typedef typename number<E>::sum T;

@@ -6,15 +6,6 @@
  * comes to one place, and each sum is that of the CPU. One index that is everywhere is slow.
  */
 
-typedef uint8_t unit_1;
-typedef uint16_t unit_2;
-typedef uint32_t unit_4;
-typedef uint64_t unit_8;
-struct __align__(16) unit_16
-{
-    uint32_t word[4];
-};
-
 /* Whether additions go through rows by pieces of 16 bytes. */
 struct wide {
     static constexpr bool WIDE = true;

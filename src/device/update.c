@@ -27,11 +27,6 @@ static void launch(sherd__device *device, const char *family, sherd_dtype dtype,
     sherd__device_launch(device, &kernel, grid, args, bytes);
 }
 
-static int64_t chunks_of(int64_t n, int64_t elements)
-{
-    return sherd__ceil_div(n, elements);
-}
-
 /* ---- AdamW ----------------------------------------------------------------------------------- */
 
 static adamw_item item_of(sherd_dtype dtype, const sherd__adamw_there *t, int64_t first)
@@ -73,7 +68,7 @@ void sherd__device_adamw(sherd__device *device, sherd_dtype dtype, int count,
         if (all[i].n == 0)
             continue;
         args.item[args.count++] = item_of(dtype, &all[i], blocks);
-        blocks += chunks_of(all[i].n, UPDATE_CHUNK);
+        blocks += sherd__ceil_div(all[i].n, UPDATE_CHUNK);
         if (args.count < UPDATE_MOST)
             continue;
         launch(device, "adamw", dtype, (sherd__grid){blocks, UPDATE_THREADS, 0}, &args,
@@ -116,7 +111,7 @@ void sherd__device_add_squares(sherd__device *device, sherd_dtype dtype, double 
             continue;
         args.item[args.count++] =
             (squares_item){src[i], n[i], (int32_t)blocks, sherd__is_aligned(src[i], SHERD__WIDE)};
-        blocks += chunks_of(n[i], SQUARES_CHUNK);
+        blocks += sherd__ceil_div(n[i], SQUARES_CHUNK);
         if (args.count < SQUARES_MOST)
             continue;
         add_chunks(device, dtype, dst, &args, blocks);

@@ -119,20 +119,6 @@ template <class E> __device__ inline E whole_binary_of(int kind, E x, E y)
     }
 }
 
-/* LANES neighbours, or one element for all. */
-template <class E, int LANES> __device__ inline pack<E, LANES> group_at(const E *x, int32_t step)
-{
-    pack<E, LANES> group;
-
-    if (step)
-        return *(const pack<E, LANES> *)x;
-    E same = *x;
-    UNROLL
-    for (int k = 0; k < LANES; k++)
-        group.x[k] = same;
-    return group;
-}
-
 template <class E> __device__ void whole_binary(const whole_binary_args &a)
 {
     enum { LANES = vector<E>::LANES };

@@ -4,7 +4,6 @@
 
 #include "nn/optimizer.h"
 
-#include "base/num.h"
 #include "device/update.h"
 
 sherd_status sherd__adam_check(sherd_world *world, const char *function,
@@ -56,18 +55,12 @@ void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u,
 void sherd__adam_update_there(const sherd_adamw_options *with, const sherd__update *u, int count,
                               bool decoupled)
 {
-    enum { TOGETHER = 48 };
-    sherd__adamw_there all[TOGETHER];
+    sherd__adamw_there all[SHERD__TOGETHER];
 
-    for (int done = 0; done < count; done += TOGETHER) {
-        int some = (int)sherd__min(count - done, TOGETHER);
-        for (int i = 0; i < some; i++) {
-            const sherd__update *one = &u[done + i];
-            all[i] = (sherd__adamw_there){one->p,    one->state[0], one->state[1],
-                                          one->grad, one->count,    step_of(with, one, decoupled)};
-        }
-        sherd__device_adamw(u->device, u->dtype, some, all);
-    }
+    for (int i = 0; i < count; i++)
+        all[i] = (sherd__adamw_there){u[i].p,    u[i].state[0], u[i].state[1],
+                                      u[i].grad, u[i].count,    step_of(with, &u[i], decoupled)};
+    sherd__device_adamw(u->device, u->dtype, count, all);
 }
 
 sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,

@@ -43,13 +43,16 @@ typedef struct sherd__update {
     double rate, decay, grad_scale;
 } sherd__update;
 
+/* Updates that are queued together on a GPU, at most: a launch takes as many. */
+enum { SHERD__TOGETHER = 48 };
+
 /* What defines a kind of optimizer. One constant per kind. */
 typedef struct sherd__optimizer_kind {
     const char *function;                       /* that makes one, for messages */
     const char *state[SHERD__OPTIMIZER_STATES]; /* names */
     void (*update)(const sherd_optimizer *o, const sherd__update *u);
-    /* The same of `count` parameters of one dtype, all in the GPU's memory. NULL: none is updated
-     * there. */
+    /* The same of `count` parameters of one dtype, SHERD__TOGETHER at most, all of it in the GPU's
+     * memory. NULL: none is updated there. */
     void (*update_there)(const sherd_optimizer *o, const sherd__update *u, int count);
     /* If it needs matrices whole: all items that are, which have the first state only, in a step of
      * this rate. False: ended by the alarm. NULL: there are none. */

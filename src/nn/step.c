@@ -201,12 +201,11 @@ bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sh
     return u->steps != 0;
 }
 
-/* Updates of one dtype on the GPU, which are queued together: a launch takes many. */
-enum { TOGETHER = 48 };
+/* Updates of one dtype on the GPU, which are queued together. */
 typedef struct list {
     int count;
-    sherd__update update[TOGETHER];
-    sherd__optimized *item[TOGETHER];
+    sherd__update update[SHERD__TOGETHER];
+    sherd__optimized *item[SHERD__TOGETHER];
 } list;
 
 /* What is on the list has counted this step, and takes it. False: ended by the alarm. */
@@ -239,7 +238,8 @@ static bool update(const sherd_optimizer *o, list *l, sherd__optimized *item, do
         o->kind->update(o, &u);
         return sherd__optimizer_round(item, NULL, u.p);
     }
-    if ((l->count == TOGETHER || (l->count && l->update[0].dtype != u.dtype)) && !update_list(o, l))
+    if ((l->count == SHERD__TOGETHER || (l->count && l->update[0].dtype != u.dtype)) &&
+        !update_list(o, l))
         return false;
     l->item[l->count] = item;
     l->update[l->count++] = u;
