@@ -36,6 +36,7 @@
 #include "sherd/parallel.h"
 #include "sherd/pipeline.h"
 #include "sherd/comm.h"
+#include "sherd/dry.h"
 #include "sherd/info.h"
 
 #endif

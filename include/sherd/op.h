@@ -216,6 +216,14 @@ struct sherd_op {
      * memory, and forward queues its work in sherd_call_stream. Local. NULL: no. */
     bool (*on_device)(const sherd_call *call);
     /*
+     * In a dry world (sherd_world_dry) forward is left out. If it makes calls, or sets what is
+     * looked at on the way, this does that instead, and touches no elements. NULL: nothing. */
+    bool (*dry)(sherd_call *call);
+    /*
+     * How many floating-point operations forward takes on this rank's pieces, for a dry world.
+     * NULL: one for each element of the largest operand or result. */
+    double (*operations)(const sherd_call *call);
+    /*
      * Instead of forward: compute the results by other operators, which are recorded themselves.
      * Sets call->out. False or a failed tensor: failed.
      */

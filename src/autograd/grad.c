@@ -72,7 +72,8 @@ sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype)
     y->identity = t->identity;
     if (device)
         sherd__device_convert(device, dtype, t->dtype, t->count, dst, src);
-    else
+    else if (!sherd__left_out(world, "convert", dtype, 0,
+                              sherd__local_bytes(from) + sherd__local_bytes(y)))
         sherd__convert(sherd__world_kernels(world), dtype, t->dtype, t->count, dst, src);
     if (device && !sherd__device_sound(world))
         return sherd__failed(world);
@@ -118,7 +119,8 @@ static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
     if (out->count > 0 && device)
         sherd__device_binary(device, a->dtype, SHERD__ADD, out->ndim, out->local, dst, x, a->stride,
                              y, b->stride);
-    else if (out->count > 0)
+    else if (out->count > 0 && !sherd__left_out(world, "sum of gradients", out->dtype,
+                                                (double)out->count, 3 * sherd__local_bytes(out)))
         kernels->binary(SHERD__ADD, out->ndim, out->local, dst, x, a->stride, y, b->stride);
     if (device && !sherd__device_sound(world))
         return sherd__failed(world);

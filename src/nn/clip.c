@@ -50,6 +50,9 @@ static void apply(const clip *c, const sherd_tensor *g, void *dst, const void *s
     sherd__device *device = device_of(c, g);
     const sherd__kernels *k = sherd__kernels_of(sherd__world_kernels(g->world), g->dtype);
 
+    if (sherd__left_out(g->world, c->function, g->dtype, (double)g->count,
+                        2 * sherd__local_bytes(g)))
+        return;
     if (device)
         sherd__device_unary(device, g->dtype, SHERD__SCALE, g->count, dst, src, &c->value);
     else if (c->by_value)

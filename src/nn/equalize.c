@@ -148,7 +148,7 @@ static bool take(const job *j, sherd_tensor *t, sherd_tensor *row)
     if (!dst)
         return false;
     sherd__row_major(t->ndim, t->local, stride);
-    if (!j->source)
+    if (!j->source && !sherd__left_out(t->world, "copy", t->dtype, 0, 2 * sherd__local_bytes(t)))
         sherd__copy_box(sherd_dtype_bytes(t->dtype), t->ndim, t->local, dst, t->stride, data,
                         stride);
     return true;

@@ -61,7 +61,8 @@ static sherd_tensor *made_from(sherd_tensor *t, const sherd_muon_options *with)
     void *to = from ? sherd__fresh(made) : NULL;
     if (!to)
         return sherd__fail_diag(world, true);
-    memcpy(to, from, (size_t)made->count * sherd_dtype_bytes(made->dtype));
+    if (!sherd__left_out(world, "copy", made->dtype, 0, 2 * sherd__local_bytes(made)))
+        memcpy(to, from, (size_t)made->count * sherd_dtype_bytes(made->dtype));
     return made;
 }
 
@@ -142,7 +143,9 @@ static bool find_direction(const sherd_optimizer *o, sherd__optimized *item, dou
                                   .add = 1 - with->momentum,
                                   .momentum = with->momentum / (1 - with->momentum),
                                   .nesterov = !with->plain};
-    u.kernels->sgd(p->count, sherd__fresh(d), u.state[0], u.grad, &step);
+    if (!sherd__left_out(o->world, o->kind->function, d->dtype, (double)d->count,
+                         4 * sherd__local_bytes(d)))
+        u.kernels->sgd(p->count, sherd__fresh(d), u.state[0], u.grad, &step);
     *out = d;
     return true;
 }
@@ -161,8 +164,10 @@ static bool subtract(const sherd_optimizer *o, sherd__optimized *item, sherd_ten
         return false;
     const sherd__sgd_step step = {
         .rate = rate * item->rate * factor, .grad_scale = 1, .decay = item->decay / factor};
-    sherd__kernels_of(sherd__world_kernels(o->world), d->dtype)
-        ->sgd(p->count, to, NULL, from, &step);
+    if (!sherd__left_out(o->world, o->kind->function, d->dtype, (double)d->count,
+                         3 * sherd__local_bytes(d)))
+        sherd__kernels_of(sherd__world_kernels(o->world), d->dtype)
+            ->sgd(p->count, to, NULL, from, &step);
     return sherd__optimizer_round(item, NULL, to);
 }
 

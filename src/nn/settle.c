@@ -162,6 +162,9 @@ static bool squares_here(sherd_optimizer *o, double *distributed, double *plain)
         data = sherd__data(g);
         if (!data)
             return false;
+        if (sherd__left_out(o->world, "sherd_optimizer_grad_norm", g->dtype, (double)g->count,
+                            sherd__local_bytes(g)))
+            continue;
         squares = sherd__kernels_of(sherd__world_kernels(o->world), g->dtype)
                       ->sum_squares(data, g->count);
         *(g->layout ? distributed : plain) += squares;

@@ -152,7 +152,7 @@ static bool overwrite(sherd_tensor *to, sherd_tensor *from)
 
     if (!data || !dst)
         return false;
-    if (to->count)
+    if (to->count && !sherd__left_out(to->world, "copy", to->dtype, 0, 2 * sherd__local_bytes(to)))
         sherd__copy_box(sherd_dtype_bytes(to->dtype), to->ndim, to->local, dst, to->stride, data,
                         from->stride);
     if (!to->layout)

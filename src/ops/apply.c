@@ -182,6 +182,8 @@ static bool compute(sherd__run *run, sherd__ops *ops)
     sherd_call *call = &run->call;
     sherd_op_handler handler;
 
+    if (sherd__is_dry(call->world))
+        return sherd__rehearse(run);
     if (!begin_handler(&handler, ops, call->op, SHERD_BELOW_TAPE))
         return call->op->forward(call);
     run->below = true;
@@ -207,9 +209,9 @@ static bool compute_in_time(sherd__run *run, sherd__ops *ops)
 {
     if (!ops->timing)
         return compute(run, ops);
-    int64_t begin = sherd__now();
+    int64_t begin = sherd__clock(run->call.world);
     bool good = compute(run, ops);
-    sherd__add_time(run->call.world, ops, run->call.op, sherd__now() - begin);
+    sherd__add_time(run->call.world, ops, run->call.op, sherd__clock(run->call.world) - begin);
     return good;
 }
 

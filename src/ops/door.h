@@ -63,6 +63,8 @@ const char *sherd__op_fault(const sherd_op *op);
  */
 const char *sherd__described_fault(sherd_call *call);
 
+/* Instead of forward, in a dry world (dry.c). */
+bool sherd__rehearse(sherd__run *run);
 /* The call has computed its results: note it in the ledger, and record it (record.c). */
 void sherd__record(sherd__run *run);
 

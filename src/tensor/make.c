@@ -71,7 +71,7 @@ void sherd__fill(sherd_tensor *t, double value)
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(t->world), t->dtype);
     void *data = sherd__fresh(t);
 
-    if (t->count == 0)
+    if (t->count == 0 || sherd__left_out(t->world, "fill", t->dtype, 0, sherd__local_bytes(t)))
         return;
     if (kernels)
         kernels->fill(data, t->count, value);

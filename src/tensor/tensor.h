@@ -290,6 +290,11 @@ sherd_tensor *sherd__detached(sherd_tensor *t);
 const void *sherd__data(sherd_tensor *t);
 /* Local data of a tensor that was just made, for filling. */
 void *sherd__fresh(sherd_tensor *t);
+/* Bytes of its elements here. */
+static inline int64_t sherd__local_bytes(const sherd_tensor *t)
+{
+    return t->count * (int64_t)sherd_dtype_bytes(t->dtype);
+}
 
 /* ---- in worlds with GPUs: mirror.c ----------------------------------------------------------- */
 

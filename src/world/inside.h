@@ -194,6 +194,7 @@ struct sherd_world {
     bool verify;           /* SHERD_VERIFY */
     sherd__device *device; /* NULL: tensors are computed with on the CPU */
     sherd__device_state devices;
+    struct sherd__dry *dry; /* NULL: what is asked for is done */
 };
 
 /* ---- who is where ---------------------------------------------------------------------------- */

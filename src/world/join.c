@@ -10,6 +10,7 @@
  */
 #include "inside.h"
 #include "carried.h"
+#include "dry.h"
 #include "watch.h"
 
 #include <fcntl.h>
@@ -233,12 +234,13 @@ sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *opti
     sherd__arena arena;
     invitation in;
 
-    bool launched = sherd__is_launched();
-    if (!out || (!launched && !sherd__is_carried()))
+    bool dry = sherd__dry_is_asked(), launched = !dry && sherd__is_launched();
+    if (!out || (!dry && !launched && !sherd__is_carried()))
         return sherd_world_alone(out, options);
     *out = NULL;
-    sherd_status status =
-        launched ? find_arena(&arena, &in, &diag) : sherd__carried_open(out, options, &diag);
+    sherd_status status = dry        ? sherd__dry_open(out, 0, options, &diag)
+                          : launched ? find_arena(&arena, &in, &diag)
+                                     : sherd__carried_open(out, options, &diag);
     if (launched && !status) {
         status = join(out, &arena, true, &in, options ? options : &none, &diag);
         if (status)

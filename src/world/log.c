@@ -62,9 +62,10 @@ sherd__timing sherd__log_begin(const sherd_world *world, const sherd__group *gro
                                int64_t bytes)
 {
     const sherd__tally *row = &world->tally[group->tally + op];
-    bool timed = bytes >= LITTLE || row->usual == 0 || row->calls % TIMED == 0;
+    bool timed =
+        bytes >= LITTLE || row->usual == 0 || row->calls % TIMED == 0 || sherd__is_dry(world);
 
-    return (sherd__timing){timed ? sherd__now() : 0, world->waited};
+    return (sherd__timing){timed ? sherd__clock(world) : 0, world->waited};
 }
 
 void sherd__log_end(sherd_world *world, const sherd__group *group, int op, int64_t bytes,
@@ -72,7 +73,7 @@ void sherd__log_end(sherd_world *world, const sherd__group *group, int op, int64
 {
     sherd__tally *row = sherd__log_row(world, group, op);
     int64_t waited = world->waited - timing.waited;
-    int64_t time = timing.start ? sherd__now() - timing.start : row->usual + waited;
+    int64_t time = timing.start ? sherd__clock(world) - timing.start : row->usual + waited;
 
     row->calls++;
     row->bytes += bytes;

@@ -2,6 +2,7 @@
 /* Starting ranks from inside a program, as threads; as processes see process.c. */
 #include "inside.h"
 #include "carried.h"
+#include "dry.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -98,6 +99,28 @@ static sherd_status spawn_threads(int *exit_status, const sherd__launch_plan *pl
     return status;
 }
 
+/* ---- one rank, dry ---------------------------------------------------------------------------- */
+
+/* In this process; worlds that the body opens itself are dry too. */
+static sherd_status spawn_dry(int *exit_status, const sherd__launch_plan *plan, sherd__diag *diag)
+{
+    sherd_world *world;
+    char text[SHERD_ERROR_BYTES];
+    int ranks = plan->options->ranks;
+
+    if (ranks < 0)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d ranks", ranks);
+    sherd_status status = sherd__dry_open(&world, ranks ? ranks : 1, plan->options, diag);
+    if (status)
+        return status;
+    world->lent = true;
+    *exit_status = plan->body(world, plan->payload);
+    status = sherd__world_close(world, text);
+    diag->status = status;
+    memcpy(diag->text, text, sizeof text);
+    return status;
+}
+
 /* ---- any kind -------------------------------------------------------------------------------- */
 
 static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag *diag)
@@ -164,11 +187,13 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
     if (!exit_status || !body)
         status = sherd__fail(&diag, SHERD_EINVAL, "sherd_spawn: %s is NULL",
                              body ? "exit_status" : "body");
+    else if (sherd__dry_is_asked())
+        status = spawn_dry(exit_status, &plan, &diag);
     else if (sherd__is_launched())
         status = sherd__spawn_here(&here, exit_status, &plan, &diag);
     else if (sherd__is_carried())
         status = sherd__spawn_carried(&here, exit_status, &plan, &diag);
-    if (!here && !status)
+    if (!here && !status && !sherd__dry_is_asked())
         status = spawn(exit_status, &plan, &diag);
     if (sherd__is_lost(status) && *exit_status == 0)
         *exit_status = 1;

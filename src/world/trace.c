@@ -188,7 +188,7 @@ static void write_words(sherd__writer *w, const sherd_world *world, const sherd_
 void sherd__trace_add(sherd_world *world, const sherd__event *e)
 {
     sherd__trace *t = world->trace;
-    int64_t start = e->start - world->arena.clock_ahead, took = sherd__now() - e->start;
+    int64_t start = e->start - world->arena.clock_ahead, took = sherd__clock(world) - e->start;
 
     if (!t || t->file < 0)
         return;
@@ -208,7 +208,7 @@ void sherd__trace_add(sherd_world *world, const sherd__event *e)
 
 int64_t sherd__trace_start(const sherd_world *world)
 {
-    return world->trace ? sherd__now() : 0;
+    return world->trace ? sherd__clock(world) : 0;
 }
 
 /* ---- waits ----------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "inside.h"
 #include "carried.h"
 #include "devices.h"
+#include "dry.h"
 #include "priced.h"
 
 #include "base/hash.h"
@@ -106,6 +107,7 @@ static void destroy(sherd_world *world, bool done)
     sherd__space_clear(&world->space);
     sherd__groups_clear(world);
     sherd__log_clear(world);
+    sherd__dry_end(world);
     sherd__free(&world->heap, world->seen);
     sherd__free(&world->heap, world->sources);
     sherd__free(&world->heap, world->picture);
@@ -170,7 +172,7 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
     world->arena = *arena;
     world->remote = arena->remote;
     sherd__ranks_fill(&world->near, world->ranks);
-    world->transport = &sherd__arena_transport;
+    world->transport = arena->dry ? &sherd__dry_transport : &sherd__arena_transport;
     world->alarm = &control->alarm;
     world->death = &control->death;
     world->post = &control->post[world->rank];
@@ -187,10 +189,10 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
     if (!status)
         status = sherd__trace_open(world);
     if (!status)
-        status = sherd__limit_join(world);
+        status = arena->dry ? sherd__dry_begin(world, arena->dry) : sherd__limit_join(world);
     if (!status)
         status = sherd__price_bring(world, options);
-    if (!status)
+    if (!status && !arena->dry)
         status = sherd__world_device_open(world, options);
     if (status)
         return status;
@@ -296,6 +298,7 @@ sherd_status sherd__world_close(sherd_world *world, char *text)
     }
     if (text)
         snprintf(text, SHERD_ERROR_BYTES, "%s", status ? world->diag.text : "");
+    sherd__dry_report(world);
     sherd__carried_close(world, !sherd__is_lost(status));
     /* The launcher's mapping keeps what is left in a region, until the whole job ends. Where a rank
      * was lost others may still read in it, to save what they have. */

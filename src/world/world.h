@@ -232,6 +232,19 @@ bool sherd__block_ready(sherd_world *world, sherd__block *block);
  */
 bool sherd__block_writable(sherd_world *world, sherd__block *block);
 
+/* ---- dry worlds (dry.c) ---------------------------------------------------------------------- */
+
+/* Whether tensors have no contents here: sherd_world_dry. */
+bool sherd__is_dry(const sherd_world *world);
+/* sherd__now; in a dry world the time that would have passed since it was opened. */
+int64_t sherd__clock(const sherd_world *world);
+/*
+ * In a dry world: true, and what the caller then leaves out is counted: its name (static), the
+ * operations that compute in a dtype, and the bytes that they read and write. In others: false.
+ */
+bool sherd__left_out(sherd_world *world, const char *name, sherd_dtype dtype, double operations,
+                     int64_t bytes);
+
 /* ---- whose calls they are -------------------------------------------------------------------- */
 
 /*

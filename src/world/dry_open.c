@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening a dry world: by a call, or because SHERD_DRY in the environment asks for one. Costs a
+ * mapping that is hardly touched, whatever the number of ranks.
+ */
+#include "dry.h"
+
+#include "inside.h"
+#include "launch.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char asked_name[] = "SHERD_DRY", rates_name[] = "SHERD_DRY_RATES";
+static const size_t region = (size_t)1 << 44; /* bytes of address space: more than a rank has */
+
+/* ---- the environment ------------------------------------------------------------------------- */
+
+bool sherd__dry_is_asked(void)
+{
+    const char *text = getenv(asked_name);
+
+    return text && *text;
+}
+
+/* "3/512" or "3"; *ranks stays where it is not said. */
+static sherd_status read_rank(int *rank, int *ranks, sherd__diag *diag)
+{
+    sherd__scanner s = {getenv(asked_name), getenv(asked_name)};
+    int64_t r = 0, n = *ranks;
+
+    bool good = sherd__take_integer(&s, &r) && (!sherd__take(&s, "/") || sherd__take_integer(&s, &n));
+    if (!good || !sherd__at_end(&s) || r > INT32_MAX || n > INT32_MAX)
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "%s=%.40s: expected a rank and the number of ranks, for example 0/8",
+                           asked_name, s.text);
+    if (n == 0)
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "%s=%.40s: rank %lld of how many? For example %lld/8 (`sherd dry -n 8`)",
+                           asked_name, s.text, (long long)r, (long long)r);
+    *rank = (int)r;
+    *ranks = (int)n;
+    return SHERD_OK;
+}
+
+static bool take_rate(const char **at, sherd_rates *out)
+{
+    const struct {
+        const char *name;
+        double *rate;
+    } known[] = {{"f32=", &out->f32},
+                 {"f64=", &out->f64},
+                 {"half=", &out->half},
+                 {"memory=", &out->memory}};
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t length = strlen(known[i].name);
+        char *end;
+        if (strncmp(*at, known[i].name, length) != 0)
+            continue;
+        *known[i].rate = strtod(*at + length, &end);
+        bool good = end != *at + length && (*end == ',' || !*end);
+        *at = *end == ',' ? end + 1 : end;
+        return good;
+    }
+    return false;
+}
+
+static sherd_status read_rates(sherd_rates *out, sherd__diag *diag)
+{
+    const char *text = getenv(rates_name), *at = text ? text : "";
+
+    memset(out, 0, sizeof *out);
+    while (*at)
+        if (!take_rate(&at, out))
+            return sherd__fail(diag, SHERD_EINVAL,
+                               "%s=%.100s: expected for example f32=1.5e11,half=3e11,memory=2e10",
+                               rates_name, text);
+    return SHERD_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static sherd_status check(int ranks, int rank, const sherd_rates *rates, sherd__diag *diag)
+{
+    const double *rate[] = {&rates->f32, &rates->f64, &rates->half, &rates->memory};
+
+    if (ranks > SHERD_MAX_RANKS)
+        return sherd__fail(diag, SHERD_ELIMIT,
+                           "sherd_world_dry: %d ranks are more than the %d that sherd supports",
+                           ranks, SHERD_MAX_RANKS);
+    if (rank < 0 || rank >= ranks)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_world_dry: there is no rank %d of %d", rank,
+                           ranks);
+    for (size_t i = 0; i < sizeof rate / sizeof *rate; i++)
+        if (!(*rate[i] >= 0) || !isfinite(*rate[i]))
+            return sherd__fail(diag, SHERD_EINVAL, "sherd_world_dry: a rate of %g", *rate[i]);
+    return SHERD_OK;
+}
+
+static sherd_status open_rank(sherd_world **out, int ranks, int rank, const sherd_rates *rates,
+                              const sherd_world_options *options, sherd__diag *diag)
+{
+    sherd__arena arena;
+    sherd_status status = check(ranks, rank, rates, diag);
+
+    if (!status)
+        status = sherd__trace_begin(diag);
+    if (!status)
+        status = sherd__arena_create_alone(
+            &arena, ranks, options && options->region_bytes ? options->region_bytes : region, diag);
+    if (status)
+        return status;
+    arena.cores = ranks;
+    arena.dry = rates;
+    status = sherd__world_join(out, &arena, true, rank, options, diag);
+    if (status)
+        sherd__arena_unmap(&arena);
+    else
+        (*out)->arena.dry = NULL; /* it is the caller's; what it says is in the world */
+    return status;
+}
+
+sherd_status sherd__dry_open(sherd_world **out, int ranks, const sherd_world_options *options,
+                             sherd__diag *diag)
+{
+    sherd_rates rates;
+    int rank = 0;
+
+    *out = NULL;
+    sherd_status status = read_rank(&rank, &ranks, diag);
+    if (!status)
+        status = read_rates(&rates, diag);
+    return status ? status : open_rank(out, ranks, rank, &rates, options, diag);
+}
+
+sherd_status sherd_world_dry(sherd_world **out, int ranks, int rank, const sherd_rates *rates,
+                             const sherd_world_options *options)
+{
+    static const sherd_rates none;
+    sherd__diag diag = {.rank = -1};
+    sherd_status status =
+        sherd__require(&diag, "sherd_world_dry", (sherd__argument[]){{"out", out}, {NULL, NULL}});
+
+    if (!status) {
+        *out = NULL;
+        status = open_rank(out, ranks, rank, rates ? rates : &none, options, &diag);
+    }
+    if (status && options && options->error)
+        snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag.text);
+    return status;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report of a dry world, when it closes: one line of JSON, appended to a file, which `sherd dry`
+ * reads. docs/dry_runs.md lists the keys.
+ */
+#include "dry.h"
+
+#include "inside.h"
+
+#include "base/file_limit.h"
+#include "base/open.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char report_name[] = "SHERD_DRY_REPORT";
+
+static void write_memory(sherd__writer *w, const sherd_world *world)
+{
+    const sherd_memory *m = &world->store.memory;
+
+    sherd__write(w, ",\"memory\":{\"live_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 "}",
+                 m->live_bytes, m->peak_bytes);
+}
+
+static void write_calls(sherd__writer *w, const sherd_world *world)
+{
+    const char *comma = "";
+
+    sherd__write(w, ",\"calls\":[");
+    for (int i = 0; i < world->tallies; i++) {
+        const sherd__tally *t = &world->tally[i];
+        if (t->calls == 0)
+            continue;
+        sherd__write(w,
+                     "%s{\"kind\":\"%s\",\"axes\":\"%s\",\"calls\":%" PRId64
+                     ",\"received_bytes\":%" PRId64 ",\"nanoseconds\":%" PRId64 "}",
+                     comma, t->op, t->axes, t->calls, t->bytes, t->nanoseconds);
+        comma = ",";
+    }
+    sherd__write(w, "]");
+}
+
+static void write_work(sherd__writer *w, const sherd__dry *dry)
+{
+    sherd__write(w, ",\"work\":[");
+    for (int i = 0; i < dry->count; i++) {
+        const sherd_dry_work *row = &dry->work[i];
+        sherd__write(w,
+                     "%s{\"name\":\"%s\",\"calls\":%" PRId64
+                     ",\"operations\":%.17g,\"bytes\":%" PRId64 ",\"nanoseconds\":%" PRId64 "}",
+                     i ? "," : "", row->name, row->calls, row->operations, row->bytes,
+                     row->picoseconds / 1000);
+    }
+    sherd__write(w, "]");
+}
+
+static void write_all(sherd__writer *w, const sherd_world *world)
+{
+    const sherd__dry *dry = world->dry;
+
+    sherd__write(w, "{\"rank\":%d,\"ranks\":%d,\"nanoseconds\":%" PRId64, world->rank, world->ranks,
+                 dry->picoseconds / 1000);
+    sherd__write(w, ",\"rates\":{\"f32\":%.17g,\"f64\":%.17g,\"half\":%.17g,\"memory\":%.17g}",
+                 dry->rates.f32, dry->rates.f64, dry->rates.half, dry->rates.memory);
+    write_memory(w, world);
+    write_calls(w, world);
+    write_work(w, dry);
+    sherd__write(w, "}\n");
+}
+
+/* Append a text; 0, or errno. */
+static int append(const char *path, const char *text, size_t length)
+{
+    sherd__file_signal limit;
+    int file = sherd__open_file(path, O_WRONLY | O_APPEND | O_CREAT), error = file < 0 ? errno : 0;
+
+    if (file < 0)
+        return error;
+    sherd__file_signal_hold(&limit);
+    ssize_t n = write(file, text, length);
+    error = n == (ssize_t)length ? 0 : n < 0 ? errno : ENOSPC;
+    sherd__file_signal_drop(&limit);
+    return close(file) && !error ? errno : error;
+}
+
+static void tell(const char *path, const char *why)
+{
+    sherd__diag diag = {.rank = -1};
+
+    sherd__fail(&diag, SHERD_EINVAL, "sherd: %s=%.300s: can not write it: %.100s\n", report_name,
+                path, why);
+    ssize_t said = write(2, diag.text, strlen(diag.text));
+    (void)said; /* nobody can be told */
+}
+
+void sherd__dry_report(sherd_world *world)
+{
+    const char *path = getenv(report_name);
+    sherd__writer w = {NULL, 0, 0};
+
+    if (!world->dry || !path || !*path)
+        return;
+    write_all(&w, world);
+    char *text = sherd__alloc(&world->heap, w.length + 1, 1);
+    if (!text) {
+        tell(path, "out of memory");
+        return;
+    }
+    w = (sherd__writer){text, w.length + 1, 0};
+    write_all(&w, world);
+    int error = append(path, text, w.length);
+    if (error)
+        tell(path, strerror(error));
+    sherd__free(&world->heap, text);
+}
