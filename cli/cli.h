@@ -13,6 +13,7 @@ enum {
 
 /* Each gets its own name and what follows it, ended by NULL; returns the exit status. */
 int cli_run(int argc, char **argv);
+int cli_dry(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_layout(int argc, char **argv);

@@ -24,6 +24,12 @@ static const command table[] = {
      "error names the cause.\n\n"
      "Signals: SIGUSR1 prints the flight record, and goes on to those ranks that handle it (its\n"
      "default would kill the others); SIGUSR2 goes on to all. What is ignored stays ignored."},
+    {"dry", cli_dry, "[-n N] [--] PROGRAM [ARGUMENTS]",
+     "what one of N ranks of a program takes; nothing is computed, nothing moves", CLI_OF_DRY,
+     "  sherd dry -n 512 build/examples/gpt --mesh dp=64,tp=8 --layers 32 --dim 4096 --heads 32\n"
+     "  sherd dry -n 4 --rank 3 --price docs/prices/8-gpus-a-node.txt ./my_program\n"
+     "  sherd dry --rates f32=6.7e13,memory=3.3e12 --trace trace.json ./starts_its_own_ranks\n",
+     "that of the program; 1 if it could not be started, or has left no report."},
     {"info", cli_info, "", "what this machine has, and how fast it computes", 0, "  sherd info\n",
      NULL},
     {"plan", cli_plan, "--mesh M --shape S --from P --to P",

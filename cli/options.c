@@ -54,7 +54,7 @@ static const option table[CLI_KEYS] = {
                      "all-to-all, all-gather, reduce-scatter, chunk [time]",
                      "4,1,2,2,0"},
     [CLI_PRICE] =
-        {"price", CLI_OF_PLAN | CLI_OF_SHOW, 0, cli_read_price, "PRICE",
+        {"price", CLI_OF_PLAN | CLI_OF_SHOW | CLI_OF_DRY, 0, cli_read_price, "PRICE",
          "arena (one machine), torch (PyTorch's model of time), or a file of lines \"AXIS "
          "alpha beta gamma\" [arena]",
          "docs/prices/8-gpus-a-node.txt"},
@@ -75,11 +75,12 @@ static const option table[CLI_KEYS] = {
          "measure the links along each axis of --mesh and write a price file, by which "
          "SHERD_PRICE=FILE lets programs plan, and --price=FILE `sherd plan`",
          "prices.txt"},
-    [CLI_JSON] = {"json", CLI_OF_CASES, 0, NULL, NULL, "one JSON object instead of the table", ""},
+    [CLI_JSON] = {"json", CLI_OF_CASES | CLI_OF_DRY, 0, NULL, NULL, "one JSON object instead of the table", ""},
     [CLI_CASES] = {"cases", CLI_OF_CASES, 0, NULL, "FILE",
                    "one JSON object a line, keys as these options; - is standard input", "-"},
     [CLI_SVG] = {"svg", CLI_OF_SHOW, 0, NULL, "FILE", "write a picture instead", "move.svg"},
-    [CLI_RUN_RANKS] = {"ranks", CLI_OF_RUN, CLI_OF_RUN, NULL, "N", "how many ranks; or -n N", "4"},
+    [CLI_RUN_RANKS] = {"ranks", CLI_OF_RUN | CLI_OF_DRY, CLI_OF_RUN, NULL, "N",
+                       "how many ranks; or -n N", "4"},
     [CLI_RUN_CORES] =
         {"cores", CLI_OF_RUN, 0, NULL, "LIST",
          "the cores that the ranks may have. Each rank is pinned to one of its own if "
@@ -106,10 +107,17 @@ static const option table[CLI_KEYS] = {
                         "write the flight record as JSON too. It is told where ranks lost each "
                         "other, or did different things; and when this launcher gets SIGUSR1",
                         "record.json"},
-    [CLI_RUN_TRACE] = {"trace", CLI_OF_RUN, 0, NULL, "FILE",
+    [CLI_RUN_TRACE] = {"trace", CLI_OF_RUN | CLI_OF_DRY, 0, NULL, "FILE",
                        "write what each rank does and waits for into FILE, for ui.perfetto.dev: "
                        "operators, calls with their bytes, axes and plans, waits [SHERD_TRACE]",
                        "trace.json"},
+    [CLI_DRY_RANK] = {"rank", CLI_OF_DRY, 0, NULL, "R", "which of them [0]", "3"},
+    [CLI_DRY_RATES] =
+        {"rates", CLI_OF_DRY, 0, NULL, "RATES",
+         "what a rank computes in a second (operations of f32, f64 and half: bf16 and f16) and "
+         "how many bytes it reads and writes; what is left out takes no time [measured on a core "
+         "of this machine]",
+         "f32=6.7e13,half=9.9e14,memory=3.3e12"},
 };
 
 const char *cli_key_name(cli_key key)
@@ -153,7 +161,7 @@ static cli_key take_word(unsigned command, char **argv, int *i, const char **val
 bool cli_value_read(cli_values *out, unsigned command, const char *name, char **argv, int *i)
 {
     const char *word = argv[*i], *value;
-    bool is_short = command == CLI_OF_RUN && strcmp(word, "-n") == 0; /* the only one there is */
+    bool is_short = command & (CLI_OF_RUN | CLI_OF_DRY) && strcmp(word, "-n") == 0; /* the only one there is */
     cli_key key =
         is_short || strncmp(word, "--", 2) == 0 ? take_word(command, argv, i, &value) : CLI_KEYS;
 

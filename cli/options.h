@@ -46,6 +46,8 @@ typedef enum cli_key {
     CLI_RUN_LOGS,
     CLI_RUN_RECORD,
     CLI_RUN_TRACE,
+    CLI_DRY_RANK,
+    CLI_DRY_RATES,
     CLI_KEYS
 } cli_key;
 
@@ -56,6 +58,7 @@ enum {
     CLI_OF_CHECK = 4,
     CLI_OF_SHOW = 8,
     CLI_OF_RUN = 16,
+    CLI_OF_DRY = 32,
     CLI_OF_MOVES = CLI_OF_PLAN | CLI_OF_CHECK | CLI_OF_SHOW,
     CLI_OF_CASES = CLI_OF_PLAN | CLI_OF_LAYOUT | CLI_OF_CHECK
 };

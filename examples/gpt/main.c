@@ -86,6 +86,8 @@ static sherd_status run(trainer *t, figures *f)
         screen_begin(t, f);
     if (!status)
         status = train_all(t, f);
+    if (!status && sherd_world_is_dry(t->world)) /* `sherd dry` says what it took */
+        return SHERD_OK;
     if (!status)
         status = figures_end(f, t);
     if (!status && first)

@@ -241,11 +241,6 @@ static bool check(const gpt_options *o, char *error)
         snprintf(error, LINE_BYTES, "--experts 1: a byte goes through two of them");
         return false;
     }
-    if (o->dp * o->tp > SHERD_MAX_RANKS) {
-        snprintf(error, LINE_BYTES, "--mesh dp=%lld,tp=%lld has %lld ranks, at most %d can be",
-                 (long long)o->dp, (long long)o->tp, (long long)(o->dp * o->tp), SHERD_MAX_RANKS);
-        return false;
-    }
     return true;
 }
 

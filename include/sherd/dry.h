@@ -41,11 +41,11 @@ typedef struct sherd_rates {
  * appends what it came to: one line of JSON (docs/dry_runs.md).
  *
  * @local
- * @shapes rates: NULL = all zero; options: NULL = all zero; `ranks`, `as` and `device` are not
- *         looked at
+ * @shapes ranks: 1 .. 2^31-1, also more than SHERD_MAX_RANKS; rates, options: NULL = all zero; the
+ *         options' `ranks`, `as` and `device` are not looked at
  * @owns   the caller closes *out with sherd_world_close; NULL on failure
  * @errors EINVAL rank outside of 0 .. ranks - 1, a negative rate, a price file that cannot be read
- *         or parsed; ELIMIT more than SHERD_MAX_RANKS; ENOMEM
+ *         or parsed; ENOMEM
  */
 SHERD_CALL sherd_status sherd_world_dry(sherd_world **out, int ranks, int rank,
                                         const sherd_rates *rates,

@@ -299,6 +299,7 @@ void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, doub
     if (good && o->mesh)
         note(o, learning_rate, grad_scale);
     sherd_scope_end(o->world);
+    sherd__dry_step(o->world);
 }
 
 void sherd_optimizer_clear(sherd_optimizer *optimizer)

@@ -52,7 +52,7 @@ static sherd_tensor *cut_own_box(sherd_tensor *t, const sherd_layout *layout)
         at += box.offset[d] * t->stride[d];
     if (!sherd__left_out(t->world, "copy", t->dtype, 0, 2 * sherd__local_bytes(out)))
         sherd__copy_box(element, box.ndim, box.size, sherd__fresh(out), out->stride,
-                    data + (size_t)at * element, t->stride);
+                        data + (size_t)at * element, t->stride);
     return out;
 }
 

@@ -129,48 +129,35 @@ static sherd_status no_space(sherd__diag *diag, int ranks, size_t asked)
                        asked >> 20, strerror(errno));
 }
 
-/* `regions`: one for each rank, or one for the only rank that there is. */
-static sherd_status create(sherd__arena *out, int ranks, int regions, size_t region_bytes, int *fd,
-                           sherd__diag *diag)
+sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
+                                 sherd__diag *diag)
 {
     size_t lanes = sherd__round_up(sizeof(sherd__control), 4096);
     size_t needs = sherd__round_up(lanes + (size_t)ranks * SHERD__LANES * sizeof(sherd__lane),
                                    sizeof(sherd__need));
     size_t first = sherd__round_up(needs + (size_t)ranks * SHERD__NEEDS * sizeof(sherd__need),
                                    (size_t)1 << PAGE_LOG2);
-    size_t region = region_size(regions, region_bytes);
+    size_t region = region_size(ranks, region_bytes);
     size_t asked = region;
     void *base = NULL;
 
     memset(out, 0, sizeof *out);
-    while (!(base = reserve(first + step_of(region) * (size_t)regions, fd))) {
+    while (!(base = reserve(first + step_of(region) * (size_t)ranks, fd))) {
         if (region >> (SHERD__REGION_FLOOR_LOG2 + 1) == 0)
-            return no_space(diag, regions, asked);
+            return no_space(diag, ranks, asked);
         region = sherd__round_up(region / 2, (size_t)1 << PAGE_LOG2);
     }
     out->base = base;
-    out->bytes = first + step_of(region) * (size_t)regions;
+    out->bytes = first + step_of(region) * (size_t)ranks;
     out->control = base;
     out->control->ranks = ranks;
     out->control->region_bytes = region;
-    out->control->region_step = regions < ranks ? 0 : step_of(region);
+    out->control->region_step = step_of(region);
     out->control->regions = first;
     out->control->lanes = lanes;
     out->control->needs = needs;
     out->control->magic = magic;
     return SHERD_OK;
-}
-
-sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
-                                 sherd__diag *diag)
-{
-    return create(out, ranks, ranks, region_bytes, fd, diag);
-}
-
-sherd_status sherd__arena_create_alone(sherd__arena *out, int ranks, size_t region_bytes,
-                                       sherd__diag *diag)
-{
-    return create(out, ranks, 1, region_bytes, NULL, diag);
 }
 
 sherd_status sherd__arena_map(sherd__arena *out, int fd, sherd__diag *diag)

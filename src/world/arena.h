@@ -235,7 +235,8 @@ typedef struct sherd__arena {
     struct sherd__remote *remote; /* of ranks that share no memory; else NULL */
     const sherd_price *price;     /* that a carrier has brought from rank 0; else NULL */
     int64_t clock_ahead;          /* of rank 0's: other machine, and there is a trace */
-    const struct sherd_rates *dry; /* not NULL: one rank is alone, and computes nothing (dry.h) */
+    const struct sherd__dry_rank
+        *dry; /* not NULL: one rank is alone, and computes nothing (dry.h) */
     size_t
         own_bytes; /* not 0: `control` lies in a mapping of its own, which only this process has */
 } sherd__arena;
@@ -255,9 +256,6 @@ enum { SHERD__REGION_FLOOR_LOG2 = 22 }; /* below 4 MB a region is no use */
  */
 sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
                                  sherd__diag *diag);
-/* The same, of one rank of so many that is alone: all regions are one. */
-sherd_status sherd__arena_create_alone(sherd__arena *out, int ranks, size_t region_bytes,
-                                       sherd__diag *diag);
 /* Map the arena behind a memfd. EINVAL if it is none. ENOMEM. */
 sherd_status sherd__arena_map(sherd__arena *out, int fd, sherd__diag *diag);
 /* Unmap; all zero is a no-op. */

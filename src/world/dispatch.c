@@ -159,7 +159,8 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
         memcpy(all, mine, (size_t)words * sizeof *mine);
         return true;
     }
-    places(world, mesh, place);
+    if (!world->dry)
+        places(world, mesh, place);
     sherd__sharing numbers = {.mine = mine, .words = words, .all = all, .place = place};
     int64_t bytes = (int64_t)(group->count - 1) * words * 8, start = sherd__trace_start(world);
     sherd__timing timing = sherd__log_begin(world, group, SHERD__SHARE, bytes);

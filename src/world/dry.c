@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PICO = 1000 };
@@ -25,7 +26,7 @@ bool sherd__is_dry(const sherd_world *world)
 
 int64_t sherd__clock(const sherd_world *world)
 {
-    return world->dry ? world->dry->picoseconds / PICO : sherd__now();
+    return world->dry ? world->dry->now.picoseconds / PICO : sherd__now();
 }
 
 /* Of one rate; what takes for ever is the rate's fault, and cut. */
@@ -36,9 +37,7 @@ static double picoseconds_of(double amount, double rate)
 
 static double rate_of(const sherd_rates *rates, sherd_dtype dtype)
 {
-    return dtype == SHERD_F64          ? rates->f64
-           : sherd__is_half(dtype)     ? rates->half
-                                       : rates->f32;
+    return dtype == SHERD_F64 ? rates->f64 : sherd__is_half(dtype) ? rates->half : rates->f32;
 }
 
 /* Clocks and counts stay at the largest number that there is. */
@@ -50,7 +49,7 @@ static void add(int64_t *to, int64_t more)
 
 static void pass(sherd__dry *dry, int64_t picoseconds)
 {
-    add(&dry->picoseconds, picoseconds);
+    add(&dry->now.picoseconds, picoseconds);
 }
 
 /* ---- what is left out ------------------------------------------------------------------------ */
@@ -58,21 +57,21 @@ static void pass(sherd__dry *dry, int64_t picoseconds)
 /* The row of a name; NULL for lack of memory: then only the clock goes on. */
 static sherd_dry_work *row_of(sherd_world *world, const char *name)
 {
-    sherd__dry *dry = world->dry;
+    sherd__dry_counts *now = &world->dry->now;
 
-    for (int i = 0; i < dry->count; i++)
-        if (dry->work[i].name == name || strcmp(dry->work[i].name, name) == 0)
-            return &dry->work[i];
-    if (dry->count == dry->room) {
-        sherd_dry_work *grown = sherd__grow(&world->heap, dry->work, (size_t)dry->room,
-                                            (size_t)dry->room + 64, sizeof *grown);
+    for (int i = 0; i < now->works; i++)
+        if (now->work[i].name == name || strcmp(now->work[i].name, name) == 0)
+            return &now->work[i];
+    if (now->works == now->work_room) {
+        sherd_dry_work *grown = sherd__grow(&world->heap, now->work, (size_t)now->work_room,
+                                            (size_t)now->work_room + 64, sizeof *grown);
         if (!grown)
             return NULL;
-        dry->work = grown;
-        dry->room += 64;
+        now->work = grown;
+        now->work_room += 64;
     }
-    dry->work[dry->count] = (sherd_dry_work){.name = name};
-    return &dry->work[dry->count++];
+    now->work[now->works] = (sherd_dry_work){.name = name};
+    return &now->work[now->works++];
 }
 
 bool sherd__left_out(sherd_world *world, const char *name, sherd_dtype dtype, double operations,
@@ -82,6 +81,7 @@ bool sherd__left_out(sherd_world *world, const char *name, sherd_dtype dtype, do
 
     if (!dry)
         return false;
+    dry->went_back |= world->counts.now & SHERD__BACKWARD;
     double computing = picoseconds_of(operations, rate_of(&dry->rates, dtype));
     int64_t time = (int64_t)fmax(computing, picoseconds_of((double)bytes, dry->rates.memory));
     sherd_dry_work *row = row_of(world, name);
@@ -106,12 +106,96 @@ sherd_status sherd__dry_begin(sherd_world *world, const sherd_rates *rates)
     return SHERD_OK;
 }
 
+static void clear_counts(sherd_world *world, sherd__dry_counts *counts)
+{
+    sherd__free(&world->heap, counts->work);
+    sherd__free(&world->heap, counts->call);
+}
+
 void sherd__dry_end(sherd_world *world)
 {
-    if (world->dry)
-        sherd__free(&world->heap, world->dry->work);
+    if (world->dry) {
+        clear_counts(world, &world->dry->now);
+        clear_counts(world, &world->dry->before);
+        clear_counts(world, &world->dry->last);
+    }
     sherd__free(&world->heap, world->dry);
     world->dry = NULL;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Room for what is counted now; false for lack of memory. */
+static bool make_room(sherd_world *world, sherd__dry_counts *out)
+{
+    const sherd__dry_counts *now = &world->dry->now;
+
+    if (out->work_room < now->work_room) {
+        sherd__free(&world->heap, out->work);
+        out->work = sherd__alloc(&world->heap, (size_t)now->work_room, sizeof *out->work);
+        out->work_room = out->work ? now->work_room : 0;
+    }
+    if (out->call_room < world->tallies) {
+        sherd__free(&world->heap, out->call);
+        out->call = sherd__alloc(&world->heap, (size_t)world->tallies, sizeof *out->call);
+        out->call_room = out->call ? world->tallies : 0;
+    }
+    return out->work_room >= now->works && out->call_room >= world->tallies;
+}
+
+/* All that was counted so far. Without memory nothing of it, as if it had not begun. */
+static void take_counts(sherd_world *world, sherd__dry_counts *out)
+{
+    const sherd__dry_counts *now = &world->dry->now;
+
+    out->picoseconds = out->works = out->calls = 0;
+    if (!make_room(world, out))
+        return;
+    out->picoseconds = now->picoseconds;
+    for (; out->works < now->works; out->works++)
+        out->work[out->works] = now->work[out->works];
+    for (; out->calls < world->tallies; out->calls++)
+        out->call[out->calls] = world->tally[out->calls];
+}
+
+void sherd__dry_step(sherd_world *world)
+{
+    sherd__dry *dry = world->dry;
+
+    if (!dry || !dry->went_back)
+        return;
+    sherd__dry_counts spare = dry->before;
+    dry->before = dry->last;
+    dry->last = spare;
+    take_counts(world, &dry->last);
+    dry->went_back = false;
+    dry->steps++;
+}
+
+/* The log may have been cleared meanwhile: then it counts from there. */
+static void subtract(int64_t *from, int64_t before)
+{
+    *from -= before <= *from ? before : 0;
+}
+
+bool sherd__dry_last_step(const sherd_world *world, sherd__dry_counts *out)
+{
+    const sherd__dry_counts *before = &world->dry->before;
+
+    *out = world->dry->last;
+    out->picoseconds -= before->picoseconds;
+    for (int i = 0; i < before->works && i < out->works; i++) {
+        out->work[i].calls -= before->work[i].calls;
+        out->work[i].operations -= before->work[i].operations;
+        out->work[i].bytes -= before->work[i].bytes;
+        out->work[i].picoseconds -= before->work[i].picoseconds;
+    }
+    for (int i = 0; i < before->calls && i < out->calls; i++) {
+        subtract(&out->call[i].calls, before->call[i].calls);
+        subtract(&out->call[i].bytes, before->call[i].bytes);
+        subtract(&out->call[i].nanoseconds, before->call[i].nanoseconds);
+    }
+    return world->dry->steps > 0;
 }
 
 /* ---- the transport --------------------------------------------------------------------------- */
@@ -142,11 +226,19 @@ static bool share(sherd_world *world, sherd__group *group, const char *name,
     size_t words = (size_t)numbers->words;
 
     (void)name;
-    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
-        memcpy(numbers->all + (size_t)numbers->place[q] * words, numbers->mine,
-               words * sizeof *numbers->mine);
+    for (size_t i = 0; i < (size_t)group->count; i++)
+        memcpy(numbers->all + i * words, numbers->mine, words * sizeof *numbers->mine);
     pass(world->dry, sherd__call_time());
     return true;
+}
+
+static void raise_here(sherd_world *world, sherd_status status, const char *text)
+{
+    world->quiet = true;
+    if (sherd__look(world->alarm))
+        return;
+    snprintf(world->post->alarm, sizeof world->post->alarm, "%s", text);
+    atomic_store(world->alarm, sherd__alarm_word(0, status));
 }
 
 /* There is nobody to differ from. */
@@ -170,7 +262,7 @@ static sherd_status meet(sherd_world *world, int kind, sherd_status mine, uint64
 const sherd__transport sherd__dry_transport = {
     .name = "dry",
     .reads_in_place = true,
-    .raise = sherd__arena_raise,
+    .raise = raise_here,
     .take = sherd__arena_take,
     .give = sherd__arena_give,
     .readable = is_settled,
@@ -190,12 +282,12 @@ bool sherd_world_is_dry(const sherd_world *world)
 
 int64_t sherd_dry_time(const sherd_world *world)
 {
-    return sherd_world_is_dry(world) ? world->dry->picoseconds / PICO : 0;
+    return sherd_world_is_dry(world) ? world->dry->now.picoseconds / PICO : 0;
 }
 
 sherd_dry_work sherd_dry_work_at(const sherd_world *world, int i)
 {
-    if (!sherd_world_is_dry(world) || i < 0 || i >= world->dry->count)
+    if (!sherd_world_is_dry(world) || i < 0 || i >= world->dry->now.works)
         return (sherd_dry_work){0};
-    return world->dry->work[i];
+    return world->dry->now.work[i];
 }

@@ -6,7 +6,6 @@
 #include "dry.h"
 
 #include "inside.h"
-#include "launch.h"
 
 #include "base/text.h"
 
@@ -33,7 +32,8 @@ static sherd_status read_rank(int *rank, int *ranks, sherd__diag *diag)
     sherd__scanner s = {getenv(asked_name), getenv(asked_name)};
     int64_t r = 0, n = *ranks;
 
-    bool good = sherd__take_integer(&s, &r) && (!sherd__take(&s, "/") || sherd__take_integer(&s, &n));
+    bool good =
+        sherd__take_integer(&s, &r) && (!sherd__take(&s, "/") || sherd__take_integer(&s, &n));
     if (!good || !sherd__at_end(&s) || r > INT32_MAX || n > INT32_MAX)
         return sherd__fail(diag, SHERD_EINVAL,
                            "%s=%.40s: expected a rank and the number of ranks, for example 0/8",
@@ -52,10 +52,8 @@ static bool take_rate(const char **at, sherd_rates *out)
     const struct {
         const char *name;
         double *rate;
-    } known[] = {{"f32=", &out->f32},
-                 {"f64=", &out->f64},
-                 {"half=", &out->half},
-                 {"memory=", &out->memory}};
+    } known[] = {
+        {"f32=", &out->f32}, {"f64=", &out->f64}, {"half=", &out->half}, {"memory=", &out->memory}};
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         size_t length = strlen(known[i].name);
@@ -85,70 +83,66 @@ static sherd_status read_rates(sherd_rates *out, sherd__diag *diag)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static sherd_status check(int ranks, int rank, const sherd_rates *rates, sherd__diag *diag)
+static sherd_status check(const sherd__dry_rank *it, sherd__diag *diag)
 {
-    const double *rate[] = {&rates->f32, &rates->f64, &rates->half, &rates->memory};
+    const double *rate[] = {&it->rates.f32, &it->rates.f64, &it->rates.half, &it->rates.memory};
 
-    if (ranks > SHERD_MAX_RANKS)
-        return sherd__fail(diag, SHERD_ELIMIT,
-                           "sherd_world_dry: %d ranks are more than the %d that sherd supports",
-                           ranks, SHERD_MAX_RANKS);
-    if (rank < 0 || rank >= ranks)
-        return sherd__fail(diag, SHERD_EINVAL, "sherd_world_dry: there is no rank %d of %d", rank,
-                           ranks);
+    if (it->rank < 0 || it->rank >= it->ranks)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_world_dry: there is no rank %d of %d",
+                           it->rank, it->ranks);
     for (size_t i = 0; i < sizeof rate / sizeof *rate; i++)
         if (!(*rate[i] >= 0) || !isfinite(*rate[i]))
             return sherd__fail(diag, SHERD_EINVAL, "sherd_world_dry: a rate of %g", *rate[i]);
     return SHERD_OK;
 }
 
-static sherd_status open_rank(sherd_world **out, int ranks, int rank, const sherd_rates *rates,
+static sherd_status open_rank(sherd_world **out, const sherd__dry_rank *it,
                               const sherd_world_options *options, sherd__diag *diag)
 {
     sherd__arena arena;
-    sherd_status status = check(ranks, rank, rates, diag);
+    sherd_status status = check(it, diag);
 
     if (!status)
         status = sherd__trace_begin(diag);
     if (!status)
-        status = sherd__arena_create_alone(
-            &arena, ranks, options && options->region_bytes ? options->region_bytes : region, diag);
+        status = sherd__arena_create(
+            &arena, 1, options && options->region_bytes ? options->region_bytes : region, NULL,
+            diag);
     if (status)
         return status;
-    arena.cores = ranks;
-    arena.dry = rates;
-    status = sherd__world_join(out, &arena, true, rank, options, diag);
+    arena.cores = it->ranks; /* nobody shares one */
+    arena.dry = it;
+    status = sherd__world_join(out, &arena, true, 0, options, diag);
     if (status)
         sherd__arena_unmap(&arena);
     else
-        (*out)->arena.dry = NULL; /* it is the caller's; what it says is in the world */
+        (*out)->arena.dry = NULL; /* it is ours; what it says is in the world */
     return status;
 }
 
 sherd_status sherd__dry_open(sherd_world **out, int ranks, const sherd_world_options *options,
                              sherd__diag *diag)
 {
-    sherd_rates rates;
-    int rank = 0;
+    sherd__dry_rank it = {.ranks = ranks};
 
     *out = NULL;
-    sherd_status status = read_rank(&rank, &ranks, diag);
+    sherd_status status = read_rank(&it.rank, &it.ranks, diag);
     if (!status)
-        status = read_rates(&rates, diag);
-    return status ? status : open_rank(out, ranks, rank, &rates, options, diag);
+        status = read_rates(&it.rates, diag);
+    return status ? status : open_rank(out, &it, options, diag);
 }
 
 sherd_status sherd_world_dry(sherd_world **out, int ranks, int rank, const sherd_rates *rates,
                              const sherd_world_options *options)
 {
-    static const sherd_rates none;
+    sherd__dry_rank it = {rank, ranks, rates ? *rates : (sherd_rates){0}};
     sherd__diag diag = {.rank = -1};
     sherd_status status =
         sherd__require(&diag, "sherd_world_dry", (sherd__argument[]){{"out", out}, {NULL, NULL}});
 
     if (!status) {
         *out = NULL;
-        status = open_rank(out, ranks, rank, rates ? rates : &none, options, &diag);
+        status = open_rank(out, &it, options, &diag);
     }
     if (status && options && options->error)
         snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag.text);

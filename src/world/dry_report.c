@@ -28,49 +28,70 @@ static void write_memory(sherd__writer *w, const sherd_world *world)
                  m->live_bytes, m->peak_bytes);
 }
 
-static void write_calls(sherd__writer *w, const sherd_world *world)
+static void write_calls(sherd__writer *w, const sherd__tally *call, int calls)
 {
     const char *comma = "";
 
     sherd__write(w, ",\"calls\":[");
-    for (int i = 0; i < world->tallies; i++) {
-        const sherd__tally *t = &world->tally[i];
-        if (t->calls == 0)
+    for (int i = 0; i < calls; i++) {
+        if (call[i].calls == 0)
             continue;
         sherd__write(w,
                      "%s{\"kind\":\"%s\",\"axes\":\"%s\",\"calls\":%" PRId64
-                     ",\"received_bytes\":%" PRId64 ",\"nanoseconds\":%" PRId64 "}",
-                     comma, t->op, t->axes, t->calls, t->bytes, t->nanoseconds);
+                     ",\"received_bytes\":%" PRId64 ",\"seconds\":%.9g}",
+                     comma, call[i].op, call[i].axes, call[i].calls, call[i].bytes,
+                     1e-9 * (double)call[i].nanoseconds);
         comma = ",";
     }
     sherd__write(w, "]");
 }
 
-static void write_work(sherd__writer *w, const sherd__dry *dry)
+static void write_work(sherd__writer *w, const sherd_dry_work *work, int works)
 {
+    const char *comma = "";
+
     sherd__write(w, ",\"work\":[");
-    for (int i = 0; i < dry->count; i++) {
-        const sherd_dry_work *row = &dry->work[i];
+    for (int i = 0; i < works; i++) {
+        if (work[i].calls == 0)
+            continue;
         sherd__write(w,
                      "%s{\"name\":\"%s\",\"calls\":%" PRId64
-                     ",\"operations\":%.17g,\"bytes\":%" PRId64 ",\"nanoseconds\":%" PRId64 "}",
-                     i ? "," : "", row->name, row->calls, row->operations, row->bytes,
-                     row->picoseconds / 1000);
+                     ",\"operations\":%.17g,\"bytes\":%" PRId64 ",\"seconds\":%.9g}",
+                     comma, work[i].name, work[i].calls, work[i].operations, work[i].bytes,
+                     1e-12 * (double)work[i].picoseconds);
+        comma = ",";
     }
     sherd__write(w, "]");
 }
 
-static void write_all(sherd__writer *w, const sherd_world *world)
+static void write_counts(sherd__writer *w, const sherd__dry_counts *c)
+{
+    sherd__write(w, "{\"seconds\":%.9g", 1e-12 * (double)c->picoseconds);
+    write_calls(w, c->call, c->calls);
+    write_work(w, c->work, c->works);
+    sherd__write(w, "}");
+}
+
+static void write_all(sherd__writer *w, const sherd_world *world, const sherd__dry_counts *step)
 {
     const sherd__dry *dry = world->dry;
+    sherd__dry_counts all = dry->now;
 
-    sherd__write(w, "{\"rank\":%d,\"ranks\":%d,\"nanoseconds\":%" PRId64, world->rank, world->ranks,
-                 dry->picoseconds / 1000);
-    sherd__write(w, ",\"rates\":{\"f32\":%.17g,\"f64\":%.17g,\"half\":%.17g,\"memory\":%.17g}",
-                 dry->rates.f32, dry->rates.f64, dry->rates.half, dry->rates.memory);
+    all.call = world->tally;
+    all.calls = world->tallies;
+    sherd__write(w,
+                 "{\"rank\":%d,\"ranks\":%d,\"rates\":{\"f32\":%.9g,\"f64\":%.9g,\"half\":%.9g,"
+                 "\"memory\":%.9g}",
+                 world->rank, world->ranks, dry->rates.f32, dry->rates.f64, dry->rates.half,
+                 dry->rates.memory);
     write_memory(w, world);
-    write_calls(w, world);
-    write_work(w, dry);
+    sherd__write(w, ",\"all\":");
+    write_counts(w, &all);
+    sherd__write(w, ",\"steps\":%" PRId64 ",\"step\":", dry->steps);
+    if (step)
+        write_counts(w, step);
+    else
+        sherd__write(w, "null");
     sherd__write(w, "}\n");
 }
 
@@ -103,17 +124,19 @@ void sherd__dry_report(sherd_world *world)
 {
     const char *path = getenv(report_name);
     sherd__writer w = {NULL, 0, 0};
+    sherd__dry_counts step;
 
     if (!world->dry || !path || !*path)
         return;
-    write_all(&w, world);
+    bool stepped = sherd__dry_last_step(world, &step);
+    write_all(&w, world, stepped ? &step : NULL);
     char *text = sherd__alloc(&world->heap, w.length + 1, 1);
     if (!text) {
         tell(path, "out of memory");
         return;
     }
     w = (sherd__writer){text, w.length + 1, 0};
-    write_all(&w, world);
+    write_all(&w, world, stepped ? &step : NULL);
     int error = append(path, text, w.length);
     if (error)
         tell(path, strerror(error));

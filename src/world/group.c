@@ -11,7 +11,7 @@
 
 bool sherd__seen_reserve(sherd_world *world, int lanes)
 {
-    size_t ranks = (size_t)world->ranks;
+    size_t ranks = (size_t)world->slots;
 
     if (lanes <= world->seen_lanes)
         return true;
@@ -72,8 +72,14 @@ static void fill_group(sherd_world *world, sherd__group *group, const sherd_mesh
     group->mesh = mesh;
     group->axes = axes;
     group->lane = lane;
-    group->own = sherd__lane_of(world, world->rank, lane);
+    group->own = sherd__own_lane(world, lane);
     axes_text(mesh, axes, group->name, sizeof group->name);
+    if (world->dry) { /* nobody waits for its members, of which there may be any number */
+        group->count = 1;
+        for (int a = 0; a < mesh->axes; a++)
+            group->count *= axes >> a & 1 ? (int)mesh->extent[a] : 1;
+        return;
+    }
     sherd_mesh_coordinate(mesh, world->rank, mine);
     for (int q = world->ranks - 1; q >= 0; q--)
         if (sherd_mesh_coordinate(mesh, q, theirs) && differ_only_in(mesh, axes, mine, theirs)) {
@@ -148,7 +154,7 @@ static void put_in_force(sherd_world *world, const sherd__member *member)
     if (world->remote)
         sherd__remote_mesh(world, member);
     for (int i = 0; i < member->lanes; i++)
-        atomic_store(&sherd__lane_of(world, world->rank, member->first + i)->leader,
+        atomic_store(&sherd__own_lane(world, member->first + i)->leader,
                      member->inside ? member->group[i].leader + 1 : 0);
 }
 
@@ -203,11 +209,8 @@ bool sherd__mesh_holds(const sherd_world *world, const sherd_mesh *outer, const 
     const int *ranks = inner->root->ranks;
     bool all = member && member->inside && inner->space == &world->space;
 
-    for (int64_t i = 0; i < inner->root->count && all; i++) {
-        int rank = ranks ? ranks[i] : (int)i;
-        all =
-            member->widest ? sherd__ranks_has(&member->widest->members, rank) : rank == world->rank;
-    }
+    for (int64_t i = 0; i < inner->root->count && all; i++)
+        all = sherd_mesh_coordinate(outer, ranks ? ranks[i] : (int)i, NULL);
     return all;
 }
 

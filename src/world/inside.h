@@ -143,6 +143,7 @@ struct sherd_world {
     const sherd__transport *transport;
     sherd__kernel_set kernels;
     int rank, ranks;
+    int slot, slots; /* of this rank in the arena, and how many it has: in a dry world 0 of 1 */
     uint64_t seed;
     void *state[SHERD__ROOMS];
     void (*destroy[SHERD__ROOMS])(sherd_world *world, void *state);
@@ -197,6 +198,12 @@ struct sherd_world {
     struct sherd__dry *dry; /* NULL: what is asked for is done */
 };
 
+/* What this rank shows to the groups of a lane. */
+static inline sherd__lane *sherd__own_lane(const sherd_world *world, int lane)
+{
+    return sherd__arena_lane(&world->arena, world->slot, lane);
+}
+
 /* ---- who is where ---------------------------------------------------------------------------- */
 
 /* Whether a rank reads this one's memory itself, and this one its. */
@@ -217,7 +224,7 @@ static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, in
  */
 static inline bool sherd__has_left(const sherd_world *world, int lane, int rank, uint64_t number)
 {
-    uint64_t *seen = &world->seen[(size_t)lane * (size_t)world->ranks + (size_t)rank];
+    uint64_t *seen = &world->seen[(size_t)lane * (size_t)world->slots + (size_t)rank];
 
     if (*seen <= number)
         *seen = sherd__look(&sherd__lane_of(world, rank, lane)->left);

@@ -42,7 +42,7 @@ typedef struct standing {
 
 bool sherd__picture_open(sherd_world *world)
 {
-    world->picture = sherd__alloc(&world->heap, (size_t)world->ranks, sizeof *world->picture);
+    world->picture = sherd__alloc(&world->heap, (size_t)world->slots, sizeof *world->picture);
     return world->picture != NULL;
 }
 

@@ -423,7 +423,7 @@ bool sherd__store_open(sherd_world *world, unsigned char *base, size_t room)
     memset(store, 0, sizeof *store);
     store->base = base;
     store->room = room;
-    store->header = header_bytes(world->ranks);
+    store->header = header_bytes(world->slots);
     store->turns = TURNS;
     begin_spell(store);
     return sherd__chunks_open(world);

@@ -75,7 +75,8 @@ static sherd_world *create(int ranks, int rank, const sherd_world_options *optio
         return NULL;
     world->heap = heap;
     world->rank = rank;
-    world->ranks = ranks;
+    world->ranks = world->slots = ranks;
+    world->slot = rank;
     world->diag.rank = world->local.rank = rank;
     world->seed = options ? options->seed : 0;
     world->process = (int)getpid();
@@ -136,16 +137,16 @@ static bool start_lanes(sherd_world *world)
     sherd__group *whole = &world->whole;
 
     for (int lane = 1; lane < SHERD__LANES; lane++) {
-        sherd__lane *own = sherd__lane_of(world, world->rank, lane);
+        sherd__lane *own = sherd__own_lane(world, lane);
         if (world->round && atomic_load(&own->leader))
             atomic_store(&own->leader, 0);
     }
     world->lanes = 1;
     if (!sherd__seen_reserve(world, 1))
         return false;
-    sherd__ranks_fill(&whole->members, world->ranks);
+    sherd__ranks_fill(&whole->members, world->slots);
     whole->count = world->ranks;
-    whole->own = sherd__lane_of(world, world->rank, 0);
+    whole->own = sherd__own_lane(world, 0);
     atomic_store(&whole->own->leader, 1);
     snprintf(whole->name, sizeof whole->name, "world");
     return sherd__log_add(world, whole);
@@ -154,7 +155,7 @@ static bool start_lanes(sherd_world *world)
 /* What calls and slow rounds write into. False for lack of memory. */
 static bool open_scratch(sherd_world *world)
 {
-    world->source_room = world->ranks > FEWEST_SOURCES ? world->ranks : FEWEST_SOURCES;
+    world->source_room = world->slots > FEWEST_SOURCES ? world->slots : FEWEST_SOURCES;
     world->sources = sherd__alloc(&world->heap, (size_t)world->source_room, sizeof *world->sources);
     return world->sources && sherd__picture_open(world);
 }
@@ -171,25 +172,28 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
 
     world->arena = *arena;
     world->remote = arena->remote;
-    sherd__ranks_fill(&world->near, world->ranks);
+    world->slots = control->ranks;
+    world->slot = arena->dry ? 0 : world->rank;
+    sherd__ranks_fill(&world->near, world->slots);
     world->transport = arena->dry ? &sherd__dry_transport : &sherd__arena_transport;
     world->alarm = &control->alarm;
     world->death = &control->death;
-    world->post = &control->post[world->rank];
+    world->post = &control->post[world->slot];
     world->round = sherd__look(&world->post->arrived);
     world->base = world->post->base;
     sherd__put(&world->post->numbers, world->base);
     const char *verify = getenv("SHERD_VERIFY");
     world->verify = verify && *verify && strcmp(verify, "0") != 0;
     unsigned char *region =
-        arena->base + control->regions + (size_t)world->rank * (size_t)control->region_step;
+        arena->base + control->regions + (size_t)world->slot * (size_t)control->region_step;
     sherd_status status = read_patience(world);
     if (!status)
         status = check_kernels(world);
     if (!status)
         status = sherd__trace_open(world);
     if (!status)
-        status = arena->dry ? sherd__dry_begin(world, arena->dry) : sherd__limit_join(world);
+        status =
+            arena->dry ? sherd__dry_begin(world, &arena->dry->rates) : sherd__limit_join(world);
     if (!status)
         status = sherd__price_bring(world, options);
     if (!status && !arena->dry)
@@ -218,7 +222,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
 sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, bool owns, int rank,
                                const sherd_world_options *options, sherd__diag *diag)
 {
-    sherd_world *world = create(arena->control->ranks, rank, options);
+    sherd_world *world = arena->dry ? create(arena->dry->ranks, arena->dry->rank, options)
+                                    : create(arena->control->ranks, rank, options);
     sherd__post *post = &arena->control->post[rank];
     sherd_status status;
 

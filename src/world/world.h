@@ -244,6 +244,8 @@ int64_t sherd__clock(const sherd_world *world);
  */
 bool sherd__left_out(sherd_world *world, const char *name, sherd_dtype dtype, double operations,
                      int64_t bytes);
+/* A training step has ended; no effect in other worlds. */
+void sherd__dry_step(sherd_world *world);
 
 /* ---- whose calls they are -------------------------------------------------------------------- */
 

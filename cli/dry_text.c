@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report of a dry world for people: what it came to, then what was computed and what was
+ * called, the longest first; of the last step, or of everything where there were no steps.
+ */
+#include "dry.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "table.h"
+
+enum { ROWS = 12 }; /* of each table; the rest is one row */
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+
+    return value ? value : "";
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* "1.23 T": operations, also their rate. */
+static const char *amount(char *out, size_t room, double value)
+{
+    static const char prefix[] = " kMGTPE";
+    int i = 0;
+
+    while (value >= 1000 && prefix[i + 1]) {
+        value /= 1000;
+        i++;
+    }
+    snprintf(out, room, i ? "%.3g %c" : "%.0f", value, prefix[i]);
+    return out;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The rows of a table, sorted; what does not fit is added up in the last one. */
+typedef struct rows {
+    double seconds; /* of all, for shares */
+    json_t *list;   /* owned */
+} rows;
+
+static int by_time(const void *a, const void *b)
+{
+    double x = number(*(json_t *const *)a, "seconds"), y = number(*(json_t *const *)b, "seconds");
+    double n = number(*(json_t *const *)a, "bytes") + number(*(json_t *const *)a, "received_bytes");
+    double m = number(*(json_t *const *)b, "bytes") + number(*(json_t *const *)b, "received_bytes");
+
+    return x != y ? (x < y) - (x > y) : (n < m) - (n > m);
+}
+
+static void add_to(json_t *sum, const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+
+    if (value)
+        json_object_set_new(sum, key, json_real(number(sum, key) + json_number_value(value)));
+}
+
+/* False: no memory. */
+static bool sort(rows *out, const json_t *list)
+{
+    size_t count = json_array_size(list);
+    json_t **row = calloc(count + 1, sizeof *row), *rest = json_object();
+
+    out->list = json_array();
+    for (size_t i = 0; row && i < count; i++)
+        row[i] = json_array_get(list, i);
+    if (row && count)
+        qsort(row, count, sizeof *row, by_time);
+    for (size_t i = 0; row && i < count; i++) {
+        if (i < ROWS - 1 || count == ROWS) {
+            json_array_append(out->list, row[i]);
+            continue;
+        }
+        for (const char *const *key = (const char *const[]){"calls", "operations", "bytes",
+                                                            "received_bytes", "seconds", NULL};
+             *key; key++)
+            add_to(rest, row[i], *key);
+    }
+    if (row && count > ROWS) {
+        json_object_set_new(rest, "name", json_sprintf("%zu others", count - ROWS + 1));
+        json_object_set_new(rest, "kind", json_sprintf("%zu others", count - ROWS + 1));
+        json_array_append(out->list, rest);
+    }
+    json_decref(rest);
+    free(row);
+    return row && out->list;
+}
+
+static void share(char *out, size_t room, double part, double whole)
+{
+    snprintf(out, room, "%.1f %%", whole > 0 ? 100 * part / whole : 0);
+}
+
+static void work_cell(char *out, size_t room, const void *data, int64_t row, int column)
+{
+    static const char *const head[] = {"computing",     "calls", "operations",
+                                       "read, written", "time",  "share"};
+    const rows *all = data;
+    const json_t *r = json_array_get(all->list, row < 0 ? 0 : (size_t)row);
+
+    if (row < 0)
+        snprintf(out, room, "%s", head[column]);
+    else if (column == 0)
+        snprintf(out, room, "%s", text(r, "name"));
+    else if (column == 1)
+        snprintf(out, room, "%.0f", number(r, "calls"));
+    else if (column == 2)
+        amount(out, room, number(r, "operations"));
+    else if (column == 3)
+        cli_bytes_text(out, room, (int64_t)number(r, "bytes"));
+    else if (column == 4)
+        cli_seconds_text(out, room, number(r, "seconds"));
+    else
+        share(out, room, number(r, "seconds"), all->seconds);
+}
+
+static void call_cell(char *out, size_t room, const void *data, int64_t row, int column)
+{
+    static const char *const head[] = {"calls", "axes", "calls", "received", "time", "share"};
+    const rows *all = data;
+    const json_t *r = json_array_get(all->list, row < 0 ? 0 : (size_t)row);
+
+    if (row < 0)
+        snprintf(out, room, "%s", head[column]);
+    else if (column < 2)
+        snprintf(out, room, "%s", text(r, column ? "axes" : "kind"));
+    else if (column == 2)
+        snprintf(out, room, "%.0f", number(r, "calls"));
+    else if (column == 3)
+        cli_bytes_text(out, room, (int64_t)number(r, "received_bytes"));
+    else if (column == 4)
+        cli_seconds_text(out, room, number(r, "seconds"));
+    else
+        share(out, room, number(r, "seconds"), all->seconds);
+}
+
+static bool print_rows(FILE *to, const json_t *list, double seconds, bool calls)
+{
+    rows r = {.seconds = seconds};
+    bool good = sort(&r, list);
+    const cli_table table = {.rows = (int64_t)json_array_size(r.list),
+                             .columns = 6,
+                             .right = ~(calls ? 3u : 1u),
+                             .data = &r,
+                             .cell = calls ? call_cell : work_cell};
+
+    if (good && table.rows > 0) {
+        fputc('\n', to);
+        cli_table_print(to, &table);
+    }
+    json_decref(r.list);
+    return good;
+}
+
+/* ---- totals ---------------------------------------------------------------------------------- */
+
+static double sum(const json_t *list, const char *key)
+{
+    double all = 0;
+
+    for (size_t i = 0; i < json_array_size(list); i++)
+        all += number(json_array_get(list, i), key);
+    return all;
+}
+
+static void print_totals(FILE *to, const char *name, const json_t *counts)
+{
+    const json_t *work = json_object_get(counts, "work"), *calls = json_object_get(counts, "calls");
+    char whole[32], computing[32], calling[32], operations[32], received[32];
+
+    fprintf(to, "%-11s %s: %s for %s operations, %s for %.0f calls that receive %s\n", name,
+            cli_seconds_text(whole, sizeof whole, number(counts, "seconds")),
+            cli_seconds_text(computing, sizeof computing, sum(work, "seconds")),
+            amount(operations, sizeof operations, sum(work, "operations")),
+            cli_seconds_text(calling, sizeof calling, sum(calls, "seconds")), sum(calls, "calls"),
+            cli_bytes_text(received, sizeof received, (int64_t)sum(calls, "received_bytes")));
+}
+
+static void print_rates(FILE *to, const json_t *rates)
+{
+    char f32[32], half[32], memory[32];
+
+    fprintf(to, "rates       %sFLOP/s of f32, %sFLOP/s of 16 bits, %s/s of memory\n",
+            amount(f32, sizeof f32, number(rates, "f32")),
+            amount(half, sizeof half, number(rates, "half")),
+            cli_bytes_text(memory, sizeof memory, (int64_t)number(rates, "memory")));
+}
+
+bool cli_dry_print(FILE *to, const char *line)
+{
+    json_t *report = json_loads(line, 0, NULL);
+    const json_t *step = json_object_get(report, "step"), *all = json_object_get(report, "all");
+    const json_t *shown = json_is_object(step) ? step : all;
+    char peak[32], name[48];
+
+    if (!report || !all) {
+        json_decref(report);
+        return false;
+    }
+    fprintf(to, "\nrank %.0f of %.0f, dry: nothing was computed, nothing has moved\n",
+            number(report, "rank"), number(report, "ranks"));
+    fprintf(to, "memory      %s of tensors at most\n",
+            cli_bytes_text(peak, sizeof peak,
+                           (int64_t)number(json_object_get(report, "memory"), "peak_bytes")));
+    print_rates(to, json_object_get(report, "rates"));
+    print_totals(to, "all", all);
+    if (shown == step) {
+        snprintf(name, sizeof name, "step %.0f", number(report, "steps"));
+        print_totals(to, name, step);
+    }
+    double seconds = number(shown, "seconds");
+    bool good = print_rows(to, json_object_get(shown, "work"), seconds, false) &&
+                print_rows(to, json_object_get(shown, "calls"), seconds, true);
+    json_decref(report);
+    return good;
+}
