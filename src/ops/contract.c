@@ -267,6 +267,26 @@ static void contract_back(sherd_node *node, sherd_tensor *const *grad_out, sherd
     }
 }
 
+/* Whether a letter stands in a label. */
+static bool has_letter(const char *label, char letter)
+{
+    return strchr(label, letter) != NULL;
+}
+
+/* A multiplication and an addition for each combination of indices. */
+static double combinations(const sherd_call *call)
+{
+    const char *a = sherd__label_in(call, 0), *b = sherd__label_in(call, 1);
+    const char *y = sherd__result_label_in(call, 0);
+    double all = 2.0 * (double)call->out[0]->count;
+
+    for (int d = 0; d < call->in[0]->ndim; d++)
+        all *= has_letter(y, a[d]) ? 1 : (double)call->in[0]->local[d];
+    for (int d = 0; d < call->in[1]->ndim; d++)
+        all *= has_letter(y, b[d]) || has_letter(a, b[d]) ? 1 : (double)call->in[1]->local[d];
+    return all;
+}
+
 static const sherd_op contract_op = {.name = "sherd_einsum product",
                                      .operand = {{"a", 0}, {"b", 0}},
                                      .result = {{"y", 0}},
@@ -276,6 +296,7 @@ static const sherd_op contract_op = {.name = "sherd_einsum product",
                                      .broadcasts = true,
                                      .describe = describe,
                                      .forward = sherd__contract_pieces,
+                                     .operations = combinations,
                                      .on_device = sherd__fractions_there,
                                      .backward = contract_back,
                                      .in_parts = true,

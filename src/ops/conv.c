@@ -119,6 +119,40 @@ static sherd_status lie_big_too(const sherd_call *call, sherd_ways *ways)
     .attributes = sizeof(sherd__conv_attributes), .linearity = SHERD_LINEAR,         \
     .on_device = sherd__fractions_there
 
+/* A multiplication and an addition for each element of the small field and what it meets of a
+ * weight [channels of small, ...]. */
+static double meetings(const sherd_tensor *small, const sherd_tensor *weight)
+{
+    double each = weight->local[0] ? (double)weight->count / (double)weight->local[0] : 0;
+
+    return 2.0 * (double)small->count * each;
+}
+
+static double for_small(const sherd_call *call)
+{
+    return meetings(call->out[0], call->in[WEIGHT]);
+}
+
+static double for_big(const sherd_call *call)
+{
+    return meetings(call->in[0], call->in[WEIGHT]);
+}
+
+static double for_weight(const sherd_call *call)
+{
+    return meetings(call->in[1], call->out[0]);
+}
+
+static double for_small_too(const sherd_call *call)
+{
+    return 2 * meetings(call->out[0], call->in[WEIGHT]);
+}
+
+static double for_big_too(const sherd_call *call)
+{
+    return 2 * meetings(call->in[0], call->in[WEIGHT]);
+}
+
 typedef void backward(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
 static backward of_small_back, of_big_back, of_weight_back;
 
@@ -140,6 +174,7 @@ static const sherd_op small_like = {.name = "sherd_conv_transposed backward",
                                     .ways = lie_small,
                                     .reads = sherd__conv_reads_big,
                                     .forward = make_small,
+                                    .operations = for_small,
                                     .backward = of_small_back};
 static const sherd_op big_like = {.name = "sherd_conv backward",
                                   OF_WHAT_WAS_READ,
@@ -147,6 +182,7 @@ static const sherd_op big_like = {.name = "sherd_conv backward",
                                   .ways = lie_big,
                                   .reads = sherd__conv_reads_small,
                                   .forward = make_big,
+                                  .operations = for_big,
                                   .backward = of_big_back};
 static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .operand = {{"big", SHERD_OP_AROUND}, {"small", 0}},
@@ -157,6 +193,7 @@ static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .reads = sherd__conv_reads_big,
                                    .beside = BEHIND + 1,
                                    .forward = make_weight,
+                                   .operations = for_weight,
                                    .backward = of_weight_back,
                                    .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
 
@@ -172,12 +209,14 @@ static const sherd_op small_too = {.name = "sherd_conv_transposed backward of bo
                                    BOTH,
                                    .ways = lie_small_too,
                                    .reads = sherd__conv_reads_big,
-                                   .forward = make_small_too};
+                                   .forward = make_small_too,
+                                   .operations = for_small_too};
 static const sherd_op big_too = {.name = "sherd_conv backward of both",
                                  BOTH,
                                  .ways = lie_big_too,
                                  .reads = sherd__conv_reads_small,
-                                 .forward = make_big_too};
+                                 .forward = make_big_too,
+                                 .operations = for_big_too};
 
 /* The gradient of a field, the node's operand i, in its layout and shape. */
 static sherd_tensor *field_gradient(sherd_node *node, int i, const sherd_op *op, sherd_tensor *dy,
@@ -291,6 +330,7 @@ const sherd_op sherd__conv_op = {.name = "sherd_conv",
                                  .ways = lie_small,
                                  .reads = sherd__conv_reads_big,
                                  .forward = make_small,
+                                 .operations = for_small,
                                  .backward = small_back};
 
 const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
@@ -301,4 +341,5 @@ const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
                                             .ways = lie_big,
                                             .reads = sherd__conv_reads_small,
                                             .forward = make_big,
+                                            .operations = for_big,
                                             .backward = big_back};

@@ -145,6 +145,15 @@ static void transform_back(sherd_node *node, sherd_tensor *const *grad_out, sher
     grad_in[0] = sherd_apply(&dim_ops[at.kind], grad_out, 1, &at);
 }
 
+/* The usual count of a fast one: 5 n log2 n, half of that of real numbers. */
+static double butterflies(const sherd_call *call)
+{
+    const dim_attributes *at = call->attributes;
+    double numbers = (double)(takes_real(at) ? call->in[0]->count : call->in[0]->count / 2);
+
+    return at->n > 1 ? 5 * numbers * log2((double)at->n) / (at->kind ? 2 : 1) : numbers;
+}
+
 #define DIM(label)                                                                                 \
     {                                                                                              \
         .name = label, .operand = {{"a", 0}}, .result = {{"y", 0}},                                \
@@ -157,8 +166,8 @@ static void transform_back(sherd_node *node, sherd_tensor *const *grad_out, sher
                   SHERD_FIELD(dim_attributes, before, INT),                                        \
                   SHERD_FIELD(dim_attributes, after, INT)},                                        \
         .attributes = sizeof(dim_attributes), .linearity = SHERD_LINEAR, .describe = describe_dim, \
-        .ways = lie, .forward = transform, .on_device = sherd__fractions_there,                    \
-        .backward = transform_back, .takes_pending = true                                          \
+        .ways = lie, .forward = transform, .operations = butterflies,                              \
+        .on_device = sherd__fractions_there, .backward = transform_back, .takes_pending = true     \
     }
 
 /* By what they take and give (sherd__fft_kind). */

@@ -248,6 +248,19 @@ static bool weight_grad(sherd_call *call)
 static void weight_grad_back(sherd_node *node, sherd_tensor *const *grad_out,
                              sherd_tensor **grad_in);
 
+/* A multiplication and an addition for each row and element of its weight. */
+static double for_weights(const sherd_call *call)
+{
+    const sherd_tensor *out = call->out[0];
+
+    return 2.0 * (double)call->in[X]->local[0] * (double)out->local[1] * (double)out->local[2];
+}
+
+static double for_rows(const sherd_call *call)
+{
+    return 2.0 * (double)call->out[0]->count * (double)call->in[X]->local[1];
+}
+
 static const sherd_op weight_op = {
     .name = "sherd_grouped_linear backward",
     .operand = {{"a", 0},
@@ -262,6 +275,7 @@ static const sherd_op weight_op = {
     .describe = describe_weight,
     .ways = lie_weight,
     .forward = weight_grad,
+    .operations = for_weights,
     .on_device = sherd__fractions_there,
     .backward = weight_grad_back,
     .needs = {[X] = NEEDS_WITH_RUNS(WEIGHT), [WEIGHT] = NEEDS_WITH_RUNS(X)}};
@@ -404,7 +418,8 @@ static void weight_grad_back(sherd_node *node, sherd_tensor *const *grad_out,
                     {"group", SHERD_OP_INDEX | SHERD_OP_OPTIONAL}},                               \
         .result = {{"y", 0}}, .field = GROUPED_FIELDS, .attributes = sizeof(grouped),             \
         .linearity = SHERD_LINEAR, .describe = describe, .ways = lie, .forward = rows_by_weights, \
-        .on_device = sherd__fractions_there, .backward = rows_back, .needs = {                    \
+        .operations = for_rows, .on_device = sherd__fractions_there, .backward = rows_back,       \
+        .needs = {                                                                                \
             [X] = NEEDS_WITH_RUNS(WEIGHT),                                                        \
             [WEIGHT] = NEEDS_WITH_RUNS(X)                                                         \
         }                                                                                         \

@@ -79,11 +79,32 @@ static bool rows_by_rows(sherd_call *call)
     return multiply(call, (product){.ta = true});
 }
 
+/* A multiplication and an addition for each element of y and each term: terms are a's last dim. */
+static double along_last(const sherd_call *call)
+{
+    const sherd_tensor *a = call->in[0];
+
+    return 2.0 * (double)call->out[0]->count * (double)a->local[a->ndim - 1];
+}
+
+/* Or its rows, all of them, or those of a batch. */
+static double along_rows(const sherd_call *call)
+{
+    return 2.0 * (double)call->out[0]->count * (double)matrix_of(call->in[0], 0).rows;
+}
+
+static double along_rows_of_batches(const sherd_call *call)
+{
+    const sherd_tensor *a = call->in[0];
+
+    return 2.0 * (double)call->out[0]->count * (double)a->local[a->ndim - 2];
+}
+
 /* Products that only a backward needs. */
-#define GRADIENT(label, text, back, ...)                                                    \
+#define GRADIENT(label, text, back, terms, ...)                                             \
     {                                                                                       \
         .name = label, .operand = {{"a", 0}, {"b", 0}}, .result = {{"y", 0}}, .rule = text, \
-        .linearity = SHERD_LINEAR, .backward = back,                                        \
+        .linearity = SHERD_LINEAR, .backward = back, .operations = terms,                   \
         .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)},                          \
         .on_device = sherd__fractions_there, .forward = __VA_ARGS__                         \
     }
@@ -121,10 +142,12 @@ static const char *into_f32(sherd_call *call)
 static void linear_dx_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
 static void linear_dw_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
 
-#define LINEAR_DX(...) \
-    GRADIENT("sherd_linear backward", "...n,nk->...k", linear_dx_back, rows_by_matrix, __VA_ARGS__)
-#define LINEAR_DW(...) \
-    GRADIENT("sherd_linear backward", "...n,...k->nk", linear_dw_back, rows_by_rows, __VA_ARGS__)
+#define LINEAR_DX(...)                                                                             \
+    GRADIENT("sherd_linear backward", "...n,nk->...k", linear_dx_back, along_last, rows_by_matrix, \
+             __VA_ARGS__)
+#define LINEAR_DW(...)                                                                           \
+    GRADIENT("sherd_linear backward", "...n,...k->nk", linear_dw_back, along_rows, rows_by_rows, \
+             __VA_ARGS__)
 
 static const sherd_op linear_dx = LINEAR_DX(.describe = NULL);
 static const sherd_op linear_dx_wide = LINEAR_DX(.describe = into_f32);
@@ -178,6 +201,7 @@ const sherd_op sherd__linear_op = {
     .rule = "...k,nk,n->...n",
     .linearity = SHERD_LINEAR,
     .forward = rows_by_transposed,
+    .operations = along_last,
     .on_device = sherd__fractions_there,
     .backward = linear_back,
     .in_parts = true,
@@ -239,12 +263,15 @@ static void matmul_db_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 
 /* Indexed by whether b has leading dims. */
 static const sherd_op matmul_da[] = {
-    GRADIENT("sherd_matmul backward", "...n,kn->...k", matmul_da_back, rows_by_transposed),
-    GRADIENT("sherd_matmul backward", "...mn,...kn->...mk", matmul_da_back, batched_by_transposed),
+    GRADIENT("sherd_matmul backward", "...n,kn->...k", matmul_da_back, along_last,
+             rows_by_transposed),
+    GRADIENT("sherd_matmul backward", "...mn,...kn->...mk", matmul_da_back, along_last,
+             batched_by_transposed),
 };
 static const sherd_op matmul_db[] = {
-    GRADIENT("sherd_matmul backward", "...k,...n->kn", matmul_db_back, rows_by_rows),
-    GRADIENT("sherd_matmul backward", "...mk,...mn->...kn", matmul_db_back, batched_transposed),
+    GRADIENT("sherd_matmul backward", "...k,...n->kn", matmul_db_back, along_rows, rows_by_rows),
+    GRADIENT("sherd_matmul backward", "...mk,...mn->...kn", matmul_db_back, along_rows_of_batches,
+             batched_transposed),
 };
 
 /* y[mk] of a[mn] and b[kn]. */
@@ -328,6 +355,7 @@ const sherd_op sherd__matmul_op = {
     .broadcasts = true,
     .describe = describe_matmul,
     .forward = matmul,
+    .operations = along_last,
     .on_device = sherd__fractions_there,
     .backward = matmul_back,
     .in_parts = true,
