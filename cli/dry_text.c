@@ -195,12 +195,28 @@ static void print_rates(FILE *to, const json_t *rates)
             cli_bytes_text(memory, sizeof memory, (int64_t)number(rates, "memory")));
 }
 
+/* "12 GiB of tensors at most: parameters 3 GiB, ...", what is nothing left out. */
+static void print_memory(FILE *to, const json_t *memory)
+{
+    const json_t *peak = json_object_get(memory, "peak");
+    static const char *const uses[] = {"parameters", "gradients", "optimizers", "saved", "other"};
+    char bytes[32];
+
+    fprintf(to, "memory      %s of tensors at most",
+            cli_bytes_text(bytes, sizeof bytes, (int64_t)number(memory, "peak_bytes")));
+    for (size_t i = 0, some = 0; i < sizeof uses / sizeof *uses; i++)
+        if (number(peak, uses[i]) > 0)
+            fprintf(to, "%s%s %s", some++ ? ", " : ": ", uses[i],
+                    cli_bytes_text(bytes, sizeof bytes, (int64_t)number(peak, uses[i])));
+    fputc('\n', to);
+}
+
 bool cli_dry_print(FILE *to, const char *line)
 {
     json_t *report = json_loads(line, 0, NULL);
     const json_t *step = json_object_get(report, "step"), *all = json_object_get(report, "all");
     const json_t *shown = json_is_object(step) ? step : all;
-    char peak[32], name[48];
+    char name[48];
 
     if (!report || !all) {
         json_decref(report);
@@ -208,9 +224,7 @@ bool cli_dry_print(FILE *to, const char *line)
     }
     fprintf(to, "\nrank %.0f of %.0f, dry: nothing was computed, nothing has moved\n",
             number(report, "rank"), number(report, "ranks"));
-    fprintf(to, "memory      %s of tensors at most\n",
-            cli_bytes_text(peak, sizeof peak,
-                           (int64_t)number(json_object_get(report, "memory"), "peak_bytes")));
+    print_memory(to, json_object_get(report, "memory"));
     print_rates(to, json_object_get(report, "rates"));
     print_totals(to, "all", all);
     if (shown == step) {

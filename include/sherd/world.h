@@ -203,6 +203,17 @@ SHERD_API const char *sherd_world_device(const sherd_world *world);
 /** The seed that the world was opened with. @local @errors none */
 SHERD_API uint64_t sherd_world_seed(const sherd_world *world);
 
+/* What tensor storage is for; of several the last one counts. */
+typedef enum sherd_memory_use {
+    SHERD_MEMORY_OTHER = 0,      /* what is being computed, and what else the program holds */
+    SHERD_MEMORY_SAVED = 1,      /* for backward */
+    SHERD_MEMORY_OPTIMIZERS = 2, /* their state */
+    SHERD_MEMORY_GRADIENTS = 3,  /* of leaves */
+    SHERD_MEMORY_PARAMETERS = 4  /* of modules, and other leaves that require a gradient */
+} sherd_memory_use;
+
+enum { SHERD_MEMORY_USES = 5 };
+
 /*
  * Tensor storage, in bytes. The tensors of all ranks of a machine share one limit:
  * SHERD_ARENA_BYTES in the environment (8G, 512M, 1073741824), by default 7/8 of the smallest of
@@ -216,6 +227,8 @@ typedef struct sherd_memory {
     int64_t limit_bytes; /* what all ranks together may hold; 0 in a paper world */
     /* of these in the memory of this rank's GPU: live, their maximum, taken from the driver */
     int64_t device_live_bytes, device_peak_bytes, device_held_bytes;
+    /* what live_bytes is for, and what it was for when it was at its maximum; by sherd_memory_use */
+    int64_t live_for[SHERD_MEMORY_USES], peak_for[SHERD_MEMORY_USES];
 } sherd_memory;
 
 /** How much tensor storage this rank uses and may use. @local @errors none */

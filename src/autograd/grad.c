@@ -200,7 +200,12 @@ static sherd_tensor *as_kept(const sherd_tensor *leaf, sherd_tensor *grad)
 /* One that was frozen since it was used gets none, as in PyTorch. */
 bool sherd__add_leaf_grad(sherd_tensor *leaf, sherd_tensor *grad)
 {
-    return !leaf->requires_grad || sherd__add_grad(&leaf->grad, as_kept(leaf, grad));
+    if (!leaf->requires_grad)
+        return true;
+    bool good = sherd__add_grad(&leaf->grad, as_kept(leaf, grad));
+    if (good && leaf->grad)
+        sherd__serve(leaf->grad->storage, SHERD_MEMORY_GRADIENTS);
+    return good;
 }
 
 sherd_tensor *sherd__raw_grad(const sherd_tensor *leaf)
@@ -215,6 +220,8 @@ void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad)
     if (!leaf->storage || before == grad)
         return;
     leaf->grad = grad ? sherd_tensor_retain(grad) : NULL;
+    if (grad && grad->storage)
+        sherd__serve(grad->storage, SHERD_MEMORY_GRADIENTS);
     sherd_tensor_release(before);
 }
 

@@ -72,8 +72,10 @@ static void hold(sherd__kept *k, sherd_tensor *kept)
     k->version = storage->version;
     /* A leaf's storage lives anyway: the tape holds nothing for it. */
     k->counted = !storage->leaf;
-    if (k->counted && storage->saved++ == 0)
-        sherd__tape_of(k->world)->saved_bytes += storage->bytes;
+    if (!k->counted || storage->saved++ > 0)
+        return;
+    sherd__tape_of(k->world)->saved_bytes += storage->bytes;
+    sherd__serve(storage, SHERD_MEMORY_SAVED);
 }
 
 static void let_go(sherd__kept *k)
@@ -83,8 +85,10 @@ static void let_go(sherd__kept *k)
     k->kept = NULL;
     if (!kept)
         return;
-    if (k->counted && kept->storage && --kept->storage->saved == 0)
+    if (k->counted && kept->storage && --kept->storage->saved == 0) {
         sherd__tape_of(k->world)->saved_bytes -= kept->storage->bytes;
+        sherd__serve_no_more(kept->storage, SHERD_MEMORY_SAVED);
+    }
     sherd_tensor_release(kept);
 }
 

@@ -104,8 +104,10 @@ sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
                                   sherd_tensor_text(t));
     t->requires_grad = wanted;
     note_wanted(t);
-    if (wanted)
+    if (wanted) {
         t->of_leaf = t->storage->leaf = true;
+        sherd__serve(t->storage, SHERD_MEMORY_PARAMETERS);
+    }
     return t;
 }
 

@@ -104,6 +104,7 @@ sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optim
         if (sherd_tensor_failed(t))
             return diag->status ? diag->status : SHERD_ENOMEM;
         item->tensor[i] = sherd_tensor_retain(t);
+        sherd__serve(t->storage, SHERD_MEMORY_OPTIMIZERS);
     }
     return SHERD_OK;
 }

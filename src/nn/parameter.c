@@ -66,6 +66,8 @@ sherd_status sherd_module_set_parameter(sherd_module *module, const char *name, 
     sherd_status status = sherd__set_named(module, function, "parameter", &module->parameter[i], t);
     if (!status && trained)
         sherd_require_grad(t, true);
+    if (!status)
+        sherd__serve(t->storage, SHERD_MEMORY_PARAMETERS);
     return status;
 }
 

@@ -120,6 +120,7 @@ bool sherd__make_now(sherd_tensor *t)
     storage->block = sherd__block_take(storage->world, storage->bytes, true);
     if (!storage->block)
         return false;
+    sherd__block_serves(storage->world, storage->block, storage->serves);
     storage->later = NULL;
     /* `t` may be a view: what is filled is all of the storage, as one row. */
     int64_t n = storage->bytes / (int64_t)sherd_dtype_bytes(values->dtype);

@@ -27,6 +27,7 @@ static bool take_block(sherd__storage *storage)
 {
     if (!storage->block)
         storage->block = sherd__block_take(storage->world, storage->bytes, true);
+    sherd__block_serves(storage->world, storage->block, storage->serves);
     return storage->block && sherd__block_writable(storage->world, storage->block);
 }
 

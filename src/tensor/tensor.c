@@ -23,6 +23,26 @@ void sherd__drop_image(sherd__storage *storage)
     storage_release(sherd__tensors_of(image->world), image);
 }
 
+/* ---- what it is for -------------------------------------------------------------------------- */
+
+static void serve(sherd__storage *storage, sherd_memory_use use)
+{
+    storage->serves = use;
+    sherd__block_serves(storage->world, storage->block, use);
+}
+
+void sherd__serve(sherd__storage *storage, sherd_memory_use use)
+{
+    if (use > storage->serves)
+        serve(storage, use);
+}
+
+void sherd__serve_no_more(sherd__storage *storage, sherd_memory_use use)
+{
+    if (storage->serves == use)
+        serve(storage, SHERD_MEMORY_OTHER);
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 static void storage_release(sherd__tensors *s, sherd__storage *storage)

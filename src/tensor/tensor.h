@@ -66,6 +66,7 @@ typedef struct sherd__storage {
     struct sherd__storage *image;
     sherd_dtype image_dtype;
     int saved;       /* how often the tape holds it; not counted of the storage of a leaf */
+    sherd_memory_use serves;
     bool leaf;       /* of a leaf that requires a gradient: it lives anyway, so saving it is free */
     uint64_t number; /* no other storage of the world has had it */
     uint64_t run;    /* the run in which it was made, or `origin` was noted; 0 = none */
@@ -276,6 +277,10 @@ sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype);
 void sherd__keep_image(sherd_tensor *t, sherd_tensor *copy);
 /* A storage is written, so its image is no longer valid. NULL is a no-op. */
 void sherd__drop_image(sherd__storage *storage);
+/* What a storage is for, for the figures of memory: counts if it is more than what it was for. */
+void sherd__serve(sherd__storage *storage, sherd_memory_use use);
+/* It is for nothing any more, if it was for this. */
+void sherd__serve_no_more(sherd__storage *storage, sherd_memory_use use);
 
 /*
  * As sherd__new_view, but in no scope: the caller owns its one reference. NULL if memory runs out

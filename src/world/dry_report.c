@@ -22,10 +22,18 @@ static const char report_name[] = "SHERD_DRY_REPORT";
 
 static void write_memory(sherd__writer *w, const sherd_world *world)
 {
+    static const char *const names[SHERD_MEMORY_USES] = {
+        [SHERD_MEMORY_OTHER] = "other",           [SHERD_MEMORY_SAVED] = "saved",
+        [SHERD_MEMORY_OPTIMIZERS] = "optimizers", [SHERD_MEMORY_GRADIENTS] = "gradients",
+        [SHERD_MEMORY_PARAMETERS] = "parameters",
+    };
     const sherd_memory *m = &world->store.memory;
 
-    sherd__write(w, ",\"memory\":{\"live_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 "}",
+    sherd__write(w, ",\"memory\":{\"live_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"peak\":{",
                  m->live_bytes, m->peak_bytes);
+    for (int use = 0; use < SHERD_MEMORY_USES; use++)
+        sherd__write(w, "%s\"%s\":%" PRId64, use ? "," : "", names[use], m->peak_for[use]);
+    sherd__write(w, "}}");
 }
 
 static void write_calls(sherd__writer *w, const sherd__tally *call, int calls)

@@ -6,6 +6,14 @@
 #include "inside.h"
 
 #include <stdio.h>
+#include <string.h>
+
+/* What is live is the most that ever was. */
+static void be_peak(sherd_memory *memory)
+{
+    memory->peak_bytes = memory->live_bytes;
+    memcpy(memory->peak_for, memory->live_for, sizeof memory->peak_for);
+}
 
 sherd__block *sherd__arena_take(sherd_world *world, int64_t bytes, bool *stopped)
 {
@@ -14,15 +22,18 @@ sherd__block *sherd__arena_take(sherd_world *world, int64_t bytes, bool *stopped
 
     if (!block)
         return NULL;
+    block->serves = SHERD_MEMORY_OTHER;
     memory->live_bytes += bytes;
+    memory->live_for[SHERD_MEMORY_OTHER] += bytes;
     if (memory->live_bytes > memory->peak_bytes)
-        memory->peak_bytes = memory->live_bytes;
+        be_peak(memory);
     return block;
 }
 
 void sherd__arena_give(sherd_world *world, sherd__block *block)
 {
     world->store.memory.live_bytes -= block->bytes;
+    world->store.memory.live_for[block->serves] -= block->bytes;
     sherd__store_give(world, block);
 }
 
@@ -84,6 +95,15 @@ void sherd__block_give(sherd_world *world, sherd__block *block)
         world->transport->give(world, block);
 }
 
+void sherd__block_serves(sherd_world *world, sherd__block *block, sherd_memory_use use)
+{
+    if (!block)
+        return;
+    world->store.memory.live_for[block->serves] -= block->bytes;
+    world->store.memory.live_for[use] += block->bytes;
+    block->serves = use;
+}
+
 void *sherd__block_data(const sherd__block *block)
 {
     return block ? block->data : NULL;
@@ -129,7 +149,7 @@ sherd_memory sherd_world_memory(const sherd_world *world)
 void sherd_world_memory_reset(sherd_world *world)
 {
     if (world)
-        world->store.memory.peak_bytes = world->store.memory.live_bytes;
+        be_peak(&world->store.memory);
     if (world && world->device)
         sherd__device_memory_reset(world->device);
 }

@@ -202,6 +202,8 @@ typedef struct sherd__block sherd__block;
 sherd__block *sherd__block_take(sherd_world *world, int64_t bytes, bool distributed);
 /* Give it back; peers may still be reading it, and calls in flight writing it. NULL is a no-op. */
 void sherd__block_give(sherd_world *world, sherd__block *block);
+/* Say what it is for, for the figures; at first it is OTHER. NULL is a no-op. */
+void sherd__block_serves(sherd_world *world, sherd__block *block, sherd_memory_use use);
 /* The bytes; NULL for NULL. Settle first. */
 void *sherd__block_data(const sherd__block *block);
 int64_t sherd__block_bytes(const sherd__block *block);
