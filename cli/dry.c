@@ -83,8 +83,9 @@ static bool set_environment(const cli_values *values, int report)
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-/* Its exit status, 128 + signal if it was killed; -1 and errno if it can not be started. */
-static int run(char **argv)
+/* Its exit status, 128 + signal if it was killed; -1 and errno if it can not be started. With `json`
+ * standard output is for that alone. */
+static int run(char **argv, bool json)
 {
     int status = 0, error = 0, line[2];
 
@@ -92,7 +93,8 @@ static int run(char **argv)
         return -1;
     pid_t child = fork();
     if (child == 0) {
-        execvp(argv[0], argv);
+        if (!json || dup2(2, 1) == 1)
+            execvp(argv[0], argv);
         error = errno;
         ssize_t told = write(line[1], &error, sizeof error);
         (void)told; /* then it has an exit status */
@@ -159,7 +161,7 @@ int cli_dry(int argc, char **argv)
     }
     if (!set_environment(&values, report))
         return CLI_UNUSABLE;
-    int exit_status = run(argv + at);
+    int exit_status = run(argv + at, values.of[CLI_JSON] != NULL);
     if (exit_status < 0) {
         cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[at], strerror(errno));
         return CLI_FAILED;
