@@ -83,8 +83,8 @@ static bool set_environment(const cli_values *values, int report)
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-/* Its exit status, 128 + signal if it was killed; -1 and errno if it can not be started. With `json`
- * standard output is for that alone. */
+/* Its exit status, 128 + signal if it was killed; -1 and errno if it can not be started. With
+ * `json` standard output is for that alone. */
 static int run(char **argv, bool json)
 {
     int status = 0, error = 0, line[2];

@@ -75,7 +75,8 @@ static const option table[CLI_KEYS] = {
          "measure the links along each axis of --mesh and write a price file, by which "
          "SHERD_PRICE=FILE lets programs plan, and --price=FILE `sherd plan`",
          "prices.txt"},
-    [CLI_JSON] = {"json", CLI_OF_CASES | CLI_OF_DRY, 0, NULL, NULL, "one JSON object instead of the table", ""},
+    [CLI_JSON] = {"json", CLI_OF_CASES | CLI_OF_DRY, 0, NULL, NULL,
+                  "one JSON object instead of the table", ""},
     [CLI_CASES] = {"cases", CLI_OF_CASES, 0, NULL, "FILE",
                    "one JSON object a line, keys as these options; - is standard input", "-"},
     [CLI_SVG] = {"svg", CLI_OF_SHOW, 0, NULL, "FILE", "write a picture instead", "move.svg"},
@@ -161,7 +162,8 @@ static cli_key take_word(unsigned command, char **argv, int *i, const char **val
 bool cli_value_read(cli_values *out, unsigned command, const char *name, char **argv, int *i)
 {
     const char *word = argv[*i], *value;
-    bool is_short = command & (CLI_OF_RUN | CLI_OF_DRY) && strcmp(word, "-n") == 0; /* the only one there is */
+    bool is_short =
+        command & (CLI_OF_RUN | CLI_OF_DRY) && strcmp(word, "-n") == 0; /* the only one there is */
     cli_key key =
         is_short || strncmp(word, "--", 2) == 0 ? take_word(command, argv, i, &value) : CLI_KEYS;
 

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "misuse.h"
+#include "sherd/dry.h"
 #include "sherd/carrier.h"
 #include "sherd/comm.h"
 #include "sherd/info.h"
@@ -52,6 +53,8 @@ MISUSE(questions_to_no_world_have_an_answer)
     ANSWERS(sherd_world_seed(NULL) == 0 && sherd_world_allocations(NULL) == 0);
     ANSWERS(strcmp(sherd_world_transport(NULL), "") == 0);
     ANSWERS(strcmp(sherd_world_device(NULL), "") == 0);
+    ANSWERS(!sherd_world_is_dry(NULL) && sherd_dry_time(NULL) == 0);
+    ANSWERS(!sherd_dry_work_at(NULL, 0).name && !sherd_dry_work_at(m->world, 0).name);
     ANSWERS(strcmp(sherd_world_error(NULL), "") == 0);
     ANSWERS(memory.live_bytes == 0 && memory.peak_bytes == 0);
     ANSWERS(strcmp(info.kernels, "") == 0 && strcmp(info.gemm, "") == 0 && info.peak == 0);
@@ -104,6 +107,9 @@ MISUSE(no_world_opens_without_a_place_for_it)
     ONLY_SAYS(SHERD_EINVAL, sherd_world_paper(NULL, 4));
     ONLY_SAYS(SHERD_EINVAL, sherd_world_paper(&world, 0));
     ONLY_SAYS(SHERD_EINVAL, sherd_world_paper(&world, -1));
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_dry(NULL, 4, 0, NULL, &options));
+    ANSWERS(strcmp(error, "sherd_world_dry: out is NULL") == 0);
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_dry(&world, 4, -1, NULL, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_spawn(NULL, NULL, idle, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_spawn(&exit_status, &options, NULL, NULL));
     ANSWERS(strcmp(error, "sherd_spawn: body is NULL") == 0);

@@ -206,22 +206,15 @@ struct sherd_op {
     void (*reads)(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                   int64_t *end);
     int beside;
-    /*
-     * Compute the results on this rank's pieces, some or all of which may be empty. False: failed
-     * (sherd_call_fail).
-     */
+    /* Compute the results on this rank's pieces, empty ones too. False: failed (sherd_call_fail) */
     bool (*forward)(sherd_call *call);
     /*
      * Whether this call can be computed on a GPU (docs/gpu.md): then `from` and `to` point into its
      * memory, and forward queues its work in sherd_call_stream. Local. NULL: no. */
     bool (*on_device)(const sherd_call *call);
-    /*
-     * In a dry world (sherd_world_dry) forward is left out. If it makes calls, or sets what is
-     * looked at on the way, this does that instead, and touches no elements. NULL: nothing. */
+    /* Instead of forward in a dry world: its calls, without touching elements. NULL: it has none */
     bool (*dry)(sherd_call *call);
-    /*
-     * How many floating-point operations forward takes on this rank's pieces, for a dry world.
-     * NULL: one for each element of the largest operand or result. */
+    /* for dry worlds: floating-point operations of forward here. NULL: one for each element */
     double (*operations)(const sherd_call *call);
     /*
      * Instead of forward: compute the results by other operators, which are recorded themselves.
@@ -235,9 +228,7 @@ struct sherd_op {
      * gradient.
      */
     void (*backward)(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
-    /*
-     * backward takes gradients in any layout, pending or not; else they get their results' layouts
-     */
+    /* backward takes gradients in any layout, pending or not; else in that of their results */
     bool takes_pending;
     /*
      * The gradients of the operands share no work: backward may be called twice for one node, first

@@ -227,7 +227,7 @@ typedef struct sherd_memory {
     int64_t limit_bytes; /* what all ranks together may hold; 0 in a paper world */
     /* of these in the memory of this rank's GPU: live, their maximum, taken from the driver */
     int64_t device_live_bytes, device_peak_bytes, device_held_bytes;
-    /* what live_bytes is for, and what it was for when it was at its maximum; by sherd_memory_use */
+    /* what live_bytes is for, and was at its maximum; by sherd_memory_use */
     int64_t live_for[SHERD_MEMORY_USES], peak_for[SHERD_MEMORY_USES];
 } sherd_memory;
 

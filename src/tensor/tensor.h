@@ -65,7 +65,7 @@ typedef struct sherd__storage {
     /* a copy in a 16-bit dtype (autocast), until this storage is written; counted; may be NULL */
     struct sherd__storage *image;
     sherd_dtype image_dtype;
-    int saved;       /* how often the tape holds it; not counted of the storage of a leaf */
+    int saved; /* how often the tape holds it; not counted of the storage of a leaf */
     sherd_memory_use serves;
     bool leaf;       /* of a leaf that requires a gradient: it lives anyway, so saving it is free */
     uint64_t number; /* no other storage of the world has had it */

@@ -33,8 +33,8 @@ struct sherd__block {
     int class;     /* the largest that has a place in it */
     sherd__use use;
     sherd_memory_use serves; /* of one that is lent */
-    int reading;   /* own open calls that read it */
-    int filling;   /* own open calls that write it: a result in flight */
+    int reading;             /* own open calls that read it */
+    int filling;             /* own open calls that write it: a result in flight */
     uint64_t made; /* the deed whose result came or comes here, on this mesh; NULL = of no call */
     const sherd_mesh *made_on;
     bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
