@@ -18,6 +18,6 @@ static bool may_multiply(void)
 #include "attention_grad_blocks.inc"
 #include "attention_blocks.inc"
 
-const sherd__attention_tiles sherd__attention_amx = {bytes, attention, attention_grad};
+const sherd__attention_tiles sherd__attention_amx = {bytes, attention, attention_grad, fits};
 
 #endif

@@ -27,6 +27,6 @@ static void end_products(void)
 #include "attention_grad_blocks.inc"
 #include "attention_blocks.inc"
 
-const sherd__attention_tiles sherd__attention_pairs = {bytes, attention, attention_grad};
+const sherd__attention_tiles sherd__attention_pairs = {bytes, attention, attention_grad, fits};
 
 #endif

@@ -239,6 +239,7 @@ static void install_gemm(sherd__kernel_set *set)
     sherd__kernels *table = &set->f32;
 
     set->product = NULL;
+    set->multiplies = NULL;
     set->bf16_products = sherd__has_fast_bf16();
     if (!wanted("SHERD_GEMM", "tiles")) {
         table->product = NULL;
@@ -251,8 +252,10 @@ static void install_gemm(sherd__kernel_set *set)
         table->gemm_name = sherd__ref_f32.gemm_name;
     }
 #ifdef SHERD_HAVE_DNNL
-    if (wanted("SHERD_GEMM", "onednn"))
+    if (wanted("SHERD_GEMM", "onednn")) {
         set->product = sherd__product_onednn;
+        set->multiplies = sherd__onednn_multiplies;
+    }
 #endif
 }
 

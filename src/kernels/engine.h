@@ -30,6 +30,7 @@ enum { SHERD__PRIMITIVES = 256 };
  * of f32 not every shape is done with one, but all are without (docs/decisions/037 has which go
  * where).
  */
+bool sherd__onednn_multiplies(sherd__engine *engine, const sherd__product *p);
 sherd__done sherd__product_onednn(sherd__engine *engine, const sherd__product *p, void *c,
                                   const void *a, const void *b, const void *bias);
 

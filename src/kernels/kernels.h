@@ -358,6 +358,7 @@ typedef struct sherd__attention_tiles {
     sherd__done (*attention_grad)(const sherd__attending *s, void *dq, void *dk, void *dv,
                                   const void *dout, const void *q, const void *k, const void *v,
                                   const void *out, const float *log_sum, void *workspace);
+    bool (*fits)(const sherd__attending *s); /* whether they can */
 } sherd__attention_tiles;
 
 /* What a machine can do, found once per world. In the environment
@@ -368,6 +369,8 @@ typedef struct sherd__kernel_set {
     /* Products by oneDNN (engine.h), which may say that it can not; NULL where it is not wanted. */
     sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias);
+    /* Whether it does one, as far as its shape says; NULL beside NULL. */
+    bool (*multiplies)(sherd__engine *engine, const sherd__product *p);
     /* bf16 is left to `product` first, because the machine multiplies it faster than f32, and the
      * table does not: a function of the CPU, so that ranks of a machine compute the same bits. */
     bool bf16_products;

@@ -160,6 +160,14 @@ static sherd__done multiply_kept(sherd__engine *e, const sherd__product *p, void
                : SHERD__CANNOT;
 }
 
+bool sherd__onednn_multiplies(sherd__engine *e, const sherd__product *p)
+{
+    bool primitive = is_worth_it(e, p), single = p->dtype == SHERD_F32 && p->result == SHERD_F32;
+
+    return p->m > 0 && p->n > 0 && p->k > 0 && (primitive || (single && !p->bias)) &&
+           sherd__engine_start(e);
+}
+
 sherd__done sherd__product_onednn(sherd__engine *e, const sherd__product *p, void *c, const void *a,
                                   const void *b, const void *bias)
 {

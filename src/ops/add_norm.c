@@ -98,7 +98,7 @@ static bool norm_apart(sherd__blocks *w)
     if (!sherd__row_norm_apart(call, w->of))
         return false;
     call->to[NORM] = norm;
-    if (w->norm)
+    if (w->norm && !sherd__is_dry(call->world))
         sherd__convert(w->set, call->out[NORM]->dtype, call->in[X]->dtype, call->out[NORM]->count,
                        norm, w->norm);
     return true;
@@ -118,7 +118,7 @@ static bool compute(sherd_call *call, const sherd__row_norm *of)
         !sherd__block_room(&w, &w.norm, !mixed && call->out[NORM]->dtype != x->dtype,
                            w.p.apart ? x->count : block))
         return false;
-    for (int64_t r = 0; r < w.p.rows; r += w.step) {
+    for (int64_t r = 0; r < w.p.rows && !sherd__is_dry(call->world); r += w.step) {
         int64_t rows = sherd__min(w.step, w.p.rows - r);
         if (mixed) {
             mixed_block(&w, r, rows);
@@ -204,6 +204,7 @@ const sherd_op sherd__add_layer_norm_op = {
     .describe = describe,
     .ways = lie_layer,
     .forward = add_layer_norm,
+    .dry = add_layer_norm,
     .on_device = sherd__fractions_there,
     .backward = sherd__add_layer_norm_back,
     .needs = {LAYER_NEEDS, LAYER_NEEDS, LAYER_NEEDS, LAYER_NEEDS}};
@@ -221,6 +222,7 @@ const sherd_op sherd__add_rms_norm_op = {
     .describe = describe,
     .ways = lie_rms,
     .forward = add_rms_norm,
+    .dry = add_rms_norm,
     .on_device = sherd__fractions_there,
     .backward = sherd__add_rms_norm_back,
     .needs = {RMS_NEEDS, RMS_NEEDS, RMS_NEEDS}};

@@ -101,16 +101,18 @@ static bool find(sherd_call *call)
     if (!index)
         return false;
     sherd__dims_strides(in, reduced, kept);
-    kernels->fill(sherd__fresh(best), best->count, 0);
     int64_t *at = sherd__fresh(index);
-    for (int64_t i = 0; i < index->count; i++)
+    bool dry = sherd__is_dry(call->world);
+    if (!dry)
+        kernels->fill(sherd__fresh(best), best->count, 0);
+    for (int64_t i = 0; i < index->count && !dry; i++)
         at[i] = -1;
-    if (in->count)
+    if (in->count && !dry)
         kernels->extreme(least, in->ndim, in->local, sherd__fresh(best), kept, at, stride, first,
                          call->from[0]);
     const void *all_best = sherd__all_parts(call, reduced, best, 1, &parts);
     const void *all_index = all_best ? sherd__all_parts(call, reduced, index, 1, &parts) : NULL;
-    if (all_index)
+    if (all_index && !dry)
         kernels->extreme_join(least, parts, call->out[0]->count, call->to[0], all_best, all_index);
     return all_index != NULL;
 }
@@ -119,7 +121,7 @@ static bool find(sherd_call *call)
     {                                                                                             \
         .name = name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", SHERD_OP_INDEX}}, \
         SHERD__DIMS_FIELDS, .joined = SHERD__REDUCED, .numbers = SHERD_EVERYTHING,                \
-        .describe = describe, .forward = find, .on_device = sherd__numbers_there                  \
+        .describe = describe, .forward = find, .dry = find, .on_device = sherd__numbers_there     \
     }
 
 const sherd_op sherd__argmax_op = FIND("sherd_argmax", "index of the maximum over dims");

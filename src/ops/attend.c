@@ -72,6 +72,8 @@ void sherd__attend_give_mask(sherd_call *call, const double *sum)
 {
     sherd_tensor *dmask = call->out[MASK];
 
+    if (sherd__is_dry(call->world))
+        return;
     sherd__convert(sherd__world_kernels(call->world), dmask->dtype, SHERD_F64, dmask->count,
                    call->to[MASK], sum);
 }
@@ -113,7 +115,8 @@ static bool attend_grad(sherd_call *call)
     if (!dmask)
         return false;
     s = sherd__attend_problem(call, G_Q); /* the mask may lie elsewhere now */
-    memset(dmask, 0, (size_t)bytes);
+    if (!sherd__is_dry(call->world))
+        memset(dmask, 0, (size_t)bytes);
     bool done = sherd__attend_run_back(
         call, &s,
         &(sherd__attend_arrays){.out = call->to,
@@ -143,6 +146,7 @@ static const sherd_op attend_grad_op = {.name = "sherd_attention_general backwar
                                         SHERD__ATTEND_BACKWARD,
                                         .whole = "stw",
                                         .forward = attend_grad,
+                                        .dry = attend_grad,
                                         .on_device = sherd__fractions_there};
 
 void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *grad_out,
@@ -251,6 +255,7 @@ const sherd_op sherd__attention_general_op = {
     SHERD__ATTEND_FORWARD,
     .whole = "stw",
     .forward = attend,
+    .dry = attend,
     .on_device = sherd__fractions_there,
     .backward = general_back};
 

@@ -52,7 +52,7 @@ typedef struct cache {
     int64_t first, room;     /* keys here */
     int64_t rows;            /* of all items */
     size_t q_bytes, k_bytes; /* of a position */
-    bool few;
+    bool few, dry;
     int64_t shards;       /* of the keys */
     const int32_t *where; /* positions, on the CPU in any case */
     sherd_tensor *mine;   /* `part`, if there are several */
@@ -87,6 +87,7 @@ static cache cache_of(sherd_call *call)
                    .rows = size[BATCH] * heads * size[POSITIONS],
                    .q_bytes = (size_t)(key * size[REPEAT]) * element,
                    .k_bytes = (size_t)key * element,
+                   .dry = sherd__is_dry(call->world),
                    .few = q->shape[POSITIONS] * q->shape[REPEAT] <= FEW,
                    .shards = k->layout ? sherd__dim_parts(k->layout->spec.mesh,
                                                           &k->layout->spec.dim[POSITIONS])
@@ -104,6 +105,8 @@ static bool take_positions(cache *c)
         sherd__device_in(c->call) && where->count ? sherd__data(where) : c->call->from[WHERE];
     if (where->count && !c->where)
         return false;
+    if (c->dry)
+        return true;
     for (int64_t i = 0; i < c->batch * c->queries; i++)
         if (c->where[i] >= all)
             return sherd_call_fail(c->call, SHERD_EINVAL,
@@ -150,6 +153,8 @@ static bool attend_few(cache *c)
                        .scale = c->s.scale};
     void *workspace = sherd_call_scratch(c->call, c->kernels->attention_cached_workspace(&s));
 
+    if (c->dry)
+        return seen && workspace;
     for (int64_t b = 0; b < c->batch && seen && workspace; b++, where += c->queries) {
         s.keys = 0;
         for (int64_t i = 0; i < c->queries; i++) {
@@ -224,6 +229,8 @@ static bool attend_many(cache *c)
 
     c->s.keys = c->room;
     void *workspace = sherd__attend_workspace(c->call, c->call->out[0]->dtype, &c->s);
+    if (c->dry)
+        return log_sum && workspace;
     for (int64_t b = 0; b < c->batch && log_sum && workspace; b++)
         attend_item(c, b, log_sum, workspace);
     if (log_sum && workspace && c->part)
@@ -391,8 +398,8 @@ static bool join(cache *c)
     if (!from || c->rows == 0)
         return !sherd_tensor_failed(all) && (from || c->rows == 0);
     c->part = sherd_call_scratch(c->call, (int64_t)size);
-    if (!c->part)
-        return false;
+    if (!c->part || c->dry)
+        return c->part != NULL;
     memcpy(c->part, from, size);
     c->s.batch = c->batch;
     c->s.queries = c->queries;
@@ -421,7 +428,7 @@ static bool attend(sherd_call *call)
         return false;
     if (c.shards > 1 && !join(&c))
         return false;
-    if (c.rows > 0 && c.part && c.part != call->to[0])
+    if (c.rows > 0 && c.part && c.part != call->to[0] && !c.dry)
         sherd__convert(sherd__world_kernels(call->world), call->out[0]->dtype, c.dtype,
                        c.rows * c.s.width, call->to[0], c.part);
     return true;
@@ -440,6 +447,7 @@ const sherd_op sherd__attention_cached_op = {
     .joined = "t",
     .describe = describe,
     .forward = attend,
+    .dry = attend,
     .on_device = sherd__fractions_there};
 
 sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,

@@ -40,7 +40,7 @@ static bool attend_piece(sherd__turn *r, const sherd__piece *p)
     void *out = r->started ? r->more : r->out;
     void *log_sum = r->started ? r->more_log_sum : r->log_sum;
 
-    if (!sherd__turn_meets(r, p))
+    if (!sherd__turn_meets(r, p) || r->dry)
         return true;
     r->s.first_key = p->first;
     r->s.keys = p->keys;
@@ -71,7 +71,7 @@ static bool attend(sherd_call *call)
         sherd__device_fill(r.device, r.dtype, r.log_sum, sums->count, -INFINITY);
     if (!sherd__turn_go(&r, attend_piece))
         return false;
-    if (!r.device && !r.started && sums->count)
+    if (!r.device && !r.started && sums->count && !r.dry)
         r.kernels->fill(r.log_sum, sums->count, -INFINITY);
     sherd__turn_give(&r, OUT, r.out);
     return true;
@@ -83,6 +83,8 @@ static void add(const sherd__turn *r, int64_t n, void *to, const void *from)
 {
     const int64_t one = 1;
 
+    if (r->dry)
+        return;
     if (n && r->device)
         sherd__device_add_up(r->device, r->dtype, n, to, from);
     else if (n)
@@ -195,7 +197,7 @@ static bool meet_back(sherd__turn *r, const sherd__piece *p)
     void *data[2];
     bool good = pack(r, p, &next, data);
 
-    if (good && sherd__turn_meets(r, p))
+    if (good && sherd__turn_meets(r, p) && !r->dry)
         grad_piece(r, p, data);
     good = unpack(r) && good;
     good = good && (!next.window ||
@@ -228,7 +230,7 @@ static double *open_mask(const sherd__turn *r)
 
     if (sum && r->device)
         sherd__device_set(r->device, sum, 0, bytes);
-    else if (sum)
+    else if (sum && !r->dry)
         memset(sum, 0, (size_t)bytes);
     return sum;
 }
@@ -365,6 +367,7 @@ static const sherd_op pieces_grad_op = {.name = "sherd_attention_pieces backward
                                         SHERD__ATTEND_BACKWARD,
                                         .ways = ways_backward,
                                         .forward = attend_back,
+                                        .dry = attend_back,
                                         .on_device = goes_back_there};
 
 static void pieces_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -379,5 +382,6 @@ const sherd_op sherd__attention_pieces_op = {
     SHERD__ATTEND_FORWARD,
     .ways = ways_forward,
     .forward = attend,
+    .dry = attend,
     .on_device = goes_there,
     .backward = pieces_back};

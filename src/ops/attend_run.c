@@ -43,14 +43,16 @@ bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *
     const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
     sherd__done done;
     void *workspace = tiles_workspace(call, problem, &done);
-    bool left;
+    bool left, dry = sherd__is_dry(call->world);
 
-    if (workspace)
+    if (workspace && dry)
+        done = tiles->fits(problem) ? SHERD__DONE : SHERD__CANNOT;
+    else if (workspace)
         done = tiles->attention(problem, out[0], out[1], q[Q], q[K], q[V], workspace);
     if (!settle(call, done, &left) || !left)
         return !left && done == SHERD__DONE;
     workspace = sherd__attend_workspace(call, call->out[0]->dtype, problem);
-    if (workspace)
+    if (workspace && !dry)
         sherd__kernels_in(call)->attention(problem, out[0], out[1], q[Q], q[K], q[V], workspace);
     return workspace != NULL;
 }
@@ -59,17 +61,19 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
                             const sherd__attend_arrays *a)
 {
     const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
-    bool plain = a->dmask || a->dlog_sum || !a->dout, left;
+    bool plain = a->dmask || a->dlog_sum || !a->dout, left, dry = sherd__is_dry(call->world);
     sherd__done done = SHERD__CANNOT;
     void *workspace = plain ? NULL : tiles_workspace(call, problem, &done);
 
-    if (workspace)
+    if (workspace && dry)
+        done = tiles->fits(problem) ? SHERD__DONE : SHERD__CANNOT;
+    else if (workspace)
         done = tiles->attention_grad(problem, a->out[Q], a->out[K], a->out[V], a->dout, a->q[Q],
                                      a->q[K], a->q[V], a->result, a->log_sum, workspace);
     if (!settle(call, done, &left) || !left)
         return !left && done == SHERD__DONE;
     workspace = sherd__attend_workspace(call, call->out[0]->dtype, problem);
-    if (workspace)
+    if (workspace && !dry)
         sherd__kernels_in(call)->attention_grad(problem, a->out[Q], a->out[K], a->out[V], a->dmask,
                                                 a->dout, a->dlog_sum, a->q[Q], a->q[K], a->q[V],
                                                 a->result, a->log_sum, workspace);

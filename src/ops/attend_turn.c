@@ -25,6 +25,8 @@ void sherd__turn_clear(const sherd__turn *r, void *to, int64_t n)
 {
     int64_t bytes = n * (int64_t)sherd_dtype_bytes(r->dtype);
 
+    if (r->dry)
+        return;
     if (r->device && bytes)
         sherd__device_set(r->device, to, 0, bytes);
     else if (bytes)
@@ -33,7 +35,8 @@ void sherd__turn_clear(const sherd__turn *r, void *to, int64_t n)
 
 static void widen(const sherd__turn *r, sherd_dtype from, int64_t n, void *to, const void *what)
 {
-    sherd__convert(sherd__world_kernels(r->call->world), r->dtype, from, n, to, what);
+    if (!r->dry)
+        sherd__convert(sherd__world_kernels(r->call->world), r->dtype, from, n, to, what);
 }
 
 /* Operand i in the dtype that is computed in: on the GPU, its own. False: failed. */
@@ -69,6 +72,8 @@ void sherd__turn_give(const sherd__turn *r, int j, const void *sums)
 {
     const sherd_tensor *t = r->call->out[j];
 
+    if (r->dry)
+        return;
     if (t->count && sums != r->call->to[j] && r->device)
         sherd__device_convert(r->device, t->dtype, r->dtype, t->count, r->call->to[j], sums);
     else if (t->count && sums != r->call->to[j])
@@ -103,6 +108,7 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
 
     *r = (sherd__turn){
         .call = call, .q = q, .device = sherd__device_in(call), .own = queries->dtype, .mine = -1};
+    r->dry = sherd__is_dry(call->world);
     r->dtype = queries->dtype == SHERD_F64 ? SHERD_F64 : SHERD_F32;
     r->kernels = sherd__kernels_of(sherd__world_kernels(call->world), r->dtype);
     r->plan = sherd__round_of(queries->layout, keys->layout, a->causal, a->ring);

@@ -33,6 +33,7 @@ typedef struct sherd__turn {
     const void *queries;
     void *wide[2]; /* for visiting k and v of 16 bits */
     void *workspace;
+    bool dry;     /* nothing is */
     bool started; /* something has been computed */
     /* forward */
     void *out, *log_sum, *more, *more_log_sum;

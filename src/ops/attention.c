@@ -70,6 +70,7 @@ static const sherd_op attention_grad_op = {
     .rule = "bshw,bshw,bthw,bthw,bshw,bhs->bshw,bthw,bthw",
     .whole = "stw",
     .forward = attend_back,
+    .dry = attend_back,
     .on_device = sherd__fractions_there};
 
 /* For a backward that is recorded. */
@@ -140,6 +141,7 @@ const sherd_op sherd__attention_op = {
     .whole = "stw",
     .describe = describe,
     .forward = attend,
+    .dry = attend,
     .on_device = sherd__fractions_there,
     .backward = attention_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
@@ -169,6 +171,7 @@ const sherd_op sherd__attention_with_op = {
     .whole = "stw",
     .describe = describe,
     .forward = attend,
+    .dry = attend,
     .on_device = sherd__fractions_there,
     .backward = sums_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};

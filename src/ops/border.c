@@ -182,7 +182,7 @@ static bool keep(sherd_call *call, sherd_tensor *made)
     const void *from = sherd__device_in(call) ? sherd__device_data(made) : sherd_tensor_read(made);
     const sherd_tensor *out = call->out[0];
 
-    if (out->count && from)
+    if (out->count && from && !sherd__is_dry(call->world))
         sherd__copy_in(call, sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
                        out->stride, from, made->stride);
     return from || !out->count;
@@ -226,6 +226,7 @@ static const sherd_op back_op = {.name = "sherd_pad_with backward",
                                  .describe = describe_back,
                                  .ways = lie_back,
                                  .forward = pad_back,
+                                 .dry = pad_back,
                                  .on_device = sherd__copies_there};
 
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -250,6 +251,7 @@ const sherd_op sherd__pad_with_op = {.name = "sherd_pad_with",
                                      .describe = describe,
                                      .ways = lie,
                                      .forward = pad,
+                                     .dry = pad,
                                      .on_device = sherd__copies_there,
                                      .backward = differentiate,
                                      .layouts = "any; padding belongs to the end rank"};

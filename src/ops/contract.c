@@ -41,7 +41,7 @@ static void copy_box(const sherd_call *call, int ndim, const int64_t *size, void
 
     if (device)
         sherd__device_copy_box(device, element, ndim, size, dst, dst_stride, src, src_stride);
-    else
+    else if (!sherd__is_dry(call->world))
         sherd__copy_box(element, ndim, size, dst, dst_stride, src, src_stride);
 }
 
@@ -297,6 +297,7 @@ static const sherd_op contract_op = {.name = "sherd_einsum product",
                                      .describe = describe,
                                      .forward = sherd__contract_pieces,
                                      .operations = combinations,
+                                     .dry = sherd__contract_pieces,
                                      .on_device = sherd__fractions_there,
                                      .backward = contract_back,
                                      .in_parts = true,
@@ -343,7 +344,7 @@ static bool arrange(sherd_call *call)
     if (sums && sherd__device_in(call))
         sherd__device_sum(sherd__device_in(call), out->dtype, call->to[0], to, out->count, summed,
                           1, false);
-    else if (sums)
+    else if (sums && !sherd__is_dry(call->world))
         sherd__kernels_in(call)->sum(call->to[0], to, out->count, summed, 1, false);
     return true;
 }
@@ -431,6 +432,7 @@ static const sherd_op arrange_op = {.name = "sherd_einsum sum",
                                     .strided = true,
                                     .describe = describe,
                                     .forward = arrange,
+                                    .dry = arrange,
                                     .on_device = sherd__fractions_there,
                                     .backward = arrange_back};
 

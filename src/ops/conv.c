@@ -175,6 +175,7 @@ static const sherd_op small_like = {.name = "sherd_conv_transposed backward",
                                     .reads = sherd__conv_reads_big,
                                     .forward = make_small,
                                     .operations = for_small,
+                                    .dry = make_small,
                                     .backward = of_small_back};
 static const sherd_op big_like = {.name = "sherd_conv backward",
                                   OF_WHAT_WAS_READ,
@@ -183,6 +184,7 @@ static const sherd_op big_like = {.name = "sherd_conv backward",
                                   .reads = sherd__conv_reads_small,
                                   .forward = make_big,
                                   .operations = for_big,
+                                  .dry = make_big,
                                   .backward = of_big_back};
 static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .operand = {{"big", SHERD_OP_AROUND}, {"small", 0}},
@@ -194,6 +196,7 @@ static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .beside = BEHIND + 1,
                                    .forward = make_weight,
                                    .operations = for_weight,
+                                   .dry = make_weight,
                                    .backward = of_weight_back,
                                    .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
 
@@ -210,13 +213,15 @@ static const sherd_op small_too = {.name = "sherd_conv_transposed backward of bo
                                    .ways = lie_small_too,
                                    .reads = sherd__conv_reads_big,
                                    .forward = make_small_too,
-                                   .operations = for_small_too};
+                                   .operations = for_small_too,
+                                   .dry = make_small_too};
 static const sherd_op big_too = {.name = "sherd_conv backward of both",
                                  BOTH,
                                  .ways = lie_big_too,
                                  .reads = sherd__conv_reads_small,
                                  .forward = make_big_too,
-                                 .operations = for_big_too};
+                                 .operations = for_big_too,
+                                 .dry = make_big_too};
 
 /* The gradient of a field, the node's operand i, in its layout and shape. */
 static sherd_tensor *field_gradient(sherd_node *node, int i, const sherd_op *op, sherd_tensor *dy,
@@ -331,6 +336,7 @@ const sherd_op sherd__conv_op = {.name = "sherd_conv",
                                  .reads = sherd__conv_reads_big,
                                  .forward = make_small,
                                  .operations = for_small,
+                                 .dry = make_small,
                                  .backward = small_back};
 
 const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
@@ -342,4 +348,5 @@ const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
                                             .reads = sherd__conv_reads_small,
                                             .forward = make_big,
                                             .operations = for_big,
+                                            .dry = make_big,
                                             .backward = big_back};

@@ -81,6 +81,8 @@ static sherd__done run_onednn(sherd_call *call, const sherd__conv_job *job)
     if (done != SHERD__DONE)
         return done;
     void *workspace = sherd_call_scratch(call, sherd__max(bytes, 1));
+    if (workspace && sherd__is_dry(call->world))
+        return SHERD__DONE;
     return workspace ? sherd__conv_onednn(engine, job, workspace) : SHERD__NO_MEMORY;
 }
 
@@ -93,7 +95,7 @@ static bool run_one(sherd_call *call, const sherd__conv *c, const sherd__conv_ta
 
     if (done == SHERD__NO_MEMORY)
         return sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a convolution");
-    if (done == SHERD__CANNOT)
+    if (done == SHERD__CANNOT && !sherd__is_dry(call->world))
         sherd__conv_plain(c, dtype, task);
     return true;
 }
@@ -110,11 +112,13 @@ static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *coun
         wide.array[i] = sherd_call_scratch(call, sherd__max(count[i], 1) * 4);
         if (!wide.array[i])
             return false;
-        if (i != made)
+        if (i != made && !sherd__is_dry(call->world))
             kernels->widen(count[i], wide.array[i], task->array[i]);
     }
     if (!run_one(call, c, &wide, SHERD_F32))
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     kernels->narrow(count[made], task->array[made], wide.array[made]);
     return true;
 }
@@ -174,7 +178,7 @@ static void fill_made(sherd_call *call, const int64_t *count, const sherd__conv_
     sherd__device *device = sherd__device_in(call);
     sherd_dtype dtype = call->out[0]->dtype;
 
-    for (int t = 0; t < tasks; t++) {
+    for (int t = 0; t < tasks && !sherd__is_dry(call->world); t++) {
         int made = made_by[task[t].kind];
         if (device)
             sherd__device_fill(device, dtype, task[t].array[made], count[made], 0);
@@ -202,7 +206,7 @@ static void add_bias(const sherd_call *call, const void *bias)
     if (bias && sherd__device_in(call))
         sherd__device_binary(sherd__device_in(call), y->dtype, SHERD__ADD, 3, size, call->to[0],
                              call->to[0], whole, bias, stretched);
-    else if (bias)
+    else if (bias && !sherd__is_dry(call->world))
         sherd__kernels_in(call)->binary(SHERD__ADD, 3, size, call->to[0], call->to[0], whole, bias,
                                         stretched);
 }

@@ -43,6 +43,8 @@ static bool embedding_grad(sherd_call *call)
         (!sherd__mul(out->local[0] + n, (int64_t)sizeof *scratch, &bytes) ||
          !(scratch = sherd_call_scratch(call, bytes))))
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     sherd__kernels_in(call)->embedding_grad(n, out->local[1], call->to[0], call->from[1],
                                             call->from[0], sherd_tensor_box(out).offset[0],
                                             out->local[0], scratch);
@@ -67,6 +69,7 @@ static const sherd_op embedding_grad_op = {
     .rule = "...,...d,vd->vd",
     .describe = describe_grad,
     .forward = embedding_grad,
+    .dry = embedding_grad,
     .on_device = sherd__fractions_there,
     .backward = look_up_again,
     .needs = {[1] = SHERD_NEEDS_OPERAND(0)}};

@@ -86,8 +86,8 @@ static double *scales(sherd_call *call, int64_t rows)
     double *scale = sherd_call_scratch(call, sherd__max(rows, 1) * (int64_t)sizeof *scale);
     double value, by = 1;
 
-    if (!scale)
-        return NULL;
+    if (!scale || sherd__is_dry(call->world))
+        return scale;
     if (attributes->reduction == SHERD_LOSS_NONE) {
         sherd__cast(SHERD_F64, dy->dtype, rows, scale, call->from[G_DY]);
         return scale;
@@ -138,7 +138,7 @@ static bool differentiate(sherd_call *call)
 
     if (!scale)
         return false;
-    if (call->out[0]->count == 0)
+    if (call->out[0]->count == 0 || sherd__is_dry(call->world))
         return true;
     /* 16 bits would be rounded twice. */
     if ((e.target && e.spread == 0) || !sherd__is_half(call->out[0]->dtype))
@@ -157,7 +157,7 @@ static bool differentiate_targets(sherd_call *call)
     sherd__entropy e = sherd__entropy_of(call, G_LOGITS);
     const double *scale = scales(call, e.rows);
 
-    if (scale && call->out[0]->count)
+    if (scale && call->out[0]->count && !sherd__is_dry(call->world))
         sherd__layer_kernels_of(call->out[0]->dtype)
             ->entropy_target_grad(&e, call->to[0], call->from[G_LOGITS], call->from[G_LOG_SUM],
                                   scale);
@@ -195,7 +195,7 @@ static const char *describe_grad(sherd_call *call)
                     {"amount", SHERD_OP_ANY}},                                               \
         .result = {{result_name, 0}}, .field = ENTROPY_FIELDS,                               \
         .attributes = sizeof(entropy_attributes), .describe = describe_grad, .forward = run, \
-        .on_device = sherd__fractions_there                                                  \
+        .dry = run, .on_device = sherd__fractions_there                                      \
     }
 
 static const sherd_op logits_grad_op =
@@ -258,14 +258,18 @@ static bool fill_stats(sherd_call *call, const sherd__entropy *e, sherd_tensor *
 {
     const int32_t *target = e->target;
     int64_t bytes = sherd__max(e->rows, 1) * (int64_t)sizeof *target;
+    bool dry = sherd__is_dry(call->world);
 
     if (!target) { /* the fast kernel is to find none */
         int32_t *none = sherd_call_scratch(call, bytes);
         if (!none)
             return false;
-        memset(none, -1, (size_t)bytes);
+        if (!dry)
+            memset(none, -1, (size_t)bytes);
         target = none;
     }
+    if (dry)
+        return true;
     sherd__kernels_in(call)->cross_entropy(e->rows, e->cols, sherd__fresh(stats),
                                            call->from[LOGITS], target, e->first);
     kernels_in(call)->entropy(e, sherd__fresh(stats), call->from[LOGITS]);
@@ -286,7 +290,7 @@ static double *losses(sherd_call *call, const sherd__entropy *e, double *counted
     loss = sherd_call_scratch(call, sherd__max(e->rows, 1) * (int64_t)sizeof *loss);
     if (!data || !loss)
         return NULL;
-    if (call->out[LOSS]->count)
+    if (call->out[LOSS]->count && !sherd__is_dry(call->world))
         *counted = kernels_in(call)->entropy_join(e, sherd__stats_parts(all, layout),
                                                   call->to[LOG_SUM], call->to[AMOUNT], loss, data);
     return loss;
@@ -326,6 +330,8 @@ static bool entropy(sherd_call *call)
         return sherd__entropy_there(call, &e);
     if (!(loss = losses(call, &e, &counted)))
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     if (attributes->reduction == SHERD_LOSS_NONE)
         sherd__cast(out->dtype, SHERD_F64, out->count, call->to[LOSS], loss);
     else if (out->count)
@@ -378,10 +384,11 @@ static bool entropy_mean(sherd_call *call)
         return sherd__entropy_mean_there(call, &e);
     if (!(loss = losses(call, &e, &pair[1])))
         return false;
-    pair[0] = sum_of(loss, call->out[LOSS]->count ? e.rows : 0);
+    bool computes = call->out[LOSS]->count && !sherd__is_dry(call->world);
+    pair[0] = sum_of(loss, computes ? e.rows : 0);
     if (!add_positions(call, pair))
         return false;
-    if (call->out[LOSS]->count) {
+    if (computes) {
         sherd__kernels_in(call)->fill(call->to[LOSS], 1, pair[0] / pair[1]);
         sherd__cast(call->out[COUNTED]->dtype, SHERD_F64, 1, call->to[COUNTED], &pair[1]);
     }
@@ -428,6 +435,7 @@ const sherd_op sherd__cross_entropy_with_op = {
     .joined = "c",
     .describe = describe,
     .forward = entropy,
+    .dry = entropy,
     .on_device = sherd__fractions_there,
     .backward = entropy_back,
     .needs = {ENTROPY_NEEDS, ENTROPY_NEEDS}};
@@ -444,6 +452,7 @@ const sherd_op sherd__cross_entropy_mean_op = {
     .joined = "cABCDEFGH",
     .describe = describe,
     .forward = entropy_mean,
+    .dry = entropy_mean,
     .on_device = sherd__fractions_there,
     .backward = entropy_mean_back,
     .needs = {ENTROPY_NEEDS | SHERD_NEEDS_RESULT(COUNTED)}};

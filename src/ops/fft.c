@@ -119,7 +119,7 @@ static bool transform(sherd_call *call)
     if (!sherd__leave_device(call))
         return false;
     void *workspace = sherd_call_scratch(call, k->fft_workspace(&t));
-    if (workspace)
+    if (workspace && !sherd__is_dry(call->world))
         k->fft(&t, call->to[0], call->from[0], workspace);
     return workspace != NULL;
 }
@@ -166,7 +166,7 @@ static double butterflies(const sherd_call *call)
                   SHERD_FIELD(dim_attributes, before, INT),                                        \
                   SHERD_FIELD(dim_attributes, after, INT)},                                        \
         .attributes = sizeof(dim_attributes), .linearity = SHERD_LINEAR, .describe = describe_dim, \
-        .ways = lie, .forward = transform, .operations = butterflies,                              \
+        .ways = lie, .forward = transform, .operations = butterflies, .dry = transform,            \
         .on_device = sherd__fractions_there, .backward = transform_back, .takes_pending = true     \
     }
 

@@ -141,16 +141,23 @@ static void number_runs(const plan *p, first_run *first, int32_t *group)
     }
 }
 
+/* The choices; NULL: nobody knows them, as in a dry world. Then those of each shard of tokens are
+ * spread evenly over the groups, which come one after the other. */
+static int64_t chosen(const plan *p, const int32_t *choice, int64_t c, int64_t lo, int64_t hi)
+{
+    return choice ? choice[c] : (c - lo) * p->groups / (hi - lo);
+}
+
 static void sort(const plan *p, int64_t k, const int32_t *choice, const first_run *first,
                  const int64_t *segment, int32_t *next, int32_t *order, int32_t *place)
 {
-    int64_t shard = -1, end = 0; /* where it ends */
+    int64_t shard = -1, begin = 0, end = 0; /* where it does */
 
     for (int64_t t = 0; t < p->n_tokens; t++) {
-        while (t >= end)
+        for (; t >= end; begin = t)
             end = sherd__dim_cut(p->mesh, &p->tokens, p->n_tokens, ++shard + 1);
         for (int64_t c = t * k; c < (t + 1) * k; c++) {
-            const first_run *f = &first[choice[c]];
+            const first_run *f = &first[chosen(p, choice, c, begin * k, end * k)];
             int32_t *at = &next[f->run + segment[shard] * f->step];
             if (order) {
                 order[*at] = (int32_t)c;
@@ -167,6 +174,7 @@ static bool group_rows(sherd_call *call)
     const sherd_layout *const *like = ((const sherd__run *)(const void *)call)->like;
     const sherd_tensor *choice = call->in[CHOICE];
     int64_t tokens = choice->shape[0], k = choice->ndim > 1 ? choice->shape[1] : 1;
+    const int32_t *choices = sherd__is_dry(call->world) ? NULL : call->from[CHOICE];
     int32_t *order = call->to[0], *place = call->to[1], *ends = call->to[2], *group = call->to[3];
     plan p;
 
@@ -182,11 +190,11 @@ static bool group_rows(sherd_call *call)
         return false;
     number_runs(&p, first, group);
     memset(ends, 0, sherd__bytes(how->runs) * sizeof *ends);
-    sort(&p, k, call->from[CHOICE], first, segment, ends, NULL, NULL);
+    sort(&p, k, choices, first, segment, ends, NULL, NULL);
     next[0] = 0;
     for (int64_t r = 0; r < how->runs; r++)
         next[r + 1] = ends[r] += next[r];
-    sort(&p, k, call->from[CHOICE], first, segment, next, order, place);
+    sort(&p, k, choices, first, segment, next, order, place);
     return true;
 }
 
@@ -206,7 +214,8 @@ const sherd_op sherd__group_rows_op = {
     .numbers = SHERD_EVERYTHING,
     .describe = describe,
     .ways = lie,
-    .forward = group_rows};
+    .forward = group_rows,
+    .dry = group_rows};
 
 /* ---- the function ---------------------------------------------------------------------------- */
 

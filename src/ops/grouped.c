@@ -58,7 +58,7 @@ static int64_t rows_here(const sherd_call *call, const sherd__runs *runs, int64_
     const sherd_tensor *x = call->in[X];
     int64_t at = sherd_call_box(call, X).offset[0];
     int64_t lo = sherd__max(sherd__run_begin(runs, r), at);
-    int64_t hi = sherd__min(runs->end[r], at + x->local[0]);
+    int64_t hi = sherd__min(sherd__run_end(runs, r), at + x->local[0]);
 
     *first = lo - at;
     return sherd__max(hi - lo, 0);
@@ -180,7 +180,7 @@ static const void *joined(sherd_call *call, const sherd__runs *runs, int64_t gro
         const char *from = element(call->from[i], first * width, t->dtype);
         if (count && width && device)
             sherd__device_move(device, at, from, count * width * bytes);
-        else if (count && width)
+        else if (count && width && !sherd__is_dry(call->world))
             memcpy(at, from, sherd__bytes(count * width * bytes));
         done += count;
     }
@@ -276,6 +276,7 @@ static const sherd_op weight_op = {
     .ways = lie_weight,
     .forward = weight_grad,
     .operations = for_weights,
+    .dry = weight_grad,
     .on_device = sherd__fractions_there,
     .backward = weight_grad_back,
     .needs = {[X] = NEEDS_WITH_RUNS(WEIGHT), [WEIGHT] = NEEDS_WITH_RUNS(X)}};
@@ -304,7 +305,7 @@ static void zero_rows(const sherd_call *call, int64_t first, int64_t rows)
 
     if (bytes > 0 && sherd__device_in(call))
         sherd__device_set(sherd__device_in(call), at, 0, bytes);
-    else if (bytes > 0)
+    else if (bytes > 0 && !sherd__is_dry(call->world))
         memset(at, 0, sherd__bytes(bytes));
 }
 
@@ -418,8 +419,8 @@ static void weight_grad_back(sherd_node *node, sherd_tensor *const *grad_out,
                     {"group", SHERD_OP_INDEX | SHERD_OP_OPTIONAL}},                               \
         .result = {{"y", 0}}, .field = GROUPED_FIELDS, .attributes = sizeof(grouped),             \
         .linearity = SHERD_LINEAR, .describe = describe, .ways = lie, .forward = rows_by_weights, \
-        .operations = for_rows, .on_device = sherd__fractions_there, .backward = rows_back,       \
-        .needs = {                                                                                \
+        .operations = for_rows, .dry = rows_by_weights, .on_device = sherd__fractions_there,      \
+        .backward = rows_back, .needs = {                                                         \
             [X] = NEEDS_WITH_RUNS(WEIGHT),                                                        \
             [WEIGHT] = NEEDS_WITH_RUNS(X)                                                         \
         }                                                                                         \

@@ -210,7 +210,7 @@ static const void *open_source(const write *w, int64_t *stride)
     void *copy = scratch(w);
     int64_t whole[SHERD_MAX_DIMS];
     sherd__row_major(w->a->ndim, w->a->local, whole);
-    if (copy)
+    if (copy && !sherd__is_dry(b->world))
         copy_box(w, copy, whole, from, stride);
     memcpy(stride, whole, sizeof whole);
     return copy;
@@ -250,8 +250,8 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
     void *result = whole ? to : scratch(w);
     int64_t row[SHERD_MAX_DIMS];
 
-    if (!result)
-        return false;
+    if (!result || sherd__is_dry(a->world))
+        return result != NULL;
     if (w->device)
         sherd__device_binary(w->device, a->dtype, op, a->ndim, a->local, result, to, a->stride,
                              from, stride);
@@ -286,6 +286,11 @@ static bool write_piece(const write *w)
     if (!to)
         return false;
     if (a->count == 0 || (elsewhere && w->kind == ADD))
+        return true;
+    int64_t all = w->kind == COPY ? 2 : w->kind == FILL ? 1 : 3; /* tensors that are touched */
+    if (sherd__left_out(a->world, w->name, a->dtype, (double)a->count,
+                        all * sherd__local_bytes(a)) &&
+        w->kind <= COPY)
         return true;
     if (w->kind == FILL || elsewhere)
         write_value(w, to, elsewhere ? 0 : w->value);

@@ -125,13 +125,15 @@ static bool cross_entropy(sherd_call *call)
     sherd_tensor *stats = sherd__new_stats(call, 3, rows);
     if (sherd_tensor_failed(stats))
         return false;
-    kernels->cross_entropy(rows, logits->local[last], sherd__fresh(stats), call->from[LOGITS],
-                           call->from[TARGETS], first);
+    bool dry = sherd__is_dry(call->world);
+    if (!dry)
+        kernels->cross_entropy(rows, logits->local[last], sherd__fresh(stats), call->from[LOGITS],
+                               call->from[TARGETS], first);
     sherd_tensor *all = sherd__gather_stats(stats, logits->layout);
     const void *data = sherd_tensor_failed(all) ? NULL : sherd__data(all);
     if (!data)
         return false;
-    if (call->out[LOSS]->count == 0)
+    if (call->out[LOSS]->count == 0 || dry)
         return true;
     double sum = kernels->cross_entropy_join(sherd__stats_parts(all, logits->layout), rows,
                                              call->to[LOG_SUM], data);
@@ -158,6 +160,7 @@ const sherd_op sherd__cross_entropy_op = {
     .joined = "c",
     .describe = describe,
     .forward = cross_entropy,
+    .dry = cross_entropy,
     .on_device = sherd__fractions_there,
     .backward = cross_entropy_back,
     .needs = {[LOGITS] = SHERD_NEEDS_OPERAND(LOGITS) | SHERD_NEEDS_OPERAND(TARGETS) |

@@ -51,7 +51,7 @@ static const void *widened(sherd_call *call, const void *from, int64_t count)
     if (!sherd__is_half(call->out[0]->dtype))
         return from;
     float *wide = sherd_call_scratch(call, count * (int64_t)sizeof *wide);
-    if (wide)
+    if (wide && !sherd__is_dry(call->world))
         sherd__kernels_in(call)->widen(count, wide, from);
     return wide;
 }
@@ -87,6 +87,8 @@ static bool take_largest(sherd_call *call)
     void *y = room(call, makes);
     if ((!x && reads > 0) || !y) /* a dilated window may lie around an element and read none */
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     sherd__pool_kernels_of(call->out[0]->dtype)->forward(&p, y, call->to[AT], x);
     settle(call, y, makes);
     return true;
@@ -105,14 +107,15 @@ static bool give_back(sherd_call *call)
                                     call->from[0], call->from[AT]);
         return true;
     }
-    if (reads == 0) {
+    bool dry = sherd__is_dry(call->world);
+    if (reads == 0 && !dry)
         sherd__kernels_in(call)->fill(call->to[0], makes, 0);
+    if (reads == 0)
         return true;
-    }
     const void *dy = widened(call, call->from[0], reads);
     void *dx = room(call, makes);
-    if (!dy || !dx)
-        return false;
+    if (!dy || !dx || dry)
+        return dy && dx;
     sherd__pool_kernels_of(call->out[0]->dtype)->backward(&p, dx, dy, call->from[AT]);
     settle(call, dx, makes);
     return true;
@@ -144,6 +147,7 @@ static const sherd_op back_op = {.name = "sherd_max_pool backward",
                                  .ways = sherd__taps_ways_back,
                                  .reads = sherd__taps_reads_back,
                                  .forward = give_back,
+                                 .dry = give_back,
                                  .on_device = sherd__fractions_there,
                                  .backward = take_again,
                                  .needs = {SHERD_NEEDS_OPERAND(1)}};
@@ -178,6 +182,7 @@ const sherd_op sherd__max_pool_op = {
     .ways = sherd__taps_ways,
     .reads = sherd__taps_reads,
     .forward = take_largest,
+    .dry = take_largest,
     .on_device = sherd__fractions_there,
     .backward = differentiate,
     .takes_pending = true,

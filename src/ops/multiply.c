@@ -95,6 +95,9 @@ static bool take_room(sherd_call *call, const sherd__product *p, wide *w)
 static bool multiply_wide(sherd_call *call, const sherd__product *p, const room *r, void *c,
                           const void *a, const void *b, const void *bias)
 {
+    if (sherd__is_dry(call->world))
+        return true;
+
     const wide *w = &r->wide;
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     const sherd__kernels *half = sherd__kernels_of(set, p->dtype);
@@ -127,7 +130,7 @@ static bool multiply_packed(sherd_call *call, const sherd__product *p, room *r, 
 
     if (!r->workspace)
         r->workspace = sherd_call_scratch(call, sherd__max(r->bytes, k->product_workspace(p)));
-    if (r->workspace)
+    if (r->workspace && !sherd__is_dry(call->world))
         k->product(p, c, a, b, bias, r->workspace);
     return r->workspace != NULL;
 }
@@ -136,9 +139,15 @@ static bool multiply_packed(sherd_call *call, const sherd__product *p, room *r, 
 static sherd__done try_first(sherd_call *call, const sherd__product *p, const room *r, void *c,
                              const void *a, const void *b, const void *bias)
 {
-    bool slow = p->dtype == SHERD_BF16 && !sherd__world_kernels(call->world)->bf16_products;
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    bool slow = p->dtype == SHERD_BF16 && !set->bf16_products;
 
-    return slow || r->differ ? SHERD__CANNOT : try_product(call, p, c, a, b, bias);
+    if (slow || r->differ)
+        return SHERD__CANNOT;
+    if (!sherd__is_dry(call->world))
+        return try_product(call, p, c, a, b, bias);
+    sherd__engine *engine = set->multiplies ? sherd__engine_in(call) : NULL;
+    return engine && set->multiplies(engine, p) ? SHERD__DONE : SHERD__CANNOT;
 }
 
 static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, void *c, const void *a,
@@ -158,7 +167,8 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
     if (sherd__is_half(p->dtype) && (set->product || p->result != p->dtype))
         return (r->wide.a || take_room(call, r->longest, &r->wide)) &&
                multiply_wide(call, p, r, c, a, b, bias);
-    multiply_plain(k, p, c, a, b, bias);
+    if (!sherd__is_dry(call->world))
+        multiply_plain(k, p, c, a, b, bias);
     return true;
 }
 
@@ -169,6 +179,8 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
     bool good = true;
 
     p.bias = bias != NULL;
+    if (sherd__is_dry(call->world)) /* they take the same room */
+        times = sherd__min(times, 1);
     for (int64_t i = 0; i < times && good; i++) {
         /* With no inner length the operands have no data to point into. */
         const char *x = p.k ? (const char *)a + bytes_of(i * p.m * p.k, p.dtype) : NULL;

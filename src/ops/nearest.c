@@ -71,7 +71,7 @@ static double *widened(sherd_call *call, const sherd_tensor *t, const void *data
 {
     double *out = sherd_call_scratch(call, sherd__max(t->count, 1) * (int64_t)sizeof *out);
 
-    if (out)
+    if (out && !sherd__is_dry(call->world))
         sherd__convert(sherd__world_kernels(call->world), SHERD_F64, t->dtype, t->count, out, data);
     return out;
 }
@@ -87,6 +87,8 @@ static bool arrange(sherd_call *call, sherd__cloud *cloud, const sherd_tensor *p
                                               (int64_t)sizeof *cloud->box);
     if (!cloud->x || !cloud->id || !cloud->box)
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     for (int64_t i = 0; i < cloud->n; i++)
         cloud->id[i] = (int32_t)(first + i);
     sherd__cloud_arrange(cloud);
@@ -103,7 +105,8 @@ static bool search(hunt *h, const sherd_tensor *piece, const void *data, int64_t
         return true;
     if (!arrange(h->call, &cloud, piece, data, first))
         return false;
-    sherd__find(&h->found, &cloud, &h->queries, at->most);
+    if (!sherd__is_dry(h->call->world))
+        sherd__find(&h->found, &cloud, &h->queries, at->most);
     return true;
 }
 
@@ -173,7 +176,8 @@ static bool find(sherd_call *call)
     h.found = (sherd__found){queries->local[0], at->k, call->to[SQUARES], call->to[INDICES]};
     if (call->out[SQUARES]->count == 0)
         h.found.m = 0;
-    sherd__found_clear(&h.found);
+    if (!sherd__is_dry(call->world))
+        sherd__found_clear(&h.found);
     if (!arrange(call, &h.queries, queries, call->from[QUERIES], 0))
         return false;
     h.mine = points->layout ? own_shard(points) : 0;
@@ -186,6 +190,17 @@ static bool find(sherd_call *call)
     return good;
 }
 
+/* The distance from each query to each point: boxes that are too far away are not looked into, but
+ * how many depends on the points. */
+static double operations(const sherd_call *call)
+{
+    const sherd__nearest *at = call->attributes;
+    const sherd_tensor *points = call->in[POINTS], *queries = call->in[QUERIES];
+    int64_t n = at->apart ? points->local[0] : points->shape[0];
+
+    return 3 * (double)n * (double)queries->local[0] * (double)points->shape[1];
+}
+
 const sherd_op sherd__nearest_op = {.name = "sherd_knn search",
                                     .operand = {{"points", 0}, {"queries", 0}},
                                     .result = {{"squares", 0}, {"indices", SHERD_OP_INDEX}},
@@ -193,7 +208,9 @@ const sherd_op sherd__nearest_op = {.name = "sherd_knn search",
                                     .attributes = sizeof(sherd__nearest),
                                     .describe = describe,
                                     .ways = lie,
-                                    .forward = find};
+                                    .forward = find,
+                                    .dry = find,
+                                    .operations = operations};
 
 /* ---- what shards have found ------------------------------------------------------------------ */
 

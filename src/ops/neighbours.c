@@ -63,7 +63,7 @@ static const void *read(sherd_call *call, int i)
     if (!sherd__is_half(call->in[i]->dtype))
         return call->from[i];
     float *wide = sherd_call_scratch(call, count * (int64_t)sizeof *wide);
-    if (wide)
+    if (wide && !sherd__is_dry(call->world))
         sherd__kernels_in(call)->widen(call->in[i]->count, wide, call->from[i]);
     return wide;
 }
@@ -115,8 +115,8 @@ static bool add_products(sherd_call *call)
     if (dout->count == 0)
         return true;
     const void *a = read(call, 0), *b = read(call, 1);
-    if (!a || !b)
-        return false;
+    if (!a || !b || sherd__is_dry(call->world))
+        return a && b;
     sherd__neighbours_kernels_of(dout->dtype)
         ->products(call->out[0]->count, width, call->to[0], a, b);
     return true;
@@ -127,7 +127,8 @@ static const sherd_op products_op = {.name = "sherd_neighbourhood_attention back
                                      .result = {{"delta", SHERD_OP_STATISTIC}},
                                      .rule = "...w,...w->...",
                                      .whole = "w",
-                                     .forward = add_products};
+                                     .forward = add_products,
+                                     .dry = add_products};
 
 static void read_back(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                       int64_t *end)
@@ -174,14 +175,35 @@ static bool attend_back(sherd_call *call)
         good = (from[i] = read(call, i)) != NULL;
     for (int j = Q; j <= V && good; j++)
         good = (to[j] = room(call, j)) != NULL;
-    if (!good)
-        return false;
+    if (!good || sherd__is_dry(call->world))
+        return good;
     sherd__neighbours_kernels_of(call->out[Q]->dtype)
         ->backward(&n, to[Q], to[K], to[V], from[G_DOUT], from[G_Q], from[G_K], from[G_V],
                    from[G_LOG_SUM], from[G_DELTA], workspace);
     for (int j = Q; j <= V; j++)
         settle(call, j, to[j]);
     return true;
+}
+
+/* Scores and their products with values of each query: twice the kernel times the width. */
+static double products_of(const sherd_call *call, const sherd_tensor *q)
+{
+    const sherd__neighbours_attributes *a = call->attributes;
+    double each = 4;
+
+    for (int d = SPACE; d < q->ndim - BEHIND; d++)
+        each *= (double)a->kernel[d - SPACE];
+    return each * (double)q->count;
+}
+
+static double operations_back(const sherd_call *call)
+{
+    return 2.5 * products_of(call, call->out[Q]);
+}
+
+static double operations(const sherd_call *call)
+{
+    return products_of(call, call->in[Q]);
 }
 
 #define ATTRIBUTES                                                               \
@@ -204,7 +226,9 @@ static const sherd_op back_op = {.name = "sherd_neighbourhood_attention backward
                                  .describe = describe_back,
                                  .ways = lie_back,
                                  .reads = read_back,
-                                 .forward = attend_back};
+                                 .forward = attend_back,
+                                 .dry = attend_back,
+                                 .operations = operations_back};
 
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -286,6 +310,8 @@ static bool attend(sherd_call *call)
     void *out = room(call, OUT);
     if (!workspace || !q || !k || !v || !out)
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     sherd__neighbours_kernels_of(call->out[OUT]->dtype)
         ->forward(&n, out, call->to[LOG_SUM], q, k, v, workspace);
     settle(call, OUT, out);
@@ -309,6 +335,8 @@ const sherd_op sherd__neighbourhood_attention_op = {
     .ways = lie,
     .reads = read_keys,
     .forward = attend,
+    .dry = attend,
+    .operations = operations,
     .backward = differentiate,
     .needs = {NEEDS, NEEDS, NEEDS}};
 

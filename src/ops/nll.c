@@ -86,8 +86,8 @@ static bool weigh(sherd_call *call, const choice *c, char *out, const char *from
     double *wide = sherd_call_scratch(call, c->rows * (int64_t)sizeof *wide);
     const int64_t stride = 1;
 
-    if (!picked || !wide)
-        return false;
+    if (!picked || !wide || sherd__is_dry(call->world))
+        return picked && wide;
     pick(c, picked, call->from[operand], 0);
     sherd__kernels_in(call)->binary(SHERD__MUL, 1, &c->rows, out, from, &stride, picked, &stride);
     sherd__cast(SHERD_F64, weight->dtype, c->rows, wide, picked);
@@ -149,14 +149,17 @@ static bool spread_class(sherd_call *call)
         sherd__device_put_class(sherd__device_in(call), call->out[0]->dtype, &of, call->to[0], dy);
         return true;
     }
+    bool dry = sherd__is_dry(call->world);
     if (!call->in[WEIGHT]) {
-        put(&c, call->to[0], dy);
+        if (!dry)
+            put(&c, call->to[0], dy);
         return true;
     }
     weighed = sherd_call_scratch(call, c.rows * (int64_t)c.bytes);
     if (!weighed || !weigh(call, &c, weighed, dy, WEIGHT))
         return false;
-    put(&c, call->to[0], weighed);
+    if (!dry)
+        put(&c, call->to[0], weighed);
     return true;
 }
 
@@ -186,6 +189,7 @@ static const sherd_op spread_class_op = {
     .rule = "...,...,c,...c->...c",
     .describe = describe_spread,
     .forward = spread_class,
+    .dry = spread_class,
     .on_device = sherd__fractions_there,
     .backward = spread_class_back,
     .needs = {SHERD_NEEDS_OPERAND(1) | SHERD_NEEDS_OPERAND(2)}};
@@ -228,7 +232,8 @@ static bool pick_class(sherd_call *call)
         sherd__device_take_class(sherd__device_in(call), x->dtype, &of, call->to[0], call->from[X]);
         return true;
     }
-    pick(&c, call->to[0], call->from[X], c.cols);
+    if (!sherd__is_dry(call->world))
+        pick(&c, call->to[0], call->from[X], c.cols);
     return !call->in[WEIGHT] || weigh(call, &c, call->to[0], call->to[0], WEIGHT);
 }
 
@@ -240,6 +245,7 @@ static const sherd_op pick_class_op = {
     .rule = "...c,...,c->...",
     .linearity = SHERD_LINEAR,
     .forward = pick_class,
+    .dry = pick_class,
     .on_device = sherd__fractions_there,
     .backward = pick_class_back,
     .needs = {SHERD_NEEDS_OPERAND(TARGET) | SHERD_NEEDS_OPERAND(WEIGHT)}};
@@ -277,11 +283,13 @@ static bool counted(sherd_call *call)
     if (weight && target->count) {
         c = choice_of(call, weight, target->count);
         void *picked = sherd_call_scratch(call, c.rows * (int64_t)c.bytes);
-        if (!picked)
-            return false;
+        if (!picked || sherd__is_dry(call->world))
+            return picked != NULL;
         pick(&c, picked, call->from[C_WEIGHT], 0);
         sherd__cast(SHERD_F64, weight->dtype, c.rows, wide, picked);
     }
+    if (sherd__is_dry(call->world))
+        return true;
     for (int64_t r = 0; r < c.rows; r++)
         sum += weight ? wide[r] : column(&c, r) >= 0;
     if (call->out[0]->count)
@@ -300,7 +308,8 @@ static const sherd_op counted_op = {
     .attributes = sizeof(counted_attributes),
     .numbers = SHERD_NUMBERS,
     .describe = describe_counted,
-    .forward = counted};
+    .forward = counted,
+    .dry = counted};
 
 /* ---- the loss -------------------------------------------------------------------------------- */
 

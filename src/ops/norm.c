@@ -22,6 +22,8 @@ static bool layer_norm_grad(sherd_call *call)
 
     if (p.apart)
         return sherd__row_norm_apart_grad(call, &of);
+    if (sherd__is_dry(call->world))
+        return true;
     if (sherd__device_in(call)) {
         sherd__device_norm_grad(sherd__device_in(call), call->out[G_DX]->dtype, p.rows, p.inner,
                                 call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS],
@@ -53,6 +55,7 @@ static const sherd_op layer_norm_grad_op = {.name = "sherd_layer_norm backward",
                                             .describe = sherd__row_norm_describe,
                                             .ways = lie_back,
                                             .forward = layer_norm_grad,
+                                            .dry = layer_norm_grad,
                                             .on_device = sherd__fractions_there};
 
 static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
@@ -96,6 +99,8 @@ static bool layer_norm(sherd_call *call)
 
     if (p.apart)
         return sherd__row_norm_apart(call, &of);
+    if (sherd__is_dry(call->world))
+        return true;
     if (sherd__device_in(call)) {
         sherd__device_layer_norm(sherd__device_in(call), call->out[Y]->dtype, p.rows, p.inner,
                                  call->to[Y], call->to[MEAN], call->to[RSTD], call->from[X],
@@ -131,6 +136,7 @@ const sherd_op sherd__layer_norm_op = {
     .describe = sherd__row_norm_describe,
     .ways = lie,
     .forward = layer_norm,
+    .dry = layer_norm,
     .on_device = sherd__fractions_there,
     .backward = layer_norm_back,
     .needs = {LAYER_NORM_NEEDS, LAYER_NORM_NEEDS, LAYER_NORM_NEEDS}};

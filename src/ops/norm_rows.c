@@ -135,7 +135,7 @@ static const double *exchange(sherd_call *call, const sherd__rows *p, const doub
     if (!mine)
         return NULL;
     double *to = sherd__fresh(mine);
-    if (mine->count)
+    if (mine->count && !sherd__is_dry(call->world))
         memcpy(to, number, (size_t)(width * p->rows) * sizeof *to);
     return sherd__all_parts(call, reduced, mine, width, parts);
 }
@@ -146,8 +146,8 @@ static bool join_sums(sherd_call *call, const sherd__rows *p, double *sum, int64
     int64_t parts, n = width * p->rows;
     const double *all = exchange(call, p, sum, width, &parts);
 
-    if (!all)
-        return false;
+    if (!all || sherd__is_dry(call->world))
+        return all != NULL;
     memset(sum, 0, (size_t)n * sizeof *sum);
     for (int64_t i = 0; i < parts; i++)
         for (int64_t k = 0; k < n; k++)
@@ -163,8 +163,8 @@ static bool join_moments(sherd_call *call, const sherd__rows *p, double *moments
     const double *part = exchange(call, p, moments, 2, &parts);
     double *joined = sherd__norm_room(call, NUMBERS * rows);
 
-    if (!part || !joined)
-        return false;
+    if (!part || !joined || sherd__is_dry(call->world))
+        return part && joined;
     for (int64_t i = 0; i < parts; i++, part += 2 * rows) {
         double n = part_length(call->in[0]->layout, p->dims, i);
         for (int64_t r = 0; r < rows; r++)
@@ -188,11 +188,13 @@ static bool find_moments(sherd_call *call, const sherd__rows *p, bool centred, d
     const sherd__norming n = {.batch = p->rows, .channels = 1, .inner = p->inner};
     double *squares = moments + p->rows;
 
-    if (centred)
+    bool dry = sherd__is_dry(call->world);
+    if (centred && !dry)
         kernels->add_up(&n, moments, call->from[0], NULL);
-    for (int64_t r = 0; r < p->rows; r++)
+    for (int64_t r = 0; r < p->rows && !dry; r++)
         moments[r] /= fmax((double)p->inner, 1);
-    kernels->add_up(&n, squares, call->from[0], moments);
+    if (!dry)
+        kernels->add_up(&n, squares, call->from[0], moments);
     return centred ? join_moments(call, p, moments) : join_sums(call, p, squares, 1);
 }
 
@@ -210,6 +212,8 @@ bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of)
 
     if (!moments || !weight || !bias || !find_moments(call, &p, of->mean >= 0, moments))
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     double *mean = moments, *scale = moments + p.rows;
     for (int64_t r = 0; r < p.rows; r++)
         scale[r] = 1 / sqrt(scale[r] / fmax(p.length, 1) + a->eps);
@@ -235,13 +239,15 @@ static bool find_slopes(sherd_call *call, const sherd__rows *p, const sherd__row
                         double *sums, const double *mean, const double *scale, const double *weight)
 {
     bool centred = of->mean >= 0;
+    bool dry = sherd__is_dry(call->world);
     double *by_x = sums + p->rows;
 
-    sherd__norm_kernels_of(call->in[X]->dtype)
-        ->add_along(p->rows, p->inner, sums, by_x, call->from[DY], call->from[X], mean, weight);
+    if (!dry)
+        sherd__norm_kernels_of(call->in[X]->dtype)
+            ->add_along(p->rows, p->inner, sums, by_x, call->from[DY], call->from[X], mean, weight);
     if (!join_sums(call, p, centred ? sums : by_x, centred ? 2 : 1))
         return false;
-    for (int64_t r = 0; r < p->rows; r++) {
+    for (int64_t r = 0; r < p->rows && !dry; r++) {
         sums[r] = centred ? sums[r] * scale[r] / p->length : 0;
         by_x[r] *= scale[r] * scale[r] * scale[r] / p->length;
     }
@@ -264,6 +270,8 @@ bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of)
     if (!mean || !scale || !weight || !sums || !dweight || !dbias ||
         !find_slopes(call, &p, of, sums, mean, scale, weight))
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     sherd__norm_kernels_of(call->in[X]->dtype)
         ->gradient_along(p.rows, p.inner, call->to[DX], dweight, dbias, call->from[DY],
                          call->from[X], mean, scale, sums, sums + p.rows, weight);

@@ -56,6 +56,8 @@ static bool find_moments(sherd_call *call, const sherd__sets *p, double *mean, d
 
     if (!moments || !sum)
         return false;
+    if (sherd__is_dry(call->world))
+        return sherd__sets_exchange(call, p, moments, MOMENTS, sherd__join_moments);
     count_elements(p, moments);
     sherd__norm_kernels_of(call->in[X]->dtype)->add_up(&p->n, sum, x, NULL);
     sherd__sets_add(p, moments + CENTRE, MOMENTS, sum, NULL);
@@ -100,8 +102,8 @@ static bool write_parameters(sherd_call *call, const sherd__sets *p, const doubl
     double *weight = sherd__norm_room(call, p->n.channels),
            *bias = sherd__norm_room(call, p->n.channels);
 
-    if (!weight || !bias)
-        return false;
+    if (!weight || !bias || sherd__is_dry(call->world))
+        return weight && bias;
     for (int64_t r = 0; r < p->rows; r++) {
         weight[r % p->n.channels] += by_x[r] * reciprocal_deviation(call, var[r]);
         bias[r % p->n.channels] += sum[r];
@@ -123,6 +125,8 @@ static bool find_slopes(sherd_call *call, const sherd__sets *p, double *sum, dou
 
     if (!sums)
         return false;
+    if (sherd__is_dry(call->world))
+        return sherd__sets_exchange(call, p, sums, SUMS, join_sums);
     sherd__sets_add(p, sums + BY_ONE, SUMS, sum, weight);
     sherd__sets_add(p, sums + BY_X, SUMS, by_x, weight);
     if (!sherd__sets_exchange(call, p, sums, SUMS, join_sums))
@@ -153,11 +157,15 @@ static bool differentiate(sherd_call *call, bool fixed)
 
     if (!mean || !var || !weight || !sum || !by_x || !scale)
         return false;
-    sherd__norm_kernels_of(call->in[X]->dtype)
-        ->add_products(&p.n, sum, by_x, call->from[G_DY], call->from[G_X], mean);
+    bool dry = sherd__is_dry(call->world);
+    if (!dry)
+        sherd__norm_kernels_of(call->in[X]->dtype)
+            ->add_products(&p.n, sum, by_x, call->from[G_DY], call->from[G_X], mean);
     if (!write_parameters(call, &p, sum, by_x, var) ||
         (!fixed && !find_slopes(call, &p, sum, by_x, weight, var)))
         return false;
+    if (dry)
+        return true;
     for (int64_t r = 0; r < p.rows; r++)
         scale[r] = weight[r % p.n.channels] * reciprocal_deviation(call, var[r]);
     sherd__norm_kernels_of(call->in[X]->dtype)
@@ -209,7 +217,7 @@ static const char *describe_grad(sherd_call *call)
                     {"weight", SHERD_OP_OPTIONAL}},                                              \
         .result = {{"dx", 0}, {"dweight", 0}, {"dbias", 0}}, NORM_ATTRIBUTES, .joined = joined_, \
         .on_device = sherd__fractions_there, .addends = 1u << G_DWEIGHT | 1u << G_DBIAS,         \
-        .describe = describe_grad, .forward = forward_                                           \
+        .describe = describe_grad, .forward = forward_, .dry = forward_                          \
     }
 
 /* Letters over which sets reach: items and what is behind channels. */
@@ -333,6 +341,8 @@ static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean
 
     if (!weight || !bias || !scale || !shift)
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     sherd__norm_write(call, MEAN, p->rows, mean);
     sherd__norm_write(call, VAR, p->rows, var);
     for (int64_t r = 0; r < p->rows; r++) {
@@ -421,20 +431,22 @@ const sherd_op sherd__group_norm_op = {
     NORM("sherd_group_norm", OF_ITEM, group_back, HIDDEN),
     .summary = "(x - mean) / sqrt(var + eps) * weight + bias over groups of channels of each item",
     .layouts = "x is not moved; ranks that share a group exchange three numbers for it",
-    .operand = {NORM_OPERANDS}, .forward = norm};
+    .operand = {NORM_OPERANDS},
+    .forward = norm,
+    .dry = norm};
 
 const sherd_op sherd__batch_moments_op = {
     NORM("sherd_batch_norm of a batch", OF_BATCH, batch_back, STATISTIC),
-    .operand = {NORM_OPERANDS}, .forward = norm};
+    .operand = {NORM_OPERANDS}, .forward = norm, .dry = norm};
 
 const sherd_op sherd__instance_moments_op = {
     NORM("sherd_instance_norm of items", OF_ITEM, group_back, STATISTIC),
-    .operand = {NORM_OPERANDS}, .forward = norm};
+    .operand = {NORM_OPERANDS}, .forward = norm, .dry = norm};
 
 const sherd_op sherd__fixed_norm_op = {
     NORM("sherd_batch_norm of given moments", OF_BATCH, fixed_back, HIDDEN),
     .operand = {NORM_OPERANDS, {"mean", SHERD_OP_ANY}, {"variance", SHERD_OP_ANY}},
-    .forward = fixed_norm};
+    .forward = fixed_norm, .dry = fixed_norm};
 
 sherd_tensor *sherd_group_norm(sherd_tensor *x, int64_t groups, sherd_tensor *weight,
                                sherd_tensor *bias, double eps)

@@ -75,7 +75,7 @@ static const void *widened(sherd_call *call, sherd_dtype *dtype)
         return call->from[0];
     void *wide = sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
     *dtype = SHERD_F32;
-    if (wide)
+    if (wide && !sherd__is_dry(call->world))
         sherd__convert(sherd__world_kernels(call->world), SHERD_F32, a->dtype, a->count, wide,
                        call->from[0]);
     return wide;
@@ -101,8 +101,8 @@ static bool order(sherd_call *call)
     }
     const void *keys = widened(call, &dtype);
     void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
-    if (!scratch)
-        return false;
+    if (!scratch || sherd__is_dry(call->world))
+        return scratch != NULL;
     sherd__order(dtype, size, k, at->flag, call->to[1], keys, scratch);
     sherd__pick p = {size[0], k, size[2], size[1], 0, call->to[1], false};
     sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[0]);
@@ -119,15 +119,15 @@ static void order_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
             sherd__gather_back(node, sherd_node_result(node, 1), grad_out[0], at->dim, false);
 }
 
-#define ORDER(label, text)                                                                       \
-    {                                                                                            \
-        .name = label, .summary = text, .operand = {{"a", 0}},                                   \
-        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, .field = ALONG_FIELDS,           \
-        .attributes = sizeof(along), .numbers = SHERD_EVERYTHING, .describe = describe,          \
-        .ways = lie, .forward = order, .on_device = sherd__copies_there, .backward = order_back, \
-        .needs = {                                                                               \
-            SHERD_NEEDS_RESULT(1)                                                                \
-        }                                                                                        \
+#define ORDER(label, text)                                                              \
+    {                                                                                   \
+        .name = label, .summary = text, .operand = {{"a", 0}},                          \
+        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, .field = ALONG_FIELDS,  \
+        .attributes = sizeof(along), .numbers = SHERD_EVERYTHING, .describe = describe, \
+        .ways = lie, .forward = order, .dry = order, .on_device = sherd__copies_there,  \
+        .backward = order_back, .needs = {                                              \
+            SHERD_NEEDS_RESULT(1)                                                       \
+        }                                                                               \
     }
 
 const sherd_op sherd__sort_op = ORDER("sherd_sort", "sort a dim, with indices");
@@ -177,6 +177,8 @@ static bool add_up(sherd_call *call)
                                  : sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
     if (!from || !to)
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     sherd__running_sum(dtype, size, at->flag, to, from);
     if (to != call->to[0])
         sherd__convert(sherd__world_kernels(call->world), a->dtype, dtype, a->count, call->to[0],
@@ -204,6 +206,7 @@ const sherd_op sherd__cumsum_op = {.name = "sherd_cumsum",
                                    .describe = describe,
                                    .ways = lie,
                                    .forward = add_up,
+                                   .dry = add_up,
                                    .on_device = sherd__numbers_there,
                                    .backward = add_up_back,
                                    .takes_pending = true};

@@ -20,6 +20,8 @@ typedef struct exchange {
     int32_t *order, *code; /* [n] of each request: its place in what is taken, and at its owner */
     int64_t *first;        /* [shards + 1]: requests to the owner r behind begin there */
     const int64_t *count;  /* [ranks, shards + 1]: requests of each to each, and outer * inner */
+    unsigned alike;        /* axes along which ranks have the same to give */
+    bool dry;
 } exchange;
 
 static void *scratch(const exchange *x, int64_t count, size_t bytes)
@@ -30,6 +32,76 @@ static void *scratch(const exchange *x, int64_t count, size_t bytes)
 static int64_t counted(const exchange *x, int64_t rank, int64_t shard)
 {
     return x->count[rank * (x->line.shards + 1) + shard];
+}
+
+/*
+ * Whether the rank with the shard `mine` exchanges with this owner. Ranks that want the same give
+ * it once: each to the owner that is where it is along those axes.
+ */
+static bool deals(const exchange *x, int64_t mine, int64_t owner)
+{
+    const sherd__dim *dim = &x->layout->spec.dim[x->w->dim];
+    bool may = true;
+
+    for (int i = dim->axes - 1; i >= 0; i--) {
+        int64_t extent = x->layout->spec.mesh->extent[dim->axis[i]];
+        if (x->alike >> dim->axis[i] & 1)
+            may = may && owner % extent == mine % extent;
+        owner /= extent;
+        mine /= extent;
+    }
+    return may;
+}
+
+/* ---- in a dry world -------------------------------------------------------------------------- */
+
+/*
+ * Nobody knows the indices there. They are taken to be spread evenly over the dim: of n requests,
+ * the j-th is for index j size / n, rounded down.
+ */
+static int64_t evenly(const exchange *x, int64_t n, int64_t mine, int64_t owner)
+{
+    int64_t size = x->layout->spec.shape[x->w->dim];
+
+    if (size == 0 || !deals(x, mine, owner))
+        return 0;
+    return sherd__ceil_div(x->cut[owner + 1] * n, size) - sherd__ceil_div(x->cut[owner] * n, size);
+}
+
+/* How many requests a rank has, and the elements of each. */
+static int64_t requests_of(const exchange *x, int64_t rank, int64_t *width)
+{
+    const sherd__layout_spec *spec = &x->w->taken->layout->spec;
+    int64_t coordinate[SHERD_MAX_AXES] = {0}, lo, hi, n = 1;
+
+    sherd__dim_place(spec->mesh, &x->line.spec.dim[0], rank, coordinate);
+    *width = 1;
+    for (int d = 0; d < spec->ndim; d++) {
+        sherd__dim_interval(spec->mesh, &spec->dim[d], spec->shape[d], coordinate, &lo, &hi);
+        if (x->w->flat && d != x->w->dim)
+            *width *= hi - lo;
+        else
+            n *= hi - lo;
+    }
+    return n;
+}
+
+static void suppose_counts(const exchange *x, int64_t *count)
+{
+    for (int64_t rank = 0; rank < x->line.ranks; rank++) {
+        int64_t width, n = requests_of(x, rank, &width);
+        for (int64_t s = 0; s < x->line.shards; s++)
+            *count++ = evenly(x, n, rank % x->line.shards, s);
+        *count++ = width;
+    }
+}
+
+static void suppose_requests(exchange *x)
+{
+    x->first[0] = 0;
+    for (int64_t r = 0; r < x->line.shards; r++)
+        x->first[r + 1] = x->first[r] + evenly(x, x->n, x->line.mine,
+                                               sherd__shard_behind(&x->line, x->line.mine, r));
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -64,22 +136,29 @@ static int32_t code_of(const exchange *x, int64_t j, int64_t owner)
 }
 
 /*
- * Sort requests by their owners, beginning with this rank itself. `may` [shards]: which owners this
- * rank asks; the others get the same requests from another rank.
+ * Sort requests by their owners, beginning with this rank itself. Owners that it does not deal with
+ * get the same requests from another rank.
  */
-static bool sort_requests(exchange *x, const bool *may)
+static bool sort_requests(exchange *x)
 {
+    bool *may = scratch(x, x->line.shards, sizeof *may);
     int64_t *cut = scratch(x, x->line.shards + 1, sizeof *cut);
     int64_t *next = scratch(x, x->line.shards + 1, sizeof *next);
 
     x->first = scratch(x, x->line.shards + 2, sizeof *x->first);
     x->order = scratch(x, x->n, sizeof *x->order);
     x->code = scratch(x, x->n, sizeof *x->code);
-    if (!cut || !next || !x->first || !x->order || !x->code)
+    if (!may || !cut || !next || !x->first || !x->order || !x->code)
         return false;
     const sherd__layout_spec *spec = &x->layout->spec;
     sherd__dim_cuts(spec->mesh, &spec->dim[x->w->dim], spec->shape[x->w->dim], cut);
     x->cut = cut;
+    if (x->dry) {
+        suppose_requests(x);
+        return true;
+    }
+    for (int64_t s = 0; s < x->line.shards; s++)
+        may[s] = deals(x, x->line.mine, s);
     memset(x->first, 0, (size_t)(x->line.shards + 2) * sizeof *x->first);
     for (int64_t j = 0; j < x->n; j++) {
         int64_t owner = owner_of(x, x->w->index[j]);
@@ -122,6 +201,8 @@ static bool tell_counts(exchange *x)
     count[x->line.shards] = x->outer * x->inner;
     sherd_tensor *told = sherd__move_to(mine, all, false);
     x->count = sherd_tensor_failed(told) ? NULL : sherd__data(told);
+    if (x->count && x->dry)
+        suppose_counts(x, sherd__fresh(told));
     return x->count != NULL;
 }
 
@@ -159,7 +240,7 @@ static int64_t lent_at(const void *what, int64_t rank, int64_t r)
 
 static void fill_codes(const exchange *x, const sherd__windowed *lists)
 {
-    for (int64_t r = 1; r < x->line.shards; r++) {
+    for (int64_t r = 1; r < x->line.shards && !x->dry; r++) {
         int64_t count = x->first[r + 1] - x->first[r];
         if (count)
             memcpy(sherd__fresh(lists[r].whole), x->code + x->first[r],
@@ -181,34 +262,15 @@ static bool begin(exchange *x, const sherd__wants *w, const sherd_layout *layout
 {
     const sherd__dim *dim = &layout->spec.dim[w->dim];
     const sherd__dim *rows = &w->taken->layout->spec.dim[w->dim];
-    const sherd_mesh *mesh = layout->spec.mesh;
-    unsigned alike = sherd__dim_bits(dim) & ~sherd__dim_bits(rows);
 
-    *x = (exchange){.w = w, .layout = layout};
+    *x = (exchange){.w = w, .layout = layout, .dry = sherd__is_dry(w->call->world)};
     sherd__open_in(w->call);
-    *there = sherd__line_up(&x->line, w->call, mesh, dim);
+    *there = sherd__line_up(&x->line, w->call, layout->spec.mesh, dim);
     if (!*there)
         return true;
     measure(x);
-    bool *may = scratch(x, x->line.shards, sizeof *may);
-    if (!may)
-        return false;
-    /*
-     * Ranks that want the same give it once: each to the owner that is where it is along those
-     * axes.
-     */
-    for (int64_t s = 0; s < x->line.shards; s++) {
-        int64_t other = s, mine = x->line.mine;
-        may[s] = true;
-        for (int i = dim->axes - 1; i >= 0; i--) {
-            int64_t extent = mesh->extent[dim->axis[i]];
-            if (gives && alike >> dim->axis[i] & 1)
-                may[s] = may[s] && other % extent == mine % extent;
-            other /= extent;
-            mine /= extent;
-        }
-    }
-    return sort_requests(x, may) && tell_counts(x);
+    x->alike = gives ? sherd__dim_bits(dim) & ~sherd__dim_bits(rows) : 0;
+    return sort_requests(x) && tell_counts(x);
 }
 
 /* The elements that this rank owns itself. */
@@ -221,6 +283,8 @@ static bool take_own(const exchange *x, void *taken, const void *a, size_t bytes
 
     if (!own)
         return false;
+    if (x->dry)
+        return true;
     if (count * x->outer * x->inner > 0) {
         sherd__gather(bytes, &from, own, a);
         sherd__scatter(bytes, &to, taken, own, NULL);
@@ -237,7 +301,7 @@ static bool answer(const exchange *x, const sherd__windowed *asked, const sherd_
     for (int64_t r = 1; r < x->line.shards && good; r++) {
         const int32_t *code = sherd__list_came(&asked[r], &good);
         sherd__pick from = pick_of(x, asked[r].piece->count, x->entries, code);
-        if (good && lists[r].whole->count)
+        if (good && lists[r].whole->count && !x->dry)
             sherd__gather(bytes, &from, sherd__fresh(lists[r].whole), a);
     }
     return good;
@@ -262,7 +326,7 @@ static bool take_all(const exchange *x, sherd__windowed *lists, void *taken, con
     for (int64_t r = 1; r < x->line.shards && good; r++) {
         const void *data = sherd__list_came(&lent[r], &good);
         sherd__pick to = pick_of(x, x->first[r + 1] - x->first[r], x->n, x->order + x->first[r]);
-        if (good && data)
+        if (good && data && !x->dry)
             sherd__scatter(bytes, &to, taken, data, NULL);
     }
     return good;
@@ -296,12 +360,13 @@ static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, 
     if (all == 0)
         return true;
     if (!sherd__is_half(dtype)) {
-        sherd__scatter_add(dtype, &to, a, entries);
+        if (!x->dry)
+            sherd__scatter_add(dtype, &to, a, entries);
         return true;
     }
     float *wide = scratch(x, all, sizeof *wide);
-    if (!wide)
-        return false;
+    if (!wide || x->dry)
+        return wide != NULL;
     sherd__convert(sherd__world_kernels(x->w->call->world), SHERD_F32, dtype, all, wide, entries);
     sherd__scatter_add(SHERD_F32, &to, a, wide);
     return true;
@@ -313,7 +378,7 @@ static void collect(const exchange *x, int64_t r, void *to, const void *taken)
     int64_t count = x->first[r + 1] - x->first[r];
     sherd__pick from = pick_of(x, count, x->n, x->order + x->first[r]);
 
-    if (count * x->outer * x->inner > 0)
+    if (count * x->outer * x->inner > 0 && !x->dry)
         sherd__gather(sherd_dtype_bytes(x->w->taken->dtype), &from, to, taken);
 }
 
@@ -364,11 +429,11 @@ bool sherd__give_to_owners(const sherd__wants *w, void *a, const void *taken)
     sherd__windowed *lists = sherd__lists_room(&x.line, 2 * x.line.shards);
     if (half)
         total = scratch(&x, w->a->count, sizeof(float));
-    if (half && total)
+    if (half && total && !x.dry)
         sherd__convert(set, SHERD_F32, dtype, w->a->count, total, a);
     bool good = lists && (total || !half) && give_all(&x, lists, total, taken);
     sherd__lists_release(lists, 2 * x.line.shards);
-    if (good && half)
+    if (good && half && !x.dry)
         sherd__convert(set, dtype, SHERD_F32, w->a->count, a, total);
     return good;
 }

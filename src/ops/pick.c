@@ -142,14 +142,16 @@ static bool add_here(sherd_call *call, const sherd__pick *p, int source)
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     void *total, *addend;
 
+    bool dry = sherd__is_dry(call->world);
     if (!sherd__is_half(y->dtype)) {
-        sherd__scatter_add(y->dtype, p, call->to[0], call->from[source]);
+        if (!dry)
+            sherd__scatter_add(y->dtype, p, call->to[0], call->from[source]);
         return true;
     }
     total = sherd_call_scratch(call, y->count * (int64_t)sizeof(float));
     addend = sherd_call_scratch(call, src->count * (int64_t)sizeof(float));
-    if (!total || !addend)
-        return false;
+    if (!total || !addend || dry)
+        return total && addend;
     sherd__convert(set, SHERD_F32, y->dtype, y->count, total, call->to[0]);
     sherd__convert(set, SHERD_F32, y->dtype, src->count, addend, call->from[source]);
     sherd__scatter_add(SHERD_F32, p, total, addend);
@@ -194,7 +196,7 @@ static bool put_back(sherd_call *call)
 
     if (!sherd__pick_settle_place(call, y->layout, put_back_parties))
         return false;
-    if (y->count)
+    if (y->count && !sherd__is_dry(call->world))
         sherd__fill_in(call, 0, 0);
     return sherd__pick_add(call, y->layout, put_back_parties);
 }
@@ -219,6 +221,7 @@ static const sherd_op back_op = {
     .describe = describe_back,
     .ways = lie_back,
     .forward = put_back,
+    .dry = put_back,
     .on_device = sherd__fractions_there,
     .backward = take_again,
     .needs = {[B_GRAD] = SHERD_NEEDS_OPERAND(B_INDEX)}};
@@ -294,7 +297,7 @@ static bool take(sherd_call *call)
     if (call->out[0]->count && sherd__device_in(call))
         sherd__device_gather(sherd__device_in(call), sherd_dtype_bytes(a->dtype), &p, call->to[0],
                              call->from[A]);
-    else if (call->out[0]->count)
+    else if (call->out[0]->count && !sherd__is_dry(call->world))
         sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[A]);
     return true;
 }
@@ -312,7 +315,7 @@ static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
         .name = label, .summary = text, .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}},  \
         .result = {{"y", 0}}, .field = SHERD__PICK_FIELDS, .attributes = sizeof(pick),     \
         .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING, .describe = describe_take, \
-        .ways = lie_take, .forward = take, .on_device = sherd__copies_there,               \
+        .ways = lie_take, .forward = take, .dry = take, .on_device = sherd__copies_there,  \
         .backward = take_back, .takes_pending = true, .needs = {                           \
             [A] = SHERD_NEEDS_OPERAND(INDEX)                                               \
         }                                                                                  \

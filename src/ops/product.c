@@ -101,12 +101,12 @@ static double along_rows_of_batches(const sherd_call *call)
 }
 
 /* Products that only a backward needs. */
-#define GRADIENT(label, text, back, terms, ...)                                             \
+#define GRADIENT(label, text, back, terms, run, ...)                                        \
     {                                                                                       \
         .name = label, .operand = {{"a", 0}, {"b", 0}}, .result = {{"y", 0}}, .rule = text, \
         .linearity = SHERD_LINEAR, .backward = back, .operations = terms,                   \
         .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)},                          \
-        .on_device = sherd__fractions_there, .forward = __VA_ARGS__                         \
+        .on_device = sherd__fractions_there, .forward = run, .dry = run, __VA_ARGS__        \
     }
 
 static sherd_tensor *of_two(const sherd_op *op, sherd_tensor *a, sherd_tensor *b)
@@ -202,6 +202,7 @@ const sherd_op sherd__linear_op = {
     .linearity = SHERD_LINEAR,
     .forward = rows_by_transposed,
     .operations = along_last,
+    .dry = rows_by_transposed,
     .on_device = sherd__fractions_there,
     .backward = linear_back,
     .in_parts = true,
@@ -264,14 +265,15 @@ static void matmul_db_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 /* Indexed by whether b has leading dims. */
 static const sherd_op matmul_da[] = {
     GRADIENT("sherd_matmul backward", "...n,kn->...k", matmul_da_back, along_last,
-             rows_by_transposed),
+             rows_by_transposed, .describe = NULL),
     GRADIENT("sherd_matmul backward", "...mn,...kn->...mk", matmul_da_back, along_last,
-             batched_by_transposed),
+             batched_by_transposed, .describe = NULL),
 };
 static const sherd_op matmul_db[] = {
-    GRADIENT("sherd_matmul backward", "...k,...n->kn", matmul_db_back, along_rows, rows_by_rows),
+    GRADIENT("sherd_matmul backward", "...k,...n->kn", matmul_db_back, along_rows, rows_by_rows,
+             .describe = NULL),
     GRADIENT("sherd_matmul backward", "...mk,...mn->...kn", matmul_db_back, along_rows_of_batches,
-             batched_transposed),
+             batched_transposed, .describe = NULL),
 };
 
 /* y[mk] of a[mn] and b[kn]. */
@@ -356,6 +358,7 @@ const sherd_op sherd__matmul_op = {
     .describe = describe_matmul,
     .forward = matmul,
     .operations = along_last,
+    .dry = matmul,
     .on_device = sherd__fractions_there,
     .backward = matmul_back,
     .in_parts = true,

@@ -138,6 +138,9 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
         sherd__fill_in(call, 0, 0);
         return true;
     }
+    bool dry = sherd__is_dry(call->world);
+    if (in->count == 0 && dry)
+        return true;
     if (in->count == 0) { /* sizes beside a 0 multiply to anything */
         memset(dst, 0, (size_t)out->count * sherd_dtype_bytes(out->dtype));
         return true;
@@ -146,16 +149,17 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
     bool widen = left > 1 && sherd__is_half(out->dtype); /* it is rounded once */
     if (sherd__device_in(call))
         return sum_there(call, runs, count);
-    if (i < 0) {
+    if (i < 0 && !dry)
         memcpy(dst, src, (size_t)out->count * sherd_dtype_bytes(out->dtype));
+    if (i < 0)
         return true;
-    }
     if (widen) {
         float *wide = sherd_call_scratch(call, in->count * (int64_t)sizeof *wide);
         dst = sherd_call_scratch(call, out->count * (int64_t)sizeof *wide);
         if (!wide || !dst)
             return false;
-        kernels->widen(in->count, wide, src);
+        if (!dry)
+            kernels->widen(in->count, wide, src);
         src = wide;
         kernels = sherd__kernels_of(sherd__world_kernels(call->world), SHERD_F32);
     }
@@ -165,11 +169,12 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
         void *to = left == 1 ? dst : sherd_call_scratch(call, outer * inner * (int64_t)element);
         if (!to)
             return false;
-        kernels->sum(to, src, outer, runs[i].size, inner, false);
+        if (!dry)
+            kernels->sum(to, src, outer, runs[i].size, inner, false);
         runs[i] = (run){1, false};
         src = to;
     }
-    if (widen)
+    if (widen && !dry)
         sherd__kernels_in(call)->narrow(out->count, call->to[0], dst);
     return true;
 }
@@ -200,6 +205,7 @@ static const sherd_op sum_to_op = {
     .linearity = SHERD_LINEAR,
     .describe = describe_sum_to,
     .forward = sum_to,
+    .dry = sum_to,
     .on_device = sherd__fractions_there,
     .backward = sum_to_back};
 

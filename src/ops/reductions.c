@@ -97,14 +97,15 @@ static bool fold_local(sherd_call *call, sherd_reduce_op op, sherd_dtype in, voi
     folding f = {sherd__world_kernels(call->world), op, dtype, in, t->ndim + 1, {0}, {0}, NULL};
 
     sherd__dims_strides(t, sherd__dims_bits(call->attributes, t->ndim), f.stride);
-    if (dtype == in) {
+    bool dry = sherd__is_dry(call->world);
+    if (dtype == in && !dry)
         sherd__kernels_of_any(f.set, in)->fold(op, t->ndim, t->local, to, f.stride, from);
+    if (dtype == in)
         return true;
-    }
     memcpy(f.size, t->local, (size_t)t->ndim * sizeof *f.size);
     f.size[t->ndim] = 1;
     f.block = sherd_call_scratch(call, FOLD_BLOCK * (int64_t)sherd_dtype_bytes(in));
-    if (f.block)
+    if (f.block && !dry)
         fold_part(&f, 0, from, to);
     return f.block != NULL;
 }
@@ -122,10 +123,12 @@ static bool fold_in(sherd_call *call, sherd_reduce_op op, sherd_dtype in, sherd_
 
     if (!to && out->count)
         return false;
-    sherd__kernels_of_any(set, in)->fill(to, out->count, identity_of(op, in));
+    bool dry = sherd__is_dry(call->world);
+    if (!dry)
+        sherd__kernels_of_any(set, in)->fill(to, out->count, identity_of(op, in));
     if (call->in[0]->count && !fold_local(call, op, in, to, dtype, from))
         return false;
-    if (to != call->to[0])
+    if (to != call->to[0] && !dry)
         sherd__convert(set, out->dtype, in, out->count, call->to[0], to);
     return true;
 }
@@ -177,6 +180,7 @@ const sherd_op sherd__sum_over_op = {.name = "sherd_sum_over",
                                      .numbers = SHERD_EVERYTHING,
                                      .describe = describe_sum,
                                      .forward = sum_over,
+                                     .dry = sum_over,
                                      .on_device = sherd__numbers_there,
                                      .backward = sum_back};
 
@@ -246,7 +250,7 @@ static const void *truths(sherd_call *call)
     if (in->dtype == SHERD_BOOL)
         return call->from[0];
     void *to = sherd_call_scratch(call, in->count);
-    if (to && in->count)
+    if (to && in->count && !sherd__is_dry(call->world))
         sherd__kernels_in(call)->compare(SHERD__NE, 1, &in->count, to, call->from[0], &one, &zero,
                                          &none);
     return to;
@@ -353,6 +357,7 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
               .numbers = SHERD_EVERYTHING,       \
               .describe = describe_fold,         \
               .forward = fold,                   \
+              .dry = fold,                       \
               .on_device = sherd__numbers_there, \
               __VA_ARGS__}
 #define EXTREME                                     \

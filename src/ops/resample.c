@@ -26,7 +26,7 @@ static sherd__tap *rows_of(sherd_call *call, const sherd__taps *t, const sherd_b
 {
     sherd__tap *tap = sherd_call_scratch(call, small->size[d] * (int64_t)sizeof *tap);
 
-    for (int64_t o = 0; tap && o < small->size[d]; o++) {
+    for (int64_t o = 0; tap && o < small->size[d] && !sherd__is_dry(call->world); o++) {
         tap[o] = sherd__taps_row(t, small->offset[d] + o);
         tap[o].first -= big->offset[d];
     }
@@ -49,7 +49,7 @@ static void run(sherd_call *call, const step *s, void *to, const void *from)
         sherd__device_taps_grad(device, s->to, s->from, &s->p, to, from);
     else if (device)
         sherd__device_taps(device, s->to, s->from, &s->p, to, from);
-    else
+    else if (!sherd__is_dry(call->world))
         (s->back ? kernels->backward : kernels->forward)(&s->p, to, from);
 }
 
@@ -112,20 +112,23 @@ static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *sma
         sherd__device_fill(sherd__device_in(call), dtype, call->to[0], makes, 0);
         return true;
     }
-    if (reads == 0) {
+    bool dry = sherd__is_dry(call->world);
+    if (reads == 0 && !dry)
         kernels->fill(call->to[0], makes, 0);
+    if (reads == 0)
         return true;
-    }
     if (dtype == SHERD_F32 || dtype == SHERD_F64 || sherd__device_in(call))
         return pass(call, dtype, big, small, back, call->to[0], call->from[0]);
     float *from = sherd_call_scratch(call, reads * (int64_t)sizeof *from);
     float *to = sherd_call_scratch(call, makes * (int64_t)sizeof *to);
     if (!from || !to)
         return false;
-    kernels->widen(reads, from, call->from[0]);
+    if (!dry)
+        kernels->widen(reads, from, call->from[0]);
     if (!pass(call, SHERD_F32, big, small, back, to, from))
         return false;
-    kernels->narrow(makes, call->to[0], to);
+    if (!dry)
+        kernels->narrow(makes, call->to[0], to);
     return true;
 }
 
@@ -156,6 +159,7 @@ static const sherd_op back_op = {.name = "sherd_interpolate backward",
                                  .ways = sherd__taps_ways_back,
                                  .reads = sherd__taps_reads_back,
                                  .forward = resample_back,
+                                 .dry = resample_back,
                                  .on_device = sherd__fractions_there};
 
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -193,12 +197,12 @@ static const char *describe_interpolation(sherd_call *call)
     return sherd__taps_describe(call);
 }
 
-#define RESAMPLES                                                                           \
-    .operand = {{"x", SHERD_OP_AROUND}}, .result = {{"y", 0}}, .field = SHERD__TAPS_FIELDS, \
-    .attributes = sizeof(sherd__taps_attributes), .linearity = SHERD_LINEAR,                \
-    .ways = sherd__taps_ways, .reads = sherd__taps_reads, .forward = resample,              \
-    .on_device = sherd__fractions_there, .backward = differentiate, .takes_pending = true,  \
-    .layouts =                                                                              \
+#define RESAMPLES                                                                               \
+    .operand = {{"x", SHERD_OP_AROUND}}, .result = {{"y", 0}}, .field = SHERD__TAPS_FIELDS,     \
+    .attributes = sizeof(sherd__taps_attributes), .linearity = SHERD_LINEAR,                    \
+    .ways = sherd__taps_ways, .reads = sherd__taps_reads, .forward = resample, .dry = resample, \
+    .on_device = sherd__fractions_there, .backward = differentiate, .takes_pending = true,      \
+    .layouts =                                                                                  \
         "batch, channels and space may be sharded; for sharded space, neighbours are fetched"
 
 const sherd_op sherd__avg_pool_op = {.name = "sherd_avg_pool",

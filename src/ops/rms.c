@@ -23,6 +23,8 @@ static bool rms_norm_grad(sherd_call *call)
 
     if (p.apart)
         return sherd__row_norm_apart_grad(call, &of);
+    if (sherd__is_dry(call->world))
+        return true;
     if (sherd__device_in(call)) {
         sherd__device_norm_grad(sherd__device_in(call), call->out[X]->dtype, p.rows, p.inner,
                                 call->to[X], call->to[WEIGHT], NULL, call->from[G_DY],
@@ -51,6 +53,7 @@ static const sherd_op rms_norm_grad_op = {
     .describe = sherd__row_norm_describe,
     .ways = lie_back,
     .forward = rms_norm_grad,
+    .dry = rms_norm_grad,
     .on_device = sherd__fractions_there};
 
 static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
@@ -95,6 +98,8 @@ static bool rms_norm(sherd_call *call)
 
     if (p.apart)
         return sherd__row_norm_apart(call, &of);
+    if (sherd__is_dry(call->world))
+        return true;
     if (sherd__device_in(call)) {
         sherd__device_rms_norm(sherd__device_in(call), call->out[Y]->dtype, p.rows, p.inner,
                                call->to[Y], call->to[RSTD], call->from[X], call->from[WEIGHT],
@@ -127,6 +132,7 @@ const sherd_op sherd__rms_norm_op = {
     .describe = describe,
     .ways = lie,
     .forward = rms_norm,
+    .dry = rms_norm,
     .on_device = sherd__fractions_there,
     .backward = rms_norm_back,
     .needs = {RMS_NORM_NEEDS, RMS_NORM_NEEDS}};

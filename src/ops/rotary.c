@@ -78,7 +78,7 @@ static bool rotate(sherd_call *call)
     double *turn = sherd_call_scratch(call, sherd__max(bytes, 1));
     if (!turn)
         return false;
-    if (x->count == 0)
+    if (x->count == 0 || sherd__is_dry(call->world))
         return true;
     sherd__turns(turn, n, attributes->rotated, call->from[POSITIONS],
                  attributes->offset + sherd_tensor_box(x).offset[1], attributes->base,
@@ -113,6 +113,7 @@ const sherd_op sherd__rotary_op = {
     .linearity = SHERD_LINEAR,
     .describe = describe,
     .forward = rotate,
+    .dry = rotate,
     .on_device = sherd__fractions_there,
     .backward = rotary_back,
     .takes_pending = true,

@@ -7,6 +7,21 @@
 #include "base/hash.h"
 #include "base/num.h"
 
+/* The first run that ends or points elsewhere than it may; `count` if the last ends early; -1. */
+static int64_t first_wrong(const sherd__runs *runs)
+{
+    int64_t before = 0;
+
+    for (int64_t r = 0; r < runs->count; r++) {
+        int64_t group = sherd__run_group(runs, r);
+        if (sherd__run_end(runs, r) < before || sherd__run_end(runs, r) > runs->rows || group < 0 ||
+            group >= runs->groups)
+            return r;
+        before = sherd__run_end(runs, r);
+    }
+    return before == runs->rows || runs->outside ? -1 : runs->count;
+}
+
 bool sherd__runs_of(sherd__runs *out, sherd_tensor *ends, sherd_tensor *group, int64_t rows,
                     int64_t groups)
 {
@@ -17,22 +32,10 @@ bool sherd__runs_of(sherd__runs *out, sherd_tensor *ends, sherd_tensor *group, i
     }
     out->end = out->count ? sherd__data(ends) : NULL;
     out->group = group && out->count ? sherd__data(group) : NULL;
-    return out->count == 0 || (out->end && (!group || out->group));
-}
-
-/* The first run that ends or points elsewhere than it may; `count` if the last ends early; -1. */
-static int64_t first_wrong(const sherd__runs *runs)
-{
-    int64_t before = 0;
-
-    for (int64_t r = 0; r < runs->count; r++) {
-        int64_t group = sherd__run_group(runs, r);
-        if (runs->end[r] < before || runs->end[r] > runs->rows || group < 0 ||
-            group >= runs->groups)
-            return r;
-        before = runs->end[r];
-    }
-    return before == runs->rows || runs->outside ? -1 : runs->count;
+    if (out->count && (!out->end || (group && !out->group)))
+        return false;
+    out->even = sherd__is_dry(ends->world) && first_wrong(out) >= 0;
+    return true;
 }
 
 const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs)
@@ -44,9 +47,10 @@ const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs)
     if (r == runs->count)
         return sherd_call_reason(call, "the last run ends at %lld of %lld rows", (long long)before,
                                  (long long)runs->rows);
-    if (runs->end[r] < before || runs->end[r] > runs->rows)
+    if (sherd__run_end(runs, r) < before || sherd__run_end(runs, r) > runs->rows)
         return sherd_call_reason(call, "ends[%lld] is %lld: must be in [%lld, %lld]", (long long)r,
-                                 (long long)runs->end[r], (long long)before, (long long)runs->rows);
+                                 (long long)sherd__run_end(runs, r), (long long)before,
+                                 (long long)runs->rows);
     return sherd_call_reason(call, "group[%lld] is %lld: must be in [0, %lld)", (long long)r,
                              (long long)sherd__run_group(runs, r), (long long)runs->groups);
 }
@@ -110,7 +114,7 @@ static bool find_bounds(int64_t *cut, int64_t step, const sherd__runs *runs,
     cut[0] = 0;
     for (int64_t r = 0; r < runs->count; r++) {
         int64_t begin = sherd__run_begin(runs, r), group = sherd__run_group(runs, r);
-        if (begin == runs->end[r])
+        if (begin == sherd__run_end(runs, r))
             continue;
         if (group < sherd__dim_cut(weight->mesh, e, weight->shape[0], part))
             return false;

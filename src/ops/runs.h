@@ -14,6 +14,7 @@ typedef struct sherd__runs {
     bool outside;
     int64_t count, rows, groups;
     const int32_t *end, *group; /* group NULL: run r is of group r */
+    bool even; /* in a dry world, where they are not known: all have as many rows */
 } sherd__runs;
 
 /* False: the alarm has ended the wait for their values. */
@@ -23,13 +24,21 @@ bool sherd__runs_of(sherd__runs *out, sherd_tensor *ends, sherd_tensor *group, i
 /* What is wrong with them, as a reason of the call; NULL: nothing. */
 const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs);
 
+/* Where run r ends. */
+static inline int64_t sherd__run_end(const sherd__runs *runs, int64_t r)
+{
+    return runs->even ? (r + 1) * runs->rows / runs->count : runs->end[r];
+}
+
 static inline int64_t sherd__run_begin(const sherd__runs *runs, int64_t r)
 {
-    return r ? runs->end[r - 1] : 0;
+    return r ? sherd__run_end(runs, r - 1) : 0;
 }
 
 static inline int64_t sherd__run_group(const sherd__runs *runs, int64_t r)
 {
+    if (runs->even)
+        return runs->count > runs->groups ? r * runs->groups / runs->count : r;
     return runs->group ? runs->group[r] : r;
 }
 

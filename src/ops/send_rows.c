@@ -198,6 +198,7 @@ typedef struct exchange {
     traffic t;
     int64_t inner; /* elements of a row */
     size_t bytes;  /* of an element */
+    bool dry;
 } exchange;
 
 /* The interval of the result that a rank of the line has, and its shard. */
@@ -229,14 +230,16 @@ static int64_t sent_at(const void *what, int64_t rank, int64_t r)
 
 /*
  * The rows that a rank of the line needs of a shard: their places in the result, and in the shard.
- * Returns how many.
+ * Returns how many; places that nobody will look at are not found.
  */
 static int64_t needed(const exchange *x, int64_t rank, int64_t shard, int32_t *place, int32_t *code)
 {
     const traffic *t = &x->t;
     int64_t lo, hi, count = 0;
 
-    interval(x, rank, &lo, &hi);
+    int64_t to = interval(x, rank, &lo, &hi);
+    if (x->dry)
+        return t->count[to * t->shards_from + shard];
     for (int64_t i = lo; i < hi; i++) {
         int64_t entry = t->index[i] / t->k;
         if (entry < t->cut[shard] || entry >= t->cut[shard + 1])
@@ -261,7 +264,7 @@ static bool copy_rows(const exchange *x, copying how, int64_t count, const int32
     sherd__pick p = {1, count, x->inner, INT32_MAX, 0, index, true};
     int64_t bytes = count * (int64_t)sizeof *index;
 
-    if (count == 0 || x->inner == 0)
+    if (count == 0 || x->inner == 0 || x->dry)
         return true;
     if (!device) {
         if (how == PUT)
@@ -349,7 +352,8 @@ static bool exchange_rows(sherd_call *call)
     const sherd_tensor *a = call->in[A], *y = call->out[0];
     exchange x = {.call = call,
                   .inner = sherd__local_count(a, 1, a->ndim),
-                  .bytes = sherd_dtype_bytes(a->dtype)};
+                  .bytes = sherd_dtype_bytes(a->dtype),
+                  .dry = sherd__is_dry(call->world)};
 
     if (!sherd__line_up(&x.line, call, a->layout->spec.mesh, &a->layout->spec.dim[0]))
         return true;
@@ -395,8 +399,8 @@ static bool take_here(sherd_call *call)
         return true;
     }
     int32_t *code = sherd_call_scratch(call, (y->local[0] + 1) * (int64_t)sizeof *code);
-    if (!code)
-        return false;
+    if (!code || sherd__is_dry(call->world))
+        return code != NULL;
     for (int64_t i = 0; i < y->local[0]; i++)
         code[i] = (int32_t)(index[first + i] / how->k);
     return copy_rows(&x, PICK, y->local[0], code, call->to[0], call->from[A]);
@@ -441,20 +445,20 @@ static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
                        how->k);
 }
 
-#define TAKE(label, text)                                                                      \
-    {                                                                                          \
-        .name = label, .summary = text, .layouts = "rows are sent; other dims as the operand", \
-        .operand = {{"rows", 0},                                                               \
-                    {"order", SHERD_OP_INDEX},                                                 \
-                    {"place", SHERD_OP_INDEX},                                                 \
-                    {"to", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},                                 \
-        .result = {{"y", 0}},                                                                  \
-        .field = {SHERD_FIELD(taking, digest, INT64), SHERD_FIELD(taking, k, INT64)},          \
-        .attributes = sizeof(taking), .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING,  \
-        .describe = describe, .ways = lie, .forward = take, .on_device = sherd__copies_there,  \
-        .backward = take_back, .takes_pending = true, .needs = {                               \
-            [A] = SHERD_NEEDS_OPERAND(INDEX) | SHERD_NEEDS_OPERAND(BACK)                       \
-        }                                                                                      \
+#define TAKE(label, text)                                                                          \
+    {                                                                                              \
+        .name = label, .summary = text, .layouts = "rows are sent; other dims as the operand",     \
+        .operand = {{"rows", 0},                                                                   \
+                    {"order", SHERD_OP_INDEX},                                                     \
+                    {"place", SHERD_OP_INDEX},                                                     \
+                    {"to", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},                                     \
+        .result = {{"y", 0}},                                                                      \
+        .field = {SHERD_FIELD(taking, digest, INT64), SHERD_FIELD(taking, k, INT64)},              \
+        .attributes = sizeof(taking), .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING,      \
+        .describe = describe, .ways = lie, .forward = take, .dry = take,                           \
+        .on_device = sherd__copies_there, .backward = take_back, .takes_pending = true, .needs = { \
+            [A] = SHERD_NEEDS_OPERAND(INDEX) | SHERD_NEEDS_OPERAND(BACK)                           \
+        }                                                                                          \
     }
 
 const sherd_op sherd__dispatch_op = TAKE("sherd_dispatch", "rows of tokens, sorted by group");

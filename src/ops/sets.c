@@ -168,13 +168,14 @@ bool sherd__sets_exchange(sherd_call *call, const sherd__sets *p, double *number
     if (!mine)
         return false;
     double *to = sherd__fresh(mine);
-    if (mine->count) {
+    bool dry = sherd__is_dry(call->world);
+    if (mine->count && !dry) {
         memset(to, 0, (size_t)mine->count * sizeof *to);
         fill_part(p, &a, to, numbers);
     }
     a.data = sherd__all_parts(call, dims, mine, a.most * width, &a.count);
     a.others = p->n.whole ? 1 : a.count / shards;
-    for (int64_t i = 0; a.data && i < p->sets; i++)
+    for (int64_t i = 0; a.data && i < p->sets && !dry; i++)
         join_set(x, p, &a, i, numbers + i * width, put);
     return a.data != NULL;
 }

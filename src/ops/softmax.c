@@ -96,6 +96,7 @@ static bool exchange(sherd_call *call, unsigned bits, void **most, void **total)
     slab s = slab_of(call->in[0], bits);
     int64_t n = s.outer * s.inner, parts;
     sherd_tensor *mine = sherd__new_parts(call, bits, dtype, 2);
+    bool computes = mine && mine->count && !sherd__is_dry(call->world);
 
     *most = room(call, dtype, n);
     *total = room(call, dtype, n);
@@ -103,15 +104,15 @@ static bool exchange(sherd_call *call, unsigned bits, void **most, void **total)
         return false;
     char *most_here = device ? sherd__device_fresh(mine) : sherd__fresh(mine);
     char *total_here = most_here + n * (int64_t)sherd_dtype_bytes(dtype);
-    if (mine->count && device)
+    if (computes && device)
         sherd__device_soft_stats(device, call->in[0]->dtype, &s, most_here, total_here,
                                  call->from[0]);
-    else if (mine->count)
+    else if (computes)
         kernels->soft_stats(s.outer, s.mid, s.inner, most_here, total_here, call->from[0]);
     const void *all = sherd__all_parts(call, bits, mine, 2, &parts);
-    if (all && mine->count && device)
+    if (all && computes && device)
         sherd__device_soft_join(device, dtype, parts, n, *most, *total, all);
-    else if (all && mine->count)
+    else if (all && computes)
         kernels->soft_join(parts, n, *most, *total, all);
     return all != NULL;
 }
@@ -173,6 +174,8 @@ static bool soft(sherd_call *call)
         return soft_there(call, s);
     if (!exchange(call, bits, &most, &total))
         return false;
+    if (sherd__is_dry(call->world))
+        return true;
     if (y->count && device)
         sherd__device_soft(device, y->dtype, kind, &s, call->to[0], call->from[0], most, total);
     else if (y->count)
@@ -213,7 +216,7 @@ static bool logsumexp(sherd_call *call)
     }
     if (!exchange(call, bits, &most, &total))
         return false;
-    if (y->count == 0)
+    if (y->count == 0 || sherd__is_dry(call->world))
         return true;
     if (sherd__device_in(call)) {
         sherd__device_log_sum(sherd__device_in(call), y->dtype, y->count, call->to[0], call->to[1],
@@ -241,14 +244,15 @@ static bool differentiate_parts(sherd_call *call, unsigned bits, sherd_tensor *m
     slab s = slab_of(call->in[0], bits);
     int64_t n = s.outer * s.inner, parts;
     void *total = room(call, dtype, n);
+    bool dry = sherd__is_dry(call->world);
 
     if (!total)
         return false;
-    if (mine->count)
+    if (mine->count && !dry)
         kernels->soft_grad_sum(kind, s.outer, s.mid, s.inner, sherd__fresh(mine), call->from[G_DY],
                                call->from[G_Y]);
     const void *all = sherd__all_parts(call, bits, mine, 1, &parts);
-    if (!all || call->in[0]->count == 0)
+    if (!all || call->in[0]->count == 0 || dry)
         return all != NULL;
     sherd__kernels_of(sherd__world_kernels(call->world), dtype)
         ->sum(total, all, 1, parts, n, false);
@@ -324,7 +328,7 @@ static bool differentiate(sherd_call *call)
         return false;
     if (sherd__parts_count(call, mine, 1) > 1)
         return differentiate_parts(call, bits, mine);
-    if (dy->count == 0)
+    if (dy->count == 0 || sherd__is_dry(call->world))
         return true;
     slab s = slab_of(dy, bits);
     sherd__soft_grad_whole(sherd__kernels_in(call), sherd_dtype_bytes(dy->dtype),
@@ -333,11 +337,11 @@ static bool differentiate(sherd_call *call)
     return true;
 }
 
-#define GRADIENT(name_)                                                         \
-    {                                                                           \
-        .name = name_, .operand = {{"dy", 0}, {"y", 0}}, .result = {{"dx", 0}}, \
-        SHERD__DIMS_FIELDS, .joined = SHERD__REDUCED, .describe = describe,     \
-        .forward = differentiate, .on_device = sherd__fractions_there           \
+#define GRADIENT(name_)                                                                     \
+    {                                                                                       \
+        .name = name_, .operand = {{"dy", 0}, {"y", 0}}, .result = {{"dx", 0}},             \
+        SHERD__DIMS_FIELDS, .joined = SHERD__REDUCED, .describe = describe,                 \
+        .forward = differentiate, .dry = differentiate, .on_device = sherd__fractions_there \
     }
 
 static const sherd_op gradient_op = GRADIENT("sherd_softmax backward");
@@ -446,19 +450,19 @@ static void logsumexp_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 
 const sherd_op sherd__softmax_op =
     SOFT("sherd_softmax", "e^a / sum of e^a over a dim", .result = {{"y", 0}}, .forward = soft,
-         .on_device = sherd__fractions_there, .backward = softmax_back,
+         .dry = soft, .on_device = sherd__fractions_there, .backward = softmax_back,
          .needs = {SHERD_NEEDS_RESULT(0)});
 
 const sherd_op sherd__log_softmax_op =
     SOFT("sherd_log_softmax", "a - log of the sum of e^a over a dim", .result = {{"y", 0}},
-         .forward = soft, .on_device = sherd__fractions_there, .backward = log_softmax_back,
-         .needs = {SHERD_NEEDS_RESULT(0)});
+         .forward = soft, .dry = soft, .on_device = sherd__fractions_there,
+         .backward = log_softmax_back, .needs = {SHERD_NEEDS_RESULT(0)});
 
 const sherd_op sherd__logsumexp_op =
     SOFT("sherd_logsumexp", "log of the sum of e^a over a dim",
          .result = {{"y", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
-         .forward = logsumexp, .on_device = sherd__fractions_there, .backward = logsumexp_back,
-         .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(1)});
+         .forward = logsumexp, .dry = logsumexp, .on_device = sherd__fractions_there,
+         .backward = logsumexp_back, .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(1)});
 
 sherd_tensor *sherd_softmax(sherd_tensor *a, int dim)
 {

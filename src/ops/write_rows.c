@@ -177,6 +177,8 @@ static bool write_piece(const filling *f)
 
     if (!index || !from || !(there ? sherd__device_data(f->a) : sherd__data(f->a)))
         return false;
+    if (sherd__left_out(f->a->world, name, f->a->dtype, 0, 2 * sherd__local_bytes(f->rows)))
+        return sherd__mutable_view(f->a) != NULL;
     if (is_outside(f, index)) {
         refuse(f, SHERD_EINVAL, "an index is outside of a");
         return false;
