@@ -287,10 +287,13 @@ static bool write_piece(const write *w)
         return false;
     if (a->count == 0 || (elsewhere && w->kind == ADD))
         return true;
-    int64_t all = w->kind == COPY ? 2 : w->kind == FILL ? 1 : 3; /* tensors that are touched */
-    if (sherd__left_out(a->world, w->name, a->dtype, (double)a->count,
-                        all * sherd__local_bytes(a)) &&
-        w->kind <= COPY)
+    bool combines = w->kind == ADD || w->kind == MULTIPLY;
+    if (sherd__left_out(a->world, w->name, a->dtype, combines ? (double)a->count : 0,
+                        (combines          ? 3
+                         : w->kind == COPY ? 2
+                                           : 1) *
+                            sherd__local_bytes(a)) &&
+        !combines)
         return true;
     if (w->kind == FILL || elsewhere)
         write_value(w, to, elsewhere ? 0 : w->value);
