@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd dry: starts a program once, as one rank of many, with the environment that lets its worlds
- * be dry (sherd/dry.h), and shows what they have reported. The report goes through a file without a
- * name.
+ * sherd dry: starts a program as one rank of many, with the environment that lets its worlds be dry
+ * (sherd/dry.h), and shows what they have reported; or as several, one after the other, so that a
+ * stage of a pipeline learns what the one before has sent. Reports go through files without names,
+ * what is sent through a folder that is gone afterwards.
  */
 #include "dry.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +17,8 @@
 #include <unistd.h>
 
 #include "options.h"
+
+enum { MOST = 256 };
 
 static const char usage[] = "sherd dry [-n N] [OPTIONS] [--] PROGRAM [ARGUMENTS]";
 
@@ -44,20 +48,44 @@ static long read_number(const char *text, long low)
     return end != text && !*end && n >= low && n <= INT32_MAX ? n : -1;
 }
 
-/* SHERD_DRY: the rank, and of how many if that was said. */
-static bool set_rank(const cli_values *values)
-{
-    const char *rank = values->of[CLI_DRY_RANK], *ranks = values->of[CLI_RUN_RANKS];
-    char text[32];
+/* The ranks "0,4" into which[MOST], how many there are, and of how many: 0 = nobody says. */
+typedef struct asked {
+    long which[MOST];
+    int count;
+    long of;
+} asked;
 
-    if (rank && read_number(rank, 0) < 0)
-        return cli_refuse("dry", "--rank: \"%.100s\" is no rank", rank) == 0;
-    if (ranks && read_number(ranks, 1) < 0)
+static bool read_ranks(asked *out, const cli_values *values)
+{
+    const char *list = values->of[CLI_DRY_RANK], *ranks = values->of[CLI_RUN_RANKS];
+    char word[32];
+
+    *out = (asked){.of = ranks ? read_number(ranks, 1) : 0};
+    if (out->of < 0)
         return cli_refuse("dry", "-n: \"%.100s\" is no number of ranks", ranks) == 0;
-    long r = rank ? read_number(rank, 0) : 0, n = ranks ? read_number(ranks, 1) : 0;
-    if (ranks && r >= n)
-        return cli_refuse("dry", "--rank: there is no rank %ld of %ld", r, n) == 0;
-    snprintf(text, sizeof text, ranks ? "%ld/%ld" : "%ld", r, n);
+    for (const char *at = list ? list : "0";; at++) {
+        size_t length = strcspn(at, ",");
+        snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 0, at);
+        long rank = read_number(word, 0);
+        if (rank < 0)
+            return cli_refuse("dry", "--rank: \"%.100s\" is no rank", word) == 0;
+        if (ranks && rank >= out->of)
+            return cli_refuse("dry", "--rank: there is no rank %ld of %ld", rank, out->of) == 0;
+        if (out->count == MOST)
+            return cli_refuse("dry", "--rank: at most %d ranks can be run", MOST) == 0;
+        out->which[out->count++] = rank;
+        at += length;
+        if (!*at)
+            return true;
+    }
+}
+
+/* SHERD_DRY: the rank, and of how many if that was said. */
+static bool set_rank(const asked *ranks, int i)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, ranks->of ? "%ld/%ld" : "%ld", ranks->which[i], ranks->of);
     return setenv("SHERD_DRY", text, 1) == 0;
 }
 
@@ -67,8 +95,6 @@ static bool set_environment(const cli_values *values, int report)
     const char *trace = values->of[CLI_RUN_TRACE];
     char text[160], path[64];
 
-    if (!set_rank(values))
-        return false;
     if (!rates && !cli_dry_rates(text, sizeof text))
         return cli_refuse("dry", "no memory to measure this machine: use --rates") == 0;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), report);
@@ -145,29 +171,63 @@ static bool show(int report, bool json)
     return good && fflush(stdout) == 0;
 }
 
-int cli_dry(int argc, char **argv)
+/* One rank from its start to its report; its exit status. */
+static int run_rank(const cli_values *values, char **argv)
 {
-    cli_values values;
-    int at = 0;
-
-    if (!read_options(&values, argc, argv, &at))
-        return CLI_UNUSABLE;
-    if (at >= argc)
-        return cli_refuse("dry", "which program? %s", usage);
+    bool json = values->of[CLI_JSON] != NULL;
     int report = memfd_create("sherd dry", MFD_CLOEXEC);
+
     if (report < 0) {
         cli_refuse("dry", "no file for the report: %s", strerror(errno));
         return CLI_FAILED;
     }
-    if (!set_environment(&values, report))
-        return CLI_UNUSABLE;
-    int exit_status = run(argv + at, values.of[CLI_JSON] != NULL);
+    int exit_status = set_environment(values, report) ? run(argv, json) : CLI_UNUSABLE;
     if (exit_status < 0) {
-        cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[at], strerror(errno));
-        return CLI_FAILED;
+        cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[0], strerror(errno));
+        exit_status = CLI_FAILED;
+    } else if (!show(report, json) && exit_status == 0) {
+        cli_refuse("dry", "\"%.200s\" has opened no world of sherd, or not closed it", argv[0]);
+        exit_status = CLI_FAILED;
     }
-    if (show(report, values.of[CLI_JSON]) || exit_status)
-        return exit_status;
-    cli_refuse("dry", "\"%.200s\" has opened no world of sherd, or not closed it", argv[at]);
-    return CLI_FAILED;
+    close(report);
+    return exit_status;
+}
+
+/* A folder for what is sent, in path[room]. */
+static bool make_folder(char *path, size_t room)
+{
+    const char *top = getenv("TMPDIR");
+
+    snprintf(path, room, "%.400s/sherd-dry-XXXXXX", top && *top ? top : "/tmp");
+    if (mkdtemp(path) && setenv("SHERD_DRY_SENT", path, 1) == 0)
+        return true;
+    cli_refuse("dry", "no folder for what is sent, %s: %s", path, strerror(errno));
+    return false;
+}
+
+static int remove_one(const char *path, const struct stat *what, int kind, struct FTW *where)
+{
+    (void)what;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+int cli_dry(int argc, char **argv)
+{
+    cli_values values;
+    asked ranks;
+    char folder[448];
+    int at = 0, exit_status = 0;
+
+    if (!read_options(&values, argc, argv, &at) || !read_ranks(&ranks, &values))
+        return CLI_UNUSABLE;
+    if (at >= argc)
+        return cli_refuse("dry", "which program? %s", usage);
+    if (!make_folder(folder, sizeof folder))
+        return CLI_FAILED;
+    for (int i = 0; i < ranks.count && exit_status == 0; i++)
+        exit_status = set_rank(&ranks, i) ? run_rank(&values, argv + at) : CLI_FAILED;
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return exit_status;
 }

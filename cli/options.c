@@ -112,7 +112,11 @@ static const option table[CLI_KEYS] = {
                        "write what each rank does and waits for into FILE, for ui.perfetto.dev: "
                        "operators, calls with their bytes, axes and plans, waits [SHERD_TRACE]",
                        "trace.json"},
-    [CLI_DRY_RANK] = {"rank", CLI_OF_DRY, 0, NULL, "R", "which of them [0]", "3"},
+    [CLI_DRY_RANK] =
+        {"rank", CLI_OF_DRY, 0, NULL, "R",
+         "which of them; several, one after the other: of the stages of a pipeline, in "
+         "their order, as one learns from another what is sent to it [0]",
+         "0,4,8"},
     [CLI_DRY_RATES] =
         {"rates", CLI_OF_DRY, 0, NULL, "RATES",
          "what a rank computes in a second (operations of f32, f64 and half: bf16 and f16) and "

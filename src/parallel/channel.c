@@ -236,6 +236,12 @@ static sherd_status arrival(const sherd_layout **out, const sherd_channel *c,
     return sherd__layout_intern(out, &spec);
 }
 
+/* Which no other channel has that lives. */
+static const char *lane_name(const sherd_channel *c)
+{
+    return c->lane[SHERD__FORTH]->name[0];
+}
+
 static sherd_tensor *bytes_on(const sherd_mesh *mesh, int64_t bytes)
 {
     const sherd_layout *layout;
@@ -266,6 +272,8 @@ static bool pass_bytes(const sherd_channel *c, const void *data, int64_t bytes)
     const sherd_layout *to;
     sherd_tensor *t = bytes_on(c->from, bytes);
 
+    if (sherd__is_dry(c->world) && !sherd__dry_sends(c->world, lane_name(c), data, bytes))
+        return false;
     if (sherd__is_failed(t) || !sherd__block_writable(c->world, t->storage->block))
         return false;
     memcpy(sherd__block_data(t->storage->block), data, (size_t)bytes);
@@ -322,8 +330,17 @@ bool sherd__channel_put(sherd_channel *c, sherd__parcel *p, const char *function
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
+/* In a dry world: the bytes that a rank of those that send has left. NULL: failed. */
+static const char *heard_bytes(sherd_channel *c, sherd_tensor *t, int64_t bytes)
+{
+    void *data = sherd__mutable(t);
+
+    return data && sherd__dry_receives(c->world, lane_name(c), &c->heard, data, bytes) ? data
+                                                                                       : NULL;
+}
+
 /* The bytes that come next, in a tensor of the scope; NULL: failed. */
-static const char *take_bytes(const sherd_channel *c, int64_t bytes)
+static const char *take_bytes(sherd_channel *c, int64_t bytes)
 {
     const sherd_layout *to;
     sherd_tensor *t = bytes_on(c->from, bytes);
@@ -334,7 +351,9 @@ static const char *take_bytes(const sherd_channel *c, int64_t bytes)
         sherd__fail_diag(c->world, true);
     else
         t = pass_head(c, t, to);
-    return t->layout == to && !sherd__is_failed(t) ? sherd_tensor_read(t) : NULL;
+    if (t->layout != to || sherd__is_failed(t))
+        return NULL;
+    return sherd__is_dry(c->world) ? heard_bytes(c, t, bytes) : sherd_tensor_read(t);
 }
 
 /* The layouts and dtypes of what comes. */
@@ -354,7 +373,7 @@ static bool read_layouts(const sherd_channel *c, sherd__parcel *p, char *text, c
     return true;
 }
 
-static bool take_head(const sherd_channel *c, sherd__parcel *p, const char *function)
+static bool take_head(sherd_channel *c, sherd__parcel *p, const char *function)
 {
     sherd__heap *heap = sherd__world_heap(c->world);
     const char *bytes = take_bytes(c, sizeof(head));

@@ -16,6 +16,7 @@ struct sherd_channel {
     int number;           /* in the names of its lanes; no other channel has it while this lives */
     bool alike;           /* the meshes have the same axes */
     bool sends, receives; /* this rank does */
+    int64_t heard;        /* in a dry world: bytes that were taken of what others have sent */
 };
 
 /* What is sent at once. */

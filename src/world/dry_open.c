@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const char asked_name[] = "SHERD_DRY", rates_name[] = "SHERD_DRY_RATES";
 static const size_t region = (size_t)1 << 44; /* bytes of address space: more than a rank has */
@@ -96,6 +97,15 @@ static sherd_status check(const sherd__dry_rank *it, sherd__diag *diag)
     return SHERD_OK;
 }
 
+/* What is only read then takes no memory: shared memory that is read is given a page. */
+static sherd_status make_private(sherd__arena *arena, sherd__diag *diag)
+{
+    void *at = mmap(arena->base + arena->control->regions, arena->control->region_bytes,
+                    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                    -1, 0);
+    return at == MAP_FAILED ? sherd__no_memory(diag, "sherd_world_dry") : SHERD_OK;
+}
+
 static sherd_status open_rank(sherd_world **out, const sherd__dry_rank *it,
                               const sherd_world_options *options, sherd__diag *diag)
 {
@@ -112,7 +122,9 @@ static sherd_status open_rank(sherd_world **out, const sherd__dry_rank *it,
         return status;
     arena.cores = it->ranks; /* nobody shares one */
     arena.dry = it;
-    status = sherd__world_join(out, &arena, true, 0, options, diag);
+    status = make_private(&arena, diag);
+    if (!status)
+        status = sherd__world_join(out, &arena, true, 0, options, diag);
     if (status)
         sherd__arena_unmap(&arena);
     else

@@ -246,6 +246,13 @@ int64_t sherd__clock(const sherd_world *world);
  */
 bool sherd__left_out(sherd_world *world, const char *name, sherd_dtype dtype, double operations,
                      int64_t bytes);
+/*
+ * What a dry rank sends in a channel, for one that is run later; and what an earlier one has sent,
+ * from *at on, which goes along (dry_sent.c). False: raised.
+ */
+bool sherd__dry_sends(sherd_world *world, const char *channel, const void *data, int64_t bytes);
+bool sherd__dry_receives(sherd_world *world, const char *channel, int64_t *at, void *out,
+                         int64_t bytes);
 /* A training step has ended; no effect in other worlds. */
 void sherd__dry_step(sherd_world *world);
 
