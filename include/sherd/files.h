@@ -8,6 +8,9 @@
  * its way to or from the file, a tensor is redistributed so that each rank of its mesh has some
  * whole rows (dim 0 sharded as in its layout, and then over all other axes). So every byte is
  * written once and read once in the whole job, in one contiguous piece per rank.
+ *
+ * In a dry world (dry.h) headers are read and arguments checked, and tensors are moved, but elements
+ * are neither read nor written: no file is made or changed.
  */
 #ifndef SHERD_FILES_H
 #define SHERD_FILES_H

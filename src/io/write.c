@@ -188,6 +188,8 @@ static void make(writing *w, const char *header, size_t bytes)
                                 "%s: \"%.180s\": is not a regular file", w->function, w->path);
         return;
     }
+    if (sherd__is_dry(w->world))
+        return;
     w->fd = take_part(w->part);
     w->made = w->fd >= 0;
     if (!w->made && errno == EWOULDBLOCK)
@@ -236,7 +238,8 @@ static void put(writing *w, int i)
         return;
     if (!data)
         w->status = SHERD_EPEER;
-    else if (!sherd__write_at(w->fd, data, here.bytes, w->header.entry[i].offset + here.at))
+    else if (!sherd__left_out(w->world, "write", t->dtype, 0, here.bytes) &&
+             !sherd__write_at(w->fd, data, here.bytes, w->header.entry[i].offset + here.at))
         fail(w);
 }
 
@@ -288,7 +291,7 @@ static void rename_it(writing *w)
  */
 static void write_all(writing *w, const char *header, size_t bytes)
 {
-    bool first = sherd_world_rank(w->world) == 0;
+    bool first = sherd_world_rank(w->world) == 0, dry = sherd__is_dry(w->world);
 
     if (first) {
         make(w, header, bytes);
@@ -297,14 +300,14 @@ static void write_all(writing *w, const char *header, size_t bytes)
     }
     if (!agree(w, 1))
         return;
-    if (!first && (w->fd = open_part(w->part, 0)) < 0)
+    if (!first && !dry && (w->fd = open_part(w->part, 0)) < 0)
         fail(w);
     put_all(w, true);
-    if (!w->status && fsync(w->fd))
+    if (!w->status && !dry && fsync(w->fd))
         fail(w);
     if (!first) /* rank 0's lock stays until the name is gone */
         leave(w);
-    if (agree(w, 2) && first)
+    if (agree(w, 2) && first && !dry)
         rename_it(w);
     agree(w, 3);
 }
