@@ -293,11 +293,10 @@ static void write_all(writing *w, const char *header, size_t bytes)
 {
     bool first = sherd_world_rank(w->world) == 0, dry = sherd__is_dry(w->world);
 
-    if (first) {
+    if (first || dry)
         make(w, header, bytes);
-        if (!w->status)
-            put_all(w, false);
-    }
+    if (first && !w->status)
+        put_all(w, false);
     if (!agree(w, 1))
         return;
     if (!first && !dry && (w->fd = open_part(w->part, 0)) < 0)
