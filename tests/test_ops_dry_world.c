@@ -166,16 +166,18 @@ static long peak_kilobytes(void)
     return usage.ru_maxrss;
 }
 
-static void terabytes_take_no_memory(sherd_world *world)
+/* `verify`: also where contents are compared (SHERD_VERIFY), of which there are none. */
+static void run_all(bool verify)
 {
     static void (*const programs[])(const sherd_mesh *mesh) = {multiply, attend, norm_and_lose,
                                                                convolve, dispatch};
-    long before = peak_kilobytes();
     sherd_world *dry = NULL;
-
-    (void)world;
-    CHECK_OK(sherd_world_dry(&dry, RANKS, 3, NULL, NULL));
     const sherd_mesh *mesh = NULL;
+
+    if (verify)
+        setenv("SHERD_VERIFY", "1", 1);
+    CHECK_OK(sherd_world_dry(&dry, RANKS, 3, NULL, NULL));
+    unsetenv("SHERD_VERIFY");
     CHECK_OK(sherd_mesh_parse(&mesh, dry, "dp=8,tp=8"));
     for (int i = 0; i < LEN(programs); i++) {
         sherd_scope_begin(dry);
@@ -187,6 +189,15 @@ static void terabytes_take_no_memory(sherd_world *world)
     }
     CHECK(sherd_world_memory(dry).peak_bytes >> 39 > 0);
     CHECK_OK(sherd_world_close(dry));
+}
+
+static void terabytes_take_no_memory(sherd_world *world)
+{
+    long before = peak_kilobytes();
+
+    (void)world;
+    run_all(false);
+    run_all(true);
     CHECK(peak_kilobytes() - before < 200 << 10);
 }
 
@@ -277,7 +288,83 @@ static void lack_of_memory_is_told(sherd_world *world)
     CHECK_OK(sherd_world_close(dry));
 }
 
+/* ---- operations ------------------------------------------------------------------------------ */
+
+enum { ITEMS = 2, LENGTH = 12, HEADS = 4, HEAD = 16 };
+
+/* How attention is laid, and what it runs. */
+typedef struct attention {
+    const char *placements, *mask; /* NULL: none */
+    const char *forward, *back;
+    sherd_attention_options how;
+} attention;
+
+static const attention attentions[] = {
+    {"S(2)", NULL, "sherd_attention", "sherd_attention backward", {.causal = true}},
+    {"S(0)", NULL, "sherd_attention", "sherd_attention backward", {.causal = false}},
+    {"S(1)",
+     NULL,
+     "sherd_attention_pieces",
+     "sherd_attention_pieces backward",
+     {.causal = true, .way = SHERD_ATTENTION_RING}},
+    {"S(1)",
+     NULL,
+     "sherd_attention_pieces",
+     "sherd_attention_pieces backward",
+     {.way = SHERD_ATTENTION_GATHER}},
+    {"S(2)", "R", "sherd_attention_general", "sherd_attention_general backward", {.causal = true}},
+};
+
+static double operations_of(sherd_world *dry, const char *name)
+{
+    double all = 0;
+
+    for (int i = 0; sherd_dry_work_at(dry, i).name; i++)
+        if (strcmp(sherd_dry_work_at(dry, i).name, name) == 0)
+            all += sherd_dry_work_at(dry, i).operations;
+    return all;
+}
+
+static void attend_as(sherd_world *dry, const attention *a)
+{
+    const sherd_mesh *mesh = line_of_ranks(dry);
+    const int64_t shape[] = {ITEMS, LENGTH, HEADS, HEAD};
+    sherd_tensor *q = graded(zeroes(mesh, SHERD_F32, 4, shape, a->placements));
+    sherd_attention_options how = a->how;
+
+    if (a->mask)
+        how.mask = zeroes(mesh, SHERD_F32, 2, SHAPE(LENGTH, LENGTH), a->mask);
+    sherd_backward(sherd_sum(sherd_attention(q, q, q, &how)));
+}
+
+/* All ranks together do what one alone does, however it is laid. */
+static void ranks_share_the_operations(sherd_world *world)
+{
+    enum { ALL = 4 };
+
+    (void)world;
+    for (int i = 0; i < LEN(attentions); i++) {
+        const attention *a = &attentions[i];
+        double pairs = a->how.causal ? LENGTH * (LENGTH + 1) / 2.0 : LENGTH * LENGTH;
+        double want = 4.0 * ITEMS * HEADS * HEAD * pairs, forward = 0, back = 0;
+        for (int r = 0; r < ALL; r++) {
+            sherd_world *dry = NULL;
+            CHECK_OK(sherd_world_dry(&dry, ALL, r, NULL, NULL));
+            sherd_scope_begin(dry);
+            attend_as(dry, a);
+            sherd_scope_end(dry);
+            CHECK_OK(sherd_world_check(dry));
+            forward += operations_of(dry, a->forward);
+            back += operations_of(dry, a->back);
+            CHECK_OK(sherd_world_close(dry));
+        }
+        CHECK_NEAR(forward, want, 0.5);
+        CHECK_NEAR(back, 2.5 * want, 0.5);
+    }
+}
+
 static const check_test tests[] = {
+    {TEST(ranks_share_the_operations), {1}},
     {TEST(even_requests_are_the_same_dry), {1, 2, 3, 4, 8}},
     {TEST(terabytes_take_no_memory), {1}},
     {TEST(errors_are_those_of_real_ranks), {1, 2, 3}},

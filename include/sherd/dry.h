@@ -18,6 +18,13 @@
  * in numbers (shapes in sherd_from_local, say) is taken to be what this rank tells. Where a rank
  * needs data of others to know what comes next, and that can not be assumed, the call fails with
  * ENOTSUP.
+ *
+ * What data decide on real ranks is taken to be even, so that there equality ends. Choices of groups
+ * (ops_groups.h) are spread over the groups, whatever they hold, and so are runs of rows whose ends
+ * are not known; indices by which ranks fetch elements from each other (sherd_index_select,
+ * sherd_gather, their gradients) are spread over the dim. No index is found to be out of range. A
+ * scaler takes each step, as its norms are finite. Files are read but for their elements, and not
+ * written (files.h).
  */
 #ifndef SHERD_DRY_H
 #define SHERD_DRY_H

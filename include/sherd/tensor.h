@@ -336,7 +336,8 @@ SHERD_API sherd_tensor *sherd_distribute_as(sherd_tensor *t, const sherd_mesh *m
  * @numerics   values are copied bit for bit
  * @owns       the result belongs to the scope; `t` and `text` are only read
  * @errors     EINVAL no such root, `t` is NULL, distributed or of another world there; EDIFFER
- *             ranks passed different texts or roots; otherwise as sherd_distribute_as
+ *             ranks passed different texts or roots; ENOTSUP in a dry world that is not the root;
+ *             otherwise as sherd_distribute_as
  */
 SHERD_API sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh,
                                               const char *text, int root);

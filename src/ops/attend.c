@@ -55,6 +55,20 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
     return s;
 }
 
+double sherd__attend_general_operations(const sherd_call *call)
+{
+    const sherd__attending s = sherd__attend_problem(call, Q);
+
+    return sherd__attend_operations(&s);
+}
+
+double sherd__attend_general_operations_back(const sherd_call *call)
+{
+    const sherd__attending s = sherd__attend_problem(call, SHERD__G_Q);
+
+    return 2.5 * sherd__attend_operations(&s);
+}
+
 /* "b1rst": the letters of the mask's dims, '1' for one that broadcasts. */
 static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
 {

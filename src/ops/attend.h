@@ -56,6 +56,12 @@ typedef struct sherd__attend_arrays {
 } sherd__attend_arrays;
 
 /*
+ * Floating-point operations of a dry world: two products over what queries see of all keys. Five
+ * such products are what backward takes.
+ */
+double sherd__attend_operations(const sherd__attending *problem);
+
+/*
  * Run the fastest kernels that can do it; `out` gets the result and the logarithms of sums. False:
  * failed.
  */
@@ -182,11 +188,15 @@ enum {
      SHERD_NEEDS_RESULT(1))
 
 /* What operators of whole sequences and of pieces have in common, forward and backward. */
+double sherd__attend_general_operations(const sherd_call *call);
+double sherd__attend_general_operations_back(const sherd_call *call);
+
 #define SHERD__ATTEND_FORWARD                                                               \
     .autocast = SHERD_AUTOCAST_LOW,                                                         \
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},  \
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}}, .field = SHERD__ATTEND_FIELDS, \
     .attributes = sizeof(sherd__attend_attributes), .describe = sherd__attend_describe,     \
+    .operations = sherd__attend_general_operations,                                         \
     .needs = {SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS}
 
 #define SHERD__ATTEND_BACKWARD                                                                \
@@ -199,7 +209,8 @@ enum {
                 {"out", 0},                                                                   \
                 {"log_sum", SHERD_OP_ANY}},                                                   \
     .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}}, .field = SHERD__ATTEND_FIELDS, \
-    .attributes = sizeof(sherd__attend_attributes), .describe = sherd__attend_describe_grad
+    .attributes = sizeof(sherd__attend_attributes), .describe = sherd__attend_describe_grad,  \
+    .operations = sherd__attend_general_operations_back
 
 /*
  * In backward: apply the operator of the gradients with the node's attributes, and return the

@@ -434,6 +434,14 @@ static bool attend(sherd_call *call)
     return true;
 }
 
+/* Of a cache that is full: what is in it is not known. */
+static double operations(const sherd_call *call)
+{
+    const cache c = cache_of((sherd_call *)(uintptr_t)call);
+
+    return 4 * (double)c.rows * (double)c.room * (double)c.s.width;
+}
+
 const sherd_op sherd__attention_cached_op = {
     .name = "sherd_attention_cached",
     .autocast = SHERD_AUTOCAST_LOW,
@@ -448,6 +456,7 @@ const sherd_op sherd__attention_cached_op = {
     .describe = describe,
     .forward = attend,
     .dry = attend,
+    .operations = operations,
     .on_device = sherd__fractions_there};
 
 sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,

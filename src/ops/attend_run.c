@@ -10,6 +10,15 @@
 
 enum { Q, K, V };
 
+double sherd__attend_operations(const sherd__attending *s)
+{
+    double n = (double)s->queries, heads = (double)(s->batch * s->groups * s->repeat);
+    double pairs =
+        s->causal ? n * (double)s->first_query + n * (n + 1) / 2 : n * (double)s->all_keys;
+
+    return 4 * heads * (double)s->width * pairs;
+}
+
 void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem)
 {
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(call->world), dtype);

@@ -60,6 +60,13 @@ static bool attend_back(sherd_call *call)
                                                           .log_sum = call->from[G_LOG_SUM]});
 }
 
+static double operations_back(const sherd_call *call)
+{
+    const sherd__attending problem = problem_of(call, G_Q, G_K);
+
+    return 2.5 * sherd__attend_operations(&problem);
+}
+
 static const sherd_op attention_grad_op = {
     .name = "sherd_attention backward",
     .operand = {{"dout", 0}, {"q", 0}, {"k", 0}, {"v", 0}, {"out", 0}, {"log_sum", SHERD_OP_ANY}},
@@ -71,6 +78,7 @@ static const sherd_op attention_grad_op = {
     .whole = "stw",
     .forward = attend_back,
     .dry = attend_back,
+    .operations = operations_back,
     .on_device = sherd__fractions_there};
 
 /* For a backward that is recorded. */
@@ -124,6 +132,13 @@ static bool attend(sherd_call *call)
     return sherd__leave_device(call) && sherd__attend_run(call, &problem, call->to, call->from + Q);
 }
 
+static double operations(const sherd_call *call)
+{
+    const sherd__attending problem = problem_of(call, Q, K);
+
+    return sherd__attend_operations(&problem);
+}
+
 #define ATTENTION_NEEDS                                                         \
     (SHERD_NEEDS_OPERAND(Q) | SHERD_NEEDS_OPERAND(K) | SHERD_NEEDS_OPERAND(V) | \
      SHERD_NEEDS_RESULT(OUT) | SHERD_NEEDS_RESULT(LOG_SUM))
@@ -142,6 +157,7 @@ const sherd_op sherd__attention_op = {
     .describe = describe,
     .forward = attend,
     .dry = attend,
+    .operations = operations,
     .on_device = sherd__fractions_there,
     .backward = attention_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
@@ -172,6 +188,7 @@ const sherd_op sherd__attention_with_op = {
     .describe = describe,
     .forward = attend,
     .dry = attend,
+    .operations = operations,
     .on_device = sherd__fractions_there,
     .backward = sums_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};

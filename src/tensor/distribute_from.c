@@ -98,6 +98,11 @@ sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh, con
     const char *why = fault_of(t, mesh, root);
     if (why)
         return sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: %s", name, why);
+    if (!is_root && sherd__is_dry(world))
+        return sherd__fail_tensor(world, true, SHERD_ENOTSUP,
+                                  "%s: only rank %d knows the shape, and a dry world has no other "
+                                  "rank: pass a tensor of it on all ranks (sherd_distribute)",
+                                  name, root);
     int64_t *all = sherd__alloc(sherd__world_heap(world),
                                 (size_t)sherd_mesh_root(mesh)->count * WORDS, sizeof *all);
     if (!all)

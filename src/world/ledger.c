@@ -122,7 +122,7 @@ void sherd__world_watch(sherd_world *world, const sherd__watcher *watcher)
 
 bool sherd__verifies(const sherd_world *world)
 {
-    return world->verify;
+    return world->verify && !world->dry; /* there are no contents to compare */
 }
 
 bool sherd__claim_equal(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
@@ -174,7 +174,7 @@ bool sherd__claims_make(sherd_world *world)
     for (int i = 0; i < world->meshes; i++)
         for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
             world->mesh[i].group[g].claims = 0;
-    if (world->verify && world->watcher.before_check && !sherd__alarmed(world))
+    if (sherd__verifies(world) && world->watcher.before_check && !sherd__alarmed(world))
         world->watcher.before_check(world);
     for (int i = 0; i < world->meshes; i++)
         for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
