@@ -133,6 +133,10 @@ static inline bool same_account(const account *real, const account *dry)
     good = same_calls(real, dry) && good;
     good = same_names(real, dry) && good;
     good = same_moves(real, dry) && good;
+    for (int use = 0; use < SHERD_MEMORY_USES; use++) {
+        good = CHECK_EQ(dry->memory.live_for[use], real->memory.live_for[use]) && good;
+        good = CHECK_EQ(dry->memory.peak_for[use], real->memory.peak_for[use]) && good;
+    }
     good = CHECK_EQ(dry->memory.live_bytes, real->memory.live_bytes) && good;
     return CHECK_EQ(dry->memory.peak_bytes, real->memory.peak_bytes) && good;
 }

@@ -201,6 +201,26 @@ static void terabytes_take_no_memory(sherd_world *world)
     CHECK(peak_kilobytes() - before < 200 << 10);
 }
 
+/* What was written into memory that is taken again is not what is computed there. */
+static void what_is_left_out_is_zero(sherd_world *world)
+{
+    sherd_world *dry = NULL;
+
+    (void)world;
+    CHECK_OK(sherd_world_dry(&dry, 2, 0, NULL, NULL));
+    sherd_tensor *x = sherd_constant(dry, SHERD_F32, SHAPE(3), 1, 1);
+    for (int i = 0; i < 3; i++) {
+        sherd_scope_begin(dry);
+        const float seven = 7;
+        CHECK_EQ(sherd_item(sherd_from_data(dry, SHERD_F32, NULL, 0, &seven)), 7.0);
+        sherd_scope_end(dry);
+        sherd_scope_begin(dry);
+        CHECK_EQ(sherd_item(sherd_sum(x)), 0.0);
+        sherd_scope_end(dry);
+    }
+    CHECK_OK(sherd_world_close(dry));
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static void multiply_misfits(sherd_world *world, void *context)
@@ -363,10 +383,47 @@ static void ranks_share_the_operations(sherd_world *world)
     }
 }
 
+/* Of neighbours, and of points, of which each rank looks at all for its queries. */
+static void look_around(sherd_world *dry)
+{
+    const sherd_mesh *mesh = line_of_ranks(dry);
+    sherd_tensor *q = graded(zeroes(mesh, SHERD_F32, 4, SHAPE(ITEMS, LENGTH, HEADS, HEAD), "S(1)"));
+    sherd_tensor *points = zeroes(mesh, SHERD_F32, 2, SHAPE(40, 3), "R");
+
+    sherd_backward(sherd_sum(
+        sherd_neighbourhood_attention(q, q, q, &(sherd_neighbourhood_options){.kernel = {3}})));
+    sherd_knn(points, zeroes(mesh, SHERD_F32, 2, SHAPE(20, 3), "S(0)"), 2, NULL);
+}
+
+static void neighbours_are_shared_too(sherd_world *world)
+{
+    enum { ALL = 4 };
+    double forward = 0, back = 0, search = 0, want = 4.0 * ITEMS * LENGTH * HEADS * HEAD * 3;
+
+    (void)world;
+    for (int r = 0; r < ALL; r++) {
+        sherd_world *dry = NULL;
+        CHECK_OK(sherd_world_dry(&dry, ALL, r, NULL, NULL));
+        sherd_scope_begin(dry);
+        look_around(dry);
+        sherd_scope_end(dry);
+        CHECK_OK(sherd_world_check(dry));
+        forward += operations_of(dry, "sherd_neighbourhood_attention");
+        back += operations_of(dry, "sherd_neighbourhood_attention backward");
+        search += operations_of(dry, "sherd_knn search");
+        CHECK_OK(sherd_world_close(dry));
+    }
+    CHECK_NEAR(forward, want, 0.5);
+    CHECK_NEAR(back, 2.5 * want, 0.5);
+    CHECK_NEAR(search, 3.0 * 40 * 20 * 3, 0.5);
+}
+
 static const check_test tests[] = {
+    {TEST(neighbours_are_shared_too), {1}},
     {TEST(ranks_share_the_operations), {1}},
     {TEST(even_requests_are_the_same_dry), {1, 2, 3, 4, 8}},
     {TEST(terabytes_take_no_memory), {1}},
+    {TEST(what_is_left_out_is_zero), {1}},
     {TEST(errors_are_those_of_real_ranks), {1, 2, 3}},
     {TEST(lack_of_memory_is_told), {1}},
 };

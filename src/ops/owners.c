@@ -29,11 +29,6 @@ static void *scratch(const exchange *x, int64_t count, size_t bytes)
     return sherd_call_scratch(x->w->call, sherd__max(count, 1) * (int64_t)bytes);
 }
 
-static int64_t counted(const exchange *x, int64_t rank, int64_t shard)
-{
-    return x->count[rank * (x->line.shards + 1) + shard];
-}
-
 /*
  * Whether the rank with the shard `mine` exchanges with this owner. Ranks that want the same give
  * it once: each to the owner that is where it is along those axes.
@@ -86,16 +81,6 @@ static int64_t requests_of(const exchange *x, int64_t rank, int64_t *width)
     return n;
 }
 
-static void suppose_counts(const exchange *x, int64_t *count)
-{
-    for (int64_t rank = 0; rank < x->line.ranks; rank++) {
-        int64_t width, n = requests_of(x, rank, &width);
-        for (int64_t s = 0; s < x->line.shards; s++)
-            *count++ = evenly(x, n, rank % x->line.shards, s);
-        *count++ = width;
-    }
-}
-
 static void suppose_requests(exchange *x)
 {
     x->first[0] = 0;
@@ -105,6 +90,17 @@ static void suppose_requests(exchange *x)
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
+
+/* Requests of a rank to a shard; behind the shards, elements of each. */
+static int64_t counted(const exchange *x, int64_t rank, int64_t shard)
+{
+    int64_t shards = x->line.shards, width;
+
+    if (!x->dry)
+        return x->count[rank * (shards + 1) + shard];
+    int64_t n = requests_of(x, rank, &width);
+    return shard == shards ? width : evenly(x, n, rank % shards, shard);
+}
 
 static void measure(exchange *x)
 {
@@ -201,8 +197,6 @@ static bool tell_counts(exchange *x)
     count[x->line.shards] = x->outer * x->inner;
     sherd_tensor *told = sherd__move_to(mine, all, false);
     x->count = sherd_tensor_failed(told) ? NULL : sherd__data(told);
-    if (x->count && x->dry)
-        suppose_counts(x, sherd__fresh(told));
     return x->count != NULL;
 }
 
