@@ -221,6 +221,40 @@ static void the_exit_status_is_the_programs(void)
     CHECK(strstr(end->err, "sherd dry: \"/no/such/program\" can not be started: "));
 }
 
+/* A variable that was left in the environment is no riddle. */
+static void who_is_dry_without_asking_is_told(void)
+{
+    setenv("SHERD_DRY", "1", 1);
+    const program_end *end = program_run(GPT " " MODEL " --mesh tp=2");
+    unsetenv("SHERD_DRY");
+    CHECK_EQ(end->status, 0);
+    CHECK(strstr(end->err, "sherd: SHERD_DRY=1: a dry run, which computes nothing\n"));
+    CHECK(strstr(end->out, "transport dry"));
+}
+
+/* A stage learns from the ranks that were run before it what it gets. */
+static void stages_are_run_one_after_the_other(void)
+{
+    const program_end *end = sherd("dry --json " NO_RATE "--rank 0,3,4 " SHERD_BUILD_DIR
+                                   "/examples/pipeline pp=3,dp=1,tp=2 6 4 2");
+    static const int ranks[] = {0, 3, 4};
+    char text_of_all[PROGRAM_TEXT], *rest = text_of_all;
+
+    CHECK_EQ(end->status, 0);
+    CHECK_EQ(program_lines(end->out), LEN(ranks));
+    memcpy(text_of_all, end->out, sizeof text_of_all);
+    for (int i = 0; i < LEN(ranks); i++) {
+        json_t *report = parsed(strsep(&rest, "\n"));
+        CHECK_EQ(whole(report, "rank"), ranks[i]);
+        CHECK_EQ(whole(report, "steps"), 2);
+        json_decref(report);
+    }
+    end =
+        sherd("dry " NO_RATE "--rank 2 " SHERD_BUILD_DIR "/examples/pipeline pp=3,dp=1,tp=2 3 4 2");
+    CHECK(end->status != 0);
+    CHECK(strstr(end->err, "a dry rank can not know what others send: run one of each stage"));
+}
+
 static void wrong_arguments_are_refused(void)
 {
     static const struct {
@@ -258,6 +292,8 @@ static const check_test tests[] = {
     {TEST(rates_are_measured_where_none_are_given)},
     {TEST(a_trace_is_of_the_time_that_would_have_passed)},
     {TEST(the_exit_status_is_the_programs)},
+    {TEST(who_is_dry_without_asking_is_told)},
+    {TEST(stages_are_run_one_after_the_other)},
     {TEST(wrong_arguments_are_refused)},
 };
 
