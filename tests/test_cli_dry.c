@@ -224,11 +224,11 @@ static void the_exit_status_is_the_programs(void)
 /* A variable that was left in the environment is no riddle. */
 static void who_is_dry_without_asking_is_told(void)
 {
-    setenv("SHERD_DRY", "1", 1);
+    setenv("SHERD_DRY", "0", 1);
     const program_end *end = program_run(GPT " " MODEL " --mesh tp=2");
     unsetenv("SHERD_DRY");
     CHECK_EQ(end->status, 0);
-    CHECK(strstr(end->err, "sherd: SHERD_DRY=1: a dry run, which computes nothing\n"));
+    CHECK(strstr(end->err, "sherd: SHERD_DRY=0: a dry run, which computes nothing\n"));
     CHECK(strstr(end->out, "transport dry"));
 }
 
@@ -236,7 +236,7 @@ static void who_is_dry_without_asking_is_told(void)
 static void stages_are_run_one_after_the_other(void)
 {
     const program_end *end = sherd("dry --json " NO_RATE "--rank 0,3,4 " SHERD_BUILD_DIR
-                                   "/examples/pipeline pp=3,dp=1,tp=2 6 4 2");
+                                   "/examples/pipeline pp=3,dp=1,tp=2 6 4 2 6");
     static const int ranks[] = {0, 3, 4};
     char text_of_all[PROGRAM_TEXT], *rest = text_of_all;
 
