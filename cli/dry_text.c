@@ -224,6 +224,8 @@ bool cli_dry_print(FILE *to, const char *line)
     }
     fprintf(to, "\nrank %.0f of %.0f, dry: nothing was computed, nothing has moved\n",
             number(report, "rank"), number(report, "ranks"));
+    if (*text(report, "failure"))
+        fprintf(to, "failure     %s\n", text(report, "failure"));
     print_memory(to, json_object_get(report, "memory"));
     print_rates(to, json_object_get(report, "rates"));
     print_totals(to, "all", all);

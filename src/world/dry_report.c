@@ -14,11 +14,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char report_name[] = "SHERD_DRY_REPORT";
+
+/* A text as JSON has it; null if it is empty. */
+static void write_text(sherd__writer *w, const char *text)
+{
+    char line[SHERD_ERROR_BYTES];
+
+    snprintf(line, sizeof line, "%s", text);
+    sherd__one_line(line);
+    sherd__write(w, *line ? "\"" : "null");
+    for (const char *at = line; *at; at++)
+        sherd__write(w, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    sherd__write(w, *line ? "\"" : "");
+}
 
 static void write_memory(sherd__writer *w, const sherd_world *world)
 {
@@ -100,6 +114,8 @@ static void write_all(sherd__writer *w, const sherd_world *world, const sherd__d
         write_counts(w, step);
     else
         sherd__write(w, "null");
+    sherd__write(w, ",\"failure\":");
+    write_text(w, world->post->alarm);
     sherd__write(w, "}\n");
 }
 
