@@ -236,12 +236,6 @@ static sherd_status arrival(const sherd_layout **out, const sherd_channel *c,
     return sherd__layout_intern(out, &spec);
 }
 
-/* Which no other channel has that lives. */
-static const char *lane_name(const sherd_channel *c)
-{
-    return c->lane[SHERD__FORTH]->name[0];
-}
-
 static sherd_tensor *bytes_on(const sherd_mesh *mesh, int64_t bytes)
 {
     const sherd_layout *layout;
@@ -272,7 +266,7 @@ static bool pass_bytes(const sherd_channel *c, const void *data, int64_t bytes)
     const sherd_layout *to;
     sherd_tensor *t = bytes_on(c->from, bytes);
 
-    if (sherd__is_dry(c->world) && !sherd__dry_sends(c->world, lane_name(c), data, bytes))
+    if (sherd__is_dry(c->world) && !sherd__dry_sends(c->world, sherd__channel_name(c), data, bytes))
         return false;
     if (sherd__is_failed(t) || !sherd__block_writable(c->world, t->storage->block))
         return false;
@@ -335,8 +329,9 @@ static const char *heard_bytes(sherd_channel *c, sherd_tensor *t, int64_t bytes)
 {
     void *data = sherd__mutable(t);
 
-    return data && sherd__dry_receives(c->world, lane_name(c), &c->heard, data, bytes) ? data
-                                                                                       : NULL;
+    return data && sherd__dry_receives(c->world, sherd__channel_name(c), &c->heard, data, bytes)
+               ? data
+               : NULL;
 }
 
 /* The bytes that come next, in a tensor of the scope; NULL: failed. */

@@ -3,6 +3,7 @@
 #ifndef SHERD__CHANNEL_H
 #define SHERD__CHANNEL_H
 
+#include "layout/mesh.h"
 #include "sherd/pipeline.h"
 #include "tensor/tensor.h"
 
@@ -18,6 +19,12 @@ struct sherd_channel {
     bool sends, receives; /* this rank does */
     int64_t heard;        /* in a dry world: bytes that were taken of what others have sent */
 };
+
+/* Which no other channel has that lives. */
+static inline const char *sherd__channel_name(const sherd_channel *c)
+{
+    return c->lane[SHERD__FORTH]->name[0];
+}
 
 /* What is sent at once. */
 typedef struct sherd__parcel {

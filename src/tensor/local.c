@@ -192,7 +192,7 @@ static const char *sizes_text(char *out, size_t room, const int64_t *sizes, int 
     return out;
 }
 
-/* Whether what every rank has is its box of the layout. In a dry world the others' are taken to be. */
+/* Whether what every rank has is its box of the layout; in a dry world this rank alone. */
 static bool all_fit(const joining *j)
 {
     int ndim = j->layout->spec.ndim;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report of a dry world, when it closes: one line of JSON, appended to a file, which `sherd dry`
- * reads. docs/dry_runs.md lists the keys.
+ * The report of a dry world, when it closes: one line of JSON, appended to a file, which `sherd
+ * dry` reads. docs/dry_runs.md lists the keys.
  */
 #include "dry.h"
 

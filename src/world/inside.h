@@ -442,24 +442,6 @@ sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_sta
 /* Bring this rank's counters up to the current epoch. */
 void sherd__group_refresh(sherd_world *world, sherd__group *group);
 
-/* ---- ledger.c: what is done on meshes -------------------------------------------------------- */
-
-sherd__ledger *sherd__ledger_create(sherd_world *world);
-/* Before arriving at a meeting: show the others what this rank has done; and, for a check, what it
- * claims to be equal. */
-void sherd__ledgers_tell(sherd_world *world);
-bool sherd__claims_make(sherd_world *world);
-/*
- * Two ranks that have not done the same on some mesh, or (SHERD_VERIFY) have not what they claim;
- * text says what. `other`: only if one did another thing in the place of a thing, not if it merely
- * did more.
- */
-bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room);
-/* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that
- * are open. */
-void sherd__ledgers_passed(sherd_world *world);
-void sherd__ledgers_failed(sherd_world *world, bool dropped);
-
 /* ---- group.c --------------------------------------------------------------------------------- */
 
 /* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's
@@ -502,6 +484,7 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
  * not well. */
 sherd_status sherd__world_close(sherd_world *world, char *text);
 
+#include "ledgers.h"
 /* What is called of remote*.c. */
 #include "far.h"
 

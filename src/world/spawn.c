@@ -99,7 +99,7 @@ static sherd_status spawn_threads(int *exit_status, const sherd__launch_plan *pl
     return status;
 }
 
-/* ---- one rank, dry ---------------------------------------------------------------------------- */
+/* ---- one rank, dry --------------------------------------------------------------------------- */
 
 /* In this process; worlds that the body opens itself are dry too. */
 static sherd_status spawn_dry(int *exit_status, const sherd__launch_plan *plan, sherd__diag *diag)
