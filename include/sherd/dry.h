@@ -19,7 +19,7 @@
  * needs data of others to know what comes next, and that can not be assumed, the call fails with
  * ENOTSUP.
  *
- * What data decide on real ranks is taken to be even, so that there equality ends. Choices of groups
+ * What data decide on real ranks is taken to be even, so equality ends there. Choices of groups
  * (ops_groups.h) are spread over the groups, whatever they hold, and so are runs of rows whose ends
  * are not known; indices by which ranks fetch elements from each other (sherd_index_select,
  * sherd_gather, their gradients) are spread over the dim. No index is found to be out of range. A

@@ -9,8 +9,8 @@
  * whole rows (dim 0 sharded as in its layout, and then over all other axes). So every byte is
  * written once and read once in the whole job, in one contiguous piece per rank.
  *
- * In a dry world (dry.h) headers are read and arguments checked, and tensors are moved, but elements
- * are neither read nor written: no file is made or changed.
+ * In a dry world (dry.h) headers are read, arguments checked and tensors moved, but elements are
+ * neither read nor written: no file is made or changed.
  */
 #ifndef SHERD_FILES_H
 #define SHERD_FILES_H

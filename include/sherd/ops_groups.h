@@ -19,8 +19,8 @@
  * with their tokens, so rows move along the axes of the groups only. All ranks know all choices (4
  * bytes each), hence who sends what to whom: rows move in one call, and their gradients in one.
  *
- * In a dry world (dry.h) nobody knows what tokens choose: of the n choices of a shard of tokens, the
- * i-th is taken to be of group i groups / n, rounded down.
+ * In a dry world (dry.h) nobody knows what tokens choose: of the n choices of a shard of tokens,
+ * the i-th is taken to be of group i groups / n, rounded down.
  */
 #ifndef SHERD_OPS_GROUPS_H
 #define SHERD_OPS_GROUPS_H
