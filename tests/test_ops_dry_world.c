@@ -42,32 +42,57 @@ static sherd_tensor *zeroes(const sherd_mesh *mesh, sherd_dtype dtype, int ndim,
                   : sherd__fail_diag(sherd__space_world(mesh->space), true);
 }
 
+static sherd_tensor *graded(sherd_tensor *t)
+{
+    sherd_require_grad(t, true);
+    return t;
+}
+
 /* ---- indices --------------------------------------------------------------------------------- */
 
 enum { ENTRIES = 48, TAKEN = 20, ROW = 8192 };
 
-/* On each rank of a tensor [TAKEN], index j is for entry j ENTRIES / n of its n. */
-static sherd_tensor *even_indices(const sherd_mesh *mesh, const char *how)
+/* On each rank index j of its n is for entry j ENTRIES / n. */
+static void spread_evenly(sherd_tensor *t)
 {
-    sherd_tensor *t = zeroes(mesh, SHERD_I32, 1, SHAPE(TAKEN), how);
-    int64_t n = sherd_tensor_failed(t) ? 0 : sherd_tensor_box(t).size[0];
-    int32_t *to = n ? sherd_tensor_write(t) : NULL;
+    const sherd_box box = sherd_tensor_box(t);
+    int64_t n = sherd_tensor_failed(t) ? 0 : 1;
+    int32_t *to;
 
+    for (int d = 0; d < box.ndim; d++)
+        n *= box.size[d];
+    to = n ? sherd_tensor_write(t) : NULL;
     for (int64_t j = 0; to && j < n; j++)
         to[j] = (int32_t)(j * ENTRIES / n);
-    return t;
 }
 
 /* Rows of a sharded table, and their gradients back: both by exchanges with those that have them. */
 static void take_on(const sherd_mesh *mesh, const char *how)
 {
     sherd_tensor *table = zeroes(mesh, SHERD_F32, 2, SHAPE(ENTRIES, ROW), "S(0)");
-    sherd_tensor *index = even_indices(mesh, how);
+    sherd_tensor *index = zeroes(mesh, SHERD_I32, 1, SHAPE(TAKEN), how);
 
+    spread_evenly(index);
     sherd_require_grad(table, true);
     sherd_tensor *rows = sherd_index_select(table, 0, index);
     sherd_backward(sherd_sum(sherd_mul(rows, rows)));
     sherd_grad(table);
+}
+
+/* The same of elements, each with an index of its own; and elements added to the table. */
+static void take_elements(sherd_world *world, void *context)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *table = graded(zeroes(mesh, SHERD_F32, 2, SHAPE(ENTRIES, ROW), "S(0)"));
+    sherd_tensor *index = zeroes(mesh, SHERD_I32, 2, SHAPE(TAKEN, ROW), context);
+    sherd_tensor *more = graded(zeroes(mesh, SHERD_F32, 2, SHAPE(TAKEN, ROW), context));
+
+    spread_evenly(index);
+    sherd_backward(sherd_sum(sherd_gather(table, 0, index)));
+    sherd_backward(sherd_sum(sherd_scatter_add(table, 0, index, more)));
+    sherd_cast(
+        sherd_scatter_add(sherd_cast(table, SHERD_BF16), 0, index, sherd_cast(more, SHERD_BF16)),
+        SHERD_F32);
 }
 
 static void take_rows(sherd_world *world, void *context)
@@ -82,6 +107,8 @@ static void even_requests_are_the_same_dry(sherd_world *world)
 
     CHECK(same_dry(world, take_rows, (void *)(uintptr_t) "S(0)"));
     CHECK(same_dry(world, take_rows, (void *)(uintptr_t) "R"));
+    CHECK(same_dry(world, take_elements, (void *)(uintptr_t) "S(0)"));
+    CHECK(same_dry(world, take_elements, (void *)(uintptr_t) "R"));
     sherd_comm_reset(world);
     take_rows(world, (void *)(uintptr_t) "S(0)");
     CHECK_OK(sherd_world_check(world));
@@ -93,12 +120,6 @@ static void even_requests_are_the_same_dry(sherd_world *world)
 enum { RANKS = 64 };
 
 static const int64_t M = 1 << 20;
-
-static sherd_tensor *graded(sherd_tensor *t)
-{
-    sherd_require_grad(t, true);
-    return t;
-}
 
 static void multiply(const sherd_mesh *mesh)
 {
