@@ -24,17 +24,6 @@ static void drop_grads(sherd_node *node)
 
 /* ---- settling ------------------------------------------------------------------------------- */
 
-sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin)
-{
-    const sherd_layout *to;
-
-    if (!layout)
-        return grad;
-    if (sherd__layout_settle(&to, layout) != SHERD_OK)
-        return sherd__fail_diag(grad->world, true);
-    return grad->layout == to ? grad : sherd__gradient_to(grad, to, begin);
-}
-
 /*
  * Move a gradient to the layout of the output, with pending axes replicated: if the output is
  * sharded, that is a reduce-scatter. Equal layouts, the common case, cost nothing.
@@ -150,16 +139,24 @@ static bool give_leaf(sherd__pass *p, sherd_tensor *leaf, sherd_tensor *grad)
 {
     sherd__watch *watch = (sherd__watch *)leaf->watch;
 
+    if (!sherd__is_soon(p, leaf))
+        return sherd__park(p, NULL, 0, leaf, grad);
     if (watch && watch->pass == p)
         return sherd__add_grad(&watch->sum, grad);
     return p->only || sherd__add_leaf_grad(leaf, grad);
+}
+
+/* Whether this gradient, if it is computed now, is for the second part. */
+static bool is_parked(const sherd_node *node, int i)
+{
+    return node->pass->part == SHERD__FIRST && node->rest >> i & 1;
 }
 
 sherd_tensor *sherd__open_sum(sherd_node *node, int i)
 {
     const sherd__edge *in = &node->in[i];
 
-    if (!in->node || node->pass->graph)
+    if (!in->node || node->pass->graph || is_parked(node, i))
         return NULL;
     node->fresh |= 1u << i;
     return in->node->out[in->output].ours ? in->node->out[in->output].grad : NULL;
@@ -188,19 +185,24 @@ static bool give_result(const sherd_node *node, int i, sherd_tensor *grad)
     return sherd__add_grad(&out->grad, grad);
 }
 
+static bool give(sherd__pass *p, const sherd_node *node, int i, sherd_tensor *grad)
+{
+    return node->in[i].node ? give_result(node, i, grad) : give_leaf(p, node->in[i].leaf, grad);
+}
+
 /* Add the gradients to those of the operands. */
 static bool deliver(sherd__pass *p, sherd_node *node, sherd_tensor *const *grad_in)
 {
-    for (int i = 0; i < node->ins; i++) {
-        sherd__edge *in = &node->in[i];
+    bool good = true;
+
+    for (int i = 0; i < node->ins && good; i++) {
         if (!sherd_node_wants(node, i) || !grad_in[i])
             continue;
-        if (!fits(node, i, grad_in[i]))
-            return false;
-        if (in->node ? !give_result(node, i, grad_in[i]) : !give_leaf(p, in->leaf, grad_in[i]))
-            return false;
+        good = fits(node, i, grad_in[i]) &&
+               (is_parked(node, i) ? sherd__park(p, node, i, NULL, grad_in[i])
+                                   : give(p, node, i, grad_in[i]));
     }
-    return true;
+    return good;
 }
 
 static bool is_runnable(const sherd__pass *p, const sherd_node *node)
@@ -253,14 +255,15 @@ static void leave(sherd__pass *p, int k, bool good, bool done)
     sherd_node *node = p->node[k];
 
     drop_grads(node);
+    if (p->retains || p->only || p->part == SHERD__FIRST)
+        sherd__saved_forget(node, good ? k : p->nodes);
     if (done) {
         sherd__node_clear(node);
         sherd__replay_done(node);
     }
-    if (p->retains || p->only)
-        sherd__saved_forget(node, good ? k : p->nodes);
     sherd__replay_empty(node);
-    node->later = 0;
+    p->node[k] = NULL;
+    node->later = node->rest = 0;
     node->pass = NULL;
     sherd__refcounted_release(&node->head);
 }
@@ -275,7 +278,7 @@ static unsigned can_wait(const sherd__pass *p, const sherd_node *node)
 {
     unsigned leaves = 0, others = 0;
 
-    if (!node->op->in_parts || p->retains || p->only)
+    if (!node->op->in_parts || p->retains || p->only || p->part == SHERD__FIRST)
         return 0;
     for (int i = 0; i < node->ins; i++)
         if (sherd_node_wants(node, i))
@@ -293,6 +296,30 @@ static bool run_late(sherd__pass *p, bool good)
     good = good && run_op(p, p->node[k], ~p->node[k]->later) && finish_leaves(p, p->node[k]);
     sherd_scope_end(p->world);
     leave(p, k, good, true);
+    return good;
+}
+
+/* Whether a leaf that this node gives a gradient has another one coming from a late node. */
+static bool shares_leaf(const sherd_node *node, const sherd_node *late)
+{
+    for (int i = 0; i < node->ins; i++)
+        for (int j = 0; j < late->ins && node->in[i].leaf && !(node->later >> i & 1); j++)
+            if (late->later >> j & 1 && late->in[j].leaf == node->in[i].leaf)
+                return true;
+    return false;
+}
+
+/* Gradients of one leaf are added in the order of the nodes, whatever was put off. */
+static bool catch_up(sherd__pass *p, const sherd_node *node)
+{
+    int lates = 0;
+    bool good = true;
+
+    for (int l = 0; l < p->lates; l++)
+        if (shares_leaf(node, p->node[p->late[l]]))
+            lates = l + 1;
+    for (; lates > 0 && good; lates--)
+        good = run_late(p, true);
     return good;
 }
 
@@ -333,6 +360,19 @@ static bool settle(sherd__pass *p, sherd_node *node)
     return use_time(p);
 }
 
+/* What the first part has left of a node that a gradient has reached. */
+static bool run_rest(sherd__pass *p, sherd_node *node)
+{
+    const sherd__parked *parked;
+    bool good = !node->done || catch_up(p, node);
+
+    if (node->done && node->op->in_parts)
+        return good && run_op(p, node, ~node->rest);
+    while (good && (parked = sherd__next_parked(p, node)))
+        good = give(p, node, parked->i, parked->grad);
+    return good;
+}
+
 static bool run_node(sherd__pass *p, sherd_node *node)
 {
     bool reached = false;
@@ -347,20 +387,38 @@ static bool run_node(sherd__pass *p, sherd_node *node)
     if (!is_runnable(p, node) || !sherd__replay_fill(node) || !settle(p, node))
         return false;
     node->later = can_wait(p, node);
-    bool good = run_op(p, node, node->later);
+    unsigned without = p->part == SHERD__FIRST && node->op->in_parts ? node->rest : node->later;
+    bool good = catch_up(p, node) && run_op(p, node, without);
     node->done = !p->retains;
     return good && use_time(p);
+}
+
+/* Of what the first part has left, release what the second does not need. */
+static void keep_rest(sherd_node *node, int k)
+{
+    sherd__saved_forget(node, k);
+    if (!node->done)
+        return;
+    sherd__part_keep(node);
+    if (!node->op->in_parts)
+        drop_grads(node);
 }
 
 static bool take_turn(sherd__pass *p, int k)
 {
     sherd_node *node = p->node[k];
-    bool done = node->done;
+    bool first = p->part == SHERD__FIRST, rests = p->part == SHERD__SECOND && node->rest;
+    bool done = node->done && !rests;
 
+    if (first && !node->needed)
+        return true;
     sherd_scope_begin(p->world);
-    bool good = run_node(p, node) && (node->later || finish_leaves(p, node));
+    bool good =
+        (rests ? run_rest(p, node) : run_node(p, node)) && (node->later || finish_leaves(p, node));
     sherd_scope_end(p->world);
-    if (good && node->later)
+    if (first && node->rest)
+        keep_rest(node, good ? k : p->nodes);
+    else if (good && node->later)
         p->late[p->lates++] = k;
     else
         leave(p, k, good, node->done && !done);
@@ -389,23 +447,18 @@ static bool finish_outputs(sherd__pass *p)
     return good;
 }
 
-void sherd__pass_run(sherd__pass *p)
+static bool finish_parked_outputs(sherd__pass *p)
 {
-    bool good = !sherd__alarmed(p->world) && finish_outputs(p);
+    const sherd__parked *parked;
+    bool good = true;
 
-    for (int i = 0; i < p->waiting; i++) { /* listing them has failed */
-        p->heap[i]->pass = NULL;
-        sherd__refcounted_release(&p->heap[i]->head);
-    }
-    for (int k = 0; k < p->nodes; k++) {
-        good = good && !sherd__alarmed(p->world);
-        if (good)
-            good = take_turn(p, k);
-        else
-            leave(p, k, false, false);
-    }
-    while (p->lates > 0)
-        good = run_late(p, good);
+    while (good && p->part == SHERD__SECOND && (parked = sherd__next_parked(p, NULL)))
+        good = give_leaf(p, parked->leaf, parked->grad);
+    return good;
+}
+
+static void forget_leaves(sherd__pass *p)
+{
     for (int i = 0; i < p->leaves; i++) {
         sherd__watch *watch = p->leaf[i];
         sherd_tensor_release(watch->sum);
@@ -413,7 +466,26 @@ void sherd__pass_run(sherd__pass *p)
         watch->pass = NULL;
         sherd__refcounted_release(&watch->head);
     }
-    sherd__free(sherd__world_heap(p->world), p->heap);
-    sherd__free(sherd__world_heap(p->world), p->node);
-    sherd__free(sherd__world_heap(p->world), p->leaf);
+    p->leaves = 0;
+}
+
+bool sherd__pass_run(sherd__pass *p, bool good)
+{
+    good = good && !sherd__alarmed(p->world) && finish_parked_outputs(p) && finish_outputs(p);
+    for (int i = 0; i < p->waiting; i++) { /* listing them has failed */
+        p->heap[i]->pass = NULL;
+        sherd__refcounted_release(&p->heap[i]->head);
+    }
+    p->waiting = 0;
+    for (int k = 0; k < p->nodes; k++) {
+        good = good && !sherd__alarmed(p->world);
+        if (p->node[k] && good)
+            good = take_turn(p, k);
+        else if (p->node[k])
+            leave(p, k, false, p->node[k]->rest && p->node[k]->done);
+    }
+    while (p->lates > 0)
+        good = run_late(p, good);
+    forget_leaves(p);
+    return good;
 }

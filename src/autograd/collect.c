@@ -74,12 +74,10 @@ static sherd_node *take_newest(sherd__pass *p)
     return p->node[p->nodes++] = newest;
 }
 
-static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
+bool sherd__pass_watch(sherd__pass *p, sherd_tensor *leaf)
 {
-    sherd__watch *watch = p->first ? NULL : (sherd__watch *)leaf->watch;
+    sherd__watch *watch = (sherd__watch *)leaf->watch;
 
-    if (p->replaces)
-        sherd__set_grad(leaf, NULL);
     if (!watch || watch->pass == p)
         return true;
     if (watch->pass)
@@ -94,6 +92,13 @@ static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
     watch->awaited = 0;
     watch->head.refs++;
     return true;
+}
+
+static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
+{
+    if (p->replaces)
+        sherd__set_grad(leaf, NULL);
+    return p->first || !sherd__is_soon(p, leaf) || sherd__pass_watch(p, leaf);
 }
 
 static bool add(sherd__pass *p, sherd_node *node, sherd_tensor *leaf)
@@ -149,9 +154,26 @@ bool sherd__pass_collect(sherd__pass *p, sherd_tensor *const *outputs, int count
         for (int i = 0; i < p->node[k]->ins; i++)
             if (sherd__watched(p, &p->node[k]->in[i]))
                 sherd__watched(p, &p->node[k]->in[i])->awaited++;
-    for (int k = 0; k < p->nodes && (p->retains || p->only); k++)
-        sherd__saved_used(p->node[k], k);
+    if (p->part == SHERD__FIRST)
+        sherd__part_first(p);
+    for (int k = 0; k < p->nodes && (p->retains || p->only || p->part == SHERD__FIRST); k++)
+        if (p->node[k]->needed)
+            sherd__saved_used(p->node[k], k);
     if (p->only)
         mark_needed(p);
     return true;
+}
+
+void sherd__pass_clear(sherd__pass *p)
+{
+    sherd__heap *heap = sherd__world_heap(p->world);
+
+    for (int i = 0; i < p->parks; i++) {
+        sherd_tensor_release(p->parked[i].leaf);
+        sherd_tensor_release(p->parked[i].grad);
+    }
+    sherd__free(heap, p->parked);
+    sherd__free(heap, p->heap);
+    sherd__free(heap, p->node);
+    sherd__free(heap, p->leaf);
 }

@@ -167,6 +167,17 @@ bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad)
     return true;
 }
 
+sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin)
+{
+    const sherd_layout *to;
+
+    if (!layout)
+        return grad;
+    if (sherd__layout_settle(&to, layout) != SHERD_OK)
+        return sherd__fail_diag(grad->world, true);
+    return grad->layout == to ? grad : sherd__gradient_to(grad, to, begin);
+}
+
 /* ---- of a leaf ------------------------------------------------------------------------------ */
 
 /*

@@ -102,6 +102,7 @@ struct sherd_node {
     unsigned idle;  /* bits of operands whose gradients `pass` does not need */
     unsigned fresh; /* bits of operands whose gradients its operator makes for the tape alone */
     unsigned later; /* bits of operands whose gradients `pass` has put off */
+    unsigned rest;  /* bits of operands whose gradients the second part of `pass` computes */
     struct sherd__pass *pass; /* the backward that will run it; NULL = none */
     int ins, outs, slots;
     sherd__replay *replay; /* counted; computes again what this node needs; NULL = it is saved */
@@ -191,6 +192,19 @@ bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layo
 enum { SHERD__LATE = 2 };
 
 /*
+ * The parts of a backward: the whole; the gradients of some leaves, which somebody waits for; and
+ * the gradients of all others.
+ */
+typedef enum sherd__phase { SHERD__WHOLE, SHERD__FIRST, SHERD__SECOND } sherd__phase;
+
+/* A gradient that the first part has computed along the way, and the second part delivers. */
+typedef struct sherd__parked {
+    const sherd_node *node; /* of operand i; NULL: of `leaf`, an output itself (counted) */
+    int i;
+    sherd_tensor *leaf, *grad; /* `grad` is counted */
+} sherd__parked;
+
+/*
  * One backward: the nodes that lead from the outputs to leaves, newest first. Each node, and each
  * watch of a leaf, is held and marked until its turn.
  */
@@ -202,7 +216,12 @@ typedef struct sherd__pass {
     bool only;      /* gradients are only captured, not stored in leaves */
     bool graph;     /* it is recorded (create_graph); `only` and `retains` are set, too */
     uint64_t first; /* what is older leads to no captured gradient; 0 = leaves may */
-    sherd_node **node;
+    sherd__phase part;
+    sherd_tensor *const *soon; /* [soons] the leaves of the first part; while it runs */
+    int soons;
+    sherd__parked *parked; /* in the order of their nodes */
+    int parks, park_room, delivered;
+    sherd_node **node; /* NULL: the first part was all of it */
     int nodes, node_room;
     sherd_node **heap; /* while listing: nodes that were found and are not listed yet */
     int waiting, heap_room;
@@ -215,12 +234,35 @@ typedef struct sherd__pass {
 
 /* Find the nodes that must run. False: failed, raised. */
 bool sherd__pass_collect(sherd__pass *pass, sherd_tensor *const *outputs, int count);
+/* Observe a leaf's gradient, if anybody does. False: failed, raised. */
+bool sherd__pass_watch(sherd__pass *pass, sherd_tensor *leaf);
 /* The watch of the leaf that an edge leads to, if this backward knows of it. */
 sherd__watch *sherd__watched(const sherd__pass *pass, const sherd__edge *in);
 /* Give an output its gradient, which is then counted. False: failed, raised. */
 bool sherd__pass_seed(sherd__pass *pass, sherd_tensor *output, sherd_tensor *grad);
-/* Run it, and release everything, also after a failure. */
-void sherd__pass_run(sherd__pass *pass);
+/*
+ * Run it, or the part that it is in, unless it has failed; release what no other part needs. False:
+ * failed, raised. Then clear it.
+ */
+bool sherd__pass_run(sherd__pass *pass, bool good);
+/* Release its lists. */
+void sherd__pass_clear(sherd__pass *pass);
+
+/* ---- the two parts (parts.c) ----------------------------------------------------------------- */
+
+/* Whether the first part computes the gradient of this leaf; the whole computes all. */
+bool sherd__is_soon(const sherd__pass *pass, const sherd_tensor *leaf);
+/* Find what the first part has to run, and what it leaves to the second. */
+void sherd__part_first(sherd__pass *pass);
+/* Release what a node has saved and the second part does not need. */
+void sherd__part_keep(sherd_node *node);
+/* Go over to the second part: observe its leaves. False: failed, raised. */
+bool sherd__part_second(sherd__pass *pass);
+/* Keep a gradient for the second part. False: failed, raised. */
+bool sherd__park(sherd__pass *pass, const sherd_node *node, int i, sherd_tensor *leaf,
+                 sherd_tensor *grad);
+/* The next of those that are kept, if it is of this node; its gradient stays counted there. */
+const sherd__parked *sherd__next_parked(sherd__pass *pass, const sherd_node *node);
 
 /* ---- backwards that are recorded (graph.c) --------------------------------------------------- */
 

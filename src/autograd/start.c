@@ -115,29 +115,55 @@ static bool seed(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *con
     return true;
 }
 
+/* How the world was before a backward. */
+typedef struct setting {
+    bool recording, graph;
+    sherd__where where;
+    sherd_dtype low;
+} setting;
+
 /*
- * Run a backward whose outputs are checked. Nothing is recorded (without create_graph) or cast by
- * autocast, hooks included, and the comm log counts all of it as backward.
+ * Nothing is recorded (without create_graph) or cast by autocast, hooks included, and the comm log
+ * counts all of it as backward.
  */
+static setting enter(const sherd__pass *p)
+{
+    sherd__tape *tape = sherd__tape_of(p->world);
+    setting before = {.recording = sherd_set_recording(p->world, p->graph),
+                      .graph = tape->graph,
+                      .where = sherd__where_set(p->world, sherd__where_at(0, true)),
+                      .low = sherd__set_low(p->world, SHERD_DTYPE_NONE)};
+
+    tape->graph = p->graph;
+    return before;
+}
+
+static void leave(const sherd__pass *p, setting before)
+{
+    sherd__tape_of(p->world)->graph = before.graph;
+    sherd__set_low(p->world, before.low);
+    sherd__where_set(p->world, before.where);
+    sherd_set_recording(p->world, before.recording);
+}
+
+/* Begin a backward whose outputs are checked. */
+static bool begin(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *const *gradients,
+                  int count)
+{
+    sherd_scope_begin(p->world);
+    bool good = sherd__pass_collect(p, outputs, count) && seed(p, outputs, gradients, count);
+    sherd_scope_end(p->world);
+    return sherd__pass_run(p, good);
+}
+
 static void run(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *const *gradients,
                 int count)
 {
-    sherd_world *world = p->world;
-    sherd__tape *tape = sherd__tape_of(world);
-    bool recording = sherd_set_recording(world, p->graph), graph = tape->graph;
-    sherd__where before = sherd__where_set(world, sherd__where_at(0, true));
-    sherd_dtype low = sherd__set_low(world, SHERD_DTYPE_NONE);
+    setting before = enter(p);
 
-    tape->graph = p->graph;
-    sherd_scope_begin(world);
-    if (sherd__pass_collect(p, outputs, count))
-        (void)seed(p, outputs, gradients, count);
-    sherd_scope_end(world);
-    sherd__pass_run(p);
-    tape->graph = graph;
-    sherd__set_low(world, low);
-    sherd__where_set(world, before);
-    sherd_set_recording(world, recording);
+    (void)begin(p, outputs, gradients, count);
+    sherd__pass_clear(p);
+    leave(p, before);
 }
 
 void sherd_backward(sherd_tensor *loss)
@@ -173,6 +199,47 @@ void sherd_backward_with(sherd_tensor *const *outputs, sherd_tensor *const *grad
     if (p.world && sherd__given(p.world, p.function, need, &failed) &&
         are_outputs(&p, outputs, count))
         run(&p, outputs, gradients, count);
+}
+
+/* ---- in two parts ---------------------------------------------------------------------------- */
+
+sherd__pass *sherd__backward_first(sherd_tensor *const *outputs, sherd_tensor *const *gradients,
+                                   int count, sherd_tensor *const *leaves, int n)
+{
+    sherd_world *world = world_of(outputs, count);
+    sherd__pass *p = sherd__alloc(sherd__world_heap(world), 1, sizeof *p);
+
+    if (!p) {
+        sherd__raise(world, SHERD_ENOMEM, "sherd_backward: out of memory");
+        return NULL;
+    }
+    *p = (sherd__pass){.world = world,
+                       .function = gradients ? "sherd_backward_with" : "sherd_backward",
+                       .part = SHERD__FIRST,
+                       .soon = leaves,
+                       .soons = n};
+    setting before = enter(p);
+    bool good = are_outputs(p, outputs, count) && begin(p, outputs, gradients, count);
+    leave(p, before);
+    p->soon = NULL;
+    p->soons = 0;
+    if (good)
+        return p;
+    sherd__backward_second(p, false);
+    return NULL;
+}
+
+void sherd__backward_second(sherd__pass *p, bool good)
+{
+    if (!p)
+        return;
+    setting before = enter(p);
+    good = good && sherd__part_second(p);
+    p->part = SHERD__SECOND;
+    (void)sherd__pass_run(p, good);
+    sherd__pass_clear(p);
+    leave(p, before);
+    sherd__free(sherd__world_heap(p->world), p);
 }
 
 /* ---- gradients with respect to tensors ------------------------------------------------------ */

@@ -64,6 +64,19 @@ sherd_tensor *sherd__saved(sherd_node *node, int slot);
 /* The same of a result that depends on no operand's value: without its place in the graph. */
 sherd_tensor *sherd__saved_constant(sherd_node *node, int result);
 
+/*
+ * A backward in two parts, of a loss (gradients: NULL) or of outputs with theirs. The first
+ * computes the gradients of `leaves`, and what is needed for them; the second those of all other
+ * leaves. If several are under way, their second parts come in the order of the first ones; all
+ * together give the bits of one sherd_backward after the other. What the second part needs of the
+ * saved tensors is kept until it has run. NULL: failed, raised.
+ */
+struct sherd__pass *sherd__backward_first(sherd_tensor *const *outputs,
+                                          sherd_tensor *const *gradients, int count,
+                                          sherd_tensor *const *leaves, int n);
+/* The second part, or only drop it (`good`: false); NULL is a no-op. */
+void sherd__backward_second(struct sherd__pass *first, bool good);
+
 sherd_world *sherd__node_world(const sherd_node *node);
 
 /*
