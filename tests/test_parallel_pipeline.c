@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A pipeline computes what the whole model computes: losses and gradients, on any number of places
- * and stages, with any parallelism in a stage, by both schedules, and again in the next step.
+ * and stages, with any parallelism in a stage, by every schedule, and again in the next step.
  */
 #include <sherd.h>
 
@@ -139,7 +139,7 @@ static void run_cases(sherd_world *world, const setup *list, int cases)
     static const int64_t counts[] = {1, 3, 4, 9};
 
     for (int c = 0; c < cases; c++)
-        for (int schedule = 0; schedule < 2; schedule++)
+        for (int schedule = 0; schedule < 3; schedule++)
             for (int n = 0; n < LEN(counts); n++) {
                 sherd_scope_begin(world);
                 run_case(world, &list[c], (sherd_pipeline_schedule)schedule, counts[n]);
@@ -194,9 +194,9 @@ static void activations_of_few_microbatches_are_kept(sherd_world *world)
 {
     static const setup s = {{"x=1", "x=1@1"}, 2, "C", NULL};
     static const int64_t counts[] = {4, 32};
-    int64_t saved[2][LEN(counts)];
+    int64_t saved[3][LEN(counts)];
 
-    for (int schedule = 0; schedule < 2; schedule++)
+    for (int schedule = 0; schedule < 3; schedule++)
         for (int n = 0; n < LEN(counts); n++) {
             job j;
             open_job(&j, world, &s, (sherd_pipeline_schedule)schedule);
@@ -212,6 +212,8 @@ static void activations_of_few_microbatches_are_kept(sherd_world *world)
         return;
     CHECK(saved[SHERD_PIPELINE_1F1B][0] > 0);
     CHECK_EQ(saved[SHERD_PIPELINE_1F1B][1], saved[SHERD_PIPELINE_1F1B][0]);
+    CHECK_EQ(saved[SHERD_PIPELINE_ZERO_BUBBLE][1], saved[SHERD_PIPELINE_ZERO_BUBBLE][0]);
+    CHECK(saved[SHERD_PIPELINE_ZERO_BUBBLE][0] <= saved[SHERD_PIPELINE_1F1B][0]);
     CHECK(saved[SHERD_PIPELINE_GPIPE][1] > 8 * saved[SHERD_PIPELINE_GPIPE][0]);
 }
 

@@ -15,8 +15,9 @@ typedef struct job {
     sherd_pipeline *pipeline;
     sherd_microbatches work;
     /* 1: a feed, 2: no input, 3: a loss that is NULL, 4: of several elements, 5: one that runs it
-     * again, 6: destroys it */
+     * again, 6: destroys it, 7: a hook on the gradient of a weight */
     int fails;
+    int64_t hooked;     /* calls of the hook */
     int64_t microbatch; /* at this one */
 } job;
 
@@ -48,6 +49,17 @@ static sherd_tensor *find_loss(void *payload, int64_t microbatch, const sherd_ar
     return j->fails == 4 && now ? out->value[0] : loss_of(out);
 }
 
+/* Of stage 1, for each microbatch once. */
+static sherd_tensor *look(sherd_tensor *grad, void *payload)
+{
+    job *j = payload;
+
+    (void)grad;
+    if (j->hooked++ == j->microbatch && j->fails == 7)
+        sherd_world_fail(j->world, SHERD_EINVAL, "the hook has seen it");
+    return NULL;
+}
+
 static void open_job(job *j, sherd_world *world)
 {
     static const char *const meshes[PLACES] = {"x=1", "x=1@1"};
@@ -60,6 +72,9 @@ static void open_job(job *j, sherd_world *world)
         j->stage[i] = (sherd_stage){mesh, make_stage(world, i), NULL};
         CHECK_OK(sherd_parallelize(j->stage[i].module, mesh, "x", NULL, 0));
     }
+    CHECK_OK(sherd_tensor_hook(
+        NULL, sherd_module_parameter(sherd_module_find(j->stage[1].module, "net"), "weight"), look,
+        j, NULL));
 }
 
 static void close_job(job *j)
@@ -89,14 +104,14 @@ static double run_well(job *j)
     return loss;
 }
 
-static void run_without_memory(sherd_world *world, int where)
+static void run_without_memory(sherd_world *world, int where, sherd_pipeline_schedule schedule)
 {
     sherd_status status = SHERD_ENOMEM;
     int failures = 0;
     job j;
 
     open_job(&j, world);
-    CHECK_OK(sherd_pipeline_create(&j.pipeline, world, j.stage, STAGES, SHERD_PIPELINE_1F1B));
+    CHECK_OK(sherd_pipeline_create(&j.pipeline, world, j.stage, STAGES, schedule));
     double wanted = run_well(&j);
     int64_t held = sherd_world_memory(world).live_bytes;
     /* every allocation of a rank's, then some */
@@ -123,8 +138,10 @@ static void run_without_memory(sherd_world *world, int where)
 
 static void no_memory_fails_on_all(sherd_world *world)
 {
-    for (int rank = 0; rank < sherd_world_ranks(world); rank++)
-        run_without_memory(world, rank);
+    for (int rank = 0; rank < sherd_world_ranks(world); rank++) {
+        run_without_memory(world, rank, SHERD_PIPELINE_1F1B);
+        run_without_memory(world, rank, SHERD_PIPELINE_ZERO_BUBBLE);
+    }
 }
 
 static void no_memory_for_making_one(sherd_world *world)
@@ -147,30 +164,42 @@ static void no_memory_for_making_one(sherd_world *world)
     close_job(&j);
 }
 
-static void mistakes_of_one_stage_are_told_to_all(sherd_world *world)
+static void make_mistakes(sherd_world *world, sherd_pipeline_schedule schedule)
 {
-    static const char *const wanted[] = {
-        NULL,           "the feed has nothing",    NULL,
-        "is NULL",      "the loss of microbatch ", "cannot run it again",
-        "it is running"};
+    static const char *const wanted[] = {NULL,
+                                         "the feed has nothing",
+                                         NULL,
+                                         "is NULL",
+                                         "the loss of microbatch ",
+                                         "cannot run it again",
+                                         "it is running",
+                                         "the hook has seen it"};
     job j;
 
     open_job(&j, world);
-    CHECK_OK(sherd_pipeline_create(&j.pipeline, world, j.stage, STAGES, SHERD_PIPELINE_1F1B));
+    CHECK_OK(sherd_pipeline_create(&j.pipeline, world, j.stage, STAGES, schedule));
     double good = run_well(&j);
     for (j.fails = 1; j.fails < LEN(wanted); j.fails++)
         for (j.microbatch = 0; j.microbatch < COUNT; j.microbatch++) {
+            j.hooked = 0;
             CHECK(isnan(sherd_pipeline_run(j.pipeline, &j.work)));
             CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
             if (wanted[j.fails])
                 CHECK(strstr(sherd_world_error(world), wanted[j.fails]) != NULL);
             int fails = j.fails;
             j.fails = 0;
+            CHECK_EQ(sherd_saved_bytes(world), 0);
             clear(&j);
             CHECK_EQ(run_well(&j), good);
             j.fails = fails;
         }
     close_job(&j);
+}
+
+static void mistakes_of_one_stage_are_told_to_all(sherd_world *world)
+{
+    make_mistakes(world, SHERD_PIPELINE_1F1B);
+    make_mistakes(world, SHERD_PIPELINE_ZERO_BUBBLE);
 }
 
 /* Other numbers of microbatches, other kinds of runs. */

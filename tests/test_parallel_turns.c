@@ -7,9 +7,12 @@
 #include "parallel/turns.h"
 #include "world/world.h"
 
-enum { PLACES = 8, STAGES = 24, MOST = 40, FORWARD = 1, BACKWARD = 2 };
+enum { PLACES = 8, STAGES = 24, MOST = 40, KINDS = 4 };
 
-static sherd_pipeline_turn list[PLACES][2 * STAGES * MOST];
+/* How long a turn takes: a backward is two, of inputs and of weights. */
+static const int64_t cost[KINDS] = {1, 2, 1, 1};
+
+static sherd_pipeline_turn list[PLACES][3 * STAGES * MOST];
 static int64_t length[PLACES];
 
 static sherd__turns make(sherd__heap *heap, int places, int stages, int64_t count,
@@ -25,10 +28,27 @@ static sherd__turns make(sherd__heap *heap, int places, int stages, int64_t coun
     return t;
 }
 
-/* When the turns end if forwards take 1 and backwards 2, each as early as it can; -1: never. */
+/* When what a turn needs is there; -1: not yet. */
+static int64_t ready_at(const sherd__turns *t, int64_t done[KINDS][STAGES][MOST],
+                        const sherd_pipeline_turn *turn)
+{
+    int64_t m = turn->microbatch;
+    int s = turn->stage, last = t->stages - 1;
+    bool back = turn->kind != SHERD_PIPELINE_FORWARD;
+
+    if (turn->kind == SHERD_PIPELINE_BACKWARD_WEIGHTS)
+        return done[SHERD_PIPELINE_BACKWARD_INPUTS][s][m];
+    if (!back && s == 0)
+        return 0;
+    int64_t at = back && s == last ? done[SHERD_PIPELINE_FORWARD][s][m]
+                                   : done[turn->kind][back ? s + 1 : s - 1][m];
+    return at > 0 ? at : -1;
+}
+
+/* When the turns end, each as early as it can; -1: never. */
 static int64_t end_of(const sherd__turns *t)
 {
-    static int64_t done[2][STAGES][MOST];
+    static int64_t done[KINDS][STAGES][MOST];
     int64_t at[PLACES] = {0}, now[PLACES] = {0}, end = 0;
     bool moved = true;
 
@@ -39,14 +59,11 @@ static int64_t end_of(const sherd__turns *t)
             if (at[p] == length[p])
                 continue;
             const sherd_pipeline_turn *turn = &list[p][at[p]];
-            int s = turn->stage, before = turn->backward ? s + 1 : s - 1;
-            bool starts = before < 0 || before == t->stages;
-            int64_t ready = starts ? turn->backward ? done[0][s][turn->microbatch] : 0
-                                   : done[turn->backward][before][turn->microbatch];
-            if (!starts && ready == 0)
+            int64_t ready = ready_at(t, done, turn);
+            if (ready < 0)
                 continue;
-            now[p] = (now[p] > ready ? now[p] : ready) + (turn->backward ? BACKWARD : FORWARD);
-            done[turn->backward][s][turn->microbatch] = now[p];
+            now[p] = (now[p] > ready ? now[p] : ready) + cost[turn->kind];
+            done[turn->kind][turn->stage][turn->microbatch] = now[p];
             end = now[p] > end ? now[p] : end;
             at[p]++;
             moved = true;
@@ -57,8 +74,21 @@ static int64_t end_of(const sherd__turns *t)
     return end;
 }
 
-/* The most microbatches times stages that a place keeps at once; -1: a turn that cannot be. */
-static int64_t most_kept(const sherd__turns *t, int place)
+/* The turn that a microbatch must take next in a stage, after `seen`; -1: none. */
+static int kind_after(const sherd__turns *t, int seen)
+{
+    static const int whole[] = {SHERD_PIPELINE_FORWARD, SHERD_PIPELINE_BACKWARD, -1, -1};
+    static const int parts[] = {SHERD_PIPELINE_FORWARD, SHERD_PIPELINE_BACKWARD_INPUTS,
+                                SHERD_PIPELINE_BACKWARD_WEIGHTS, -1};
+
+    return (t->schedule == SHERD_PIPELINE_ZERO_BUBBLE ? parts : whole)[seen];
+}
+
+/*
+ * The most microbatches times stages that a place keeps at once, from their forwards to the turns
+ * of kind `until`; -1: a turn that cannot be.
+ */
+static int64_t most_kept(const sherd__turns *t, int place, sherd_pipeline_kind until)
 {
     static int seen[STAGES][MOST];
     int64_t kept = 0, most = 0;
@@ -67,50 +97,96 @@ static int64_t most_kept(const sherd__turns *t, int place)
     for (int64_t i = 0; i < length[place]; i++) {
         const sherd_pipeline_turn *turn = &list[place][i];
         if (turn->stage % t->places != place || turn->stage >= t->stages ||
-            seen[turn->stage][turn->microbatch]++ != turn->backward)
+            (int)turn->kind != kind_after(t, seen[turn->stage][turn->microbatch]++))
             return -1;
-        kept += turn->backward ? -1 : 1;
+        kept += turn->kind == SHERD_PIPELINE_FORWARD ? 1 : turn->kind == until ? -1 : 0;
         most = kept > most ? kept : most;
     }
     return kept == 0 || t->forward_only ? most : -1;
 }
 
-/* Microbatches of a stage in order, forward and backward. */
+/* Microbatches of a stage in order, in turns of each kind. */
 static bool in_order(int place)
 {
-    int64_t last[2][STAGES];
+    int64_t last[KINDS][STAGES];
     bool good = true;
 
     memset(last, -1, sizeof last);
     for (int64_t i = 0; i < length[place] && good; i++) {
         const sherd_pipeline_turn *turn = &list[place][i];
-        good = turn->microbatch == last[turn->backward][turn->stage] + 1;
-        last[turn->backward][turn->stage] = turn->microbatch;
+        good = turn->microbatch == last[turn->kind][turn->stage] + 1;
+        last[turn->kind][turn->stage] = turn->microbatch;
     }
     return good;
+}
+
+/* The turns of two kinds come in one order, also those of different stages. */
+static bool in_one_order(int place, sherd_pipeline_kind a, sherd_pipeline_kind b)
+{
+    int64_t j = 0, equal = 0, count = 0;
+
+    for (int64_t i = 0; i < length[place]; i++) {
+        const sherd_pipeline_turn *turn = &list[place][i];
+        if (turn->kind != a)
+            continue;
+        while (j < length[place] && list[place][j].kind != b)
+            j++;
+        if (j == length[place])
+            return false;
+        equal +=
+            turn->stage == list[place][j].stage && turn->microbatch == list[place][j].microbatch;
+        count++;
+        j++;
+    }
+    return count > 0 && equal == count;
+}
+
+static int64_t less(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What a place keeps, by the schedule, if it has one stage. */
+static void check_kept(const sherd__turns *t, int place, int64_t rounds)
+{
+    bool parts = t->schedule == SHERD_PIPELINE_ZERO_BUBBLE;
+    int64_t kept =
+        most_kept(t, place, parts ? SHERD_PIPELINE_BACKWARD_INPUTS : SHERD_PIPELINE_BACKWARD);
+
+    CHECK(kept > 0 && in_order(place));
+    if (t->schedule == SHERD_PIPELINE_GPIPE)
+        CHECK_EQ(kept, length[place] / 2);
+    else if (rounds == 1)
+        CHECK_EQ(kept, less(t->count, t->places - place));
+    if (!parts)
+        return;
+    CHECK(in_one_order(place, SHERD_PIPELINE_BACKWARD_INPUTS, SHERD_PIPELINE_BACKWARD_WEIGHTS));
+    kept = most_kept(t, place, SHERD_PIPELINE_BACKWARD_WEIGHTS);
+    if (rounds == 1)
+        CHECK_EQ(kept, less(t->count, t->places));
+    else
+        CHECK(kept <= 2 * (t->places - 1) + (rounds - 1) * t->places + 1 + t->extra);
 }
 
 static void check_case(sherd__heap *heap, int places, int stages, int64_t count,
                        sherd_pipeline_schedule schedule)
 {
     sherd__turns t = make(heap, places, stages, count, schedule, false);
-    int64_t rounds = (stages + places - 1) / places;
+    int64_t rounds = (stages + places - 1) / places, end = end_of(&t);
     bool even = stages % places == 0 && (rounds == 1 || count % places == 0);
 
-    CHECK(end_of(&t) > 0);
-    for (int p = 0; p < places; p++) {
-        int64_t kept = most_kept(&t, p);
-        CHECK(kept > 0 && in_order(p));
-        if (schedule == SHERD_PIPELINE_GPIPE)
-            CHECK_EQ(kept, length[p] / 2);
-        else if (rounds == 1)
-            CHECK_EQ(kept, count < places - p ? count : places - p);
-    }
+    CHECK(end > 0);
+    for (int p = 0; p < places; p++)
+        check_kept(&t, p, rounds);
     if (!even || schedule == SHERD_PIPELINE_GPIPE)
         return;
     CHECK_EQ(t.extra, 0);
     /* all work of a place, and once the way of one stage's forward and backward to all others */
-    CHECK_EQ(end_of(&t), (FORWARD + BACKWARD) * (count * rounds + places - 1));
+    int64_t whole = 3 * (count * rounds + places - 1);
+    if (schedule == SHERD_PIPELINE_1F1B)
+        CHECK_EQ(end, whole);
+    else
+        CHECK(places == 1 ? end == whole : end < whole);
 }
 
 static void turns_are_complete_and_end(sherd_world *world)
@@ -121,7 +197,7 @@ static void turns_are_complete_and_end(sherd_world *world)
     for (int places = 1; places <= PLACES; places++)
         for (int stages = places; stages <= 3 * places; stages++)
             for (int c = 0; c < LEN(counts); c++)
-                for (int schedule = 0; schedule < 2; schedule++)
+                for (int schedule = 0; schedule < 3; schedule++)
                     check_case(heap, places, stages, counts[c], (sherd_pipeline_schedule)schedule);
 }
 
@@ -132,8 +208,46 @@ static void forwards_alone_are_half_of_it(sherd_world *world)
 
     for (int p = 0; p < 3; p++) {
         CHECK_EQ(length[p], 14);
-        CHECK_EQ(most_kept(&t, p), 14);
+        CHECK_EQ(most_kept(&t, p, SHERD_PIPELINE_BACKWARD), 14);
         CHECK(in_order(p));
+    }
+}
+
+/*
+ * The time is that of the paper's ZB-H1, where forwards, backwards of inputs and of weights take 1
+ * each: all work of a place, and bubbles of (places - 1) (1 + 1 - 1). With fewer microbatches than
+ * places the first one's way there and back is longer.
+ */
+static void zero_bubble_takes_the_time_of_the_paper(sherd_world *world)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+
+    for (int places = 1; places <= PLACES; places++)
+        for (int64_t count = 1; count <= MOST; count++) {
+            sherd__turns t = make(heap, places, places, count, SHERD_PIPELINE_ZERO_BUBBLE, false);
+            int64_t end = 3 * count + places - 1, there_and_back = 2 * (count + places) - 1;
+            CHECK_EQ(t.extra, 0);
+            CHECK_EQ(end_of(&t), count >= places ? end : there_and_back);
+        }
+}
+
+/* The picture in the header. */
+static void zero_bubble_turns_are_those_of_the_picture(sherd_world *world)
+{
+    static const char *const wanted[] = {"0 1 [0] (0) 2 [1] (1) 3 [2] (2) [3] (3) ",
+                                         "0 [0] 1 [1] (0) 2 [2] (1) 3 [3] (2) (3) "};
+    static const char *const before[KINDS] = {"", "", "[", "("}, *const after[] = {"", "", "]",
+                                                                                   ")"};
+    sherd__heap *heap = sherd__world_heap(world);
+
+    make(heap, 2, 2, 4, SHERD_PIPELINE_ZERO_BUBBLE, false);
+    for (int p = 0; p < 2; p++) {
+        char text[256];
+        size_t at = 0;
+        for (int64_t i = 0; i < length[p]; i++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%d%s ", before[list[p][i].kind],
+                                   (int)list[p][i].microbatch, after[list[p][i].kind]);
+        CHECK_TEXT(text, wanted[p]);
     }
 }
 
@@ -152,13 +266,15 @@ static void interleaved_turns_are_those_of_the_paper(sherd_world *world)
         size_t at = 0;
         for (int64_t i = 0; i < length[p]; i++)
             at += (size_t)snprintf(text + at, sizeof text - at, "%s%d %d,",
-                                   list[p][i].backward ? "-" : "", list[p][i].stage,
+                                   list[p][i].kind ? "-" : "", list[p][i].stage,
                                    (int)list[p][i].microbatch);
         CHECK_TEXT(text, wanted[p]);
     }
 }
 
 static const check_test tests[] = {{TEST(turns_are_complete_and_end), {1}},
+                                   {TEST(zero_bubble_takes_the_time_of_the_paper), {1}},
+                                   {TEST(zero_bubble_turns_are_those_of_the_picture), {1}},
                                    {TEST(forwards_alone_are_half_of_it), {1}},
                                    {TEST(interleaved_turns_are_those_of_the_paper), {1}}};
 CHECK_MAIN(tests)

@@ -88,7 +88,30 @@ typedef enum sherd_pipeline_schedule {
      * schedule: the pipeline fills and empties in a fraction of the time.
      */
     SHERD_PIPELINE_1F1B = 0,
-    SHERD_PIPELINE_GPIPE = 1 /* all forwards, then all backwards */
+    SHERD_PIPELINE_GPIPE = 1, /* all forwards, then all backwards */
+    /*
+     * 1F1B with backward in two turns: the gradients of a stage's inputs, which the place before
+     * waits for, and later those of its weights, where the place would wait itself (ZB-H1 of Qi et
+     * al., "Zero Bubble Pipeline Parallelism", 2023). If the three turns take 1 each, and there are
+     * no fewer microbatches than places, a place waits for (places - 1) in all, with 1F1B for
+     * 3 (places - 1).
+     *
+     *     place 0  0 1   [0](0) 2 [1](1) 3 [2](2)[3](3)
+     *     place 1    0 [0] 1 [1](0) 2 [2](1) 3 [3](2)(3)    (m): gradients of weights
+     *
+     * From [m] to (m) a place keeps what (m) needs, and no more: the inputs of products with
+     * weights and the gradients of their results; gradients of weights that an operator computes
+     * with those of its inputs in one go (of norms and convolutions); of a checkpointed module its
+     * arguments, and of what has been computed again what (m) needs. A microbatch that is not
+     * through with (m) counts as one that a place keeps, and no place keeps more of them than
+     * 1F1B's first one: as many as there are places.
+     *
+     * Losses and gradients have the bits of 1F1B: weights get theirs in the order of the
+     * microbatches. Hooks on gradients of weights run in (m). A stage whose inputs want no
+     * gradient, as the first one's, leaves all to (m). If places have several stages, forwards and
+     * backwards come as in 1F1B's interleaved schedule.
+     */
+    SHERD_PIPELINE_ZERO_BUBBLE = 2
 } sherd_pipeline_schedule;
 
 typedef struct sherd_pipeline sherd_pipeline;
@@ -161,10 +184,18 @@ typedef struct sherd_microbatches {
  */
 SHERD_API double sherd_pipeline_run(sherd_pipeline *pipeline, const sherd_microbatches *work);
 
+/* What a place does in a turn; whatever is not a forward is a backward, or a part of one. */
+typedef enum sherd_pipeline_kind {
+    SHERD_PIPELINE_FORWARD = 0,
+    SHERD_PIPELINE_BACKWARD = 1,        /* all of it */
+    SHERD_PIPELINE_BACKWARD_INPUTS = 2, /* the gradients that go to the stage before */
+    SHERD_PIPELINE_BACKWARD_WEIGHTS = 3 /* the rest */
+} sherd_pipeline_kind;
+
 /* One turn of a place. */
 typedef struct sherd_pipeline_turn {
     int stage;
-    bool backward;
+    sherd_pipeline_kind kind;
     int64_t microbatch;
 } sherd_pipeline_turn;
 

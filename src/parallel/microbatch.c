@@ -5,12 +5,16 @@
  * layout that its tensor came from. Which tensors want one is said by who sends them, so no rank
  * waits for a gradient that nobody computes.
  *
+ * A backward may be two turns: the one that computes gradients of inputs leaves the rest of the
+ * tape's backward to the other.
+ *
  * After a failure the rest of the turns is skipped: all ranks see the alarm where they are.
  */
 #include "parallel/pipeline.h"
 
 #include <math.h>
 
+#include "autograd/tape.h"
 #include "ops/operator.h"
 #include "sherd/ops.h"
 
@@ -270,20 +274,48 @@ static bool send_back(const turn *t)
     return good;
 }
 
-static bool backward(const turn *t)
+/* All gradients, or those of the inputs only. */
+static void differentiate(const turn *t, sherd_tensor *const *y, sherd_tensor *const *g, int count,
+                          bool all)
+{
+    const sherd__parcel *in = &t->kept->in;
+    sherd_tensor *inputs[SHERD_MAX_ARGS];
+    int n = 0;
+
+    for (int i = 0; i < in->count; i++)
+        if (in->wants >> i & 1)
+            inputs[n++] = in->t[i];
+    if (!all)
+        t->kept->rest = sherd__backward_first(y, g, count, inputs, n);
+    else if (g)
+        sherd_backward_with(y, g, count, NULL);
+    else
+        sherd_backward(y[0]);
+}
+
+static bool backward(const turn *t, bool all)
 {
     sherd_tensor *y[SHERD_MAX_ARGS], *g[SHERD_MAX_ARGS];
-    int count = 0;
+    int count = 1;
 
     if (is_last(t))
-        sherd_backward(t->kept->loss);
+        y[0] = t->kept->loss;
     else
         count = take_back(t, y, g);
     if (count > 0 && !sherd__alarmed(t->p->world))
-        sherd_backward_with(y, g, count, NULL);
+        differentiate(t, y, is_last(t) ? NULL : g, count, all);
     bool good = !sherd__alarmed(t->p->world) && send_back(t);
     drop_kept(t->kept);
     return good;
+}
+
+static bool backward_of_weights(const turn *t)
+{
+    struct sherd__pass *rest = t->kept->rest;
+
+    t->kept->rest = NULL;
+    sherd__backward_second(rest, true);
+    return !sherd__alarmed(t->p->world);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -300,7 +332,10 @@ static bool take_turn(sherd_pipeline *p, const sherd_microbatches *work,
               here ? kept_of(p, what->stage + 1, what->microbatch) : NULL};
 
     sherd_scope_begin(p->world);
-    bool good = what->backward ? backward(&t) : forward(&t);
+    bool good = what->kind == SHERD_PIPELINE_FORWARD ? forward(&t)
+                : what->kind == SHERD_PIPELINE_BACKWARD_WEIGHTS
+                    ? backward_of_weights(&t)
+                    : backward(&t, what->kind == SHERD_PIPELINE_BACKWARD);
     if (work->forward_only)
         drop_kept(t.kept);
     sherd_scope_end(p->world);
@@ -323,8 +358,10 @@ static bool take_turns(sherd_pipeline *p, const sherd_microbatches *work)
         sherd__turns_of(&p->turns, p->here, list);
     for (int64_t i = 0; i < count && good; i++)
         good = take_turn(p, work, &list[i]);
-    for (int64_t i = 0; p->kept && i < stages * work->count; i++)
+    for (int64_t i = 0; p->kept && i < stages * work->count; i++) {
         drop_kept(&p->kept[i]);
+        sherd__backward_second(p->kept[i].rest, false);
+    }
     sherd__free(heap, p->kept);
     sherd__free(heap, list);
     p->kept = NULL;

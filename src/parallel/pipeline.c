@@ -82,7 +82,7 @@ static sherd_status check(sherd_world *world, const sherd_stage *stages, int cou
     if (count < 1 || !stages)
         return sherd__fail(diag, SHERD_EINVAL, "%s: %d stages%s", create_name, count,
                            stages ? "" : ", but the list is NULL");
-    if (schedule != SHERD_PIPELINE_1F1B && schedule != SHERD_PIPELINE_GPIPE)
+    if (schedule < SHERD_PIPELINE_1F1B || schedule > SHERD_PIPELINE_ZERO_BUBBLE)
         return sherd__fail(diag, SHERD_EINVAL, "%s: no schedule has the number %d", create_name,
                            (int)schedule);
     for (int i = 0; i < count && !status; i++)

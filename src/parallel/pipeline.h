@@ -11,6 +11,7 @@ typedef struct sherd__kept {
     sherd__parcel in, out; /* tensors whose gradients are wanted, and layouts, are counted */
     sherd_tensor *grad[SHERD_MAX_ARGS]; /* of `out`, from a next stage at the same place; counted */
     sherd_tensor *loss;                 /* of the last stage; counted */
+    struct sherd__pass *rest;           /* a backward whose gradients of weights are to come */
 } sherd__kept;
 
 struct sherd_pipeline {

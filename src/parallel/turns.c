@@ -11,6 +11,11 @@
  * microbatches. Where it does not, or where places have not equally many stages, turns are played:
  * if all places come to wait for each other, each begins with one forward more. With all forwards
  * first (GPipe) nothing waits in a circle.
+ *
+ * With zero bubbles (Qi et al., "Zero Bubble Pipeline Parallelism", 2023: ZB-H1) a backward of
+ * weights comes after a backward of inputs as soon as more than i are outstanding at place i. So
+ * the later a place is, the more of them it has for the time when the pipeline empties, and with
+ * those places keep equally many microbatches. They wait for nobody, and nobody for them.
  */
 #include "parallel/turns.h"
 
@@ -24,28 +29,28 @@ static int stages_at(const sherd__turns *t, int place)
 typedef struct walker {
     const sherd__turns *turns;
     int place, round; /* stage = round * places + place */
-    bool backward;
+    sherd_pipeline_kind kind;
     int64_t first, microbatch; /* of the group; the next one */
 } walker;
 
-static walker walk(const sherd__turns *t, int place, bool backward)
+static walker walk(const sherd__turns *t, int place, sherd_pipeline_kind kind)
 {
-    return (walker){t, place, backward ? stages_at(t, place) - 1 : 0, backward, 0, 0};
+    return (walker){t, place, kind ? stages_at(t, place) - 1 : 0, kind, 0, 0};
 }
 
 static sherd_pipeline_turn take(walker *w)
 {
     const sherd__turns *t = w->turns;
-    sherd_pipeline_turn turn = {w->round * t->places + w->place, w->backward, w->microbatch};
-    int last = w->backward ? 0 : stages_at(t, w->place) - 1;
+    sherd_pipeline_turn turn = {w->round * t->places + w->place, w->kind, w->microbatch};
+    int last = w->kind ? 0 : stages_at(t, w->place) - 1;
 
     if (++w->microbatch < w->first + t->places && w->microbatch < t->count)
         return turn;
     if (w->round == last) {
-        w->round = w->backward ? stages_at(t, w->place) - 1 : 0;
+        w->round = w->kind ? stages_at(t, w->place) - 1 : 0;
         w->first += t->places;
     } else {
-        w->round += w->backward ? -1 : 1;
+        w->round += w->kind ? -1 : 1;
     }
     w->microbatch = w->first;
     return turn;
@@ -63,22 +68,61 @@ static int64_t first_forwards(const sherd__turns *t, int place, int64_t all)
     return first + t->extra;
 }
 
+/* A list that is written, or only counted. */
+typedef struct writer {
+    sherd_pipeline_turn *out;
+    int64_t at;
+    walker forth, back, rest;
+    int64_t outstanding, most; /* backwards of weights, and how many may be */
+    bool parts;                /* backwards have two */
+} writer;
+
+static void write(writer *w, walker *next)
+{
+    sherd_pipeline_turn turn = take(next);
+
+    if (w->out)
+        w->out[w->at] = turn;
+    w->at++;
+}
+
+static void write_weights(writer *w, int64_t most)
+{
+    for (; w->outstanding > most; w->outstanding--)
+        write(w, &w->rest);
+}
+
+static void write_backward(writer *w)
+{
+    write(w, &w->back);
+    w->outstanding += w->parts;
+    write_weights(w, w->most);
+}
+
 int64_t sherd__turns_of(const sherd__turns *t, int place, sherd_pipeline_turn *out)
 {
-    int64_t all = t->count * stages_at(t, place), first = first_forwards(t, place, all), at = 0;
-    walker forth = walk(t, place, false), back = walk(t, place, true);
+    int64_t all = t->count * stages_at(t, place), first = first_forwards(t, place, all);
+    bool parts = t->schedule == SHERD_PIPELINE_ZERO_BUBBLE;
+    writer w = {
+        .out = out,
+        .forth = walk(t, place, SHERD_PIPELINE_FORWARD),
+        .back = walk(t, place, parts ? SHERD_PIPELINE_BACKWARD_INPUTS : SHERD_PIPELINE_BACKWARD),
+        .rest = walk(t, place, SHERD_PIPELINE_BACKWARD_WEIGHTS),
+        .most = place,
+        .parts = parts};
 
     if (t->forward_only)
         first = all;
-    for (int64_t i = 0; out && i < first; i++)
-        out[at++] = take(&forth);
-    for (int64_t i = first; out && i < all; i++) {
-        out[at++] = take(&forth);
-        out[at++] = take(&back);
+    for (int64_t i = 0; i < first; i++)
+        write(&w, &w.forth);
+    for (int64_t i = first; i < all; i++) {
+        write(&w, &w.forth);
+        write_backward(&w);
     }
-    for (int64_t i = 0; out && i < first && !t->forward_only; i++)
-        out[at++] = take(&back);
-    return t->forward_only ? all : 2 * all;
+    for (int64_t i = 0; i < first && !t->forward_only; i++)
+        write_backward(&w);
+    write_weights(&w, 0);
+    return w.at;
 }
 
 /* ---- playing --------------------------------------------------------------------------------- */
@@ -95,10 +139,12 @@ typedef struct game {
 static bool can(const game *g, int place)
 {
     const sherd_pipeline_turn *turn = &g->list[place][g->at[place]];
-    int back = turn->backward, s = turn->stage, last = g->turns->stages - 1;
+    int back = turn->kind != SHERD_PIPELINE_FORWARD, s = turn->stage, last = g->turns->stages - 1;
     int next = back ? s - 1 : s + 1;
     bool first = back ? s == last : s == 0, ends = back ? s == 0 : s == last;
 
+    if (turn->kind == SHERD_PIPELINE_BACKWARD_WEIGHTS)
+        return true;
     return (first || g->sent[back][s] > g->taken[back][s]) &&
            (ends || g->sent[back][next] - g->taken[back][next] < SHERD__SENDS_AHEAD);
 }
@@ -106,8 +152,11 @@ static bool can(const game *g, int place)
 static void move_on(game *g, int place)
 {
     const sherd_pipeline_turn *turn = &g->list[place][g->at[place]++];
-    int back = turn->backward, next = back ? turn->stage - 1 : turn->stage + 1;
+    int back = turn->kind != SHERD_PIPELINE_FORWARD,
+        next = back ? turn->stage - 1 : turn->stage + 1;
 
+    if (turn->kind == SHERD_PIPELINE_BACKWARD_WEIGHTS)
+        return;
     g->taken[back][turn->stage]++;
     if (next >= 0 && next < g->turns->stages)
         g->sent[back][next]++;
