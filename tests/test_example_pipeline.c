@@ -29,11 +29,16 @@ static void run(const char *arguments, double loss[LOSSES])
 
 static void losses_are_the_same_on_every_mesh(void)
 {
-    /* mesh, stages, microbatches, steps, layers */
-    static const char *const meshes[] = {"pp=1,dp=1,tp=1 4 4 31 4", "pp=2,dp=1,tp=1 2 4 31 4",
-                                         "pp=2,dp=1,tp=1 4 8 31 4", "pp=3,dp=1,tp=1 4 2 31 4",
-                                         "pp=2,dp=2,tp=1 3 2 31 4", "pp=2,dp=1,tp=2 2 16 31 4",
-                                         "pp=2,dp=2,tp=2 4 4 31 4"};
+    /* mesh, stages, microbatches, steps, layers, dim, batch, context, schedule */
+    static const char *const meshes[] = {"pp=1,dp=1,tp=1 4 4 31 4",
+                                         "pp=2,dp=1,tp=1 2 4 31 4",
+                                         "pp=2,dp=1,tp=1 4 8 31 4",
+                                         "pp=3,dp=1,tp=1 4 2 31 4",
+                                         "pp=2,dp=2,tp=1 3 2 31 4",
+                                         "pp=2,dp=1,tp=2 2 16 31 4",
+                                         "pp=2,dp=2,tp=2 4 4 31 4",
+                                         "pp=3,dp=1,tp=1 3 4 31 4 64 16 32 gpipe",
+                                         "pp=2,dp=1,tp=2 4 4 31 4 64 16 32 zero"};
     double one[LOSSES], loss[LOSSES];
 
     run("pp=1,dp=1,tp=1 1 1 31 4", one);
@@ -48,15 +53,17 @@ static void losses_are_the_same_on_every_mesh(void)
 
 static void bad_input_is_one_line(void)
 {
-    static const char *const lines[][2] = {{"pp=2", "MESH must be"},
-                                           {"pp=0,dp=1,tp=1", "MESH must be"},
-                                           {"pp=2,dp=1,tp=1,", "MESH must be"},
-                                           {"pp=2,dp=1,tp=1 1", "STAGES must be"},
-                                           {"pp=2,dp=1,tp=1 5", "LAYERS must be"},
-                                           {"pp=2,dp=1,tp=1 2 3", "MICROBATCHES must divide"},
-                                           {"pp=2,dp=1,tp=1 2 4 0", "STEPS, BATCH and CONTEXT"},
-                                           {"pp=2,dp=1,tp=1 2 4 10 4 40", "DIM must be"},
-                                           {"pp=2,dp=2,tp=1 x", "STAGES must be"}};
+    static const char *const lines[][2] = {
+        {"pp=2", "MESH must be"},
+        {"pp=0,dp=1,tp=1", "MESH must be"},
+        {"pp=2,dp=1,tp=1,", "MESH must be"},
+        {"pp=2,dp=1,tp=1 1", "STAGES must be"},
+        {"pp=2,dp=1,tp=1 5", "LAYERS must be"},
+        {"pp=2,dp=1,tp=1 2 3", "MICROBATCHES must divide"},
+        {"pp=2,dp=1,tp=1 2 4 0", "STEPS, BATCH and CONTEXT"},
+        {"pp=2,dp=1,tp=1 2 4 10 4 40", "DIM must be"},
+        {"pp=2,dp=1,tp=1 2 4 9 4 64 16 32 two", "SCHEDULE must be"},
+        {"pp=2,dp=2,tp=1 x", "STAGES must be"}};
 
     for (int i = 0; i < LEN(lines); i++) {
         char line[512];

@@ -15,7 +15,7 @@ typedef struct job {
     sherd_pipeline *pipeline;
     sherd_microbatches work;
     /* 1: a feed, 2: no input, 3: a loss that is NULL, 4: of several elements, 5: one that runs it
-     * again, 6: destroys it, 7: a hook on the gradient of a weight */
+     * again, 6: destroys it, 7: a hook on the gradient of a weight, 8: ties two */
     int fails;
     int64_t hooked;     /* calls of the hook */
     int64_t microbatch; /* at this one */
@@ -46,6 +46,8 @@ static sherd_tensor *find_loss(void *payload, int64_t microbatch, const sherd_ar
         CHECK(isnan(sherd_pipeline_run(j->pipeline, &j->work)));
     if (j->fails == 6 && now)
         sherd_pipeline_destroy(j->pipeline);
+    if (j->fails == 8 && now)
+        CHECK_EQ(sherd_pipeline_tie(j->pipeline, 1, "net.bias", 2, "net.bias"), SHERD_EINVAL);
     return j->fails == 4 && now ? out->value[0] : loss_of(out);
 }
 
@@ -112,6 +114,10 @@ static void run_without_memory(sherd_world *world, int where, sherd_pipeline_sch
 
     open_job(&j, world);
     CHECK_OK(sherd_pipeline_create(&j.pipeline, world, j.stage, STAGES, schedule));
+    if (schedule == SHERD_PIPELINE_ZERO_BUBBLE) {
+        CHECK_OK(sherd_pipeline_tie(j.pipeline, 0, "net.weight", 3, "net.weight"));
+        CHECK_OK(sherd_pipeline_tie(j.pipeline, 1, "net.bias", 3, "net.bias"));
+    }
     double wanted = run_well(&j);
     int64_t held = sherd_world_memory(world).live_bytes;
     /* every allocation of a rank's, then some */
@@ -164,6 +170,31 @@ static void no_memory_for_making_one(sherd_world *world)
     close_job(&j);
 }
 
+static void no_memory_for_a_tie(sherd_world *world)
+{
+    sherd_status status = SHERD_ENOMEM;
+    int failures = 0, last = sherd_world_ranks(world) - 1;
+    job j;
+
+    open_job(&j, world);
+    CHECK_OK(sherd_pipeline_create(&j.pipeline, world, j.stage, STAGES, SHERD_PIPELINE_1F1B));
+    for (int i = 1; status && i < 500; i++) {
+        sherd_scope_begin(world);
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == last ? i : 0);
+        status = sherd_pipeline_tie(j.pipeline, 0, "net.weight", 3, "net.weight");
+        sherd_world_fail_allocation(world, 0);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        failures += status != SHERD_OK;
+        sherd_status later = sherd_world_check(world);
+        CHECK(later == SHERD_OK || later == status);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(status);
+    CHECK(failures >= 5);
+    run_well(&j);
+    close_job(&j);
+}
+
 static void make_mistakes(sherd_world *world, sherd_pipeline_schedule schedule)
 {
     static const char *const wanted[] = {NULL,
@@ -173,7 +204,8 @@ static void make_mistakes(sherd_world *world, sherd_pipeline_schedule schedule)
                                          "the loss of microbatch ",
                                          "cannot run it again",
                                          "it is running",
-                                         "the hook has seen it"};
+                                         "the hook has seen it",
+                                         "the pipeline is running"};
     job j;
 
     open_job(&j, world);
@@ -230,6 +262,7 @@ static void ranks_that_differ_are_told(sherd_world *world)
 static const check_test tests[] = {
     {TEST(no_memory_fails_on_all), {2, 3}},
     {TEST(no_memory_for_making_one), {2}},
+    {TEST(no_memory_for_a_tie), {2, 3}},
     {TEST(mistakes_of_one_stage_are_told_to_all), {2, 3}},
     {TEST(ranks_that_differ_are_told), {2, 3}},
 };

@@ -141,10 +141,52 @@ MISUSE(running_needs_microbatches)
     sherd_module_destroy(layer);
 }
 
+MISUSE(a_tie_needs_two_parameters_that_are_alike)
+{
+    sherd_module *layer = linear(m->world), *wide = NULL, *plain = linear(m->world);
+    const sherd_mesh *a = mesh_of(m->world, "x=1"), *b = mesh_of(m->world, "x=1@1");
+    const sherd_stage stages[] = {
+        {a, layer, NULL}, {b, NULL, NULL}, {a, plain, NULL}, {b, NULL, NULL}};
+    sherd_stage all[4];
+    sherd_pipeline *p = NULL;
+
+    memcpy(all, stages, sizeof all);
+    CHECK_OK(sherd_linear_create(&wide, m->world, 5, 4, NULL));
+    all[1].module = linear(m->world);
+    all[3].module = wide;
+    CHECK_OK(sherd_parallelize(layer, a, "x", NULL, 0));
+    CHECK_OK(sherd_parallelize(all[1].module, b, "x", NULL, 0));
+    CHECK_OK(sherd_parallelize(wide, b, "x", NULL, 0));
+    CHECK_OK(sherd_pipeline_create(&p, m->world, all, 4, SHERD_PIPELINE_1F1B));
+    ONLY_SAYS(SHERD_EINVAL, sherd_pipeline_tie(NULL, 0, "weight", 1, "weight"));
+    ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, NUL("weight"), 1, "weight"));
+    ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, "weight", 1, NUL("weight")));
+    ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, BAD(-1, 0), "weight", 1, "weight"));
+    ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, "weight", BAD(4, 1), "weight"));
+    if (!m->alone) {
+        ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, "weights", 1, "weight"));
+        ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, "net.weight", 1, "weight"));
+        ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, "weight", 1, "."));
+        ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, "weight", 2, "weight"));
+        ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, "weight", 3, "weight"));
+        CHECK_OK(sherd_pipeline_tie(p, 0, "weight", 1, "weight"));
+        ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 0, "weight", 1, "weight"));
+        ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_tie(p, 1, "weight", 0, "weight"));
+    }
+    if (m->alone)
+        ALL_REFUSE(SHERD_EDIFFER, sherd_pipeline_tie(p, 0, "weight", BAD(3, 1), "weight"));
+    sherd_pipeline_destroy(p);
+    sherd_module_destroy(all[1].module);
+    sherd_module_destroy(wide);
+    sherd_module_destroy(plain);
+    sherd_module_destroy(layer);
+}
+
 static const check_test tests[] = {
     {TEST(a_channel_needs_two_meshes_that_share_nothing), {2, 3}},
     {TEST(what_travels_is_a_list_of_tensors_of_the_right_ranks), {2, 3}},
     {TEST(a_pipeline_needs_stages_that_come_round), {2, 3}},
     {TEST(running_needs_microbatches), {2, 3}},
+    {TEST(a_tie_needs_two_parameters_that_are_alike), {2, 3}},
 };
 CHECK_MAIN(tests)

@@ -5,8 +5,10 @@
  * sequences in which each symbol s is followed by (5 s + c) mod 61, with c drawn from 0 to 3: so no
  * loss is below ln 4 = 1.386 for long. Losses are the same on every mesh, but for rounding.
  *
- *     pipeline [MESH [STAGES [MICROBATCHES [STEPS [LAYERS [DIM [BATCH [CONTEXT]]]]]]]]
- *              pp=2,dp=1,tp=1   2      4        100     4      64    16     32
+ *     pipeline [MESH [STAGES [MICROBATCHES [STEPS [LAYERS [DIM [BATCH [CONTEXT [SCHEDULE]]]]]]]]]
+ *              pp=2,dp=1,tp=1   2      4        100     4      64    16     32     1f1b
+ *
+ * SCHEDULE is 1f1b, gpipe or zero (bubbles): the losses have the same bits.
  *
  * This program starts the ranks that MESH has, or joins those that a launcher has started.
  */
@@ -113,7 +115,7 @@ static sherd_status make_pipeline(trainer *r)
         stages[i] = (sherd_stage){.mesh = r->place[i % r->places],
                                   .module = model_stage(r->model[i % r->places], i)};
     return sherd_pipeline_create(&r->pipeline, r->world, stages, (int)r->t->stages,
-                                 SHERD_PIPELINE_1F1B);
+                                 (sherd_pipeline_schedule)r->t->schedule);
 }
 
 static sherd_status make(trainer *r)
@@ -199,6 +201,19 @@ static int64_t ranks_of(const char *mesh, int64_t *places)
     return (int64_t)pp * dp * tp;
 }
 
+/* The number of a schedule; -1: there is none of this name. */
+static int schedule_of(const char *name)
+{
+    static const char *const names[] = {[SHERD_PIPELINE_1F1B] = "1f1b",
+                                        [SHERD_PIPELINE_GPIPE] = "gpipe",
+                                        [SHERD_PIPELINE_ZERO_BUBBLE] = "zero"};
+
+    for (int i = 0; i < 3; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
 static const char *fault_of(const task *t, int64_t ranks, int64_t places)
 {
     return ranks < 1 || ranks > SHERD_MAX_RANKS ? "MESH must be like pp=2,dp=1,tp=1"
@@ -210,12 +225,13 @@ static const char *fault_of(const task *t, int64_t ranks, int64_t places)
            : t->dim < 32 || t->dim % 32 ? "DIM must be a multiple of 32"
            : t->steps < 1 || t->context < 1 || t->context > 1 << 20 || t->batch > 1 << 20
                ? "STEPS, BATCH and CONTEXT must be from 1 to a million"
-               : NULL;
+           : t->schedule < 0 ? "SCHEDULE must be 1f1b, gpipe or zero"
+                             : NULL;
 }
 
 int main(int argc, char **argv)
 {
-    task t = {"pp=2,dp=1,tp=1", 2, 4, 100, 4, 64, 16, 32};
+    task t = {"pp=2,dp=1,tp=1", 2, 4, 100, 4, 64, 16, 32, 0};
     int64_t *const number[] = {&t.stages, &t.microbatches, &t.steps,  &t.layers,
                                &t.dim,    &t.batch,        &t.context};
     int64_t places = 0;
@@ -225,6 +241,7 @@ int main(int argc, char **argv)
         t.mesh = argv[1];
     for (int i = 2; i < argc && i < 9; i++)
         *number[i - 2] = atoll(argv[i]);
+    t.schedule = argc > 9 ? schedule_of(argv[9]) : SHERD_PIPELINE_1F1B;
     int64_t ranks = ranks_of(t.mesh, &places);
     const char *fault = fault_of(&t, ranks, places);
     if (fault) {

@@ -10,6 +10,7 @@ enum { SYMBOLS = 61 };
 typedef struct task {
     const char *mesh; /* "pp=A,dp=B,tp=C" */
     int64_t stages, microbatches, steps, layers, dim, batch, context;
+    int schedule; /* sherd_pipeline_schedule; -1: no such one */
 } task;
 
 /*

@@ -202,9 +202,10 @@ typedef struct sherd_optimizers {
 } sherd_optimizers;
 
 /**
- * The 2-norm of the gradients of all these optimizers, each element counted once, equal on all
- * ranks; NaN after the alarm. They are settled one after the other; then ranks exchange two
- * numbers. A grad_scale of most / norm in the step of each clips them without another pass.
+ * The 2-norm of the gradients of all these optimizers, each element counted once, tied parameters
+ * too (sherd_pipeline_tie); equal on all ranks; NaN after the alarm. They are settled one after the
+ * other; then ranks exchange two numbers. A grad_scale of most / norm in the step of each clips
+ * them without another pass.
  *
  * @collective all->mesh, also its ranks that have no parameter in any of them
  * @numerics   squares are added in f64; the sums of ranks in rank order

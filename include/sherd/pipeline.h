@@ -142,6 +142,28 @@ SHERD_CALL sherd_status sherd_pipeline_create(sherd_pipeline **out, sherd_world 
  */
 SHERD_API void sherd_pipeline_destroy(sherd_pipeline *pipeline);
 
+/**
+ * Tie two parameters of two stages, as the table of symbols and the last product: one parameter of
+ * which both have a copy. The second takes the values of the first now. Each sherd_pipeline_run
+ * then adds the sum of both gradients to each, so optimizers with equal options keep them equal;
+ * sherd_optimizers_grad_norm and sherd_optimizers_clip count the first one only. It lasts as long
+ * as the pipeline, and takes a group of the world's if the stages lie at two places. One tensor
+ * that is a parameter of both stages needs no tie, and is left alone.
+ *
+ * @collective the world
+ * @shapes     a_path, b_path: as "table.weight", below the modules of stages a and b; shape and
+ *             dtype must be equal, layouts need not
+ * @numerics   the gradient of a's of a run, settled, plus that of b's, then added to what was there
+ *             before: the same bits in both
+ * @owns       the pipeline keeps both parameters alive; texts are copied
+ * @errors     EINVAL no such stage or parameter, one that is plain or tied already, other shapes or
+ *             dtypes, a call from a feed or loss of its own; ELIMIT; EDIFFER; ENOMEM; EPEER; when
+ *             values move, by the alarm too. Later, in a run: EINVAL one wants a gradient and the
+ *             other does not
+ */
+SHERD_CALL sherd_status sherd_pipeline_tie(sherd_pipeline *pipeline, int a, const char *a_path,
+                                           int b, const char *b_path);
+
 /*
  * Completes the inputs of a stage, on its ranks: `in` has what has arrived from the stage before,
  * and is empty for stage 0. Tensors that are added here, by position or by name, get no gradient

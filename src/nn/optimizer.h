@@ -135,10 +135,10 @@ bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const
 bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device);
 
 /*
- * Sums of squares of what this rank counts: of distributed gradients, and of plain ones. False:
- * ended by the alarm.
+ * Sums of squares of what this rank counts: of distributed gradients, and of plain ones; `once`:
+ * not of second copies, which count elsewhere. False: ended by the alarm.
  */
-bool sherd__optimizer_squares(sherd_optimizer *o, double *distributed, double *plain);
+bool sherd__optimizer_squares(sherd_optimizer *o, bool once, double *distributed, double *plain);
 
 /* Scale all gradients, which are settled. */
 void sherd__optimizer_scale(sherd_optimizer *o, const char *function, double by);

@@ -87,8 +87,8 @@ static bool add_squares(sherd_world *world, const sherd_optimizers *all, double 
         sherd_optimizer_settle(all->list[i]);
     sherd_scope_begin(world);
     for (int i = 0; good && i < all->count; i++) {
-        good =
-            !sherd__alarmed(world) && sherd__optimizer_squares(all->list[i], &distributed, &plain);
+        good = !sherd__alarmed(world) &&
+               sherd__optimizer_squares(all->list[i], true, &distributed, &plain);
         sums[DISTRIBUTED] += good ? distributed : 0;
         sums[PLAIN] += good ? plain : 0;
     }

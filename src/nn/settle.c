@@ -88,6 +88,14 @@ static bool counts(const sherd_tensor *t)
     return true;
 }
 
+/* The gradient of an item, if this rank counts its part; NULL: it does not. */
+static sherd_tensor *counted(const sherd__optimized *item, bool once)
+{
+    sherd_tensor *g = sherd__raw_grad(item->p);
+
+    return !g || (g->layout && !counts(g)) || (once && item->p->ties) ? NULL : g;
+}
+
 /* Gradients of one dtype whose squares are added up together, to one sum. */
 enum { TOGETHER = 128 };
 typedef struct list {
@@ -118,7 +126,7 @@ static void put_on(list *l, const sherd_tensor *g, const void *data, double *sum
 /*
  * The same on the GPU, which adds up both sums of all gradients before anybody waits for it.
  */
-static bool squares_there(sherd_optimizer *o, sherd__device *device, double *distributed,
+static bool squares_there(sherd_optimizer *o, bool once, sherd__device *device, double *distributed,
                           double *plain)
 {
     const int64_t two = 2;
@@ -132,8 +140,8 @@ static bool squares_there(sherd_optimizer *o, sherd__device *device, double *dis
         return false;
     sherd__device_fill(device, SHERD_F64, at, two, 0);
     for (int i = 0; i < o->count; i++) {
-        sherd_tensor *g = sherd__raw_grad(o->item[i].p);
-        if (!g || (g->layout && !counts(g)))
+        sherd_tensor *g = counted(&o->item[i], once);
+        if (!g)
             continue;
         g = sherd__contiguous(g);
         const void *data = sherd__device_data(g);
@@ -150,13 +158,13 @@ static bool squares_there(sherd_optimizer *o, sherd__device *device, double *dis
     return sum != NULL;
 }
 
-static bool squares_here(sherd_optimizer *o, double *distributed, double *plain)
+static bool squares_here(sherd_optimizer *o, bool once, double *distributed, double *plain)
 {
     for (int i = 0; i < o->count; i++) {
-        sherd_tensor *g = sherd__raw_grad(o->item[i].p);
+        sherd_tensor *g = counted(&o->item[i], once);
         const void *data;
         double squares;
-        if (!g || (g->layout && !counts(g)))
+        if (!g)
             continue;
         g = sherd__contiguous(g);
         data = sherd__data(g);
@@ -172,12 +180,13 @@ static bool squares_here(sherd_optimizer *o, double *distributed, double *plain)
     return true;
 }
 
-bool sherd__optimizer_squares(sherd_optimizer *o, double *distributed, double *plain)
+bool sherd__optimizer_squares(sherd_optimizer *o, bool once, double *distributed, double *plain)
 {
     sherd__device *device = sherd__world_device(o->world);
 
     *distributed = *plain = 0;
-    if (device ? squares_there(o, device, distributed, plain) : squares_here(o, distributed, plain))
+    if (device ? squares_there(o, once, device, distributed, plain)
+               : squares_here(o, once, distributed, plain))
         return true;
     sherd__raise_failed(o->world, "sherd_optimizer_grad_norm"); /* of what is plain none was told */
     return false;
@@ -211,7 +220,7 @@ double sherd_optimizer_grad_norm(sherd_optimizer *optimizer)
     if (!o || sherd__alarmed(o->world))
         return NAN;
     sherd_scope_begin(o->world);
-    good = sherd__optimizer_squares(o, &distributed, &plain);
+    good = sherd__optimizer_squares(o, false, &distributed, &plain);
     sherd_scope_end(o->world);
     if (good && o->mesh && sherd__in_mesh(o->world, o->mesh))
         good = add_up(o, &distributed);

@@ -406,7 +406,12 @@ double sherd_pipeline_run(sherd_pipeline *p, const sherd_microbatches *work)
     if (fault || !p->fits || sherd__alarmed(p->world))
         return NAN;
     bool recording = sherd_set_recording(p->world, !work->forward_only);
+    if (!work->forward_only)
+        sherd__ties_begin(p);
     bool good = p->here < 0 || take_turns(p, work);
+    if (!work->forward_only)
+        good = good && sherd__ties_add(p);
+    sherd__ties_end(p);
     sherd_set_recording(p->world, recording);
     double loss = good ? tell(p) : NAN;
     drop_tensor(&p->sum);

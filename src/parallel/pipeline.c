@@ -196,6 +196,7 @@ void sherd_pipeline_destroy(sherd_pipeline *p)
         return;
     }
     sherd__heap *heap = sherd__world_heap(p->world);
+    sherd__ties_destroy(p);
     for (int i = 0; p->from && i < p->turns.stages; i++)
         sherd_channel_destroy(p->from[i]);
     sherd_layout_release(p->loss);

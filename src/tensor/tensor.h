@@ -117,6 +117,7 @@ struct sherd_tensor {
     sherd__refcounted *node;  /* the operator that made it; counted; NULL of a leaf */
     sherd__refcounted *saved; /* how the tape saved it; not counted, NULL once that is gone */
     sherd_tensor *grad;       /* of a leaf; counted */
+    int ties; /* in which it is the second copy: norms of several optimizers leave it out */
     sherd__refcounted *watch; /* of a leaf: hooks on its gradient; counted */
     sherd_tensor *moved_from; /* result of a move: its source; counted, or NULL */
     /* versions at the time of the move, also if moved_from is not set: of the source's storage, */
