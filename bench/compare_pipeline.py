@@ -3,7 +3,8 @@
 """A training step in two stages beside PyTorch's pipeline, one thread a rank.
 
 examples/pipeline and PyTorch (this script again, with --torch) train the same transformer on the same sequences: whole on one
-rank, as a pipeline of two stages with Schedule1F1B over gloo, and here split by features too. Rounds take turns; medians of the
+rank, as a pipeline of two stages with Schedule1F1B over gloo, or of four with ScheduleZBVZeroBubble, and here split by features
+too. Rounds take turns; medians of the
 rounds' means. First values differ between the two; each must come to the same loss in all its rows. Run it with a python that
 has torch.
 
@@ -78,30 +79,33 @@ def measure_torch(args):
     def loss_of(y, targets):
         return F.cross_entropy(y.flatten(0, 1), targets.flatten())
 
-    stages = args.torch
+    ranks = args.torch
     rank = int(os.environ.get("RANK", 0))
-    model = stage_of(rank, stages)
+    # ZBV: stages 0 and 3 at rank 0, 1 and 2 at rank 1
+    stages, mine = (2 * ranks, (rank, 2 * ranks - 1 - rank)) if args.schedule == "zbv" else (ranks, (rank,))
+    parts = [stage_of(i, stages) for i in mine]
+    model = nn.ModuleList(parts)
     adamw = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01, fused=True)
     data = [batch_of(args, step) for step in range(args.steps)]
     if stages > 1:
         import torch.distributed as dist
-        from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleZBVZeroBubble
 
         dist.init_process_group("gloo")
-        stage = PipelineStage(model, rank, stages, torch.device("cpu"))
-        schedule = Schedule1F1B(stage, args.microbatches, loss_fn=loss_of)
+        list = [PipelineStage(part, i, stages, torch.device("cpu")) for i, part in zip(mine, parts)]
+        schedule = (ScheduleZBVZeroBubble(list, args.microbatches, loss_fn=loss_of) if args.schedule == "zbv" else
+                    Schedule1F1B(list[0], args.microbatches, loss_fn=loss_of))
 
     def step(ids, targets):
         """Forward and backward, and the norm of all gradients: the loss, where it is known."""
         losses = []
         if stages == 1:
-            loss = loss_of(model(ids), targets)
+            loss = loss_of(parts[0](ids), targets)
             loss.backward()
             losses = [loss.detach()]
-        elif rank == 0:
-            schedule.step(ids)
         else:
-            schedule.step(target=targets, losses=losses)
+            last = {"target": targets, "losses": losses} if stages - 1 in mine else {}
+            schedule.step(*([ids] if rank == 0 else []), **last)
         squares = torch.stack([p.grad.square().sum() for p in model.parameters()]).sum()
         if stages > 1:
             dist.all_reduce(squares)
@@ -117,7 +121,7 @@ def measure_torch(args):
             start = time.perf_counter()
         loss = step(ids, targets)
     took = 1e3 * (time.perf_counter() - start) / (args.steps - 2)
-    if rank == stages - 1:
+    if stages - 1 in mine:
         print(f"loss {loss:.6f}")
     if rank == 0:
         print(f"{took:.3f} ms a step", flush=True)
@@ -125,11 +129,11 @@ def measure_torch(args):
         dist.destroy_process_group()
 
 
-def run_torch(args, stages):
+def run_torch(args, stages, schedule="1f1b"):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    command = [sys.executable, os.path.abspath(__file__), "--torch", str(stages)]
+    command = [sys.executable, os.path.abspath(__file__), "--torch", str(stages), "--schedule", schedule]
     for name in ("steps", "layers", "dim", "batch", "context", "microbatches"):
         command += [f"--{name}", str(getattr(args, name))]
     ranks = []
@@ -142,9 +146,9 @@ def run_torch(args, stages):
     return "".join(out for out, _ in done)
 
 
-def run_sherd(args, mesh, stages, microbatches):
+def run_sherd(args, mesh, stages, microbatches, schedule="1f1b"):
     command = [os.path.join(args.build, "examples", "pipeline"), mesh, stages, microbatches, args.steps, args.layers, args.dim,
-               args.batch, args.context]
+               args.batch, args.context, schedule]
     done = subprocess.run([str(x) for x in command], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
@@ -159,6 +163,7 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--build", default=os.path.join(here, "..", "build"))
     parser.add_argument("--torch", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--schedule", default="1f1b", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.torch:
         return measure_torch(args)
@@ -166,9 +171,12 @@ def main():
         "sherd, 1 rank": lambda: run_sherd(args, "pp=1,dp=1,tp=1", 1, 1),
         "sherd, pp=2": lambda: run_sherd(args, "pp=2,dp=1,tp=1", 2, args.microbatches),
         "sherd, pp=2, 4 stages": lambda: run_sherd(args, "pp=2,dp=1,tp=1", 4, args.microbatches),
+        "sherd, pp=2, zero": lambda: run_sherd(args, "pp=2,dp=1,tp=1", 2, args.microbatches, "zero"),
+        "sherd, pp=2, 4 stages, zero": lambda: run_sherd(args, "pp=2,dp=1,tp=1", 4, args.microbatches, "zero"),
         "sherd, tp=2": lambda: run_sherd(args, "pp=1,dp=1,tp=2", 1, 1),
         "torch, 1 thread": lambda: run_torch(args, 1),
         "torch, pp=2, gloo": lambda: run_torch(args, 2),
+        "torch, pp=2, gloo, ZBV": lambda: run_torch(args, 2, "zbv"),
     }
     times, loss = {name: [] for name in rows}, {}
     for _ in range(args.rounds):
@@ -183,7 +191,7 @@ def main():
     ours = statistics.median(times["sherd, pp=2"])
     for name in rows:
         median = statistics.median(times[name])
-        print(f"{name:24} {median:8.1f} ms a step, {median / ours:5.2f} of sherd's pp=2, loss {loss[name]:.4f}")
+        print(f"{name:28} {median:8.1f} ms a step, {median / ours:5.2f} of sherd's pp=2, loss {loss[name]:.4f}")
     return 0
 
 
