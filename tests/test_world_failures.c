@@ -72,7 +72,11 @@ static sherd_status use_everything(sherd_world *world, int turn)
         source[i] = sherd__block_take(world, 64 * 8, true);
         result[i] = source[i] ? sherd__block_take(world, 64 * 8, true) : NULL;
         good = result[i] != NULL;
-        move[i] = (sherd__move){plan, 0, SHERD_F64, source[i], 0, stride, result[i], 0, NULL};
+        move[i] = (sherd__move){.plan = plan,
+                                .dtype = SHERD_F64,
+                                .source = source[i],
+                                .source_stride = stride,
+                                .result = result[i]};
     }
     good = good && sherd__call(world, "use_everything", move, 1, true);
     good = good && sherd__call(world, "use_everything", move + 1, TENSORS - 1, false);

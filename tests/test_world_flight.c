@@ -54,7 +54,11 @@ static void a_failed_check_waits_for_copies(sherd_world *world)
         memset(sherd__block_data(source), 0, (size_t)bytes);
         memset(sherd__block_data(result), 0, (size_t)bytes);
         CHECK_OK(sherd_world_check(world));
-        sherd__move move = {plan, 0, SHERD_F64, source, 0, &stride, result, 0, NULL};
+        sherd__move move = {.plan = plan,
+                            .dtype = SHERD_F64,
+                            .source = source,
+                            .source_stride = &stride,
+                            .result = result};
         bool good = sherd__call(world, "late", &move, 1, true); /* false: rank 0 was faster */
         if (good && sherd_world_rank(world) == 0) {
             /* The others are in the check by now, and at work on the call. */

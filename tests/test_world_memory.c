@@ -130,7 +130,11 @@ static int publish_much(sherd_world *world, void *payload)
         double *x = sherd__block_data(source);
         for (int i = 0; me == 0 && i < COUNT; i++)
             x[i] = turn * 1000 + i % 100;
-        sherd__move move = {plan, 0, SHERD_F64, source, 0, stride, result, 0};
+        sherd__move move = {.plan = plan,
+                            .dtype = SHERD_F64,
+                            .source = source,
+                            .source_stride = stride,
+                            .result = result};
         if (me == 1 && turn % 10 == 0)
             nanosleep(&(struct timespec){0, 20000000}, NULL);
         CHECK(sherd__call(world, "publish_much", &move, 1, false));

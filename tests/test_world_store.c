@@ -135,7 +135,11 @@ static void publish(play *p, int turn)
     int ranks = sherd_world_ranks(p->world), me = sherd_world_rank(p->world), wrong = 0;
     sherd__block *source = sherd__block_take(p->world, p->size(&p->dice), true);
     sherd__block *result = sherd__block_take(p->world, (int64_t)WORDS * 8, true);
-    sherd__move move = {p->plan, 0, SHERD_F64, source, 0, &stride, result, 0};
+    sherd__move move = {.plan = p->plan,
+                        .dtype = SHERD_F64,
+                        .source = source,
+                        .source_stride = &stride,
+                        .result = result};
     bool begin = roll(&p->shared, 2);
 
     if (!CHECK(source && result))
@@ -292,7 +296,11 @@ static void changing_sizes_fit_into_a_small_region(sherd_world *world)
         CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, NULL));
         sherd__block *source = sherd__block_take(world, 4 * mine, true);
         sherd__block *result = sherd__block_take(world, 4 * count, true);
-        sherd__move move = {plan, 0, SHERD_F32, source, 0, &stride, result, 0};
+        sherd__move move = {.plan = plan,
+                            .dtype = SHERD_F32,
+                            .source = source,
+                            .source_stride = &stride,
+                            .result = result};
         if (!CHECK(source && result &&
                    (ranks == 1 || sherd__call(world, "gather", &move, 1, false))))
             break;

@@ -50,7 +50,11 @@ static void all_reduce(sherd_world *world, const setting *s, int turn, bool begi
 {
     static const int64_t stride = 1;
     int ranks = sherd_world_ranks(world), me = sherd_world_rank(world), wrong = 0;
-    sherd__move move = {s->plan, 0, SHERD_F32, s->source, 0, &stride, s->result, 0};
+    sherd__move move = {.plan = s->plan,
+                        .dtype = SHERD_F32,
+                        .source = s->source,
+                        .source_stride = &stride,
+                        .result = s->result};
 
     if (!CHECK(sherd__block_writable(world, s->source)))
         return;
@@ -126,7 +130,11 @@ static void each_store_wakes_by_itself(sherd_world *world)
     CHECK_OK(sherd_plan_create(&plan, first, whole, SHERD_F32, NULL));
     CHECK_OK(sherd_world_check(world));
     sleep_at_once(world);
-    sherd__move move = {plan, 0, SHERD_F32, me == 0 ? s.source : NULL, 0, &stride, s.result, 0};
+    sherd__move move = {.plan = plan,
+                        .dtype = SHERD_F32,
+                        .source = me == 0 ? s.source : NULL,
+                        .source_stride = &stride,
+                        .result = s.result};
 
     /* A record. */
     if (me == 0)
