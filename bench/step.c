@@ -129,7 +129,12 @@ static sherd__done tiles_grad(const sherd__attending *shape, void *dq, void *dk,
     return done;
 }
 
-static const sherd__attention_tiles timed_tiles = {tiles_bytes, tiles, tiles_grad};
+static bool tiles_fit(const sherd__attending *shape)
+{
+    return watch.tiles->fits(shape);
+}
+
+static const sherd__attention_tiles timed_tiles = {tiles_bytes, tiles, tiles_grad, tiles_fit};
 
 #define NAME(x) f32_##x
 #define PLAIN   f32
