@@ -50,7 +50,6 @@ def measure_torch(args):
     from torch import nn
 
     torch.set_num_threads(1)
-    torch.manual_seed(1)
 
     class Block(nn.Module):
         def __init__(self):
@@ -68,6 +67,7 @@ def measure_torch(args):
             return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
 
     def stage_of(i, stages):
+        torch.manual_seed(1)
         blocks = [Block() for _ in range(args.layers)]
         first, last = [nn.Embedding(SYMBOLS, args.dim)], [nn.RMSNorm(args.dim), nn.Linear(args.dim, SYMBOLS)]
         for p in nn.Sequential(*first, *blocks, *last).parameters():

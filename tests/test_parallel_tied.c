@@ -376,9 +376,31 @@ static void one_tensor_needs_no_tie(sherd_world *world)
     sherd_module_destroy(j.plain);
 }
 
+/* The first stage's rank alone: what the other copy says is taken to be what this one says. */
+static void a_tie_can_be_dry(sherd_world *world)
+{
+    static const setup s = {{"x=1", "x=1@1"}, 2, SHERD_PIPELINE_ZERO_BUBBLE, '-', '-'};
+
+    for (int rank = 0; rank < 3 && sherd_world_rank(world) == 0; rank++) {
+        sherd_world *dry = NULL;
+        job j;
+        CHECK_OK(sherd_world_dry(&dry, 3, rank, NULL, NULL));
+        open_job(&j, dry, &s, false);
+        sherd_microbatches work = {
+            .count = BATCHES, .feed = feed, .loss = find_loss, .payload = &j};
+        if (rank == 0) /* the last stage's needs to hear from this one */
+            sherd_pipeline_run(j.pipeline, &work);
+        CHECK_OK(sherd_world_check(dry));
+        CHECK(rank > 0 || sherd_grad(copy_of(&j, 0)) != NULL);
+        close_job(&j);
+        sherd_world_close(dry);
+    }
+}
+
 static const check_test tests[] = {{TEST(at_one_place_it_trains_as_one_table), {1, 2}},
                                    {TEST(at_two_places_it_trains_as_one_table), {2, 3}},
                                    {TEST(layouts_and_meshes_may_differ), {3, 4}},
                                    {TEST(both_want_gradients_or_none), {2, 3}},
-                                   {TEST(one_tensor_needs_no_tie), {1, 2}}};
+                                   {TEST(one_tensor_needs_no_tie), {1, 2}},
+                                   {TEST(a_tie_can_be_dry), {1}}};
 CHECK_MAIN(tests)

@@ -76,7 +76,7 @@ static int take_number(sherd_world *world)
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-static bool same_axes(const sherd_mesh *a, const sherd_mesh *b)
+bool sherd__same_axes(const sherd_mesh *a, const sherd_mesh *b)
 {
     bool same = a->axes == b->axes;
 
@@ -152,7 +152,7 @@ static sherd_status make(sherd_channel **out, const sherd_mesh *from, const sher
                              .to = to,
                              .placements = placements ? sherd__copy_text(heap, placements) : NULL,
                              .number = take_number(world),
-                             .alike = same_axes(from, to),
+                             .alike = sherd__same_axes(from, to),
                              .sends = sherd__in_mesh(world, from),
                              .receives = sherd__in_mesh(world, to)};
         if (c->number >= 0 && (c->placements || !placements))

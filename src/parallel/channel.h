@@ -38,6 +38,9 @@ typedef struct sherd__parcel {
 /* The first rank of a root mesh that is in another one, too; -1: none. */
 int sherd__shared_rank(const sherd_mesh *a, const sherd_mesh *b);
 
+/* Whether two meshes have axes of the same names and extents. */
+bool sherd__same_axes(const sherd_mesh *a, const sherd_mesh *b);
+
 /* As sherd_channel_create; `back`: gradients return. */
 sherd_status sherd__channel_create(sherd_channel **out, const sherd_mesh *from,
                                    const sherd_mesh *to, const char *placements, bool back,

@@ -102,33 +102,74 @@ static const void *told(const sherd_pipeline *p, int stage, const void *data, in
     return !sherd__is_failed(t) && sherd__in_mesh(p->world, to_mesh) ? sherd_tensor_read(t) : NULL;
 }
 
+/*
+ * In a dry world, how a copy lies that is not here: as the other one, if that is, on the axes of
+ * that name. False: failed, raised.
+ */
+static bool suppose(const sherd_layout **out, sherd_dtype *dtype, const sherd__tie *tie,
+                    const sherd_pipeline *p, int side)
+{
+    const sherd_mesh *mesh = p->stage[tie->stage[side]].mesh;
+    const sherd_tensor *other = tie->p[!side];
+    sherd_status status;
+
+    *dtype = other ? other->dtype : SHERD_F32;
+    if (other && sherd__same_axes(other->layout->spec.mesh, mesh)) {
+        sherd__layout_spec spec = other->layout->spec;
+        spec.mesh = mesh;
+        status = sherd__layout_intern(out, &spec);
+    } else {
+        status = sherd__replicated(out, mesh, other ? other->ndim : 0, other ? other->shape : NULL);
+    }
+    if (status)
+        sherd__raise_diag(p->world);
+    return !status;
+}
+
+/* The text of one side, here, where it is told; the length is told before it. NULL: failed. */
+static const char *told_text(const sherd__tie *tie, const sherd_pipeline *p, int side,
+                             const char *dtype, const char *layout)
+{
+    int64_t length = (int64_t)(strlen(dtype) + strlen(layout)) + 1;
+    const void *at = told(p, tie->stage[side], &length, sizeof length, p->all, p->all);
+
+    if (!at)
+        return NULL;
+    if (!sherd__is_dry(p->world))
+        memcpy(&length, at, sizeof length);
+    char *text = sherd__alloc(sherd__world_heap(p->world), (size_t)length, 1);
+    if (!text) {
+        sherd__raise(p->world, SHERD_ENOMEM, "%s: out of memory", name);
+        return NULL;
+    }
+    snprintf(text, (size_t)length, "%s%s", dtype, layout);
+    const char *all = told(p, tie->stage[side], text, length, p->all, p->all);
+    sherd__free(sherd__world_heap(p->world), text);
+    return all;
+}
+
 /* The layout and dtype of one side, on all ranks. False: failed, raised. */
 static bool tell(sherd__tie *tie, const sherd_pipeline *p, int side)
 {
     const sherd_tensor *t = tie->p[side];
-    const char *dtype = t ? sherd_dtype_name(t->dtype) : "", *layout = t ? t->layout->text : "";
-    int64_t length = (int64_t)(strlen(dtype) + strlen(layout)) + 1;
-    const void *at = told(p, tie->stage[side], &length, sizeof length, p->all, p->all);
-    const sherd_layout *read = NULL;
-    int number = 0;
+    const sherd_layout *layout = t ? t->layout : NULL;
+    sherd_dtype dtype = t ? t->dtype : SHERD_F32;
+    bool dry = sherd__is_dry(p->world);
 
-    if (!at)
+    if (!t && dry && !suppose(&layout, &dtype, tie, p, side))
         return false;
-    memcpy(&length, at, sizeof length);
-    char *text = sherd__alloc(sherd__world_heap(p->world), (size_t)length, 1);
-    if (!text) {
-        sherd__raise(p->world, SHERD_ENOMEM, "%s: out of memory", name);
+    const char *text =
+        told_text(tie, p, side, layout ? sherd_dtype_name(dtype) : "", layout ? layout->text : "");
+    int number = (int)dtype;
+    if (!text)
+        return false;
+    if (!dry && sherd__layout_read(&layout, p->all->space, text, &number) != SHERD_OK) {
+        sherd__raise_diag(p->world);
         return false;
     }
-    snprintf(text, (size_t)length, "%s%s", dtype, layout);
-    const char *all = told(p, tie->stage[side], text, length, p->all, p->all);
-    bool good = all && sherd__layout_read(&read, p->all->space, all, &number) == SHERD_OK;
-    sherd__free(sherd__world_heap(p->world), text);
-    if (all && !good)
-        sherd__raise_diag(p->world);
     tie->dtype[side] = (sherd_dtype)number;
-    sherd__layout_set(&tie->layout[side], read);
-    return good;
+    sherd__layout_set(&tie->layout[side], layout);
+    return true;
 }
 
 static sherd_status compare(const sherd__tie *tie, const sherd_pipeline *p)
@@ -316,7 +357,7 @@ static bool exchange(const sherd_pipeline *p, const sherd__tie *tie, uint8_t say
         const sherd_mesh *to = p->stage[tie->stage[!side]].mesh;
         const uint8_t *at = told(p, tie->stage[side], &says[side], 1, to, lane_of(tie));
         if (at)
-            says[side] = *at;
+            says[side] = sherd__is_dry(p->world) ? says[!side] : *at;
         else if (tie->p[!side] || sherd__alarmed(p->world))
             return false;
     }
