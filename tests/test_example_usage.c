@@ -38,7 +38,7 @@ static const bad calls[] = {
     {GPT " -n 0", 2, "\"0\""},
     {GPT " -n -2", 2, "\"-2\""},
     {GPT " -n 1025", 2, "1024"},
-    {GPT " --mesh dp=205,tp=5", 2, "1025"},
+    {GPT " --mesh dp=205,tp=5", 1, "1025"},
     {GPT " --mesh dp=2,tp=2 -n 3", 2, "there are 3"},
     {GPT " --mesh 2x2", 2, "\"2x2\""},
     {GPT " --mesh dp=2,dp=2", 2, "\"dp=2,dp=2\""},
