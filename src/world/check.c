@@ -58,7 +58,7 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         sherd__trace_add(world, &(sherd__event){"call", name, start, {{NULL, NULL, 0}}});
     sherd__trace_flush(world);
     /* What one rank lacks, another may have lying idle. */
-    if (kind == SHERD__CHECK)
+    if (kind == SHERD__CHECK && !world->dry)
         sherd__store_scarce(world, status == SHERD_ENOMEM);
     return sherd__post_told(world, kind, status);
 }
