@@ -330,13 +330,14 @@ static void scene(sherd_world *world)
 {
     const sherd_layout *rows = NULL;
     diary d = {.count = 0};
+    double seen = 0;
 
     sherd_scope_begin(world);
     if (sherd_layout_parse(&rows, world, "[12(x)] on (x=2)", NULL) == SHERD_OK) {
         sherd_tensor *x = leaf_on(rows, 2), *a = leaf_on(rows, 3), *b = leaf_on(rows, 5);
         sherd_tensor *y = product(weigh(&d, square(weigh(&d, x, a)), doubled(a)), b);
         sherd_tensor *loss = total(product(y, b));
-        if (sherd_tensor_hook(NULL, a, look, &(double){0}, NULL) != SHERD_OK)
+        if (sherd_tensor_hook(NULL, a, look, &seen, NULL) != SHERD_OK)
             sherd__raise_diag(world);
         sherd__backward_second(sherd__backward_first(&loss, NULL, 1, &x, 1), true);
     } else {

@@ -3,7 +3,7 @@
  * Dry worlds: how they open, that a dry rank makes the calls of the real one and takes its memory,
  * moves of all kinds first, and that it needs none itself.
  */
-#include "check.h"
+#include "dry.h"
 
 #include <sherd.h>
 #include <sys/resource.h>
@@ -31,12 +31,12 @@ static void it_is_one_rank_of_many(sherd_world *unused)
     CHECK(sherd_world_is_dry(world) && !sherd_world_is_dry(unused));
     CHECK_OK(sherd_mesh_parse(&mesh, world, "x=2500,y=8"));
     CHECK(sherd_mesh_coordinate(mesh, 12345, at) && at[0] == 1543 && at[1] == 1);
-    sherd_tensor *t =
-        sherd_distribute_as(sherd_constant(world, SHERD_F32, (int64_t[]){1 << 20, 1 << 20}, 2, 1),
-                            mesh, "S(0)S(1)", -1);
+    const int64_t n = DRY_TERABYTES ? 1 << 20 : 1 << 14, rows = (n + 2499) / 2500;
+    sherd_tensor *t = sherd_distribute_as(sherd_constant(world, SHERD_F32, (int64_t[]){n, n}, 2, 1),
+                                          mesh, "S(0)S(1)", -1);
     sherd_tensor *whole = sherd_full(t);
     CHECK(!sherd_tensor_failed(whole));
-    CHECK_EQ(sherd_comm_bytes(world, NULL), (INT64_C(1) << 42) - 420 * (1 << 17) * 4);
+    CHECK_EQ(sherd_comm_bytes(world, NULL), 4 * (n * n - rows * (n / 8)));
     CHECK_OK(sherd_world_close(world));
 }
 
@@ -303,6 +303,8 @@ static void a_terabyte_takes_no_memory(sherd_world *unused)
     const int64_t shape[] = {1 << 19, 1 << 19};
     const sherd_mesh *mesh;
     (void)unused;
+    if (!DRY_TERABYTES)
+        return;
     sherd_world *world = dry(2, 1);
     int64_t before = resident_bytes();
 
@@ -312,10 +314,7 @@ static void a_terabyte_takes_no_memory(sherd_world *unused)
     sherd_tensor *b = sherd_redistribute_to(sherd_add(sherd_exp(a), a), "S(1)", NULL);
     CHECK(!sherd_tensor_failed(b));
     CHECK(sherd_world_memory(world).peak_bytes > INT64_C(1) << 40);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK(resident_bytes() - before < 64 << 20);
-#endif
-    (void)before;
     CHECK_OK(sherd_world_close(world));
 }
 
