@@ -20,7 +20,8 @@ static bool is_sound(sherd_world *world, size_t *needed)
     const sherd__store *store = &world->store;
     unsigned char *at = store->base;
     const sherd__block *before = NULL;
-    size_t lent = 0;
+    /* One for less gets what would be left over too, if that is no block of its own. */
+    size_t lent = 0, unaligned = MB + store->header + 256;
     bool good = true;
 
     *needed = 0;
@@ -31,7 +32,7 @@ static bool is_sound(sherd_world *world, size_t *needed)
         good = block->data > at && block->before == before &&
                block->data + block->room <= store->base + store->used &&
                !(joined && before && before->use == SHERD__JOINED) &&
-               (joined || block->room < MB || (uintptr_t)block->data % 4096 == 0);
+               (joined || block->room < unaligned || (uintptr_t)block->data % 4096 == 0);
         lent += block->use == SHERD__LENT ? all : 0;
         *needed += !sherd__settled(world, block) || block->use == SHERD__LENT ? all : 0;
         before = block;
