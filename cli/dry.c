@@ -24,30 +24,6 @@ static const char usage[] = "sherd dry [-n N] [OPTIONS] [--] PROGRAM [ARGUMENTS]
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
-/* Options up to the program, which begins at *at. False: refused, and said so. */
-static bool read_options(cli_values *out, int argc, char **argv, int *at)
-{
-    memset(out, 0, sizeof *out);
-    for (*at = 1; *at < argc && argv[*at][0] == '-'; ++*at) {
-        if (strcmp(argv[*at], "--") == 0) {
-            ++*at;
-            break;
-        }
-        if (!cli_value_read(out, CLI_OF_DRY, "dry", argv, at))
-            return false;
-    }
-    return true;
-}
-
-/* A whole number from `low` to 2^31-1; -1 if the text is none. */
-static long read_number(const char *text, long low)
-{
-    char *end = NULL;
-    long n = strtol(text, &end, 10);
-
-    return end != text && !*end && n >= low && n <= INT32_MAX ? n : -1;
-}
-
 /* The ranks "0,4" into which[MOST], how many there are, and of how many: 0 = nobody says. */
 typedef struct asked {
     long which[MOST];
@@ -60,13 +36,13 @@ static bool read_ranks(asked *out, const cli_values *values)
     const char *list = values->of[CLI_DRY_RANK], *ranks = values->of[CLI_RUN_RANKS];
     char word[32];
 
-    *out = (asked){.of = ranks ? read_number(ranks, 1) : 0};
+    *out = (asked){.of = ranks ? cli_whole_number(ranks, 1, INT32_MAX) : 0};
     if (out->of < 0)
         return cli_refuse("dry", "-n: \"%.100s\" is no number of ranks", ranks) == 0;
     for (const char *at = list ? list : "0";; at++) {
         size_t length = strcspn(at, ",");
         snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 0, at);
-        long rank = read_number(word, 0);
+        long rank = cli_whole_number(word, 0, INT32_MAX);
         if (rank < 0)
             return cli_refuse("dry", "--rank: \"%.100s\" is no rank", word) == 0;
         if (ranks && rank >= out->of)
@@ -80,31 +56,31 @@ static bool read_ranks(asked *out, const cli_values *values)
     }
 }
 
-/* SHERD_DRY: the rank, and of how many if that was said. */
-static bool set_rank(const asked *ranks, int i)
+/* The rank, of how many if that was said, and where its report goes. */
+static bool set_rank(const asked *ranks, int i, int report)
 {
-    char text[64];
+    char text[64], path[64];
 
     snprintf(text, sizeof text, ranks->of ? "%ld/%ld" : "%ld", ranks->which[i], ranks->of);
-    return setenv("SHERD_DRY", text, 1) == 0;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), report);
+    return setenv("SHERD_DRY", text, 1) == 0 && setenv("SHERD_DRY_REPORT", path, 1) == 0;
 }
 
-static bool set_environment(const cli_values *values, int report)
+/* What is the same for all ranks; rates are measured once. */
+static bool set_environment(const cli_values *values)
 {
     const char *rates = values->of[CLI_DRY_RATES], *price = values->of[CLI_PRICE];
-    const char *trace = values->of[CLI_RUN_TRACE];
-    char text[160], path[64];
+    char text[160];
 
     if (!rates && !cli_dry_rates(text, sizeof text))
         return cli_refuse("dry", "no memory to measure this machine: use --rates") == 0;
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), report);
-    if (setenv("SHERD_DRY_RATES", rates ? rates : text, 1) || setenv("SHERD_DRY_REPORT", path, 1))
+    if (setenv("SHERD_DRY_RATES", rates ? rates : text, 1))
         return false;
     if (price && strcmp(price, "arena") == 0)
         unsetenv("SHERD_PRICE");
     else if (price && setenv("SHERD_PRICE", price, 1))
         return false;
-    return !trace || (!setenv("SHERD_TRACE", trace, 1) && !unsetenv("SHERD_TRACE_BEGUN"));
+    return cli_ask_trace(values->of[CLI_RUN_TRACE]);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
@@ -172,16 +148,15 @@ static bool show(int report, bool json)
 }
 
 /* One rank from its start to its report; its exit status. */
-static int run_rank(const cli_values *values, char **argv)
+static int run_rank(const asked *ranks, int i, char **argv, bool json)
 {
-    bool json = values->of[CLI_JSON] != NULL;
     int report = memfd_create("sherd dry", MFD_CLOEXEC);
 
     if (report < 0) {
         cli_refuse("dry", "no file for the report: %s", strerror(errno));
         return CLI_FAILED;
     }
-    int exit_status = set_environment(values, report) ? run(argv, json) : CLI_UNUSABLE;
+    int exit_status = set_rank(ranks, i, report) ? run(argv, json) : -1;
     if (exit_status < 0) {
         cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[0], strerror(errno));
         exit_status = CLI_FAILED;
@@ -220,14 +195,17 @@ int cli_dry(int argc, char **argv)
     char folder[448];
     int at = 0, exit_status = 0;
 
-    if (!read_options(&values, argc, argv, &at) || !read_ranks(&ranks, &values))
+    if (!cli_values_before_program(&values, CLI_OF_DRY, "dry", argc, argv, &at) ||
+        !read_ranks(&ranks, &values))
         return CLI_UNUSABLE;
     if (at >= argc)
         return cli_refuse("dry", "which program? %s", usage);
+    if (!set_environment(&values))
+        return CLI_UNUSABLE;
     if (!make_folder(folder, sizeof folder))
         return CLI_FAILED;
     for (int i = 0; i < ranks.count && exit_status == 0; i++)
-        exit_status = set_rank(&ranks, i) ? run_rank(&values, argv + at) : CLI_FAILED;
+        exit_status = run_rank(&ranks, i, argv + at, values.of[CLI_JSON] != NULL);
     nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     return exit_status;
 }

@@ -43,6 +43,7 @@ static const char *amount(char *out, size_t room, double value)
 
 /* The rows of a table, sorted; what does not fit is added up in the last one. */
 typedef struct rows {
+    const struct column *columns;
     double seconds; /* of all, for shares */
     json_t *list;   /* owned */
 } rows;
@@ -95,64 +96,59 @@ static bool sort(rows *out, const json_t *list)
     return row && out->list;
 }
 
-static void share(char *out, size_t room, double part, double whole)
-{
-    snprintf(out, room, "%.1f %%", whole > 0 ? 100 * part / whole : 0);
-}
+typedef enum kind { TEXT, COUNT, AMOUNT, BYTES, SECONDS, SHARE } kind;
 
-static void work_cell(char *out, size_t room, const void *data, int64_t row, int column)
+/* A table's columns: what stands above them, the key of a row, and how it is said. */
+typedef struct column {
+    const char *head, *key;
+    kind kind;
+} column;
+
+enum { COLUMNS = 6 };
+
+static const column work_columns[COLUMNS] = {
+    {"computing", "name", TEXT},          {"calls", "calls", COUNT},
+    {"operations", "operations", AMOUNT}, {"read, written", "bytes", BYTES},
+    {"time", "seconds", SECONDS},         {"share", "seconds", SHARE}};
+static const column call_columns[COLUMNS] = {
+    {"calls", "kind", TEXT},      {"axes", "axes", TEXT},
+    {"calls", "calls", COUNT},    {"received", "received_bytes", BYTES},
+    {"time", "seconds", SECONDS}, {"share", "seconds", SHARE}};
+
+static void write_cell(char *out, size_t room, const void *data, int64_t row, int number_of)
 {
-    static const char *const head[] = {"computing",     "calls", "operations",
-                                       "read, written", "time",  "share"};
     const rows *all = data;
+    const column *c = &all->columns[number_of];
     const json_t *r = json_array_get(all->list, row < 0 ? 0 : (size_t)row);
+    double value = number(r, c->key);
 
     if (row < 0)
-        snprintf(out, room, "%s", head[column]);
-    else if (column == 0)
-        snprintf(out, room, "%s", text(r, "name"));
-    else if (column == 1)
-        snprintf(out, room, "%.0f", number(r, "calls"));
-    else if (column == 2)
-        amount(out, room, number(r, "operations"));
-    else if (column == 3)
-        cli_bytes_text(out, room, (int64_t)number(r, "bytes"));
-    else if (column == 4)
-        cli_seconds_text(out, room, number(r, "seconds"));
+        snprintf(out, room, "%s", c->head);
+    else if (c->kind == TEXT)
+        snprintf(out, room, "%s", text(r, c->key));
+    else if (c->kind == COUNT)
+        snprintf(out, room, "%.0f", value);
+    else if (c->kind == AMOUNT)
+        amount(out, room, value);
+    else if (c->kind == BYTES)
+        cli_bytes_text(out, room, (int64_t)value);
+    else if (c->kind == SECONDS)
+        cli_seconds_text(out, room, value);
     else
-        share(out, room, number(r, "seconds"), all->seconds);
+        snprintf(out, room, "%.1f %%", all->seconds > 0 ? 100 * value / all->seconds : 0);
 }
 
-static void call_cell(char *out, size_t room, const void *data, int64_t row, int column)
+static bool print_rows(FILE *to, const json_t *list, double seconds, const column *columns)
 {
-    static const char *const head[] = {"calls", "axes", "calls", "received", "time", "share"};
-    const rows *all = data;
-    const json_t *r = json_array_get(all->list, row < 0 ? 0 : (size_t)row);
-
-    if (row < 0)
-        snprintf(out, room, "%s", head[column]);
-    else if (column < 2)
-        snprintf(out, room, "%s", text(r, column ? "axes" : "kind"));
-    else if (column == 2)
-        snprintf(out, room, "%.0f", number(r, "calls"));
-    else if (column == 3)
-        cli_bytes_text(out, room, (int64_t)number(r, "received_bytes"));
-    else if (column == 4)
-        cli_seconds_text(out, room, number(r, "seconds"));
-    else
-        share(out, room, number(r, "seconds"), all->seconds);
-}
-
-static bool print_rows(FILE *to, const json_t *list, double seconds, bool calls)
-{
-    rows r = {.seconds = seconds};
+    rows r = {.columns = columns, .seconds = seconds};
     bool good = sort(&r, list);
-    const cli_table table = {.rows = (int64_t)json_array_size(r.list),
-                             .columns = 6,
-                             .right = ~(calls ? 3u : 1u),
-                             .data = &r,
-                             .cell = calls ? call_cell : work_cell};
+    cli_table table = {.rows = (int64_t)json_array_size(r.list),
+                       .columns = COLUMNS,
+                       .data = &r,
+                       .cell = write_cell};
 
+    for (int i = 0; i < COLUMNS; i++)
+        table.right |= columns[i].kind == TEXT ? 0 : 1u << i;
     if (good && table.rows > 0) {
         fputc('\n', to);
         cli_table_print(to, &table);
@@ -234,8 +230,8 @@ bool cli_dry_print(FILE *to, const char *line)
         print_totals(to, name, step);
     }
     double seconds = number(shown, "seconds");
-    bool good = print_rows(to, json_object_get(shown, "work"), seconds, false) &&
-                print_rows(to, json_object_get(shown, "calls"), seconds, true);
+    bool good = print_rows(to, json_object_get(shown, "work"), seconds, work_columns) &&
+                print_rows(to, json_object_get(shown, "calls"), seconds, call_columns);
     json_decref(report);
     return good;
 }

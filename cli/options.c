@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "world/world.h"
@@ -197,6 +198,34 @@ bool cli_values_read(cli_values *out, unsigned command, const char *name, int ar
             return false;
     }
     return true;
+}
+
+bool cli_values_before_program(cli_values *out, unsigned command, const char *name, int argc,
+                               char **argv, int *at)
+{
+    memset(out, 0, sizeof *out);
+    for (*at = 1; *at < argc && argv[*at][0] == '-'; ++*at) {
+        if (strcmp(argv[*at], "--") == 0) {
+            ++*at;
+            break;
+        }
+        if (!cli_value_read(out, command, name, argv, at))
+            return false;
+    }
+    return true;
+}
+
+long cli_whole_number(const char *text, long low, long high)
+{
+    char *end = NULL;
+    long n = strtol(text, &end, 10);
+
+    return end != text && !*end && n >= low && n <= high ? n : -1;
+}
+
+bool cli_ask_trace(const char *path)
+{
+    return !path || (!setenv("SHERD_TRACE", path, 1) && !unsetenv("SHERD_TRACE_BEGUN"));
 }
 
 /* ---- reading the problem --------------------------------------------------------------------- */

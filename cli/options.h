@@ -110,6 +110,14 @@ bool cli_values_read(cli_values *out, unsigned command, const char *name, int ar
 /* The same for one option, at *i, which goes along to the last word of it. */
 bool cli_value_read(cli_values *out, unsigned command, const char *name, char **argv, int *i);
 
+/* Options up to a program, which begins at *at, behind "--" if that is there. False: as above. */
+bool cli_values_before_program(cli_values *out, unsigned command, const char *name, int argc,
+                               char **argv, int *at);
+/* A whole number from low to high; -1 if the text is none. */
+long cli_whole_number(const char *text, long low, long high);
+/* Let programs that are started write a trace; NULL: as the environment says. False: no memory. */
+bool cli_ask_trace(const char *path);
+
 /*
  * Read all texts into a world, of which the mesh is made: collective where the world is not of
  * paper. A failure names the option in `blamed`; the world's diag has the text, and the column if

@@ -16,49 +16,20 @@
 
 static const char usage[] = "sherd run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]";
 
-/* A whole number; -1 if the text is none from low to high. */
-static long read_number(const char *text, long low, long high)
-{
-    char *end = NULL;
-    long n = strtol(text, &end, 10);
-
-    return end != text && !*end && n >= low && n <= high ? n : -1;
-}
-
-/* Options up to the program, which begins at *at. False: refused, and said so. */
-static bool read_options(cli_values *out, int argc, char **argv, int *at)
-{
-    int i = 1;
-
-    memset(out, 0, sizeof *out);
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (!cli_value_read(out, CLI_OF_RUN, "run", argv, &i))
-            return false;
-    }
-    *at = i;
-    return true;
-}
-
 /* What the launcher finds in the environment, and leaves there for worlds inside of worlds. */
 static bool set_environment(const cli_values *values)
 {
     const char *grace = values->of[CLI_RUN_GRACE], *memory = values->of[CLI_RUN_MEMORY];
-    const char *trace = values->of[CLI_RUN_TRACE];
     uint64_t bytes = 0;
     char text[32];
 
     if (memory && !sherd__bytes_read(&bytes, memory))
         return cli_refuse("run", "--memory: \"%.100s\" is no size, for example 8G", memory) == 0;
     snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
-    if (grace && read_number(grace, 0, 1000000) < 0)
+    if (grace && cli_whole_number(grace, 0, 1000000) < 0)
         return cli_refuse("run", "--grace: \"%.100s\" is no number of seconds", grace) == 0;
-    if (trace && (setenv("SHERD_TRACE", trace, 1) || unsetenv("SHERD_TRACE_BEGUN")))
-        return false;
-    return (!grace || setenv("SHERD_GRACE", grace, 1) == 0) &&
+    return cli_ask_trace(values->of[CLI_RUN_TRACE]) &&
+           (!grace || setenv("SHERD_GRACE", grace, 1) == 0) &&
            (!memory || setenv("SHERD_ARENA_BYTES", text, 1) == 0);
 }
 
@@ -68,13 +39,14 @@ int cli_run(int argc, char **argv)
     cli_values values;
     int at = 0;
 
-    if (!read_options(&values, argc, argv, &at))
+    if (!cli_values_before_program(&values, CLI_OF_RUN, "run", argc, argv, &at))
         return CLI_UNUSABLE;
     const char *ranks = values.of[CLI_RUN_RANKS];
     if (!ranks)
         return cli_refuse("run", "how many ranks? %s", usage);
     const char *record = values.of[CLI_RUN_RECORD];
-    const sherd__launch_options options = {.ranks = (int)read_number(ranks, 1, SHERD_MAX_RANKS),
+    const sherd__launch_options options = {.ranks =
+                                               (int)cli_whole_number(ranks, 1, SHERD_MAX_RANKS),
                                            .argv = argv + at,
                                            .cores = values.of[CLI_RUN_CORES],
                                            .prefix = values.of[CLI_RUN_PREFIX] != NULL,

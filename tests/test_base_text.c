@@ -35,6 +35,21 @@ static void the_writer_measures_with_no_room_at_all(void)
     CHECK_EQ(w.length, 8);
 }
 
+static void a_quoted_text_is_json_in_one_line(void)
+{
+    char text[1024], longer[700];
+    sherd__writer w = {.at = text, .room = sizeof text};
+
+    sherd__write_quoted(&w, "a \"b\" c\\d\ne");
+    CHECK_TEXT(text, "\"a \\\"b\\\" c\\\\d e\"");
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    w = (sherd__writer){.at = text, .room = sizeof text};
+    sherd__write_quoted(&w, longer);
+    CHECK_EQ(w.length, 512 + 2);
+    CHECK(strstr(text, "x...x"));
+}
+
 /* The middle goes; what is left is good UTF-8. */
 static void a_text_that_is_too_long_keeps_both_ends(void)
 {
@@ -197,6 +212,7 @@ static void an_error_is_one_line_that_fits(void)
 static const check_test tests[] = {
     {TEST(the_writer_measures_and_cuts)},
     {TEST(the_writer_measures_with_no_room_at_all)},
+    {TEST(a_quoted_text_is_json_in_one_line)},
     {TEST(a_text_that_is_too_long_keeps_both_ends)},
     {TEST(the_scanner_takes_words_and_numbers)},
     {TEST(integers_stop_at_the_limit)},

@@ -44,6 +44,19 @@ void sherd__fit_text(char *out, size_t room, const char *text)
     memcpy(out + head + strlen("..."), text + tail, length - tail + 1);
 }
 
+void sherd__write_quoted(sherd__writer *w, const char *text)
+{
+    enum { MOST = 512 };
+    char line[MOST + 1];
+
+    sherd__fit_text(line, sizeof line, text);
+    sherd__one_line(line);
+    sherd__write(w, "\"");
+    for (const char *at = line; *at; at++)
+        sherd__write(w, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    sherd__write(w, "\"");
+}
+
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';

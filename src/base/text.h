@@ -28,6 +28,9 @@ void sherd__write(sherd__writer *w, const char *format, ...) __attribute__((form
  */
 void sherd__fit_text(char *out, size_t room, const char *text);
 
+/* A text between quotes, as JSON has it, in one line; more than 512 bytes lose their middle. */
+void sherd__write_quoted(sherd__writer *w, const char *text);
+
 /* Reads `text`; `at` is the current position. The column of an error is at - text + 1. */
 typedef struct sherd__scanner {
     const char *text;

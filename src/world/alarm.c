@@ -102,7 +102,7 @@ void sherd__arena_raise(sherd_world *world, sherd_status status, const char *tex
         return;
     copy_text(world->post->alarm, sizeof world->post->alarm, text);
     if (!atomic_compare_exchange_strong(world->alarm, &down,
-                                        sherd__alarm_word(world->rank, status)))
+                                        sherd__alarm_word(world->slot, status)))
         return;
     sherd__ring_all(&world->arena);
     if (world->remote)

@@ -12,7 +12,6 @@
 #include "base/dtype.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { PICO = 1000 };
@@ -95,13 +94,14 @@ bool sherd__left_out(sherd_world *world, const char *name, sherd_dtype dtype, do
     return true;
 }
 
-sherd_status sherd__dry_begin(sherd_world *world, const sherd_rates *rates)
+sherd_status sherd__dry_begin(sherd_world *world)
 {
+    if (!world->arena.dry)
+        return SHERD_OK;
     world->dry = sherd__alloc(&world->heap, 1, sizeof *world->dry);
     if (!world->dry)
         return sherd__no_memory(&world->diag, "sherd_world_dry");
-    if (rates)
-        world->dry->rates = *rates;
+    world->dry->rates = world->arena.dry->rates;
     pass(world->dry, PICO); /* a clock that says 0 is none */
     return SHERD_OK;
 }
@@ -246,15 +246,6 @@ static bool share(sherd_world *world, sherd__group *group, const char *name,
     return true;
 }
 
-static void raise_here(sherd_world *world, sherd_status status, const char *text)
-{
-    world->quiet = true;
-    if (sherd__look(world->alarm))
-        return;
-    snprintf(world->post->alarm, sizeof world->post->alarm, "%s", text);
-    atomic_store(world->alarm, sherd__alarm_word(0, status));
-}
-
 /* There is nobody to differ from. */
 static sherd_status meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                          const char *name)
@@ -276,7 +267,7 @@ static sherd_status meet(sherd_world *world, int kind, sherd_status mine, uint64
 const sherd__transport sherd__dry_transport = {
     .name = "dry",
     .reads_in_place = true,
-    .raise = raise_here,
+    .raise = sherd__arena_raise,
     .take = take,
     .give = sherd__arena_give,
     .readable = is_settled,

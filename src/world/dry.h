@@ -36,11 +36,13 @@ bool sherd__dry_is_asked(void);
 /* Open the rank that it asks for, of as many as it says, else of `ranks`; 0 = nobody says. */
 sherd_status sherd__dry_open(sherd_world **out, int ranks, const sherd_world_options *options,
                              sherd__diag *diag);
-/* Start counting. ENOMEM. */
-sherd_status sherd__dry_begin(sherd_world *world, const sherd_rates *rates);
+/* Start counting, if the arena is of a dry rank. ENOMEM. */
+sherd_status sherd__dry_begin(sherd_world *world);
 /* What the last step took, from the end of the one before it, or from the beginning; until the next
  * step. False: there was none. */
 bool sherd__dry_last_step(const sherd_world *world, sherd__dry_counts *out);
+/* Whether the environment names a file for the report. */
+bool sherd__dry_report_is_asked(void);
 /* Append the report to the file that the environment names, if it does. A failure is told on
  * stderr. */
 void sherd__dry_report(sherd_world *world);

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 static const char asked_name[] = "SHERD_DRY", rates_name[] = "SHERD_DRY_RATES";
-static const char report_name[] = "SHERD_DRY_REPORT";
 static const size_t region = (size_t)1 << 44; /* bytes of address space: more than a rank has */
 
 /* ---- the environment ------------------------------------------------------------------------- */
@@ -137,10 +136,9 @@ static sherd_status open_rank(sherd_world **out, const sherd__dry_rank *it,
 /* Whoever has left the variable in the environment would wonder about the zeros. */
 static void tell_who_asked(void)
 {
-    const char *report = getenv(report_name);
     char line[128];
 
-    if (report && *report)
+    if (sherd__dry_report_is_asked())
         return;
     int n = snprintf(line, sizeof line, "sherd: %s=%.40s: a dry run, which computes nothing\n",
                      asked_name, getenv(asked_name));

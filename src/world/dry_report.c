@@ -14,25 +14,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char report_name[] = "SHERD_DRY_REPORT";
-
-/* A text as JSON has it; null if it is empty. */
-static void write_text(sherd__writer *w, const char *text)
-{
-    char line[SHERD_ERROR_BYTES];
-
-    snprintf(line, sizeof line, "%s", text);
-    sherd__one_line(line);
-    sherd__write(w, *line ? "\"" : "null");
-    for (const char *at = line; *at; at++)
-        sherd__write(w, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-    sherd__write(w, *line ? "\"" : "");
-}
 
 static void write_memory(sherd__writer *w, const sherd_world *world)
 {
@@ -76,11 +62,12 @@ static void write_work(sherd__writer *w, const sherd_dry_work *work, int works)
     for (int i = 0; i < works; i++) {
         if (work[i].calls == 0)
             continue;
-        sherd__write(w,
-                     "%s{\"name\":\"%s\",\"calls\":%" PRId64
-                     ",\"operations\":%.17g,\"bytes\":%" PRId64 ",\"seconds\":%.9g}",
-                     comma, work[i].name, work[i].calls, work[i].operations, work[i].bytes,
-                     1e-12 * (double)work[i].picoseconds);
+        sherd__write(w, "%s{\"name\":", comma);
+        sherd__write_quoted(w, work[i].name);
+        sherd__write(
+            w,
+            ",\"calls\":%" PRId64 ",\"operations\":%.17g,\"bytes\":%" PRId64 ",\"seconds\":%.9g}",
+            work[i].calls, work[i].operations, work[i].bytes, 1e-12 * (double)work[i].picoseconds);
         comma = ",";
     }
     sherd__write(w, "]");
@@ -115,7 +102,10 @@ static void write_all(sherd__writer *w, const sherd_world *world, const sherd__d
     else
         sherd__write(w, "null");
     sherd__write(w, ",\"failure\":");
-    write_text(w, world->post->alarm);
+    if (*world->post->alarm)
+        sherd__write_quoted(w, world->post->alarm);
+    else
+        sherd__write(w, "null");
     sherd__write(w, "}\n");
 }
 
@@ -144,13 +134,26 @@ static void tell(const char *path, const char *why)
     (void)said; /* nobody can be told */
 }
 
-void sherd__dry_report(sherd_world *world)
+/* The file; NULL: none is asked for. */
+static const char *asked_path(void)
 {
     const char *path = getenv(report_name);
+
+    return path && *path ? path : NULL;
+}
+
+bool sherd__dry_report_is_asked(void)
+{
+    return asked_path() != NULL;
+}
+
+void sherd__dry_report(sherd_world *world)
+{
+    const char *path = asked_path();
     sherd__writer w = {NULL, 0, 0};
     sherd__dry_counts step;
 
-    if (!world->dry || !path || !*path)
+    if (!world->dry || !path)
         return;
     bool stepped = sherd__dry_last_step(world, &step);
     write_all(&w, world, stepped ? &step : NULL);

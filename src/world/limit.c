@@ -273,7 +273,9 @@ sherd_status sherd__limit_join(sherd_world *world)
     uint64_t before = sherd__look(word);
     sherd__limit mine = {0, SHERD__BY_USER};
 
-    if (!text)
+    if (world->dry) /* what it takes is to be seen */
+        mine = (sherd__limit){world->arena.control->region_bytes, SHERD__BY_ADDRESSES};
+    else if (!text)
         mine = sherd__limit_detect("", world->ranks);
     else if (!sherd__bytes_read(&mine.bytes, text))
         return sherd__fail(&world->diag, SHERD_EINVAL,
@@ -290,8 +292,6 @@ sherd_status sherd__limit_join(sherd_world *world)
 
 sherd__limit sherd__limit_of(const sherd_world *world)
 {
-    if (world->dry) /* what it takes is to be seen */
-        return (sherd__limit){world->arena.control->region_bytes, SHERD__BY_ADDRESSES};
     uint64_t word = world->arena.control ? sherd__peek(&world->arena.control->limit) : 0;
 
     return (sherd__limit){word & ~UINT64_C(0xFF), (sherd__limit_by)(word & 0xFF)};

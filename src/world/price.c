@@ -95,7 +95,7 @@ sherd_status sherd__price_bring(sherd_world *world, const sherd_world_options *o
 
     if (world->arena.price && (world->rank == 0 || world->remote))
         *there = *world->arena.price;
-    if (world->arena.price || (world->rank != 0 && !world->dry))
+    if (world->arena.price || world->slot != 0)
         return SHERD_OK;
     return sherd__price_find(there, &world->heap, options, &world->diag);
 }

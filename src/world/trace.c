@@ -153,21 +153,6 @@ void sherd__trace_close(sherd_world *world)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* A text as JSON has it, in which names are whatever a program gives; a long one loses its
- * middle. */
-static void write_text(sherd__writer *w, const char *text)
-{
-    enum { MOST = 512 };
-    char line[MOST + 1];
-
-    sherd__fit_text(line, sizeof line, text);
-    sherd__one_line(line);
-    sherd__write(w, "\"");
-    for (const char *at = line; *at; at++)
-        sherd__write(w, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-    sherd__write(w, "\"");
-}
-
 static void write_words(sherd__writer *w, const sherd_world *world, const sherd__event *e)
 {
     const char *module = sherd__place_path(world, world->counts.now);
@@ -175,14 +160,14 @@ static void write_words(sherd__writer *w, const sherd_world *world, const sherd_
     for (int i = 0; i < SHERD__EVENT_WORDS && e->word[i].key; i++) {
         sherd__write(w, "\"%s\":", e->word[i].key);
         if (e->word[i].text)
-            write_text(w, e->word[i].text);
+            sherd__write_quoted(w, e->word[i].text);
         else
             sherd__write(w, "%" PRId64, e->word[i].number);
         sherd__write(w, ",");
     }
     sherd__write(
         w, "\"backward\":%s,\"module\":", world->counts.now & SHERD__BACKWARD ? "true" : "false");
-    write_text(w, module ? module : "");
+    sherd__write_quoted(w, module ? module : "");
 }
 
 void sherd__trace_add(sherd_world *world, const sherd__event *e)
@@ -197,7 +182,7 @@ void sherd__trace_add(sherd_world *world, const sherd__event *e)
     sherd__writer w = {t->text + t->used, BUFFER - t->used, 0};
     sherd__write(&w, "{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"cat\":\"%s\",\"name\":", world->rank,
                  e->kind);
-    write_text(&w, e->name);
+    sherd__write_quoted(&w, e->name);
     sherd__write(&w, ",\"ts\":%" PRId64 ".%03d,\"dur\":%" PRId64 ".%03d,\"args\":{", start / 1000,
                  (int)(start % 1000), took / 1000, (int)(took % 1000));
     write_words(&w, world, e);

@@ -192,8 +192,9 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
     if (!status)
         status = sherd__trace_open(world);
     if (!status)
-        status =
-            arena->dry ? sherd__dry_begin(world, &arena->dry->rates) : sherd__limit_join(world);
+        status = sherd__dry_begin(world);
+    if (!status)
+        status = sherd__limit_join(world);
     if (!status)
         status = sherd__price_bring(world, options);
     if (!status && !arena->dry)
