@@ -7,7 +7,7 @@
  *
  *   attention [--width W] [--positions N] [--heads H] [--runs N] [--full]
  */
-#include "kernels/fast.h"
+#include "vector/fast.h"
 #include "base/num.h"
 
 #include <stdio.h>

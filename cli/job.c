@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "world/carried.h"
+#include "launch/carried.h"
 
 bool cli_job_find(cli_job *out, const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sherd run: starts the ranks of a program as processes and watches them. This process joins no
- * world; the launcher (world/launcher.c) reports how they ended.
+ * world; the launcher (launch/launcher.c) reports how they ended.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "options.h"
 #include "run.h"
 #include "sherd/status.h"
-#include "world/launch.h"
+#include "launch/launch.h"
 #include "world/limit.h"
 
 static const char usage[] = "sherd run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]";

@@ -3,7 +3,7 @@
 #ifndef SHERD_CLI_RUN_H
 #define SHERD_CLI_RUN_H
 
-#include "world/flight.h"
+#include "launch/flight.h"
 
 /* Whether a record can be written to this file, as far as can be told beforehand. False: errno. */
 bool cli_record_possible(const char *path);

@@ -4,7 +4,7 @@
 #ifndef SHERD_TESTS_FAST_SETS_H
 #define SHERD_TESTS_FAST_SETS_H
 
-#include "kernels/fast.h"
+#include "vector/fast.h"
 
 enum { FAST_SETS = 3 };
 

@@ -7,7 +7,7 @@
 #define CHECK_PURE
 #include "cli.h"
 #include "launched.h"
-#include "world/flight.h"
+#include "launch/flight.h"
 
 enum { LINES = 24, COLUMNS = 100 };
 

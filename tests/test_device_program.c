@@ -4,7 +4,7 @@
 #define CHECK_PURE
 #include "device.h"
 
-#include "device/elements_args.h"
+#include "programs/elements_args.h"
 
 enum { N = 1000 };
 

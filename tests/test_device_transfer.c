@@ -5,7 +5,7 @@
 
 #include "device.h"
 
-#include "device/elements_args.h"
+#include "programs/elements_args.h"
 
 static const int64_t sizes[] = {0, 1, 3, 255, 4096, 100001, 3 << 20};
 

@@ -12,7 +12,7 @@
 #include "bounds_folds.h"
 #include "bounds_rows.h"
 #include "check.h"
-#include "kernels/fast.h"
+#include "vector/fast.h"
 
 #include <stddef.h>
 

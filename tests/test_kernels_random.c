@@ -6,7 +6,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/fast.h"
+#include "vector/fast.h"
 
 enum { N = 1 << 17 };
 

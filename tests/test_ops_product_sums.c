@@ -5,7 +5,7 @@
  * else has it.
  */
 #include "fields.h"
-#include "ops/operator.h"
+#include "apply/operator.h"
 
 #include "sherd/ops_elements.h"
 

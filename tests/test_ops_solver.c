@@ -5,7 +5,7 @@
  */
 #include "ops_cases.h"
 
-#include "ops/operator.h"
+#include "apply/operator.h"
 
 static int64_t calls(const sherd_world *world)
 {

@@ -7,7 +7,7 @@
 #define CHECK_PURE
 #include "check.h"
 #include "world/inside.h"
-#include "world/clocks.h"
+#include "launch/clocks.h"
 
 typedef struct other {
     int64_t behind; /* its clock is so much behind ours */

@@ -7,7 +7,7 @@
  */
 #define CHECK_PURE
 #include "launched.h"
-#include "world/launch.h"
+#include "launch/launch.h"
 
 #include <sched.h>
 #include <stddef.h>

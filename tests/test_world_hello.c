@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "world/inside.h"
-#include "world/hello.h"
+#include "launch/hello.h"
 
 enum { LONGEST = 64, GOOD = 0, BAD = 1, NOT_ALLOWED = 2 };
 

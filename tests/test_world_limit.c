@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "world/inside.h"
-#include "world/launch.h"
+#include "launch/launch.h"
 
 enum { KB = 1 << 10, MB = 1 << 20, LIMIT = 32 };
 

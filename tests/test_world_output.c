@@ -10,7 +10,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 
-#include "world/output.h"
+#include "launch/output.h"
 
 enum { LINES = 400, RANKS = 4, ROOM = 1 << 20 };
 

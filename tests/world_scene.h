@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "check.h"
-#include "world/launch.h"
+#include "launch/launch.h"
 #include "world/world.h"
 
 enum { RANKS = 4, TEXT = 4096 };

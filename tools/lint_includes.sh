@@ -5,7 +5,8 @@
 cd "$(dirname "$0")/.." || exit 2
 grep -nE '^[ \t]*#[ \t]*include' $(tools/sources.sh c) /dev/null | awk '
 BEGIN {
-    count = split("base kernels device layout plan price search world tensor autograd ops nn parallel io carrier", order, " ")
+    count = split("base kernels vector programs device layout plan price search world launch tensor autograd apply " \
+                  "ops functional fields nn parallel io carrier", order, " ")
     for (i = 1; i <= count; i++)
         place[order[i]] = i
     libc = "^(sys/.*|assert|ctype|dirent|errno|fcntl|float|getopt|glob|inttypes|limits|locale|math|signal|" \

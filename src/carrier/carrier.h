@@ -17,7 +17,7 @@
 sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
 
 /*
- * The door of a module that libsherd loads (world/module.c): MPI is started if nobody has, and all
+ * The door of a module that libsherd loads (launch/module.c): MPI is started if nobody has, and all
  * its ranks are brought together. Once for each world of the process. The text says why it failed.
  */
 SHERD_API sherd_status sherd_carrier_open(sherd_carrier *out, char *text, size_t room);

@@ -11,7 +11,7 @@
 #include "base/dtype.h"
 #include "base/num.h"
 #include "kernels/ref.h"
-#include "attention_args.h"
+#include "programs/attention_args.h"
 
 enum {
     MOST_WIDTH = 256,

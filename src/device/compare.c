@@ -2,9 +2,9 @@
 /* Launches of compare.cu. */
 #include "compare.h"
 
-#include "base/num.h"
 #include "box.h"
-#include "compare_args.h"
+#include "base/num.h"
+#include "programs/compare_args.h"
 
 enum { THREADS = 256, BLOCKS = 132 * 8 };
 

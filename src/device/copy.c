@@ -5,7 +5,7 @@
  * places allow, or tiles of a transposition.
  */
 #include "box.h"
-#include "copy_args.h"
+#include "programs/copy_args.h"
 
 #include "base/num.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/num.h"
-#include "decode_args.h"
+#include "programs/decode_args.h"
 
 enum { FOUR = 4, EIGHT = 8, WARP = 32, ROW_THREADS = 128 };
 

@@ -4,7 +4,7 @@
  * see elements.cu. Under a microsecond besides the driver's launch.
  */
 #include "box.h"
-#include "elements_args.h"
+#include "programs/elements_args.h"
 
 #include "kernels/ref.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/num.h"
-#include "over_rows_args.h"
+#include "programs/over_rows_args.h"
 
 enum {
     WARP = 32,

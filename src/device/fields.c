@@ -4,7 +4,7 @@
 #include "box.h"
 
 #include "base/num.h"
-#include "fields_args.h"
+#include "programs/fields_args.h"
 
 #include <string.h>
 

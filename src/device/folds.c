@@ -2,10 +2,10 @@
 /* Launches of folds.cu: how many threads share a result, and in how many parts it is made. */
 #include "folds.h"
 
+#include "box.h"
 #include "base/dtype.h"
 #include "base/num.h"
-#include "box.h"
-#include "folds_args.h"
+#include "programs/folds_args.h"
 
 enum {
     THREADS = 256,

@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 #include "base/num.h"
-#include "fields_args.h"
+#include "programs/fields_args.h"
 
 #include <string.h>
 

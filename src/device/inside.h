@@ -3,9 +3,9 @@
 #ifndef SHERD__DEVICE_INSIDE_H
 #define SHERD__DEVICE_INSIDE_H
 
-#include "base/map.h"
 #include "cuda.h"
 #include "device.h"
+#include "base/map.h"
 
 /* The driver, NVRTC, cuBLAS; what is loaded when it is wanted. */
 enum { SHERD__CUDNN = 3, SHERD__CUFFT, SHERD__CUDA_LIBRARIES };

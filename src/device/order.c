@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/num.h"
-#include "order_args.h"
+#include "programs/order_args.h"
 
 enum { LEAST_THREADS = 32, MOST_THREADS = 1024, SCAN_THREADS = 256, SCAN_BLOCKS = 1024 };
 

@@ -5,7 +5,7 @@
  */
 #include "box.h"
 #include "reduce.h"
-#include "reduce_args.h"
+#include "programs/reduce_args.h"
 
 #include "base/dtype.h"
 #include "base/num.h"

@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/num.h"
-#include "residual_args.h"
+#include "programs/residual_args.h"
 
 enum { WARP = 32 };
 /* Threads of all blocks, where each adds up rows: enough for any GPU. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary embedding on the GPU: see rotary.cu. One launch. */
 #include "box.h"
-#include "rotary_args.h"
+#include "programs/rotary_args.h"
 
 #include "kernels/layers.h"
 

@@ -8,7 +8,7 @@
 #include "over_rows.h"
 
 #include "base/num.h"
-#include "rows_args.h"
+#include "programs/rows_args.h"
 
 enum { WARP = 32 };
 /* Of blocks: enough for any GPU; each then has several rows. */

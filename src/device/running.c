@@ -2,9 +2,9 @@
 /* Launches of running.cu: one block a row, a thread a column, or where there are few some more. */
 #include "running.h"
 
-#include "base/num.h"
 #include "box.h"
-#include "running_args.h"
+#include "base/num.h"
+#include "programs/running_args.h"
 
 enum {
     THREADS = 256,

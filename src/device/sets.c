@@ -8,7 +8,7 @@
 #include "box.h"
 
 #include "base/num.h"
-#include "sets_args.h"
+#include "programs/sets_args.h"
 
 #include <string.h>
 

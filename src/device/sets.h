@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms over sets of channels on the GPU (sets.c): see kernels/norms.h and ops/sets.h. Of dtypes
- * that it computes, arithmetic in f64; numbers of rows, of f64, are in the GPU's memory, and for a
- * set each of its rows has them. Means and variances are statistics of the dtype.
+ * Norms over sets of channels on the GPU (sets.c): see kernels/norms.h and functional/sets.h. Of
+ * dtypes that it computes, arithmetic in f64; numbers of rows, of f64, are in the GPU's memory, and
+ * for a set each of its rows has them. Means and variances are statistics of the dtype.
  */
 #ifndef SHERD__DEVICE_SETS_H
 #define SHERD__DEVICE_SETS_H

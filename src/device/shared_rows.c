@@ -4,7 +4,7 @@
 #include "shared_rows.h"
 
 #include "base/num.h"
-#include "shared_rows_args.h"
+#include "programs/shared_rows_args.h"
 
 enum { WARP = 32 };
 static const int64_t most_blocks = 1 << 20, some_blocks = 2048;

@@ -4,10 +4,10 @@
 #include "box.h"
 #include "tables.h"
 
+#include "order.h"
 #include "base/dtype.h"
 #include "base/num.h"
-#include "order.h"
-#include "tables_args.h"
+#include "programs/tables_args.h"
 
 #include <limits.h>
 #include <string.h>

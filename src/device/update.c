@@ -2,7 +2,7 @@
 /* Steps of optimizers and sums of squares on the GPU: see update.cu. */
 #include "box.h"
 #include "update.h"
-#include "update_args.h"
+#include "programs/update_args.h"
 
 #include "base/dtype.h"
 #include "base/num.h"

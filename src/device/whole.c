@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-#include "base/num.h"
 #include "box.h"
+#include "base/num.h"
 #include "kernels/cast.h"
-#include "whole_args.h"
+#include "programs/whole_args.h"
 
 enum {
     MOST_SHARED = 8192, /* classes that are counted in a block's memory */

@@ -7,8 +7,8 @@
  */
 #include "cast.h"
 
-#include "base/dtype.h"
 #include "half.h"
+#include "base/dtype.h"
 
 enum { BLOCK = 256 };
 

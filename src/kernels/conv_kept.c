@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-#include "base/num.h"
 #include "conv_kept.h"
+#include "base/num.h"
 
 enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
 enum { BIAS = SHERD__CONV_BIAS, MOST = SHERD__CONV_ALL_DIMS, FIRST = 2 };

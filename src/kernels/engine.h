@@ -8,8 +8,8 @@
 #ifndef SHERD__ENGINE_H
 #define SHERD__ENGINE_H
 
-#include "base/alloc.h"
 #include "conv.h"
+#include "base/alloc.h"
 
 /* NULL: out of memory. Nothing of oneDNN is made before it is needed. */
 sherd__engine *sherd__engine_create(sherd__heap *heap);

@@ -18,8 +18,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/num.h"
 #include "rows.h"
+#include "base/num.h"
 
 /* ---- roots of unity -------------------------------------------------------------------------- */
 

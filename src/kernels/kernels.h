@@ -13,9 +13,9 @@
 #ifndef SHERD__KERNELS_H
 #define SHERD__KERNELS_H
 
+#include "functions.h"
 #include "base/dtype.h"
 #include "base/philox.h"
-#include "functions.h"
 #include "sherd/dtype.h"
 #include "sherd/layout.h"
 

@@ -5,7 +5,7 @@
  * sharded later. They are deferred: if a style shards them, no rank ever has them whole.
  */
 #include "nn/layer.h"
-#include "ops/operator.h"
+#include "functional/norm_rows.h"
 #include "sherd/autocast.h"
 #include "sherd/ops_layers.h"
 

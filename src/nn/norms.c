@@ -6,7 +6,7 @@
  * layers are f32: bf16 cannot represent a step of a tenth of a percent, so they would not change.
  */
 #include "nn/layer.h"
-#include "ops/operator.h"
+#include "apply/operator.h"
 #include "sherd/ops_layers.h"
 
 enum { MEAN, VARIANCE, TRACKED, BUFFERS };

@@ -3,7 +3,7 @@
 #ifndef SHERD__BEND_H
 #define SHERD__BEND_H
 
-#include "operator.h"
+#include "shared.h"
 
 /*
  * g times dy times d(slope)/dt, of the slope as a function of t: of x, or of y for those whose

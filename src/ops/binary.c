@@ -4,8 +4,8 @@
  * COMPARE. Pending reductions are settled first. Comparisons with a number are operators of their
  * own.
  */
+#include "shared.h"
 #include "autograd/node.h"
-#include "operator.h"
 #include "sherd/ops_elements.h"
 
 #include <math.h>

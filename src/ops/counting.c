@@ -4,7 +4,7 @@
  * of 0 and 1, and counted. Each rank counts its own, so counts of sharded indices are a pending
  * sum, and nothing moves.
  */
-#include "operator.h"
+#include "shared.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_shape.h"
 #include "sherd/values.h"

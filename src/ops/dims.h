@@ -3,7 +3,7 @@
 #ifndef SHERD__DIMS_H
 #define SHERD__DIMS_H
 
-#include "operator.h"
+#include "shared.h"
 
 typedef struct sherd__dims {
     int count; /* 0 = all; what is below is refused */

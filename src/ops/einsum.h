@@ -3,7 +3,7 @@
 #ifndef SHERD__EINSUM_H
 #define SHERD__EINSUM_H
 
-#include "operator.h"
+#include "shared.h"
 
 enum { SHERD__TERM_BYTES = 16, SHERD__TEXT_BYTES = 64 };
 

@@ -3,7 +3,7 @@
  * What elementwise operators do on a rank's pieces, by the CPU's kernels or, where the call runs
  * there, the GPU's.
  */
-#include "operator.h"
+#include "shared.h"
 
 #include "device/whole.h"
 #include "kernels/cast.h"

@@ -7,9 +7,9 @@
  */
 #include <string.h>
 
+#include "shared.h"
 #include "autograd/node.h"
 #include "base/dtype.h"
-#include "operator.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 

@@ -5,7 +5,7 @@
  * a gradient would be lost; a backward that needs the overwritten values finds the version changed.
  * A pending sum is written so that the sum has the intended value.
  */
-#include "operator.h"
+#include "shared.h"
 
 #include <string.h>
 

@@ -5,7 +5,8 @@
  * with other cuts are moved to such cuts, and only what is on the wrong side of a cut is sent.
  * Other dims must be sharded equally.
  */
-#include "sketch.h"
+#include "shared.h"
+#include "apply/sketch.h"
 
 #include <string.h>
 

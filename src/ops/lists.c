@@ -6,7 +6,7 @@
 
 #include "base/num.h"
 #include "plan/window.h"
-#include "solve.h"
+#include "apply/solve.h"
 
 bool sherd__line_up(sherd__line *line, sherd_call *call, const sherd_mesh *mesh,
                     const sherd__dim *dim)

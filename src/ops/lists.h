@@ -9,7 +9,7 @@
 #ifndef SHERD__LISTS_H
 #define SHERD__LISTS_H
 
-#include "operator.h"
+#include "shared.h"
 
 typedef struct sherd__line {
     sherd_call *call;

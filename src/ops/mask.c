@@ -3,7 +3,7 @@
  * Selecting one of two elements by a mask. A fill with 0 is a product with ones and zeros, so a
  * pending sum passes through; the gradients work the same way.
  */
-#include "operator.h"
+#include "shared.h"
 #include "sherd/ops_elements.h"
 
 #include "device/compare.h"

@@ -6,8 +6,8 @@
  * copies: sums are f32 and each element is rounded once (docs/decisions/053). Otherwise the table's
  * gemm.
  */
+#include "shared.h"
 #include "kernels/engine.h"
-#include "operator.h"
 
 #include "base/num.h"
 

@@ -4,7 +4,7 @@
  * which do not. A sharded dim is gathered first, or its shards are moved to another dim, whichever
  * is cheaper.
  */
-#include "sketch.h"
+#include "apply/sketch.h"
 
 #include <string.h>
 

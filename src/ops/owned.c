@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "sketch.h"
+#include "apply/sketch.h"
 
 enum { CODE = 1 /* an index, in elements of SHERD__PRICED_BYTES */ };
 

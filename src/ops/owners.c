@@ -8,7 +8,7 @@
 #include "base/num.h"
 #include "kernels/cast.h"
 #include "kernels/pick.h"
-#include "sketch.h"
+#include "apply/sketch.h"
 
 typedef struct exchange {
     const sherd__wants *w;

@@ -10,7 +10,7 @@
 #ifndef SHERD__OWNERS_H
 #define SHERD__OWNERS_H
 
-#include "operator.h"
+#include "shared.h"
 
 /* The layouts for an exchange with owners of an operator on `a`, an index, and what is indexed. */
 typedef struct sherd__owned {

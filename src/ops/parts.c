@@ -4,7 +4,7 @@
  * to a few elements per position, these are exchanged, and every rank combines them in shard order,
  * so that all get the same bits. Costs parts * width elements per position.
  */
-#include "operator.h"
+#include "shared.h"
 
 #include "base/num.h"
 

@@ -6,7 +6,7 @@
  */
 #include "picking.h"
 #include "owners.h"
-#include "sketch.h"
+#include "apply/sketch.h"
 
 #include <stdio.h>
 #include <string.h>

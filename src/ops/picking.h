@@ -3,8 +3,8 @@
 #ifndef SHERD__PICKING_H
 #define SHERD__PICKING_H
 
+#include "shared.h"
 #include "kernels/pick.h"
-#include "operator.h"
 
 typedef struct sherd__picking {
     int64_t entries; /* of the dim that indices point into, where no operand says it */

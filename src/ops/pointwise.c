@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "operator.h"
+#include "shared.h"
 #include "sherd/ops_elements.h"
 
 #include "kernels/cast.h"

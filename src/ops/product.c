@@ -5,8 +5,8 @@
  * reads transposed operands in place, so nothing is copied. A sharded inner letter gives a pending
  * sum.
  */
-#include "autograd/node.h"
 #include "einsum.h"
+#include "autograd/node.h"
 
 #include <stdio.h>
 #include <string.h>

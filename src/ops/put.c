@@ -4,7 +4,7 @@
  * that moves less, elements go to their owners (owners.c).
  */
 #include "picking.h"
-#include "sketch.h"
+#include "apply/sketch.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Sums. Each rank adds up what it holds; if a summed dim is sharded, the result is a pending sum,
  * so uneven and empty shards are right.
  */
-#include "operator.h"
+#include "shared.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,8 @@
  * dim that is flipped is gathered first, because no layout numbers ranks in reverse; one that is
  * rolled continues on the next rank, so only what crosses a cut is sent.
  */
-#include "sketch.h"
+#include "shared.h"
+#include "apply/sketch.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Merging neighbouring dims, and splitting one: new shapes for sherd_view (view.c), which has their
  * layouts.
  */
-#include "sketch.h"
+#include "apply/sketch.h"
 
 #include "base/num.h"
 

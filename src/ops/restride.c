@@ -5,7 +5,8 @@
  * the operand; '1' and '*' are new, with stride 0. A dim of size 1 that is removed or stretched
  * must not be sharded. Nothing else is moved, and nothing is copied.
  */
-#include "sketch.h"
+#include "shared.h"
+#include "apply/sketch.h"
 
 #include <string.h>
 

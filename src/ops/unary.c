@@ -4,9 +4,9 @@
  * and public function follow from the row; an operator's index in its table is the number of its
  * kernel.
  */
-#include "autograd/node.h"
 #include "bend.h"
-#include "operator.h"
+#include "shared.h"
+#include "autograd/node.h"
 #include "sherd/ops_elements.h"
 
 #include <math.h>

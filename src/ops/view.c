@@ -8,7 +8,7 @@
  * that of another group if then the busiest rank receives less. Nothing else is sent, and a
  * contiguous operand's storage is shared.
  */
-#include "sketch.h"
+#include "apply/sketch.h"
 
 #include <string.h>
 

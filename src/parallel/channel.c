@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 #include "layout/layout.h"
-#include "ops/operator.h"
+#include "apply/operator.h"
 
 /* What comes before the tensors: the layouts as a text, or as much of it as there is room for. */
 typedef struct head {

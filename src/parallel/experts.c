@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Styles of a mixture of experts. Sharded by experts, nothing is moved around the module: operators
- * on groups of rows (ops/grouped.c) find their weights sharded, and take rows there. Sharded by
- * hidden features, it is Colwise and Rowwise inside: the output is a pending sum.
+ * on groups of rows (functional/grouped.c) find their weights sharded, and take rows there. Sharded
+ * by hidden features, it is Colwise and Rowwise inside: the output is a pending sum.
  */
 #include "parallel/style.h"
 

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "ops/operator.h"
+#include "apply/operator.h"
 
 bool sherd__gate_is_open(const sherd__gate *gate)
 {

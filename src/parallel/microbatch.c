@@ -15,7 +15,7 @@
 #include <math.h>
 
 #include "autograd/tape.h"
-#include "ops/operator.h"
+#include "apply/operator.h"
 #include "sherd/ops.h"
 
 static const char name[] = "sherd_pipeline_run";

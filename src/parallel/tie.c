@@ -14,7 +14,7 @@
 #include "autograd/tape.h"
 #include "base/hash.h"
 #include "layout/layout.h"
-#include "ops/operator.h"
+#include "apply/operator.h"
 #include "sherd/ops.h"
 
 static const char name[] = "sherd_pipeline_tie", run_name[] = "sherd_pipeline_run";

@@ -15,9 +15,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "layout/space.h"
 #include "ranks.h"
 #include "world.h"
+#include "layout/space.h"
 
 enum {
     SHERD__DEPTH = 16,   /* the ring of records: how far a rank may be ahead of its readers */

@@ -4,16 +4,16 @@
 #define SHERD__INSIDE_H
 
 #include "arena.h"
-#include "base/map.h"
 #include "blocks.h"
 #include "device_state.h"
 #include "ends.h"
-#include "layout/mesh.h"
 #include "limit.h"
 #include "trace.h"
 #include "transport.h"
 #include "where.h"
 #include "world.h"
+#include "base/map.h"
+#include "layout/mesh.h"
 
 /* One row of the comm log. */
 typedef struct sherd__tally {
@@ -158,8 +158,10 @@ struct sherd_world {
     int process;                    /* that opened it; one forked from it is no rank */
     bool lent;                      /* to a body of sherd_spawn, which will close it */
     struct sherd__carried *carried; /* NULL: no carrier has brought the ranks together */
-    sherd__pinning pinning;         /* of a launched program: undone at the close */
-    sherd__post *post;              /* my own */
+    /* Leave what was there before the arena, at the close; NULL: there was nothing. */
+    void (*leave)(sherd_world *world, bool well);
+    sherd__pinning pinning; /* of a launched program: undone at the close */
+    sherd__post *post;      /* my own */
     sherd__store store;
     struct sherd__remote *remote; /* NULL: all ranks share the arena */
     sherd__ranks near;            /* those that read this one's memory themselves */

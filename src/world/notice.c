@@ -5,7 +5,7 @@
  * a number anything.
  */
 #include "inside.h"
-#include "watch.h"
+#include "notice.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * share one for seconds while another is idle, and each flag between them then costs microseconds
  * instead of a tenth of one.
  */
-#include "launch.h"
+#include "pin.h"
 
 int sherd__cores(void)
 {

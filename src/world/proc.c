@@ -3,7 +3,7 @@
  * What /proc says of processes. A pid alone names no process for long: with the time at which the
  * process began, and the pid namespace, it does. A file read costs some microseconds.
  */
-#include "watch.h"
+#include "notice.h"
 
 #include <fcntl.h>
 #include <stdio.h>

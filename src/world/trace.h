@@ -4,9 +4,9 @@
 #ifndef SHERD__TRACE_H
 #define SHERD__TRACE_H
 
-#include "base/diag.h"
 #include "ranks.h"
 #include "world.h"
+#include "base/diag.h"
 
 typedef struct sherd__trace sherd__trace;
 struct sherd__wait;

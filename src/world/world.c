@@ -4,9 +4,9 @@
  * with other ranks is in the arena; all else is this rank's own, from its own heap.
  */
 #include "inside.h"
-#include "carried.h"
 #include "devices.h"
 #include "dry.h"
+#include "pin.h"
 #include "priced.h"
 
 #include "base/hash.h"
@@ -305,7 +305,8 @@ sherd_status sherd__world_close(sherd_world *world, char *text)
     if (text)
         snprintf(text, SHERD_ERROR_BYTES, "%s", status ? world->diag.text : "");
     sherd__dry_report(world);
-    sherd__carried_close(world, !sherd__is_lost(status));
+    if (world->leave)
+        world->leave(world, !sherd__is_lost(status));
     /* The launcher's mapping keeps what is left in a region, until the whole job ends. Where a rank
      * was lost others may still read in it, to save what they have. */
     destroy(world, world->post && !sherd__is_lost(status));

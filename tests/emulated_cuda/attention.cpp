@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/attention.cu, all instances. */
+/* The kernels of src/programs/attention.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/attention_args.h"
-#include "device/attention.cu"
+#include "programs/numbers.cuh"
+#include "programs/attention_args.h"
+#include "programs/attention.cu"
 
 #define INSTANCE(family, kind, dtype)                \
     KERNEL(family##_##kind##_##dtype, family##_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/attention_half.cu, all instances. */
+/* The kernels of src/programs/attention_half.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/attention_half_args.h"
-#include "device/attention_half.cu"
+#include "programs/numbers.cuh"
+#include "programs/attention_half_args.h"
+#include "programs/attention_half.cu"
 
 #define INSTANCE(family, kind, dtype)                \
     KERNEL(family##_##kind##_##dtype, family##_args) \

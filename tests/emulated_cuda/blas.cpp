@@ -4,7 +4,7 @@
 #include "driver.h"
 #include "grid.h"
 
-#include "device/numbers.cuh"
+#include "programs/numbers.cuh"
 
 #include <atomic>
 

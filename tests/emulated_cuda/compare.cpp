@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/compare.cu. */
+/* All kernels of src/programs/compare.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/compare_args.h"
-#include "device/compare.cu"
+#include "programs/numbers.cuh"
+#include "programs/compare_args.h"
+#include "programs/compare.cu"
 
 #define INSTANCE(family, type)             \
     KERNEL(family##_##type, family##_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/copy.cu. */
+/* All kernels of src/programs/copy.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/copy_args.h"
-#include "device/copy.cu"
+#include "programs/numbers.cuh"
+#include "programs/copy_args.h"
+#include "programs/copy.cu"
 
 #define INSTANCE(family, unit)             \
     KERNEL(family##_##unit, family##_args) \

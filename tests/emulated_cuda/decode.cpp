@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/decode.cu, all instances. */
+/* The kernels of src/programs/decode.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/decode_args.h"
-#include "device/decode.cu"
+#include "programs/numbers.cuh"
+#include "programs/decode_args.h"
+#include "programs/decode.cu"
 
 #define PART(kind, dtype)                                  \
     KERNEL(cached_part_##kind##_##dtype, cached_part_args) \

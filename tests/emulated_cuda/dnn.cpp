@@ -8,7 +8,7 @@
 #include "driver.h"
 #include "grid.h"
 
-#include "device/numbers.cuh"
+#include "programs/numbers.cuh"
 
 #include <atomic>
 #include <cstdlib>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/elements.cu. */
+/* All kernels of src/programs/elements.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/elements_args.h"
-#include "device/elements.cu"
+#include "programs/numbers.cuh"
+#include "programs/elements_args.h"
+#include "programs/elements.cu"
 
 #define INSTANCE(family, kind, type)                \
     KERNEL(family##_##kind##_##type, family##_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/fields.cu. */
+/* All kernels of src/programs/fields.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/fields_args.h"
-#include "device/fields.cu"
+#include "programs/numbers.cuh"
+#include "programs/fields_args.h"
+#include "programs/fields.cu"
 
 #define ONE(family, dtype)                  \
     KERNEL(family##_##dtype, family##_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/folds.cu. */
+/* All kernels of src/programs/folds.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/folds_args.h"
-#include "device/folds.cu"
+#include "programs/numbers.cuh"
+#include "programs/folds_args.h"
+#include "programs/folds.cu"
 
 #define FOLD(kind, to, from)                                \
     KERNEL(fold_##kind##_##to##_##from, fold_##kind##_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/order.cu, all instances. */
+/* The kernels of src/programs/order.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/order_args.h"
-#include "device/order.cu"
+#include "programs/numbers.cuh"
+#include "programs/order_args.h"
+#include "programs/order.cu"
 
 #define INSTANCE(family, kind)             \
     KERNEL(family##_##kind, family##_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/over_rows.cu, all instances. */
+/* The kernels of src/programs/over_rows.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/over_rows_args.h"
-#include "device/over_rows.cu"
+#include "programs/numbers.cuh"
+#include "programs/over_rows_args.h"
+#include "programs/over_rows.cu"
 
 #define INSTANCE(family, kind, dtype)                \
     KERNEL(family##_##kind##_##dtype, family##_args) \

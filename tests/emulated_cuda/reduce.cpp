@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/reduce.cu. */
+/* All kernels of src/programs/reduce.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/reduce_args.h"
-#include "device/reduce.cu"
+#include "programs/numbers.cuh"
+#include "programs/reduce_args.h"
+#include "programs/reduce.cu"
 
 #define REDUCE(kind, type)                      \
     KERNEL(reduce_##kind##_##type, reduce_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/residual.cu, all instances. */
+/* The kernels of src/programs/residual.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/residual_args.h"
-#include "device/residual.cu"
+#include "programs/numbers.cuh"
+#include "programs/residual_args.h"
+#include "programs/residual.cu"
 
 #define FORWARD(kind, beside)                         \
     KERNEL(add_norm_##kind##_##beside, add_norm_args) \

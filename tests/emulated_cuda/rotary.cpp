@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/rotary.cu. */
+/* All kernels of src/programs/rotary.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/rotary_args.h"
-#include "device/rotary.cu"
+#include "programs/numbers.cuh"
+#include "programs/rotary_args.h"
+#include "programs/rotary.cu"
 
 #define OF_TYPE(type)                  \
     KERNEL(rotate_##type, rotate_args) \

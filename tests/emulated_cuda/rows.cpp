@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/rows.cu, all instances. */
+/* The kernels of src/programs/rows.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/rows_args.h"
-#include "device/rows.cu"
+#include "programs/numbers.cuh"
+#include "programs/rows_args.h"
+#include "programs/rows.cu"
 
 #define INSTANCE(family, kind, dtype)                \
     KERNEL(family##_##kind##_##dtype, family##_args) \

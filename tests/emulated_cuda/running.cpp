@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/running.cu. */
+/* All kernels of src/programs/running.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/running_args.h"
-#include "device/running.cu"
+#include "programs/numbers.cuh"
+#include "programs/running_args.h"
+#include "programs/running.cu"
 
 #define INSTANCE(family, type)             \
     KERNEL(family##_##type, family##_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/sets.cu. */
+/* All kernels of src/programs/sets.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/sets_args.h"
-#include "device/sets.cu"
+#include "programs/numbers.cuh"
+#include "programs/sets_args.h"
+#include "programs/sets.cu"
 
 #define INSTANCE(family, kind, dtype)                \
     KERNEL(family##_##kind##_##dtype, family##_args) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/shared_rows.cu, all instances. */
+/* The kernels of src/programs/shared_rows.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/shared_rows_args.h"
-#include "device/shared_rows.cu"
+#include "programs/numbers.cuh"
+#include "programs/shared_rows_args.h"
+#include "programs/shared_rows.cu"
 
 #define INSTANCE(family, dtype)             \
     KERNEL(family##_##dtype, family##_args) \

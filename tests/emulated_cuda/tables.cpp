@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of src/device/tables.cu, all instances. */
+/* The kernels of src/programs/tables.cu, all instances. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/tables_args.h"
-#include "device/tables.cu"
+#include "programs/numbers.cuh"
+#include "programs/tables_args.h"
+#include "programs/tables.cu"
 
 #define UNIT(unit)                     \
     KERNEL(gather_##unit, gather_args) \

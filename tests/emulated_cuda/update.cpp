@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/update.cu. */
+/* All kernels of src/programs/update.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/update_args.h"
-#include "device/update.cu"
+#include "programs/numbers.cuh"
+#include "programs/update_args.h"
+#include "programs/update.cu"
 
 #define OF_TYPE(type)                    \
     KERNEL(adamw_##type, adamw_args)     \

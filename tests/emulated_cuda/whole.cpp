@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels of src/device/whole.cu. */
+/* All kernels of src/programs/whole.cu. */
 #include "grid.h"
 
-#include "device/numbers.cuh"
-#include "device/whole_args.h"
-#include "device/whole.cu"
+#include "programs/numbers.cuh"
+#include "programs/whole_args.h"
+#include "programs/whole.cu"
 
 #define INSTANCE(family, type)             \
     KERNEL(family##_##type, family##_args) \

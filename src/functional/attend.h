@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of attention share: grouped heads, masks, and sharded sequences. */
+#ifndef SHERD__ATTEND_H
+#define SHERD__ATTEND_H
+
+#include "kernels/kernels.h"
+#include "ops/shared.h"
+
+/*
+ * Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth.
+ */
+enum { SHERD__Q, SHERD__K, SHERD__V, SHERD__MASK, SHERD__ATTEND_OPERANDS };
+enum {
+    SHERD__BATCH,
+    SHERD__POSITIONS,
+    SHERD__GROUPS,
+    SHERD__REPEAT,
+    SHERD__WIDTH,
+    SHERD__QUERY_DIMS
+};
+enum { SHERD__MASK_DIMS = 5 }; /* [batch,groups,heads of a group,queries,keys] */
+
+typedef struct sherd__attend_attributes {
+    double scale, p;
+    sherd__key key;
+    bool causal, wants_mask;
+    bool ring; /* of pieces: in the place of a gather */
+} sherd__attend_attributes;
+
+#define SHERD__ATTEND_FIELDS                                             \
+    {                                                                    \
+        SHERD_FIELD(sherd__attend_attributes, scale, DOUBLE),            \
+            SHERD_FIELD(sherd__attend_attributes, p, DOUBLE),            \
+            SHERD_FIELDS(sherd__attend_attributes, key.word, UINT32, 2), \
+            SHERD_FIELDS(sherd__attend_attributes, key.high, UINT32, 2), \
+            SHERD_FIELD(sherd__attend_attributes, causal, BOOL),         \
+            SHERD_FIELD(sherd__attend_attributes, wants_mask, BOOL),     \
+            SHERD_FIELD(sherd__attend_attributes, ring, BOOL)            \
+    }
+
+/*
+ * The attention that this rank computes, if it has all keys; the operands from `q` on are q, k, v
+ * and the mask.
+ */
+sherd__attending sherd__attend_problem(const sherd_call *call, int q);
+
+/* Scratch for the kernels of a dtype. NULL: failed. */
+void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem);
+
+/* q, k and v, and what else backward has; out is dq, dk and dv. NULL if absent. */
+typedef struct sherd__attend_arrays {
+    void *const *out;
+    double *dmask;
+    const void *const *q;
+    const void *dout, *dlog_sum, *result, *log_sum;
+} sherd__attend_arrays;
+
+/*
+ * Floating-point operations of a dry world: two products over what queries see of all keys. Five
+ * such products are what backward takes.
+ */
+double sherd__attend_operations(const sherd__attending *problem);
+
+/*
+ * Run the fastest kernels that can do it; `out` gets the result and the logarithms of sums. False:
+ * failed.
+ */
+bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *const *out,
+                       const void *const *q);
+bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
+                            const sherd__attend_arrays *arrays);
+
+/*
+ * The same on the GPU, of an operator whose operands begin with q, k and v. False: it does not run
+ * there, or the GPU has no kernel for the problem; nothing was done.
+ */
+bool sherd__attend_there_run(sherd_call *call, const sherd__attending *problem);
+/* Which operands backward has where; k and v follow q. dlog_sum: -1 = there is none. */
+typedef struct sherd__attend_there {
+    int dout, dlog_sum, q, result, log_sum;
+} sherd__attend_there;
+/* dmask, of the GPU, is added to; NULL = not wanted. */
+bool sherd__attend_grad_there(sherd_call *call, const sherd__attending *problem,
+                              const sherd__attend_there *at, double *dmask);
+
+/* Describe: what q, k, v and the mask must be, and the rule of forward. */
+const char *sherd__attend_describe(sherd_call *call);
+
+/*
+ * Describe of backward, whose operands are dout, dlog_sum, q, k, v, mask, out and log_sum. If the
+ * gradient of the mask is not needed, it has one element, 0.
+ */
+const char *sherd__attend_describe_grad(sherd_call *call);
+
+/* Write the gradient of the mask, given in f64, to result `mask`. */
+void sherd__attend_give_mask(sherd_call *call, const double *sum);
+
+/* Whether these options, or fewer heads of k and v, need the general operator. */
+bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
+                              const sherd_attention_options *options);
+
+/* What scores are multiplied by. */
+double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options);
+
+/*
+ * out[2]: the result and, if `summed`, the logarithms of sums; otherwise out[1] is undefined.
+ * False: failed.
+ */
+bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                   const sherd_attention_options *options, bool summed);
+
+/* The same for q in groups of one head, on 5 dims, by the operator without groups. */
+bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal);
+
+/* The backward of an operator whose operands are q, k, v, and whose results are these two. */
+void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
+                        double scale, bool causal);
+
+/*
+ * The formulas of attention (sherd__differentiate): with q in groups, and for q, k and v with the
+ * same heads.
+ */
+sherd_tensor *sherd__attend_formula(sherd_node *node, sherd_tensor *const *in, int result);
+sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale, bool causal,
+                                          int result);
+
+/* ---- sequences that are sharded -------------------------------------------------------------- */
+
+/* Which keys each shard of queries meets, and when. Pure; equal on all ranks. */
+typedef struct sherd__round {
+    const sherd_layout *q, *k;
+    bool causal, ring;
+    int64_t shards; /* of queries, and of keys */
+    int visits;     /* to keys of other ranks, or of all */
+} sherd__round;
+
+sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k, bool causal, bool ring);
+/* The keys [*first, *end) that shard i meets in a visit; equal if there are none. */
+void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t *first,
+                       int64_t *end);
+/* The window of a visit; NULL: nobody has any keys, or, *status, it has failed. */
+struct sherd__window *sherd__round_window(sherd_status *status, const sherd__round *round,
+                                          int visit);
+
+/*
+ * The layouts of attention's operands, and of the logarithms of sums, when sequences stay sharded.
+ */
+typedef struct sherd__lying {
+    const sherd_layout *q, *k, *mask, *sum; /* v as k */
+} sherd__lying;
+
+/* For operands with these layouts (the mask's may be NULL). */
+sherd_status sherd__attend_lie(sherd__lying *out, const sherd_layout *const *operands);
+
+/* Whether q, k or v, whose shapes fit, have a sharded sequence. */
+bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v);
+
+/*
+ * How to communicate: for operands `in`, with q in groups, the cheapest way, or the one that was
+ * asked for. For HEADS, the layout that each operand but the mask is moved to, and the layout that
+ * the result is moved back to.
+ */
+typedef struct sherd__choice {
+    sherd_attention_way way; /* CHEAPEST: no sequence is sharded */
+    const sherd_layout *to[SHERD__MASK], *back, *back_sum;
+} sherd__choice;
+
+sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in, bool causal,
+                                  sherd_attention_way asked);
+
+/* ---- the operators --------------------------------------------------------------------------- */
+
+/* Operands of backward. */
+enum {
+    SHERD__G_DOUT,
+    SHERD__G_DLOG_SUM,
+    SHERD__G_Q,
+    SHERD__G_K,
+    SHERD__G_V,
+    SHERD__G_MASK,
+    SHERD__G_OUT,
+    SHERD__G_LOG_SUM
+};
+
+#define SHERD__ATTEND_NEEDS                                                                     \
+    (SHERD_NEEDS_OPERAND(SHERD__Q) | SHERD_NEEDS_OPERAND(SHERD__K) |                            \
+     SHERD_NEEDS_OPERAND(SHERD__V) | SHERD_NEEDS_OPERAND(SHERD__MASK) | SHERD_NEEDS_RESULT(0) | \
+     SHERD_NEEDS_RESULT(1))
+
+/* What operators of whole sequences and of pieces have in common, forward and backward. */
+double sherd__attend_general_operations(const sherd_call *call);
+double sherd__attend_general_operations_back(const sherd_call *call);
+
+#define SHERD__ATTEND_FORWARD                                                               \
+    .autocast = SHERD_AUTOCAST_LOW,                                                         \
+    .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},  \
+    .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}}, .field = SHERD__ATTEND_FIELDS, \
+    .attributes = sizeof(sherd__attend_attributes), .describe = sherd__attend_describe,     \
+    .operations = sherd__attend_general_operations,                                         \
+    .needs = {SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS}
+
+#define SHERD__ATTEND_BACKWARD                                                                \
+    .operand = {{"dout", SHERD_OP_OPTIONAL},                                                  \
+                {"dlog_sum", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                               \
+                {"q", 0},                                                                     \
+                {"k", 0},                                                                     \
+                {"v", 0},                                                                     \
+                {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                                   \
+                {"out", 0},                                                                   \
+                {"log_sum", SHERD_OP_ANY}},                                                   \
+    .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}}, .field = SHERD__ATTEND_FIELDS, \
+    .attributes = sizeof(sherd__attend_attributes), .describe = sherd__attend_describe_grad,  \
+    .operations = sherd__attend_general_operations_back
+
+/*
+ * In backward: apply the operator of the gradients with the node's attributes, and return the
+ * gradients that are wanted.
+ */
+void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *grad_out,
+                             sherd_tensor **grad_in);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Losses composed of other operators: the loss of each element, then a mean, a sum, or neither. */
+#include "ops/shared.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_losses.h"
+
+typedef struct loss_attributes {
+    int reduction;
+    double parameter;
+    bool logarithm;
+} loss_attributes;
+
+#define LOSS(name_, text, made)                                                                \
+    {                                                                                          \
+        .name = name_, .summary = text, .operand = {{"x", 0}, {"target", 0}},                  \
+        .autocast = SHERD_AUTOCAST_FULL, .result = {{"loss", 0}}, LOSS_FIELDS, .compose = made \
+    }
+#define LOSS_FIELDS                                            \
+    .field = {SHERD_FIELD(loss_attributes, reduction, INT),    \
+              SHERD_FIELD(loss_attributes, parameter, DOUBLE), \
+              SHERD_FIELD(loss_attributes, logarithm, BOOL)},  \
+    .attributes = sizeof(loss_attributes)
+
+/* The result of a call whose elements lose `each`. */
+static bool reduced(sherd_call *call, sherd_tensor *each)
+{
+    const loss_attributes *attributes = call->attributes;
+
+    switch (attributes->reduction) {
+    case SHERD_LOSS_MEAN:
+        call->out[0] = sherd_mean(each);
+        return true;
+    case SHERD_LOSS_SUM:
+        call->out[0] = sherd_sum(each);
+        return true;
+    case SHERD_LOSS_NONE:
+        call->out[0] = each;
+        return true;
+    default:
+        return sherd_call_fail(call, SHERD_EINVAL, "there is no reduction %d",
+                               attributes->reduction);
+    }
+}
+
+static sherd_tensor *apply_loss(const sherd_op *op, sherd_tensor *x, sherd_tensor *target,
+                                sherd_loss_reduction reduction, double parameter)
+{
+    const loss_attributes attributes = {(int)reduction, parameter, false};
+
+    return sherd_apply(op, (sherd_tensor *[]){x, target}, 2, &attributes);
+}
+
+/* ---- of differences -------------------------------------------------------------------------- */
+
+static bool mse(sherd_call *call)
+{
+    return reduced(call, sherd_square(sherd_sub(call->in[0], call->in[1])));
+}
+
+static bool l1(sherd_call *call)
+{
+    return reduced(call, sherd_abs(sherd_sub(call->in[0], call->in[1])));
+}
+
+static bool huber(sherd_call *call)
+{
+    const loss_attributes *attributes = call->attributes;
+
+    if (!(attributes->parameter > 0))
+        return sherd_call_fail(call, SHERD_EINVAL, "delta = %g is not positive",
+                               attributes->parameter);
+    return reduced(call, sherd__unary(SHERD__HUBER_OF, sherd_sub(call->in[0], call->in[1]),
+                                      attributes->parameter));
+}
+
+static bool smooth_l1(sherd_call *call)
+{
+    const loss_attributes *attributes = call->attributes;
+    double beta = attributes->parameter;
+
+    if (!(beta >= 0))
+        return sherd_call_fail(call, SHERD_EINVAL, "beta = %g is negative", beta);
+    if (beta == 0)
+        return l1(call);
+    sherd_tensor *d = sherd_sub(call->in[0], call->in[1]);
+    return reduced(call, sherd_scale(sherd__unary(SHERD__HUBER_OF, d, beta), 1 / beta));
+}
+
+const sherd_op sherd__mse_loss_op = LOSS("sherd_mse_loss", "(x - target)^2", mse);
+const sherd_op sherd__l1_loss_op = LOSS("sherd_l1_loss", "|x - target|", l1);
+const sherd_op sherd__huber_loss_op =
+    LOSS("sherd_huber_loss", "d^2 / 2, linear from delta on", huber);
+const sherd_op sherd__smooth_l1_loss_op =
+    LOSS("sherd_smooth_l1_loss", "sherd_huber_loss divided by beta", smooth_l1);
+
+sherd_tensor *sherd_mse_loss(sherd_tensor *x, sherd_tensor *target, sherd_loss_reduction reduction)
+{
+    return apply_loss(&sherd__mse_loss_op, x, target, reduction, 0);
+}
+
+sherd_tensor *sherd_l1_loss(sherd_tensor *x, sherd_tensor *target, sherd_loss_reduction reduction)
+{
+    return apply_loss(&sherd__l1_loss_op, x, target, reduction, 0);
+}
+
+sherd_tensor *sherd_huber_loss(sherd_tensor *x, sherd_tensor *target, double delta,
+                               sherd_loss_reduction reduction)
+{
+    return apply_loss(&sherd__huber_loss_op, x, target, reduction, delta);
+}
+
+sherd_tensor *sherd_smooth_l1_loss(sherd_tensor *x, sherd_tensor *target, double beta,
+                                   sherd_loss_reduction reduction)
+{
+    return apply_loss(&sherd__smooth_l1_loss_op, x, target, reduction, beta);
+}
+
+/* ---- of probabilities ------------------------------------------------------------------------ */
+
+/*
+ * (1 - target) x + w softplus(-x), w = 1 + (positive_weight - 1) target: nothing large is
+ * subtracted.
+ */
+static bool bce(sherd_call *call)
+{
+    enum { EXACT = 40 }; /* from here on softplus(x) is x, in f64 too */
+    sherd_tensor *x = call->in[0], *target = call->in[1], *weight = call->in[2];
+    sherd_tensor *log_s = sherd_softplus(sherd_neg(x), 1, EXACT);
+
+    if (call->in[3])
+        log_s = sherd_mul(
+            log_s, sherd_add_scalar(sherd_mul(sherd_add_scalar(call->in[3], -1), target), 1));
+    sherd_tensor *each = sherd_add(sherd_mul(sherd_add_scalar(sherd_neg(target), 1), x), log_s);
+    return reduced(call, weight ? sherd_mul(each, weight) : each);
+}
+
+const sherd_op sherd__bce_with_logits_op = {.name = "sherd_bce_with_logits",
+                                            .autocast = SHERD_AUTOCAST_FULL,
+                                            .summary = "binary cross-entropy of logits",
+                                            .operand = {{"x", 0},
+                                                        {"target", 0},
+                                                        {"weight", SHERD_OP_OPTIONAL},
+                                                        {"positive_weight", SHERD_OP_OPTIONAL}},
+                                            .result = {{"loss", 0}},
+                                            LOSS_FIELDS,
+                                            .compose = bce};
+
+sherd_tensor *sherd_bce_with_logits(sherd_tensor *x, sherd_tensor *target, sherd_tensor *weight,
+                                    sherd_tensor *positive_weight, sherd_loss_reduction reduction)
+{
+    return sherd_apply(&sherd__bce_with_logits_op,
+                       (sherd_tensor *[]){x, target, weight, positive_weight}, 4,
+                       &(loss_attributes){.reduction = (int)reduction});
+}
+
+static bool kl_div(sherd_call *call)
+{
+    const loss_attributes *attributes = call->attributes;
+    sherd_tensor *x = call->in[0], *t = call->in[1];
+
+    if (attributes->logarithm)
+        return reduced(call, sherd_mul(sherd_exp(t), sherd_sub(t, x)));
+    return reduced(call, sherd_sub(sherd__unary(SHERD__X_LOG_X, t, 1), sherd_mul(t, x)));
+}
+
+const sherd_op sherd__kl_div_op = LOSS("sherd_kl_div", "target (log target - x)", kl_div);
+
+sherd_tensor *sherd_kl_div(sherd_tensor *log_x, sherd_tensor *target, bool log_target,
+                           sherd_loss_reduction reduction)
+{
+    return sherd_apply(&sherd__kl_div_op, (sherd_tensor *[]){log_x, target}, 2,
+                       &(loss_attributes){.reduction = (int)reduction, .logarithm = log_target});
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rotary embedding: pairs of elements of each head are rotated by an angle that grows with the
+ * position. A rank knows the positions that it holds, so a sharded sequence needs no communication.
+ * Linear; the gradient is rotated back. Cosines and sines are computed once per call, for all
+ * heads.
+ */
+#include "ops/shared.h"
+
+#include <stdio.h>
+
+#include "base/num.h"
+#include "kernels/layers.h"
+#include "sherd/ops_layers.h"
+
+enum { X, POSITIONS, OPERANDS };
+
+typedef struct rotary_attributes {
+    double base;
+    int64_t offset, rotated;
+    bool interleaved, inverse;
+} rotary_attributes;
+
+static const char *describe(sherd_call *call)
+{
+    const rotary_attributes *attributes = call->attributes;
+    const sherd_tensor *x = call->in[X], *positions = call->in[POSITIONS];
+
+    if (x->ndim != 4)
+        return "x must have four dims [batch,positions,heads,width]";
+    if (attributes->rotated < 0 || attributes->rotated % 2 || attributes->rotated > x->shape[3])
+        return sherd_call_reason(call,
+                                 "%lld numbers of a head can not turn: an even number, at most "
+                                 "the width",
+                                 (long long)attributes->rotated);
+    if (!(attributes->base > 0))
+        return sherd_call_reason(call, "the base is %g, not positive", attributes->base);
+    if (positions && attributes->offset)
+        return "an offset beside positions";
+    snprintf(call->rule, sizeof call->rule, "bshw,%s->bshw",
+             positions && positions->ndim == 2 ? "bs" : "s");
+    return NULL;
+}
+
+/* On the GPU cosines and sines are computed where they are needed. */
+static bool rotate_there(sherd_call *call, const sherd__rotation *r, bool each)
+{
+    const rotary_attributes *attributes = call->attributes;
+    const sherd_tensor *x = call->in[X];
+    const sherd__turning t = {.position = call->from[POSITIONS],
+                              .each = each,
+                              .inverse = attributes->inverse,
+                              .first = attributes->offset + sherd_tensor_box(x).offset[1],
+                              .base = attributes->base};
+
+    if (x->count)
+        sherd__device_rotate(sherd__device_in(call), x->dtype, r, &t, call->to[0], call->from[X]);
+    return true;
+}
+
+static bool rotate(sherd_call *call)
+{
+    const rotary_attributes *attributes = call->attributes;
+    const sherd_tensor *x = call->in[X], *positions = call->in[POSITIONS];
+    bool each = positions && positions->ndim == 2;
+    int64_t n = each ? positions->count : x->local[1];
+    int64_t bytes = n * attributes->rotated * (int64_t)sizeof(double);
+    sherd__rotation r = {.batch = x->local[0],
+                         .positions = x->local[1],
+                         .heads = x->local[2],
+                         .width = x->local[3],
+                         .rotated = attributes->rotated,
+                         .interleaved = attributes->interleaved,
+                         .turn_step = each ? x->local[1] * attributes->rotated : 0};
+
+    if (sherd__device_in(call))
+        return rotate_there(call, &r, each);
+    double *turn = sherd_call_scratch(call, sherd__max(bytes, 1));
+    if (!turn)
+        return false;
+    if (x->count == 0 || sherd__is_dry(call->world))
+        return true;
+    sherd__turns(turn, n, attributes->rotated, call->from[POSITIONS],
+                 attributes->offset + sherd_tensor_box(x).offset[1], attributes->base,
+                 attributes->inverse);
+    r.turn = turn;
+    sherd__layer_kernels_of(x->dtype)->rotate(&r, call->to[0], call->from[X]);
+    return true;
+}
+
+static void rotary_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    rotary_attributes attributes = *(const rotary_attributes *)sherd_node_attributes(node);
+
+    attributes.inverse = !attributes.inverse;
+    grad_in[X] = sherd_apply(&sherd__rotary_op,
+                             (sherd_tensor *[]){grad_out[0], sherd_node_operand(node, POSITIONS)},
+                             OPERANDS, &attributes);
+}
+
+const sherd_op sherd__rotary_op = {
+    .name = "sherd_rotary",
+    .summary = "rotary position embedding",
+    .operand = {{"x", 0}, {"positions", SHERD_OP_INDEX | SHERD_OP_OPTIONAL}},
+    .result = {{"y", 0}},
+    .field = {SHERD_FIELD(rotary_attributes, base, DOUBLE),
+              SHERD_FIELD(rotary_attributes, offset, INT64),
+              SHERD_FIELD(rotary_attributes, rotated, INT64),
+              SHERD_FIELD(rotary_attributes, interleaved, BOOL),
+              SHERD_FIELD(rotary_attributes, inverse, BOOL)},
+    .attributes = sizeof(rotary_attributes),
+    .whole = "w",
+    .linearity = SHERD_LINEAR,
+    .describe = describe,
+    .forward = rotate,
+    .dry = rotate,
+    .on_device = sherd__fractions_there,
+    .backward = rotary_back,
+    .takes_pending = true,
+    .needs = {[X] = SHERD_NEEDS_OPERAND(POSITIONS)}};
+
+sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
+                           const sherd_rotary_options *options)
+{
+    const sherd_rotary_options o = options ? *options : (sherd_rotary_options){0};
+    int64_t width = x && x->ndim == 4 ? x->shape[3] : 0;
+    rotary_attributes attributes = {.base = o.base != 0 ? o.base : 10000,
+                                    .offset = o.offset,
+                                    .rotated = o.rotated ? o.rotated : width,
+                                    .interleaved = o.interleaved};
+
+    return sherd_apply(&sherd__rotary_op, (sherd_tensor *[]){x, positions}, OPERANDS, &attributes);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that somebody else has started (mpirun, srun), and that a carrier brings together:
+ * sherd/carrier.h. */
+#ifndef SHERD__CARRIED_H
+#define SHERD__CARRIED_H
+
+#include "launch.h"
+#include "sherd/carrier.h"
+
+/* ---- module.c: which carrier ----------------------------------------------------------------- */
+
+/* Whether a launcher of MPI has started this very process, as one of several ranks. */
+bool sherd__is_carried(void);
+/* Whether it has a world open by that. */
+bool sherd__has_joined(void);
+/* From now on it has, or no longer; programs that it starts are no ranks. False: no memory for the
+ * environment. */
+bool sherd__say_joined(bool open);
+/* Load the module of this launcher's MPI, and open its carrier. EINVAL. */
+sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag);
+
+/* ---- carried.c: a world of its ranks --------------------------------------------------------- */
+
+/* What a carried world holds until it is closed. */
+typedef struct sherd__carried {
+    sherd_carrier carrier;
+    struct sherd__remote *remote; /* of ranks that share no memory: it has the carrier then */
+    sherd__core_locks cores;
+    struct sherd__guard *guard; /* of this rank; or NULL */
+    bool launched;              /* by sherd_world_open, which may come again when it is closed */
+    sherd_price price;          /* that rank 0 brings; all zero if none */
+} sherd__carried;
+
+sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *options,
+                                 sherd__diag *diag);
+/* As sherd__spawn_here. */
+sherd_status sherd__spawn_carried(bool *here, int *exit_status, const sherd__launch_plan *plan,
+                                  sherd__diag *diag);
+
+/* ---- guard.c: who dies ----------------------------------------------------------------------- */
+
+typedef struct sherd__guard sherd__guard;
+
+/*
+ * Let a process of its own watch over this rank, which nobody else watches: if it ends without
+ * closing its world, that is ended for the ranks of its arena, and a line says who and where; of
+ * several of one machine that end, the first. `job`: the same on all of them, and on no others
+ * here. It ends when it is dismissed, or the rank is over. NULL: there is none, and the launcher
+ * alone sees who dies.
+ */
+sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job);
+/* The rank has closed its world. NULL is a no-op. */
+void sherd__guard_dismiss(sherd__guard *guard);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks as processes that are forked from this program (sherd_spawn). They inherit the mapping of
+ * the arena. A few milliseconds for eight ranks.
+ */
+#include "launch.h"
+#include "watch.h"
+#include "world/inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- children -------------------------------------------------------------------------------- */
+
+/* What every child does first: die with its parent, and take signals again. */
+void sherd__be_child(int parent, const sherd__signals *signals)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    sherd__signals_give_back(signals);
+}
+
+static _Noreturn void run_child(const sherd__launch_plan *plan, int rank)
+{
+    sherd_status opened = SHERD_OK, closed = SHERD_OK;
+    sherd__diag diag = {.rank = -1};
+    sherd__core_locks parents = plan->cores;
+
+    sherd__cores_give(&parents);
+    int value = sherd__run_rank(plan, rank, &opened, &closed, &diag);
+
+    fflush(NULL);
+    if (opened)
+        _exit(1);
+    _exit(sherd__exit_code(value));
+}
+
+void sherd__end_children(const sherd__child *child, int count)
+{
+    for (int r = 0; r < count; r++)
+        kill(child[r].pid, SIGKILL);
+    for (int r = 0; r < count; r++)
+        waitpid(child[r].pid, NULL, 0);
+}
+
+/* ---- sherd_spawn ----------------------------------------------------------------------------- */
+
+sherd_status sherd__outcome(const sherd__arena *arena, int ranks, sherd__diag *diag)
+{
+    uint64_t word = sherd__look(&arena->control->death);
+
+    if (word) {
+        diag->status = sherd__status_in(word);
+        sherd__end_text(arena->control, word, diag->text, sizeof diag->text);
+        return diag->status;
+    }
+    for (int r = 0; r < ranks; r++)
+        if (arena->control->post[r].last_status) {
+            diag->status = arena->control->post[r].last_status;
+            memcpy(diag->text, arena->control->post[r].last_text, sizeof diag->text);
+            return diag->status;
+        }
+    return SHERD_OK;
+}
+
+sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *plan,
+                                    sherd__diag *diag)
+{
+    sherd__child child[SHERD_MAX_RANKS] = {{0}};
+    sherd__arena arena = plan->arena;
+    sherd__signals signals;
+    pid_t parent = getpid();
+    int signal = 0;
+    int64_t grace_ns;
+    sherd_status status = sherd__grace_read(&grace_ns, diag);
+
+    if (status)
+        return status;
+    fflush(NULL); /* or each child would write what is buffered again */
+    sherd__signals_take(&signals, false);
+    for (int r = 0; r < plan->ranks && !status; r++) {
+        child[r].pid = fork();
+        if (child[r].pid == 0) {
+            sherd__be_child(parent, &signals);
+            run_child(plan, r);
+        }
+        if (child[r].pid < 0) {
+            status =
+                sherd__fail(diag, SHERD_ENOMEM, "sherd_spawn: process %d of %d does not start: %s",
+                            r, plan->ranks, strerror(errno));
+            sherd__end_children(child, r);
+        }
+    }
+    if (!status) {
+        sherd__watch watch = {.arena = &arena,
+                              .child = child,
+                              .ranks = plan->ranks,
+                              .signals = &signals,
+                              .grace_ns = grace_ns};
+        sherd__watch_all(&watch);
+        signal = watch.signal;
+        *exit_status = sherd__exit_status(&arena, child, plan->ranks);
+        status = sherd__outcome(&arena, plan->ranks, diag);
+    }
+    sherd__signals_give_back(&signals);
+    if (signal)
+        raise(signal); /* it was for this process too */
+    return status;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fills the tables: the reference first, then what this machine does faster. Called once per world
+ * and thread. The environment can choose less (SHERD_KERNELS, SHERD_GEMM), so that a user can
+ * bisect a failure.
+ */
+#include "fast.h"
+#include "kernels/engine.h"
+#include "kernels/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+/* Whether the environment allows `name`: it is unset, or says exactly this. */
+static bool wanted(const char *variable, const char *name)
+{
+    const char *value = getenv(variable);
+    return !value || !*value || strcmp(value, name) == 0;
+}
+
+#if defined(__x86_64__)
+/* Clang 14's __builtin_cpu_supports does not know this one. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+bool sherd__has_simd128(void)
+{
+#ifdef SHERD__SIMD128
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* Asked here and not in their files: those may be compiled to instructions that this machine lacks.
+ */
+bool sherd__has_avx2(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+#else
+    return false;
+#endif
+}
+
+#ifndef SHERD_EMULATE /* else tests/emulated/machine.c answers */
+bool sherd__has_avx512(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           sherd__has_avx2();
+#else
+    return false;
+#endif
+}
+
+#if defined(__x86_64__) && defined(__linux__)
+/* Linux saves tiles for processes that have asked for it only: asm/prctl.h, "state component
+ * 18". */
+enum { XCOMP_SUPPORTED = 0x1021, XCOMP_REQUEST = 0x1023, TILE_DATA = 18 };
+
+static bool system_has_tiles(void)
+{
+    uint64_t features = 0;
+
+    return syscall(SYS_arch_prctl, XCOMP_SUPPORTED, &features) == 0 && (features >> TILE_DATA & 1);
+}
+
+/* Leaf 7: AMX-BF16 and AMX-TILE; its subleaf 1: AVX512_BF16. Compilers know other names for
+ * them. */
+bool sherd__has_amx(void)
+{
+    unsigned a, b, c, d = 0, more = 0;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && __get_cpuid_count(7, 1, &more, &b, &c, &a) &&
+           (d >> 22 & 1) && (d >> 24 & 1) && (more >> 5 & 1) && sherd__has_avx512() &&
+           system_has_tiles();
+}
+
+bool sherd__may_use_amx(void)
+{
+    return syscall(SYS_arch_prctl, XCOMP_REQUEST, TILE_DATA) == 0;
+}
+#else
+bool sherd__has_amx(void)
+{
+    return false;
+}
+
+bool sherd__may_use_amx(void)
+{
+    return false;
+}
+#endif
+
+#if defined(__x86_64__)
+/* By the first four letters of the vendor. */
+static bool is_amd(void)
+{
+    enum { AUTHENTIC_AMD = 0x68747541, HYGON_GENUINE = 0x6F677948 };
+    unsigned a, b = 0, c, d;
+
+    return __get_cpuid(0, &a, &b, &c, &d) && (b == AUTHENTIC_AMD || b == HYGON_GENUINE);
+}
+
+/*
+ * With AVX512_BF16 alone (leaf 7, subleaf 1), CPUs of AMD multiply twice as many bf16 as f32 in a
+ * time, those of Intel half as many: theirs are fast by AMX, which a virtual machine may hide.
+ */
+bool sherd__has_fast_pairs(void)
+{
+    unsigned a = 0, b, c, d;
+
+    return is_amd() && sherd__has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a >> 5 & 1);
+}
+#else
+bool sherd__has_fast_pairs(void)
+{
+    return false;
+}
+#endif
+#endif
+
+bool sherd__has_fast_bf16(void)
+{
+    return sherd__has_amx() || sherd__has_fast_pairs();
+}
+
+/* Whether the environment allows AVX512_BF16, AVX-512, AVX2, and vectors of 128 bits. */
+static bool wants_pairs(void)
+{
+    return wanted("SHERD_KERNELS", "avx512_bf16") || wanted("SHERD_KERNELS", "amx");
+}
+
+static bool wants_avx512(void)
+{
+    return wanted("SHERD_KERNELS", "avx512") || wants_pairs();
+}
+
+static bool wants_avx2(void)
+{
+    return wanted("SHERD_KERNELS", "avx2") || wants_avx512();
+}
+
+static bool wants_simd128(void)
+{
+    return wanted("SHERD_KERNELS", "simd128") || wants_avx2();
+}
+
+static void install_tiles(sherd__kernel_set *set)
+{
+    set->tiles = NULL;
+#ifdef SHERD_HAVE_AVX512_BF16
+    if (wants_pairs() && sherd__has_fast_pairs())
+        set->tiles = &sherd__attention_pairs;
+#endif
+#ifdef SHERD_HAVE_AMX
+    if (wanted("SHERD_KERNELS", "amx") && sherd__has_amx())
+        set->tiles = &sherd__attention_amx;
+#endif
+}
+
+/* What AVX512_BF16 has besides attention, where that is; products are not oneDNN's then. To ask the
+ * CPU once more takes a while on a virtual one. */
+static void install_pairs(sherd__kernel_set *set)
+{
+#ifdef SHERD_HAVE_AVX512_BF16
+    if (set->tiles != &sherd__attention_pairs)
+        return;
+    sherd__install_elements_bf16(&set->bf16);
+    if (wanted("SHERD_GEMM", "tiles")) {
+        sherd__install_pairs(&set->bf16);
+        set->bf16_products = false;
+    }
+#else
+    (void)set;
+#endif
+}
+
+/* The widest instruction set that the machine and the environment allow; NULL: none. */
+static const sherd__fast_set *fastest_set(void)
+{
+#if defined(__x86_64__)
+    if (wants_avx512() && sherd__has_avx512())
+        return &sherd__avx512;
+    if (wants_avx2() && sherd__has_avx2())
+        return &sherd__avx2;
+#endif
+#ifdef SHERD__SIMD128
+    return wants_simd128() ? &sherd__simd128 : NULL;
+#else
+    (void)wants_simd128;
+    return NULL;
+#endif
+}
+
+static void install_fast(sherd__kernel_set *set)
+{
+    const sherd__fast_set *fast = fastest_set();
+
+    if (!fast)
+        return;
+    fast->f32(&set->f32);
+    fast->f64(&set->f64);
+    fast->half(&set->bf16, &set->f16);
+}
+
+/* The plain products, where they are asked for by name. */
+static void install_half_gemm(sherd__kernel_set *set)
+{
+    sherd__kernels bf16, f16;
+
+    if (wanted("SHERD_GEMM", "tiles") || wanted("SHERD_GEMM", "onednn"))
+        return;
+    sherd__install_half_ref(&bf16, &f16);
+    set->bf16.gemm = bf16.gemm;
+    set->f16.gemm = f16.gemm;
+    set->bf16.gemm_name = set->f16.gemm_name = bf16.gemm_name;
+    set->bf16.product = set->f16.product = NULL;
+}
+
+/* oneDNN where it is (product), and for what it does not do tiles of our own, or the reference;
+ * only what is asked for by name. */
+static void install_gemm(sherd__kernel_set *set)
+{
+    sherd__kernels *table = &set->f32;
+
+    set->product = NULL;
+    set->multiplies = NULL;
+    set->bf16_products = sherd__has_fast_bf16();
+    if (!wanted("SHERD_GEMM", "tiles")) {
+        table->product = NULL;
+        table->product_fits = NULL;
+        set->f64.gemm = sherd__ref_f64.gemm;
+        set->f64.gemm_name = sherd__ref_f64.gemm_name;
+    }
+    if (!wanted("SHERD_GEMM", table->gemm_name) && !wanted("SHERD_GEMM", "onednn")) {
+        table->gemm = sherd__ref_f32.gemm;
+        table->gemm_name = sherd__ref_f32.gemm_name;
+    }
+#ifdef SHERD_HAVE_DNNL
+    if (wanted("SHERD_GEMM", "onednn")) {
+        set->product = sherd__product_onednn;
+        set->multiplies = sherd__onednn_multiplies;
+    }
+#endif
+}
+
+void sherd__kernels_choose(sherd__kernel_set *set)
+{
+    set->f32 = sherd__ref_f32;
+    set->f64 = sherd__ref_f64;
+    sherd__install_half_ref(&set->bf16, &set->f16);
+    install_fast(set);
+    install_tiles(set);
+    install_gemm(set);
+    install_pairs(set);
+    install_half_gemm(set);
+}
+
+const char *sherd__gemm_name(const sherd__kernel_set *set)
+{
+    const sherd__product large = {
+        .dtype = SHERD_F32, .result = SHERD_F32, .m = 1024, .n = 1024, .k = 1024};
+    bool own = set->f32.product_fits && set->f32.product_fits(&large);
+
+    return set->product && !own && sherd__onednn_is_here() ? "onednn" : set->f32.gemm_name;
+}
+
+const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype)
+{
+    switch (dtype) {
+    case SHERD_F32:
+        return &set->f32;
+    case SHERD_F64:
+        return &set->f64;
+    case SHERD_BF16:
+        return &set->bf16;
+    case SHERD_F16:
+        return &set->f16;
+    default:
+        return NULL;
+    }
+}
+
+const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
+                                               sherd_reduce_op op)
+{
+    return op == SHERD_AVG && !sherd__has_fractions(dtype) ? NULL
+                                                           : sherd__kernels_of_any(set, dtype);
+}
+
+const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_dtype dtype)
+{
+    switch (dtype) {
+    case SHERD_I32:
+        return &sherd__whole_i32;
+    case SHERD_I64:
+        return &sherd__whole_i64;
+    case SHERD_U8:
+        return &sherd__whole_u8;
+    case SHERD_BOOL:
+        return &sherd__whole_bool;
+    default:
+        return sherd__kernels_of(set, dtype);
+    }
+}
+
+void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_dtype src_dtype,
+                    int64_t n, void *dst, const void *src)
+{
+    const sherd__kernels *to = sherd__kernels_of(set, dst_dtype);
+    const sherd__kernels *from = sherd__kernels_of(set, src_dtype);
+
+    if (dst_dtype == SHERD_F32 && from)
+        from->widen(n, dst, src);
+    else if (src_dtype == SHERD_F32 && to)
+        to->narrow(n, dst, src);
+    else
+        sherd__cast(dst_dtype, src_dtype, n, dst, src);
+}
