@@ -272,7 +272,7 @@ static void a_step_without_its_state_is_refused(sherd_world *world)
         sherd_optimizer_clear(o);
     }
     CHECK_EQ(status, SHERD_EINVAL);
-    CHECK(strstr(sherd_world_error(world), "the state wide.m was lost in a step that failed"));
+    CHECK(strstr(sherd_world_error(world), "the state embed.m was lost in a step that failed"));
     int n = sherd_optimizer_state(o, all, LEN(all));
     sherd_scope_begin(world);
     for (int i = 0; i < n; i++) {

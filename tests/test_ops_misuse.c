@@ -137,6 +137,7 @@ MISUSE(a_tensor_without_elements_may_have_any_size)
 MISUSE(giving_up_nothing_does_nothing)
 {
     ANSWERS(sherd_tensor_retain(NULL) == NULL && sherd_scope_pass(NULL) == NULL);
+    ANSWERS(sherd_tensor_revive(NULL) == NULL);
     ANSWERS(!sherd_set_recording(NULL, true));
     sherd_tensor_release(NULL);
     sherd_scope_begin(NULL);
@@ -191,6 +192,7 @@ MISUSE(a_tensor_is_made_of_good_numbers)
     sherd_world *w = m->world;
 
     FAILS(SHERD_EINVAL, sherd_from_data(w, SHERD_F32, square, 2, NUL(data)));
+    FAILS(SHERD_EINVAL, sherd_tensor_revive(BAD(t.failed, t.spread)));
     FAILS(SHERD_EINVAL, sherd_from_data(w, SHERD_F32, NUL(square), 2, data));
     FAILS(SHERD_EINVAL, sherd_from_data(w, SHERD_F32, BAD(negative, square), 2, data));
     FAILS(SHERD_EINVAL, sherd_from_data(w, BAD(none, SHERD_F32), square, 2, data));

@@ -361,6 +361,11 @@ SHERD_API sherd_tensor *sherd_triu(sherd_tensor *a, int64_t diagonal);
  * to the layout of `a` and broadcasts to its shape; a pending sum is written so that the sum has
  * the new value. No gradient flows through a write: while the tape records, a tensor that requires
  * a gradient is refused, and a backward that needs what the storage held before is an error.
+ *
+ * If a step fails when some ranks have written `a`, and others have not yet, it is lost on all of
+ * them at the check, and so are its views. sherd_fill and sherd_copy_from take a lost `a` and make
+ * it valid again (with its views, if it is no view itself); sherd_tensor_revive takes what is
+ * there.
  */
 
 /**

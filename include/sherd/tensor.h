@@ -138,13 +138,30 @@ SHERD_API int64_t sherd_tensor_offset(const sherd_tensor *t, int dim);
 SHERD_API int64_t sherd_tensor_size(const sherd_tensor *t, int dim);
 
 /**
- * Whether this is the failed tensor, or NULL. A local observation: at the same line of a program
- * the ranks may get different answers. Never make a collective call depend on it; branch on the
- * status of sherd_world_check instead (see world.h).
+ * Whether this is the failed tensor, or NULL, or was lost in a failed step. A local observation: at
+ * the same line of a program the ranks may get different answers. Never make a collective call
+ * depend on it; branch on the status of sherd_world_check instead (see world.h). Right after a
+ * check, of a tensor that was there before the step that failed, all ranks get the same answer.
  *
  * @local   @errors none
  */
 SHERD_API bool sherd_tensor_failed(const sherd_tensor *t);
+
+/**
+ * Take a distributed tensor as it is, that was being written in place when a step failed. After a
+ * failed check such a tensor is lost on all ranks, with all views of its storage, also if this rank
+ * had written it, or not yet: using it is EINVAL. This makes all of them valid again. Elements that
+ * the step has written, or would have, are undefined, and replicas may differ in them; all others
+ * are what they were. So a cache of keys and values goes on after one request has failed, if the
+ * rows of the failed step are written again. Not needed before sherd_fill, sherd_copy_from (of the
+ * tensor as a whole) and sherd_module_load, sherd_module_read, which write all elements anew.
+ *
+ * @collective on the mesh of `t`
+ * @owns       `t` itself is returned; the failed tensor if not all ranks have made it
+ * @errors     EINVAL, raised, if not all ranks have made it. One that is not lost, or is plain,
+ *             stays as it is
+ */
+SHERD_API sherd_tensor *sherd_tensor_revive(sherd_tensor *t);
 
 /**
  * The tensor's dtype and layout as text: "f32[8(x),4] on (x=2)"; "f32[8,4]" if plain; "the failed
@@ -171,8 +188,9 @@ SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
  * @local  blocks while the tensor is the result of a call in flight
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
  * @owns   borrowed from the tensor; valid until it is written or released
- * @errors NULL for the failed tensor and after the alarm; NULL, with ENOMEM raised, if a strided
- *         view cannot be copied or a deferred tensor (sherd_random_later) cannot be made
+ * @errors NULL for the failed tensor and after the alarm; NULL, with EINVAL raised, for one that
+ *         was lost in a failed step; NULL, with ENOMEM raised, if a strided view cannot be copied
+ *         or a deferred tensor (sherd_random_later) cannot be made
  */
 SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 
@@ -180,12 +198,15 @@ SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
  * The local elements for writing, row-major and contiguous. Waits until all peers have finished
  * reading this storage, and counts as an in-place write: of a distributed tensor all ranks call it,
  * also those whose piece is empty or stays as it is.
+ * What is written belongs to the next operator or call on the mesh: if a rank does not get through
+ * that, the tensor is lost (sherd_tensor_revive).
  *
  * @local  blocks until the readers of earlier calls have finished
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
  * @owns   borrowed from the tensor; valid until the tensor is used in a call or released
  * @errors NULL for the failed tensor and after the alarm; NULL, with EINVAL raised, for a strided
- *         view; NULL, with ENOMEM raised, if a deferred tensor (sherd_random_later) cannot be made
+ *         view, and for one that was lost in a failed step; NULL, with ENOMEM raised, if a deferred
+ *         tensor (sherd_random_later) cannot be made
  */
 SHERD_API void *sherd_tensor_write(sherd_tensor *t);
 

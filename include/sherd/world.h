@@ -151,9 +151,10 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
  * Read and lower the alarm, and give all ranks the same status.
  *
  * Waits for all ranks and compares the calls that they made and what they did on each mesh. After a
- * failure the calls in flight are dropped and the world works again; a tensor that some ranks had
- * not made becomes the failed tensor on all of them. After the death of a rank (EPEER) the world
- * stays closed.
+ * failure the calls in flight are dropped and the world works again. A tensor that some ranks had
+ * not made becomes the failed tensor on all of them; so does one that some had written in place and
+ * others not, until it is written anew or taken as it is (sherd_tensor_revive). After the death of
+ * a rank (EPEER) the world stays closed.
  *
  * @collective the world
  * @errors     what raised the alarm; EDIFFER ranks made different calls, did different things on a

@@ -82,10 +82,10 @@ sherd_dtype sherd_autocast(const sherd_world *world)
 /* It stays the same tensor, with the same deed. */
 static void note_wanted(sherd_tensor *t)
 {
-    uint64_t what = sherd__attribute(t->identity, t->requires_grad);
+    uint64_t what = sherd__attribute(t->identity, t->requires_grad), identity;
 
     if (t->layout)
-        sherd__deed_add(t->layout->spec.mesh, "sherd_require_grad", what, &t->identity);
+        sherd__deed_add(t->layout->spec.mesh, "sherd_require_grad", what, &identity);
 }
 
 sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)

@@ -39,6 +39,7 @@ static void by_groups(sherd_module *self, const sherd_args *in, sherd_args *out)
  * Count one more batch. Returns its weight in the averages; a rank outside the mesh has nothing to
  * count.
  */
+/* Without the count a cumulative average would be another one, so there must be one. */
 static double next_momentum(sherd_module *m)
 {
     const norm *n = m->options.payload;
@@ -47,7 +48,9 @@ static double next_momentum(sherd_module *m)
 
     if (sherd_is_recomputing(m->world))
         return n->how.momentum;
-    if (!sherd_tensor_failed(tracked) && sherd__scalar_value(tracked, &batches)) {
+    if (sherd__stop(m->world, "num_batches_tracked", &tracked, 1))
+        return n->how.momentum;
+    if (sherd__scalar_value(tracked, &batches)) {
         bool before = sherd_set_recording(m->world, false);
         sherd_fill(tracked, batches + 1);
         sherd_set_recording(m->world, before);

@@ -104,6 +104,7 @@ sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optim
         if (sherd_tensor_failed(t))
             return diag->status ? diag->status : SHERD_ENOMEM;
         item->tensor[i] = sherd_tensor_retain(t);
+        t->storage->family = o->family ? o->family + 1 : 0;
         sherd__serve(t->storage, SHERD_MEMORY_OPTIMIZERS);
     }
     return SHERD_OK;
@@ -117,8 +118,11 @@ static sherd_status hold_parameter(sherd_optimizer *o, sherd__optimized *item, s
         return sherd__fail(diag, SHERD_EINVAL, "%s: parameters lie on two meshes, %s and %s",
                            o->kind->function, sherd_mesh_text(o->mesh),
                            sherd_mesh_text(sherd_layout_mesh(p->layout)));
-    if (p->layout)
+    if (p->layout) {
         o->mesh = sherd_layout_mesh(p->layout);
+        o->family = o->family ? o->family : sherd__attribute(p->born, (uint64_t)'o');
+        p->storage->family = o->family;
+    }
     item->p = sherd_tensor_retain(p);
     item->version = -1; /* nothing is the same yet */
     return SHERD_OK;

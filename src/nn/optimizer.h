@@ -73,6 +73,7 @@ struct sherd_optimizer {
         } muon;
     } options;
     const sherd_mesh *mesh; /* of all distributed parameters; NULL = there are none */
+    uint64_t family;        /* of the parameters' storages, plus 1 of those of states: see lost.h */
     int count;
     sherd__optimized *item; /* [count] */
     /* Room for settling, [count]: */

@@ -202,11 +202,12 @@ static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, sherd_tensor *f
 static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool together)
 {
     sherd_world *world = to->world;
-    bool recording = sherd_set_recording(world, false), lost = to->lost;
+    bool recording = sherd_set_recording(world, false);
+    sherd__lost lost = to->lost;
     sherd_tensor *here;
 
     sherd_scope_begin(world);
-    to->lost = lost && !together;
+    to->lost = together ? SHERD__THERE : lost;
     sherd_status status = fetch(&here, to, what->t, what->root);
     if (together)
         status = sherd__agree(world, status, 1, what->function);
@@ -220,7 +221,9 @@ static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool toge
     sherd_set_recording(world, recording);
     if (together)
         status = sherd__agree(world, status, 2, what->function);
-    to->lost = lost && status;
+    to->lost = lost;
+    if (lost && !status)
+        sherd__revive(to, true);
     return status;
 }
 

@@ -292,10 +292,12 @@ void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, doub
         return;
     sherd_scope_begin(o->world);
     bool good = prepare_all(o);
+    bool before = sherd__write_families(o->world, true);
     if (good && o->kind->update_whole)
         good = o->kind->update_whole(o, learning_rate, grad_scale);
     if (good)
         good = update_all(o, learning_rate, grad_scale);
+    sherd__write_families(o->world, before);
     if (good && o->mesh)
         note(o, learning_rate, grad_scale);
     sherd_scope_end(o->world);

@@ -14,6 +14,12 @@
 
 typedef enum kind { ADD, MULTIPLY, COPY, FILL } kind;
 
+/* Whether every element of a is replaced. */
+static bool overwrites(kind how)
+{
+    return how == COPY || how == FILL;
+}
+
 typedef struct write {
     const char *name;
     kind kind;
@@ -328,7 +334,7 @@ static sherd_tensor *run(write *w)
         good = write_piece(w) && (!w->device || sherd__device_sound(world));
     }
     if (good) {
-        sherd__set_varies(a, w->kind == FILL || w->kind == COPY ? varies : a->varies | varies);
+        sherd__set_varies(a, overwrites(w->kind) ? varies : a->varies | varies);
         if (a->layout)
             sherd__note(w->name, (sherd_tensor *[]){a, w->b}, w->b ? 2 : 1,
                         sherd__attribute_double(0, w->value), &a, 1);
@@ -346,7 +352,9 @@ static sherd_tensor *write_to(write w)
 
     if (!world)
         return NULL;
-    if (sherd__stop(world, w.name, both, 2))
+    bool anew = w.a && w.a->lost == SHERD__HALF_WRITTEN && overwrites(w.kind);
+    if (anew ? sherd__alarmed(world) || sherd__stop(world, w.name, &w.b, 1)
+             : sherd__stop(world, w.name, both, 2))
         return sherd__failed(world);
     if (!w.a || (!w.b && w.kind != FILL))
         return sherd__fail_tensor(world, both[w.a ? 0 : 1]->layout != NULL, SHERD_EINVAL,
@@ -358,7 +366,12 @@ static sherd_tensor *write_to(write w)
         return refuse(&w, SHERD_EINVAL, reason);
     if (!can_be_written(&w))
         return refuse(&w, SHERD_ENOTSUP, "only a pending sum can be written");
-    return run(&w);
+    if (!anew)
+        return run(&w);
+    sherd__lost was = sherd__overwrite_begin(w.a);
+    sherd_tensor *a = run(&w);
+    sherd__overwrite_done(w.a, was, a == w.a);
+    return a;
 }
 
 sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b)

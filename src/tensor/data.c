@@ -88,9 +88,17 @@ static const void *read_strided(sherd_tensor *t)
     return t->compact && compact(t, t->compact) ? first(t->compact) : NULL;
 }
 
+/* Whether its elements can not be asked for: what is lost is an error, as it is for operators. */
+static bool is_out_of_reach(sherd_tensor *t, const char *function)
+{
+    if (t && t->lost)
+        sherd__raise_lost(t, function);
+    return sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world));
+}
+
 const void *sherd_tensor_read(sherd_tensor *t)
 {
-    if (sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world)))
+    if (is_out_of_reach(t, "sherd_tensor_read"))
         return NULL;
     return sherd__is_contiguous(t) ? sherd__data(t) : read_strided(t);
 }
@@ -122,7 +130,7 @@ void sherd__mark_written(sherd_tensor *t)
 /* The first element for writing; a strided view is refused unless `strided`. */
 static void *writable(sherd_tensor *t, bool strided)
 {
-    if (sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world)))
+    if (is_out_of_reach(t, "sherd_tensor_write"))
         return NULL;
     if (!strided && !sherd__is_contiguous(t)) {
         sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
@@ -141,15 +149,26 @@ static void *writable(sherd_tensor *t, bool strided)
 
 /*
  * The contents now belong to the next deed: if not all ranks do that deed, the tensor is lost, and
- * so are all that share its storage.
+ * so are all that share its storage (lost.c). What an optimizer changes is lost together.
  */
+static void mark_deed(const sherd_tensor *t)
+{
+    const sherd_mesh *mesh = t->layout->spec.mesh;
+
+    if (t->storage->family && sherd__tensors_of(t->world)->families) {
+        sherd__deed_writes(mesh, t->storage->family);
+        return;
+    }
+    sherd__deed_writes(mesh, t->born);
+    sherd__deed_writes(mesh, t->storage->born);
+}
+
 void sherd__await_deed(sherd_tensor *t)
 {
     if (!t->layout)
         return;
     t->made = sherd__deed_count(t->layout->spec.mesh) + 1;
-    t->storage->written = t->made;
-    t->storage->written_on = t->layout->spec.mesh;
+    mark_deed(t);
 }
 
 static void *awaiting_deed(sherd_tensor *t, void *data)
@@ -199,7 +218,9 @@ void *sherd_tensor_write(sherd_tensor *t)
 {
     void *data = writable(t, false);
 
-    if (data && !t->layout)
+    if (data && t->layout)
+        mark_deed(t);
+    else if (data)
         sherd__set_varies(t, (unsigned)SHERD__VARIES);
     return data;
 }

@@ -71,6 +71,16 @@ bool sherd__not_given(sherd_world *world, const char *function, const sherd__arg
     return false;
 }
 
+/* For the first operand that is lost, or that failed. */
+static void raise_first(sherd_world *world, const char *function, sherd_tensor *const *operands,
+                        int count)
+{
+    for (int i = 0; i < count; i++)
+        if (operands[i] && operands[i]->lost)
+            sherd__raise_lost(operands[i], function);
+    sherd__raise_failed(world, function);
+}
+
 bool sherd__stop(sherd_world *world, const char *function, sherd_tensor *const *operands, int count)
 {
     bool failed = false, distributed = false;
@@ -86,6 +96,6 @@ bool sherd__stop(sherd_world *world, const char *function, sherd_tensor *const *
      * it has come.
      */
     if (failed && (distributed || !sherd__has_failed_locally(world)))
-        sherd__raise_failed(world, function);
+        raise_first(world, function, operands, count);
     return failed || (distributed && sherd__alarmed(world));
 }

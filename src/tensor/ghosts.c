@@ -17,7 +17,7 @@ struct sherd_ghosts {
     sherd_tensor *cells;    /* counted, in no scope */
     int64_t start;          /* of the piece in the cells, elements */
     sherd_box box, piece;
-    uint64_t identity; /* hash of the deed that made it */
+    uint64_t identity; /* the same on all ranks, also if they made it in a step that failed */
 };
 
 static const char fill_name[] = "sherd_ghosts_fill";
@@ -101,7 +101,8 @@ sherd_status sherd_ghosts_create(sherd_ghosts **out, const sherd_layout *layout,
         sherd_ghosts_destroy(g);
         return status;
     }
-    sherd__deed_add(layout->spec.mesh, "sherd_ghosts_create", attributes_of(g), &g->identity);
+    g->identity = attributes_of(g);
+    sherd__deed_add(layout->spec.mesh, "sherd_ghosts_create", g->identity, &(uint64_t){0});
     *out = g;
     return SHERD_OK;
 }

@@ -2,8 +2,8 @@
 /*
  * Notes: functions that make or change distributed tensors note that in the ledger of their mesh.
  * So ranks that do different things are found at the next check, and after a failed check the
- * tensors that some ranks lack are lost on all of them. With SHERD_VERIFY the contents of tensors
- * that should be equal are compared too. A note costs a few nanoseconds.
+ * tensors that some ranks lack are lost on all of them (lost.c). With SHERD_VERIFY the contents of
+ * tensors that should be equal are compared too. A note costs a few nanoseconds.
  */
 #include "tensor/state.h"
 
@@ -18,6 +18,17 @@ uint64_t sherd__attribute_double(uint64_t hash, double value)
 
     memcpy(&word, &value, sizeof word);
     return sherd__attribute(hash, word);
+}
+
+/* A tensor that is written in place was born before. */
+static void be_born(sherd_tensor *t)
+{
+    if (t->born)
+        return;
+    t->born_at = t->made;
+    t->born = t->identity;
+    if (t->storage && !t->storage->born)
+        t->storage->born = t->born;
 }
 
 void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t attributes,
@@ -37,6 +48,8 @@ void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t at
     for (int j = 0; j < outs && out[j]; j++) {
         out[j]->made = made;
         out[j]->identity = identity + (uint64_t)j;
+        if (identity)
+            be_born(out[j]);
     }
 }
 
@@ -94,33 +107,7 @@ static void claim_all(sherd_world *world)
     }
 }
 
-/* ---- after a failed check ------------------------------------------------------------------- */
-
-static bool is_lost(const sherd_tensor *t)
-{
-    const sherd__storage *storage = t->storage;
-
-    return (t->made && sherd__deed_loss(t->world, t->layout->spec.mesh, t->made) != SHERD__KEPT) ||
-           (storage && storage->written &&
-            sherd__deed_loss(t->world, storage->written_on, storage->written) != SHERD__KEPT);
-}
-
-/*
- * A tensor is lost with the deed that made it, or that wrote to its storage, also through another
- * view; storage with the call that filled it. If a rank's box did not change in a move, the result
- * shares the storage of its source, which is not lost.
- */
-static void lose(sherd_world *world)
-{
-    for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
-        if (t->layout && !t->lost)
-            t->lost = is_lost(t);
-        if (t->storage)
-            sherd__block_lose(world, t->storage->block);
-    }
-}
-
 void sherd__watch_checks(sherd_world *world)
 {
-    sherd__world_watch(world, &(sherd__watcher){claim_all, lose});
+    sherd__world_watch(world, &(sherd__watcher){claim_all, sherd__lose});
 }

@@ -31,6 +31,7 @@ typedef struct sherd__tensors {
     sherd__draws *draws; /* the innermost list of keys */
     uint64_t walks;      /* over modules, so far */
     uint64_t storages_made;
+    bool families;      /* see sherd__write_families */
     uint64_t run, runs; /* in which origins are noted, 0 = none; how many there were */
     bool make_there;    /* new tensors lie in the GPU's memory */
     int floor;          /* scopes that user code must not end: see sherd__scope_enter */

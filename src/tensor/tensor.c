@@ -307,7 +307,7 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
     view->varies = t->varies;
     view->made = t->made;
     view->identity = t->identity;
-    view->lost = t->lost;
+    view->lost = t->lost; /* and it is born when it is noted */
     return view;
 }
 

@@ -7,6 +7,7 @@
 #ifndef SHERD__TENSOR_H
 #define SHERD__TENSOR_H
 
+#include "lost.h"
 #include "sherd/random.h"
 #include "world/world.h"
 
@@ -59,9 +60,8 @@ typedef struct sherd__storage {
     bool here, there;
     int64_t bytes;
     int64_t version;
-    /* the last deed that wrote to it in place, and its mesh; 0 = none */
-    uint64_t written;
-    const sherd_mesh *written_on;
+    /* identities: of the first tensor in it; of those that its optimizer changes together; or 0 */
+    uint64_t born, family;
     /* a copy in a 16-bit dtype (autocast), until this storage is written; counted; may be NULL */
     struct sherd__storage *image;
     sherd_dtype image_dtype;
@@ -98,11 +98,13 @@ struct sherd_tensor {
     unsigned varies;                /* plain: bits of the mesh axes over which it varies */
     /* distributed: number and hash of the deed that made it (see sherd__ledger); 0 = none */
     uint64_t made, identity;
+    /* the same of the deed that first made it; in-place writes leave that as it is */
+    uint64_t born_at, born;
     /* of the last walk over modules that met it (nn/): its number, and the module */
     uint64_t walk;
     const struct sherd_module *holder;
-    /* a failed check has found that not all ranks have it: it counts as the failed tensor */
-    bool lost;
+    /* found by a failed check, the same on all ranks; then it counts as the failed tensor */
+    sherd__lost lost;
     /* plain: of a module that lies on a mesh without this rank; its values are others' business */
     bool elsewhere;
     const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */

@@ -87,6 +87,7 @@ static inline unsigned sherd__slot_of(uint64_t number)
 typedef struct sherd__deed {
     uint64_t hash; /* of this and all before */
     char name[SHERD__DEED_NAME];
+    sherd__marks wrote; /* in place */
 } sherd__deed;
 
 /* What one rank has done on one mesh, as it tells at meetings; in the lane of all of the mesh's
@@ -96,6 +97,8 @@ typedef struct sherd__work {
     uint64_t good;  /* count at the last check that passed */
     uint64_t hash;  /* of all since the last failed check */
     sherd__deed last[SHERD__DEEDS];
+    sherd__marks wrote; /* in place, after the last deed */
+    sherd__marks since; /* in place, since the last check */
     /* Deeds whose results are in flight; more than there is room for: all from the first one on. */
     int flights;
     uint64_t flight[SHERD__FLIGHTS];

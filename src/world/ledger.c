@@ -69,6 +69,12 @@ void sherd__block_lose(sherd_world *world, sherd__block *block)
         block->spoiled = true;
 }
 
+void sherd__block_heal(sherd__block *block)
+{
+    if (block)
+        block->spoiled = false;
+}
+
 /* ---- telling --------------------------------------------------------------------------------- */
 
 static void tell_last(sherd__work *work, sherd__ledger *ledger)
@@ -81,7 +87,10 @@ static void tell_last(sherd__work *work, sherd__ledger *ledger)
         sherd__deed *deed = &work->last[k % SHERD__DEEDS];
         deed->hash = ledger->last[k % SHERD__DEEDS].hash;
         sherd__fit_text(deed->name, sizeof deed->name, ledger->last[k % SHERD__DEEDS].name);
+        deed->wrote = ledger->last[k % SHERD__DEEDS].wrote;
     }
+    work->wrote = ledger->wrote;
+    work->since = ledger->since;
     ledger->told = work->count = ledger->count;
     work->good = ledger->good;
     work->hash = ledger->hash;
@@ -326,11 +335,21 @@ bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, siz
 
 /* ---- after a check --------------------------------------------------------------------------- */
 
+/* What has been written is what all ranks have, or is lost by now. */
+static void forget_writes(sherd__ledger *ledger)
+{
+    ledger->writes = false;
+    ledger->wrote = ledger->since = (sherd__marks){{0}};
+}
+
 void sherd__ledgers_passed(sherd_world *world)
 {
     for (int i = 0; i < world->meshes; i++)
-        if (world->mesh[i].widest)
-            world->mesh[i].mesh->ledger->good = world->mesh[i].mesh->ledger->count;
+        if (world->mesh[i].widest) {
+            sherd__ledger *ledger = world->mesh[i].mesh->ledger;
+            ledger->good = ledger->count;
+            forget_writes(ledger);
+        }
 }
 
 static bool all_did_alike(const sherd_world *world, const sherd__group *group, uint64_t k)
@@ -397,6 +416,45 @@ sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, u
     return SHERD__KEPT;
 }
 
+static void join(sherd__marks *to, const sherd__marks *from)
+{
+    for (size_t i = 0; i < sizeof to->word / sizeof to->word[0]; i++)
+        to->word[i] |= from->word[i];
+}
+
+/*
+ * What a member has written by deeds after the last common one. Those that it no longer shows, or
+ * for which there is no set, count as all that it has written since the last good check.
+ */
+static void lose_writes(sherd__ledger *ledger, const sherd__work *work)
+{
+    uint64_t beyond = work->count - ledger->kept;
+
+    if (beyond >= SHERD__DEEDS) {
+        join(&ledger->lost[SHERD__DEEDS - 1], &work->since);
+        return;
+    }
+    for (uint64_t k = 0; k < beyond; k++)
+        join(&ledger->lost[k], &work->last[(ledger->kept + 1 + k) % SHERD__DEEDS].wrote);
+    join(&ledger->lost[beyond], &work->wrote);
+}
+
+static void find_lost(const sherd_world *world, const sherd__group *group, sherd__ledger *ledger)
+{
+    memset(ledger->lost, 0, sizeof ledger->lost);
+    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
+        lose_writes(ledger, work_of(world, q, group->lane));
+}
+
+bool sherd__deed_wrote(const sherd_mesh *mesh, uint64_t identity)
+{
+    bool found = false;
+
+    for (int k = 0; mesh->ledger && !found && k < SHERD__DEEDS; k++)
+        found = sherd__marks_have(&mesh->ledger->lost[k], identity);
+    return found;
+}
+
 uint64_t sherd__failed_checks(const sherd_world *world)
 {
     return world->failed;
@@ -413,6 +471,7 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped)
             continue;
         ledger->kept = common_deeds(world, group, ledger->good);
         ledger->dropped = dropped;
+        find_lost(world, group, ledger);
     }
     if (world->watcher.after_failure)
         world->watcher.after_failure(world);
@@ -423,5 +482,6 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped)
             continue;
         ledger->count = ledger->good = ledger->told = most_deeds(world, group);
         ledger->hash = 0;
+        forget_writes(ledger);
     }
 }

@@ -102,6 +102,33 @@ uint64_t sherd__failed_checks(const sherd_world *world);
 enum { SHERD__DEEDS = 64, SHERD__DEED_NAMES = 64 };
 
 /*
+ * A set of identities, which holds all that were put in, and may seem to hold a few more: two bits
+ * each (a Bloom filter). Two dozen leave one other in thirty.
+ */
+typedef struct sherd__marks {
+    uint64_t word[4];
+} sherd__marks;
+
+/* Not 0, which is in no set. */
+static inline void sherd__marks_add(sherd__marks *marks, uint64_t identity)
+{
+    uint64_t x = identity * 0x9E3779B97F4A7C15u; /* neighbours are far apart */
+
+    if (identity == 0)
+        return;
+    marks->word[x >> 62] |= 1ull << (x >> 56 & 63);
+    marks->word[x >> 54 & 3] |= 1ull << (x >> 48 & 63);
+}
+
+static inline bool sherd__marks_have(const sherd__marks *marks, uint64_t identity)
+{
+    uint64_t x = identity * 0x9E3779B97F4A7C15u;
+
+    return identity != 0 && marks->word[x >> 62] >> (x >> 56 & 63) & 1 &&
+           marks->word[x >> 54 & 3] >> (x >> 48 & 63) & 1;
+}
+
+/*
  * The ledger of a mesh: a running hash of all deeds, that is, of everything that this rank has done
  * on the mesh, local work included. All ranks of the mesh must do the same: the hash is part of the
  * history in their records, and a check compares it. A deed that failed is not in it. Every
@@ -114,11 +141,21 @@ typedef struct sherd__ledger {
     struct {
         uint64_t hash;
         const char *name;
-    } last[SHERD__DEEDS], known[SHERD__DEED_NAMES]; /* hashes of names, found by their addresses */
-    uint64_t good; /* count at the last check that passed; equal on all ranks */
-    uint64_t told; /* count at the last meeting */
+        sherd__marks wrote; /* tensors that it has written in place */
+    } last[SHERD__DEEDS];
+    struct {
+        uint64_t hash;
+        const char *name;
+    } known[SHERD__DEED_NAMES]; /* hashes of names, found by their addresses */
+    bool writes;                /* `wrote` is not empty */
+    sherd__marks wrote;         /* what has been written for the next deed */
+    sherd__marks since;         /* and all that was since the last check */
+    uint64_t good;              /* count at the last check that passed; equal on all ranks */
+    uint64_t told;              /* count at the last meeting */
     uint64_t kept; /* after a failed check: deeds up to this one are there on all ranks */
     bool dropped;  /* and calls that were open then have been dropped */
+    /* and what deeds have written that not all ranks have done, each in a set of its own */
+    sherd__marks lost[SHERD__DEEDS];
 } sherd__ledger;
 
 /* The hash of a name's text, cached in the ledger. */
@@ -144,7 +181,27 @@ static inline uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name,
     uint64_t number = ++ledger->count;
     ledger->last[number % SHERD__DEEDS].hash = ledger->hash;
     ledger->last[number % SHERD__DEEDS].name = name;
+    ledger->last[number % SHERD__DEEDS].wrote = ledger->wrote;
+    if (ledger->writes) {
+        ledger->writes = false;
+        ledger->wrote = (sherd__marks){{0}};
+    }
     return number;
+}
+
+/*
+ * A tensor of this identity, the same on all ranks, is written in place: by the next deed, unless a
+ * check passes before.
+ */
+static inline void sherd__deed_writes(const sherd_mesh *mesh, uint64_t identity)
+{
+    sherd__ledger *ledger = mesh->ledger;
+
+    if (!ledger)
+        return;
+    ledger->writes = true;
+    sherd__marks_add(&ledger->wrote, identity);
+    sherd__marks_add(&ledger->since, identity);
 }
 /* The number of the last deed; 0 if there is no ledger. */
 uint64_t sherd__deed_count(const sherd_mesh *mesh);
@@ -187,6 +244,9 @@ typedef enum sherd__loss {
 } sherd__loss;
 /* In after_failure: what became of deed number `made` on a mesh. */
 sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, uint64_t made);
+/* In after_failure: whether a rank has written a tensor by a deed that not all have done. */
+bool sherd__deed_wrote(const sherd_mesh *mesh, uint64_t identity);
+
 /* ---- memory that peers can read ------------------------------------------------------------- */
 
 /*
@@ -215,6 +275,8 @@ void sherd__block_is_from(sherd__block *block, const sherd_mesh *mesh, uint64_t 
  * they have arrived here.
  */
 void sherd__block_lose(sherd_world *world, sherd__block *block);
+/* What it holds counts again. NULL is a no-op. */
+void sherd__block_heal(sherd__block *block);
 
 /*
  * Wait until it may be read: the call in flight that fills it has finished. False: ended by the

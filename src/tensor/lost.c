@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What becomes of tensors when a check fails. Ranks have stopped at different places, so they go by
+ * what each has shown of its deeds (world.h), not by what this rank has done: all find the same
+ * tensors lost. One that not all ranks have made is gone. One that some have written, and others
+ * have not, is there, with elements that differ: until it is written anew, or is taken as it is,
+ * nobody may compute with it. Costs a look at every tensor, only after a failed check.
+ */
+#include "tensor/state.h"
+
+#include <stdio.h>
+
+static const char revive_name[] = "sherd_tensor_revive";
+
+bool sherd__write_families(sherd_world *world, bool on)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+    bool before = s->families;
+
+    s->families = on;
+    return before;
+}
+
+/* ---- finding them ---------------------------------------------------------------------------- */
+
+/*
+ * A tensor is written through any view of its storage: whoever wrote has marked the view and the
+ * storage, by the identities that they have had since they were made.
+ */
+static bool is_half_written(const sherd_tensor *t, const sherd_mesh *mesh)
+{
+    const sherd__storage *storage = t->storage;
+
+    return sherd__deed_wrote(mesh, t->born) ||
+           (storage &&
+            (sherd__deed_wrote(mesh, storage->born) || sherd__deed_wrote(mesh, storage->family)));
+}
+
+static sherd__lost find(const sherd_tensor *t)
+{
+    const sherd_mesh *mesh = t->layout->spec.mesh;
+    sherd__loss made = SHERD__KEPT, last = SHERD__KEPT;
+
+    if (t->made) {
+        last = sherd__deed_loss(t->world, mesh, t->made);
+        made = t->born ? sherd__deed_loss(t->world, mesh, t->born_at) : last;
+    }
+    if (made == SHERD__NOT_ALL)
+        return SHERD__NOT_MADE;
+    return made == SHERD__DROPPED || last == SHERD__DROPPED || is_half_written(t, mesh)
+               ? SHERD__HALF_WRITTEN
+               : SHERD__THERE;
+}
+
+/*
+ * What is lost has the identity with which it was made, whatever this rank has done with it since.
+ * If a rank's box did not change in a move, the result shares the storage of its source, which is
+ * not lost.
+ */
+void sherd__lose(sherd_world *world)
+{
+    for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
+        if (t->layout && t->lost != SHERD__NOT_MADE) {
+            sherd__lost now = find(t);
+            t->lost = now ? now : t->lost;
+        }
+        if (t->lost && t->born) {
+            t->identity = t->born;
+            t->made = t->born_at;
+        }
+        if (t->storage)
+            sherd__block_lose(world, t->storage->block);
+    }
+}
+
+/* ---- making them valid again ----------------------------------------------------------------- */
+
+void sherd__revive(sherd_tensor *t, bool all)
+{
+    for (sherd_tensor *v = sherd__tensors_of(t->world)->all; v; v = v->next)
+        if (v->storage == t->storage && (all || v->lost == SHERD__HALF_WRITTEN))
+            v->lost = SHERD__THERE;
+    sherd__block_heal(t->storage->block);
+}
+
+static bool is_whole(const sherd_tensor *t)
+{
+    return t->born == t->storage->born;
+}
+
+sherd__lost sherd__overwrite_begin(sherd_tensor *t)
+{
+    sherd__lost was = t->lost;
+
+    if (was == SHERD__HALF_WRITTEN && !sherd__alarmed(t->world)) {
+        t->lost = SHERD__THERE;
+        sherd__block_heal(t->storage->block);
+    }
+    return was;
+}
+
+void sherd__overwrite_done(sherd_tensor *t, sherd__lost was, bool good)
+{
+    if (was && !good)
+        t->lost = was;
+    else if (was && is_whole(t))
+        sherd__revive(t, false);
+}
+
+sherd_tensor *sherd_tensor_revive(sherd_tensor *t)
+{
+    uint64_t identity;
+
+    if (!t)
+        return NULL;
+    if (sherd__alarmed(t->world) || !t->storage || t->lost == SHERD__NOT_MADE) {
+        sherd__stop(t->world, revive_name, &t, 1);
+        return sherd__failed(t->world);
+    }
+    if (!t->layout)
+        return t;
+    if (t->lost) {
+        sherd__mark_written(t);
+        sherd__revive(t, false);
+    }
+    sherd__deed_add(t->layout->spec.mesh, revive_name, t->identity, &identity);
+    return t;
+}
+
+/* ---- saying so ------------------------------------------------------------------------------- */
+
+void sherd__raise_lost(sherd_tensor *t, const char *function)
+{
+    if (sherd__alarmed(t->world))
+        return;
+    if (t->lost == SHERD__HALF_WRITTEN)
+        sherd__raise(t->world, SHERD_EINVAL,
+                     "%s: %s was being written when an earlier step failed, and ranks may differ "
+                     "in it: write it anew (sherd_fill, sherd_copy_from, sherd_module_load), or "
+                     "take it as it is (sherd_tensor_revive)",
+                     function, sherd_tensor_text(t));
+    else
+        sherd__raise_failed(t->world, function);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules and optimizers after a step that some ranks had done, and others not. */
+#include "secret.h"
+
+#include "sherd/layers.h"
+#include "sherd/optimizer.h"
+
+static double first(sherd_tensor *t)
+{
+    const double *data = sherd_tensor_read(t);
+
+    return data ? data[0] : -1;
+}
+
+static sherd_tensor *field(sherd_world *world, double value)
+{
+    return sherd_constant_on(layout_of(line_of_ranks(world), 1, (int64_t[]){3}, "R", NULL),
+                             SHERD_F64, value);
+}
+
+/* ---- a number that a step counts in place ---------------------------------------------------- */
+
+static void count(void *buffer)
+{
+    sherd_fill(buffer, 9);
+}
+
+static void a_buffer_that_was_lost_is_loaded_again(sherd_world *world)
+{
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    CHECK_OK(sherd_module_add_buffer(m, "ema", field(world, 1)));
+    sherd_tensor *ema = sherd_module_buffer(m, "ema");
+    CHECK_OK(sherd_world_check(world));
+    for (int step = 0; step < 3; step++) {
+        fail_between(world, count, ema);
+        CHECK(sherd_tensor_failed(ema));
+        CHECK_OK(sherd_module_load(m, "ema", field(world, 4 + step), -1));
+        CHECK_OK(sherd_world_check(world));
+        CHECK_EQ(first(sherd_scale(ema, 1)), 4 + step);
+        CHECK_OK(sherd_world_check(world));
+    }
+    sherd_module_destroy(m);
+}
+
+/* ---- an optimizer ---------------------------------------------------------------------------- */
+
+enum { PARAMETERS = 40 }; /* more than a set of marks can tell apart */
+
+static sherd_tensor *parameter(sherd_module *m, int i)
+{
+    return sherd_module_parameter(m, sherd_module_parameter_name(m, i));
+}
+
+static void take_step(void *optimizer)
+{
+    sherd_optimizer_step(optimizer, 0.5, 1);
+}
+
+static void what_an_optimizer_changes_is_lost_together(sherd_world *world)
+{
+    sherd_module *m = NULL;
+    sherd_optimizer *o = NULL;
+    sherd_tensor *apart[PARAMETERS];
+    sherd_named_state state[PARAMETERS];
+    char name[16];
+
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    for (int i = 0; i < PARAMETERS; i++) {
+        snprintf(name, sizeof name, "p%d", i);
+        CHECK_OK(sherd_module_add_parameter(m, name, field(world, 1)));
+        apart[i] = field(world, 2);
+    }
+    CHECK_OK(sherd_sgd_create(&o, m, NULL));
+    sherd_tensor *sum = field(world, 0);
+    for (int i = 0; i < PARAMETERS; i++)
+        sum = sherd_add(sum, parameter(m, i));
+    sherd_backward(sherd_sum(sum));
+    CHECK_OK(sherd_world_check(world));
+
+    fail_between(world, take_step, o);
+    for (int i = 0; i < PARAMETERS; i++) {
+        CHECK(sherd_tensor_failed(parameter(m, i)));
+        CHECK_EQ(first(apart[i]), 2);
+    }
+    CHECK_OK(sherd_world_check(world));
+    for (int i = 0; i < PARAMETERS; i++)
+        CHECK_OK(sherd_module_load(m, sherd_module_parameter_name(m, i), field(world, 3), -1));
+    take_step(o);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "p0.steps was lost") != NULL);
+    for (int i = 0; i < sherd_optimizer_state(o, state, PARAMETERS); i++)
+        sherd_tensor_revive(state[i].tensor);
+    take_step(o);
+    for (int i = 0; i < PARAMETERS; i++)
+        CHECK_EQ(first(parameter(m, i)), 2.5);
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+}
+
+/* ---- running averages ------------------------------------------------------------------------ */
+
+static void compute(sherd_module *m)
+{
+    sherd_tensor *x = sherd_constant_on(
+        layout_of(line_of_ranks(sherd_module_world(m)), 2, (int64_t[]){4, 3}, "R", NULL), SHERD_F64,
+        2);
+
+    sherd_module_call(m, x);
+}
+
+static void averages_do_not_go_on_without_their_count(sherd_world *world)
+{
+    sherd_module *m = NULL;
+    const sherd_norm_options how = {.cumulative = true};
+
+    CHECK_OK(
+        sherd_batch_norm_create(&m, world, 3, &how, &(sherd_layer_options){.dtype = SHERD_F64}));
+    for (int i = 0; i < sherd_module_buffers(m); i++) {
+        const char *name = sherd_module_buffer_name(m, i);
+        sherd_tensor *b = sherd_module_buffer(m, name);
+        const sherd_layout *layout =
+            layout_of(line_of_ranks(world), sherd_tensor_ndim(b), sherd_tensor_shape(b), "R", NULL);
+        CHECK_OK(sherd_module_set_buffer(m, name, sherd_distribute(b, layout, -1)));
+    }
+    compute(m);
+    CHECK_OK(sherd_world_check(world));
+    fail_between(world, count, sherd_module_buffer(m, "num_batches_tracked"));
+    CHECK(sherd_tensor_failed(sherd_module_buffer(m, "num_batches_tracked")));
+    compute(m);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "num_batches_tracked") != NULL);
+    sherd_fill(sherd_module_buffer(m, "num_batches_tracked"), 1);
+    compute(m);
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(m);
+}
+
+static const check_test tests[] = {
+    {TEST(a_buffer_that_was_lost_is_loaded_again), {2, 3}},
+    {TEST(what_an_optimizer_changes_is_lost_together), {2, 3}},
+    {TEST(averages_do_not_go_on_without_their_count), {2, 3}},
+};
+CHECK_MAIN(tests)
