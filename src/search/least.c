@@ -81,17 +81,21 @@ static int64_t stage_and_arrival(const bounds *b, unsigned before)
 }
 
 /*
- * The last stage where it ends in the target's boxes. It does not find them if an axis that is
- * pending cuts them.
+ * The last stage where it ends in the target's boxes, or a cut follows. It does not find these
+ * boxes if an axis that is pending cuts them: it writes into them or larger ones, or it keeps the
+ * boxes that it finds, which are no smaller, and they are cut then.
  */
 static int64_t last_stage(const bounds *b, unsigned before)
 {
     const sherd__field *field = b->field;
     int64_t k = sherd__extent_of(field->mesh, before);
 
-    if (field->price == &sherd__price_arena && !field->across && before & field->goal->shard_axes)
-        return arena_time(field, SHERD_STEP_REDUCE_EXCHANGE, b->goal, k);
-    return field->price->floor(field->problem, b->goal, k);
+    if (field->price != &sherd__price_arena || field->across || !(before & field->goal->shard_axes))
+        return field->price->floor(field->problem, b->goal, k);
+    int64_t found = sherd__max(b->goal, b->smallest[before]);
+    int64_t cut = arena_time(field, SHERD_STEP_SLICE, b->goal, 1);
+    return sherd__min(arena_time(field, SHERD_STEP_REDUCE_EXCHANGE, b->goal, k),
+                      sherd__add_cut(arena_time(field, SHERD_STEP_ALL_REDUCE, found, k), cut));
 }
 
 static int64_t least_from(const bounds *b, const int64_t *least, unsigned before, bool last_too)
@@ -145,7 +149,8 @@ void sherd__least_find(sherd__field *field)
 /*
  * Beside the direct step there are: several stages; one stage and then an arrival; one stage and
  * then a cut, into boxes no smaller than the target's; a step into some boxes and then the stage,
- * where only an all-reduce that finds the target's boxes can gain something by what came before.
+ * where only an all-reduce that finds the target's boxes can gain something by what came before:
+ * any other takes what the direct step does, and what came before it.
  */
 int64_t sherd__least_beside_direct(const sherd__field *field)
 {

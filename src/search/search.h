@@ -425,8 +425,8 @@ void sherd__meeting_clear(sherd__meeting *m);
 void sherd__least_find(sherd__field *field);
 
 /*
- * Under the arena's price and with a reduction: a lower bound of any plan other than the direct
- * step.
+ * Under the arena's price and with a reduction: a lower bound of any plan that is better than the
+ * direct step.
  */
 int64_t sherd__least_beside_direct(const sherd__field *field);
 
