@@ -4,6 +4,8 @@
 #define CHECK_PURE
 #include "across.h"
 
+#include <sys/resource.h>
+
 enum { LAYOUTS = 128 };
 
 static const struct {
@@ -282,6 +284,39 @@ static void ten_thousand_ranks_are_counted(void)
     close_paper(&p);
 }
 
+/* Costs go by the ranks of the two meshes, whatever their numbers are. */
+static void large_numbers_of_ranks_cost_no_more(void)
+{
+    static const char *const moves[][2] = {
+        {"[64(x)] on (x=2)", "[64] on (x=2@%d,%d)"},
+        {"[64,8(x)] P(sum:y) on (x=2,y=2)", "[64(x),8] on (x=2@%d,%d)"},
+        {"[64(x),8] on (x=3)", "[64,8(y)] on (y=2@%d,%d)"},
+    };
+    struct rusage before, after;
+    paper p;
+
+    paper_open(&p, INT32_MAX);
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < LEN(moves); i++) {
+        const sherd_plan *plan[2] = {NULL, NULL};
+        for (int k = 0; k < 2; k++) {
+            char text[96];
+            /* the second one is of both meshes */
+            snprintf(text, sizeof text, moves[i][1], k ? 50000000 : 7, 1);
+            const sherd_layout *from = paper_layout(&p, moves[i][0]), *to = paper_layout(&p, text);
+            CHECK_OK(sherd_plan_create(&plan[k], from, to, SHERD_F32, NULL));
+        }
+        if (!CHECK(plan[0] && plan[1]))
+            continue;
+        CHECK_EQ(plan[0]->price.picoseconds, plan[1]->price.picoseconds);
+        CHECK_EQ(plan[0]->price.send_max_bytes, plan[1]->price.send_max_bytes);
+        CHECK_EQ(plan[0]->price.recv_total_bytes, plan[1]->price.recv_total_bytes);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    CHECK(after.ru_maxrss - before.ru_maxrss < 50000); /* KiB */
+    close_paper(&p);
+}
+
 /* Elements have a number, their bytes and addends have none: figures stop below 2^62, and none
  * wraps around. */
 static void figures_stop_below_the_limit(void)
@@ -333,6 +368,7 @@ static const check_test tests[] = {
     {TEST(what_cannot_be_is_refused)},
     {TEST(every_failed_allocation_is_survived)},
     {TEST(ten_thousand_ranks_are_counted)},
+    {TEST(large_numbers_of_ranks_cost_no_more)},
     {TEST(figures_stop_below_the_limit)},
     {TEST(what_is_spared_is_taken_off_the_whole)},
 };

@@ -14,6 +14,7 @@
  * with.
  */
 #include "across.h"
+#include "base/hash.h"
 #include "base/num.h"
 
 #include <string.h>
@@ -25,19 +26,40 @@ static unsigned all_axes(const sherd_mesh *mesh)
     return (1u << mesh->axes) - 1;
 }
 
-/* A mesh with ranks of its own is searched for a rank; that is done once for all of them. */
+/* Where a rank's place is, or an empty slot where it would be. */
+static uint64_t slot_of(const sherd__side *side, int rank)
+{
+    uint64_t slot = sherd__hash_word(0, (uint64_t)rank) & side->last;
+
+    while (side->place[slot] && side->mesh->ranks[side->place[slot] - 1] != rank)
+        slot = (slot + 1) & side->last;
+    return slot;
+}
+
+/*
+ * A mesh with ranks of its own is searched for a rank; that is done once for all of them. The table
+ * is as long as the mesh is large, whatever its ranks' numbers are.
+ */
 static bool find_places(sherd__side *side, sherd__space *space)
 {
     if (!side->mesh->ranks)
         return true;
-    side->place = sherd__alloc(space->heap, (size_t)space->ranks, sizeof *side->place);
+    while (side->last < 2 * (uint64_t)side->mesh->count)
+        side->last = 2 * side->last + 1;
+    side->place = sherd__alloc(space->heap, (size_t)side->last + 1, sizeof *side->place);
     if (!side->place)
         return false;
-    for (int r = 0; r < space->ranks; r++)
-        side->place[r] = -1;
     for (int i = 0; i < (int)side->mesh->count; i++)
-        side->place[side->mesh->ranks[i]] = i;
+        side->place[slot_of(side, side->mesh->ranks[i])] = i + 1;
     return true;
+}
+
+/* -1: it is not in the mesh. */
+static int64_t place_of(const sherd__side *side, int rank)
+{
+    if (side->place)
+        return side->place[slot_of(side, rank)] - 1;
+    return rank < side->mesh->count ? rank : -1;
 }
 
 static bool open_side(sherd__side *side, sherd__space *space, const sherd_layout *layout)
@@ -125,7 +147,7 @@ static void set_shard(const sherd__side *side, const int64_t *shard, int64_t *at
 bool sherd__stand_of(sherd__stand *out, const sherd__side *side, int rank)
 {
     const sherd__layout_spec *spec = &side->layout->spec;
-    int64_t place = side->place ? side->place[rank] : rank < side->mesh->count ? rank : -1;
+    int64_t place = place_of(side, rank);
 
     memset(out, 0, sizeof *out);
     out->box.ndim = spec->ndim;

@@ -11,7 +11,9 @@ typedef struct sherd__side {
     const sherd_mesh *mesh;
     int64_t *cuts[SHERD_MAX_DIMS]; /* [parts + 1]; ours */
     int64_t parts[SHERD_MAX_DIMS];
-    int *place;      /* of each rank of the world in the mesh, -1 = none; NULL = its own number */
+    /* the places in the mesh + 1, found by hashes of their ranks; NULL = a rank's is its number */
+    int *place;
+    uint64_t last;   /* of a power of two of such slots, more than half of which are 0 */
     unsigned copied; /* axes along which boxes repeat: replicas */
     int64_t copies;
 } sherd__side;

@@ -113,17 +113,20 @@ static void find_totals(tally *t)
 static void send_of_all(tally *t)
 {
     const sherd__across *a = &t->across;
+    const sherd_mesh *mesh = a->from.mesh;
+    int64_t at[SHERD_MAX_AXES] = {0};
     sherd__stand source, target;
     sherd_box own;
 
-    for (int r = 0; r < a->space->ranks; r++) {
-        if (!sherd__stand_of(&source, &a->from, r))
-            continue;
+    do {
+        int rank = sherd__mesh_rank_at(mesh, at);
+        sherd__stand_of(&source, &a->from, rank);
         sherd__wide asked = (sherd__wide)sherd__box_count(&source.box) * a->to.copies;
-        if (sherd__stand_of(&target, &a->to, r) && sherd__box_meet(&source.box, &target.box, &own))
+        if (sherd__stand_of(&target, &a->to, rank) &&
+            sherd__box_meet(&source.box, &target.box, &own))
             asked -= sherd__box_count(&own);
         t->out->send_max = sherd__max(t->out->send_max, sherd__cut(asked));
-    }
+    } while (sherd__next(mesh, (1u << mesh->axes) - 1, at));
 }
 
 /* Pairs of a source's shard and a target rank that meet, at most: dim by dim they multiply. */
