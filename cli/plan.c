@@ -5,6 +5,8 @@
  */
 #include "plan.h"
 
+#include "plan/inside.h"
+
 /* A refusal of a planner is blamed on what asked for it. */
 static cli_key blamed_for(sherd_status status, const cli_problem *p)
 {
@@ -28,6 +30,8 @@ sherd_status cli_plan_make(const sherd_plan **out, cli_problem *p, sherd_planner
 
 double cli_plan_ratio(const sherd_plan_price *price)
 {
+    if (sherd__max(price->recv_total_bytes, price->bound_total_bytes) >= SHERD__MOST)
+        return -1;
     if (price->bound_total_bytes > 0)
         return (double)price->recv_total_bytes / (double)price->bound_total_bytes;
     return price->recv_total_bytes == 0 ? 1 : -1;

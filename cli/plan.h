@@ -11,7 +11,10 @@
  */
 sherd_status cli_plan_make(const sherd_plan **out, cli_problem *p, sherd_planner planner);
 
-/* Total received against the least; 1 where both are 0; -1 where only the least is. */
+/*
+ * Total received against the least; 1 where both are 0; -1 where only the least is, or where a
+ * total has no number below 2^62 - 1.
+ */
 double cli_plan_ratio(const sherd_plan_price *price);
 
 /* plan_json.c: what the plan itself says; the others' plans follow in plan.c. */

@@ -97,8 +97,10 @@ static void print_totals(FILE *to, const json_t *plan)
     print_bytes(to, "received", plan, "bytes_recv_max", "bytes_recv_total");
     fputc('\n', to);
     print_bytes(to, "bound", plan, "lower_bound_max", "lower_bound_total");
-    if (json_is_null(ratio))
+    if (json_is_null(ratio) && integer(plan, "lower_bound_total") == 0)
         fputs("; the plan receives more than nothing\n", to);
+    else if (json_is_null(ratio))
+        fputs("; how many times that the plan receives is not known\n", to);
     else
         fprintf(to, "; the plan receives %.4g times that\n", json_number_value(ratio));
     print_bytes(to, "sent", plan, "bytes_send_max", NULL);

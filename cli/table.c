@@ -2,6 +2,8 @@
 /* Printing tables and amounts. */
 #include "table.h"
 
+#include "plan/inside.h"
+
 #include <string.h>
 
 static int width_of(const cli_table *table, int column)
@@ -42,6 +44,10 @@ const char *cli_bytes_text(char *out, size_t room, int64_t bytes)
     double value = (double)bytes / 1024;
     int i = 0;
 
+    if (bytes >= SHERD__MOST) { /* where figures stop */
+        snprintf(out, room, "4 EiB or more");
+        return out;
+    }
     if (bytes < 1024) {
         snprintf(out, room, "%lld B", (long long)bytes);
         return out;

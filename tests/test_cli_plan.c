@@ -97,6 +97,26 @@ static void the_ratio_is_null_where_only_the_bound_is_nothing(void)
     json_decref(o);
 }
 
+/* Totals stop below 2^62, and then say so: what they stand for is not told by a ratio. */
+static void totals_without_a_number_have_no_ratio(void)
+{
+    static const char move[] = "plan --mesh 4 --shape 4611686018427387903 --from S(0) --to R";
+    json_t *o = answer_of(move);
+    const program_end *end;
+
+    CHECK_EQ(whole(o, "bytes_recv_total"), INT64_C(4611686018427387903));
+    CHECK_EQ(whole(o, "lower_bound_total"), INT64_C(4611686018427387903));
+    CHECK(json_is_null(json_object_get(o, "ratio")));
+    json_decref(o);
+    end = sherd(move);
+    CHECK_EQ(end->status, 0);
+    CHECK(strstr(end->out, "4 EiB or more in all; how many times that the plan receives is not "
+                           "known\n") != NULL);
+    o = answer_of("plan --mesh 4 --shape 4611686018427387903 --dtype u8 --from S(0) --to S(0)");
+    CHECK_NEAR(json_number_value(json_object_get(o, "ratio")), 1, 0);
+    json_decref(o);
+}
+
 /* State by state the steps lead from one end of the trace to the other. */
 static void steps_are_the_trace(void)
 {
@@ -283,6 +303,7 @@ static void every_option_says_where_it_is_wrong(void)
         {MOVE " --price /proc/self/exe", 2, "--price: \"/proc/self/exe\" is not a price file"},
         {MOVE " --price " SHERD_SOURCE_DIR "/LICENSE", 2, "--price: "},
         {MOVE " --max-bytes 100", 1, "--max-bytes: "},
+        {"plan --mesh 2 --shape 8 --from R --to R --max-bytes 31", 1, "--max-bytes: "},
         {"plan --mesh 2 --shape 8 --from S(0) --to P", 1, "--to: "},
         {"plan --mesh 2 --to-mesh 4 --shape 8 --from R --to R --planner graph", 1, "--planner: "},
         {"plan --mesh 3000000000 --shape 8 --from R --to R", 2, "--mesh: column 1"},
@@ -349,6 +370,7 @@ static const check_test tests[] = {
     {TEST(nothing_to_do_is_one_state)},
     {TEST(a_pending_sum_has_a_total_bound_only)},
     {TEST(the_ratio_is_null_where_only_the_bound_is_nothing)},
+    {TEST(totals_without_a_number_have_no_ratio)},
     {TEST(steps_are_the_trace)},
     {TEST(merged_steps_are_written_with_a_long_arrow)},
     {TEST(costs_are_in_the_planner_s_own_measure)},

@@ -20,6 +20,12 @@ static void what_limits_rule_out_is_said(void)
     options.max_bytes = 160;
     CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, &options));
     CHECK_EQ(plan->price.peak_bytes, 160);
+    options.max_bytes = 31; /* also of a plan without steps */
+    CHECK_EQ(sherd_plan_create(&plan, from, from, SHERD_F64, &options), SHERD_ELIMIT);
+    CHECK(strstr(p.diag.text, "max_bytes 31") && strstr(p.diag.text, "32 bytes"));
+    options.max_bytes = 32;
+    CHECK_OK(sherd_plan_create(&plan, from, from, SHERD_F64, &options));
+    CHECK(plan && plan->steps == 0 && plan->price.proven && plan->price.peak_bytes == 32);
     options = (sherd_plan_options){.forbidden = 1u << SHERD_STEP_ALL_GATHER};
     CHECK_EQ(sherd_plan_create(&plan, from, to, SHERD_F64, &options), SHERD_ELIMIT);
     CHECK(strstr(p.diag.text, "(all_gather)"));

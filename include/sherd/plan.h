@@ -59,7 +59,8 @@ typedef struct sherd_step {
 /*
  * The price of a whole plan. Maxima are over ranks, of each rank's sum over the steps. "Received"
  * means data that the rank did not hold before. Between two meshes of very many ranks, the bytes
- * sent and the maxima of plans of several steps are upper bounds, not exact.
+ * sent and the maxima of plans of several steps are upper bounds, not exact. Figures stop at
+ * 2^62 - 1, which stands for that and more.
  */
 typedef struct sherd_plan_price {
     int64_t picoseconds;

@@ -198,10 +198,8 @@ static sherd_status search(sherd__answer *answer, sherd_planner planner,
 {
     answer->path.stops = 1;
     answer->path.at[0] = problem->from;
-    if (problem->from == problem->to) {
-        answer->proven = planner == SHERD_PLANNER_EXACT;
+    if (problem->from == problem->to && planner != SHERD_PLANNER_EXACT)
         return SHERD_OK;
-    }
     switch (planner) {
     case SHERD_PLANNER_GREEDY:
         return sherd__greedy_find(answer, problem);
