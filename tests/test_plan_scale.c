@@ -127,6 +127,70 @@ static void memory_does_not_grow_with_the_ranks(void)
     move_paper_close(&p);
 }
 
+/* ---- schedules ------------------------------------------------------------------------------ */
+
+/*
+ * One rank of as many as there may be: its schedule costs what it has to do, and not the ranks that
+ * it has nothing to do with. The last rank has no rows; a thousand have a column.
+ */
+static void a_schedule_costs_what_its_rank_has_to_do(void)
+{
+    static const int64_t shape[] = {(int64_t)1 << 40, 1000};
+    static const struct {
+        const char *mesh, *from, *to;
+        int rank, regions, readers;
+    } known[] = {
+        {"2147483647", "S(0)", "S(1)", INT32_MAX - 1, 0, 0},
+        {"2147483647", "S(0)", "S(1)", 1 << 30, 0, 1000},
+        {"2147483647", "S(1)", "S(0)", 1 << 30, 1000, 0},
+        {"32768x32768", "S(0)S(0)", "S(0)S(1)", 1 << 29, 32768, 999},
+        {"32768x32768", "S(0)[1]S(0)[0]", "S(1)S(0)", 5, 32768, 999},
+    };
+    paper p;
+
+    paper_open(&p, INT32_MAX);
+    for (int i = 0; i < LEN(known); i++) {
+        const sherd_mesh *mesh = paper_mesh(&p, known[i].mesh);
+        const sherd_layout *from = paper_placed(&p, mesh, 2, shape, known[i].from);
+        const sherd_layout *to = paper_placed(&p, mesh, 2, shape, known[i].to);
+        static const sherd__request arena;
+        const sherd__problem problem = sherd__problem_of(&p.space, from, to, 4, &arena);
+        sherd__schedule *schedule = NULL;
+        sherd__priced step;
+        CHECK_OK(sherd__step_price(&step, &problem, from, to));
+        CHECK_OK(sherd__schedule_create(&schedule, &p.space, &step.step, 4, known[i].rank));
+        if (CHECK(schedule != NULL)) {
+            CHECK_EQ(schedule->regions, known[i].regions);
+            CHECK_EQ(schedule->readers, known[i].readers);
+        }
+        sherd__schedule_destroy(&p.space, schedule);
+    }
+    move_paper_close(&p);
+}
+
+/* Lists that are too long for any use are refused, and soon. */
+static void a_schedule_of_too_many_parts_is_refused(void)
+{
+    static const char *const moves[][2] = {{"P", "R"}, {"P", "S(0)"}};
+    static const int64_t shape[] = {(int64_t)1 << 40};
+    static const sherd__request arena;
+    paper p;
+
+    paper_open(&p, INT32_MAX);
+    const sherd_mesh *mesh = paper_mesh(&p, "2147483647");
+    for (int i = 0; i < LEN(moves); i++) {
+        const sherd_layout *from = paper_placed(&p, mesh, 1, shape, moves[i][0]);
+        const sherd_layout *to = paper_placed(&p, mesh, 1, shape, moves[i][1]);
+        const sherd__problem problem = sherd__problem_of(&p.space, from, to, 4, &arena);
+        sherd__schedule *schedule = NULL;
+        sherd__priced step;
+        CHECK_OK(sherd__step_price(&step, &problem, from, to));
+        CHECK_EQ(sherd__schedule_create(&schedule, &p.space, &step.step, 4, 3), SHERD_ELIMIT);
+        CHECK(schedule == NULL && strstr(p.diag.text, "more than 16777216 parts"));
+    }
+    move_paper_close(&p);
+}
+
 /* ---- time, printed -------------------------------------------------------------------------- */
 
 static void time_plan(const sherd_layout *from, const sherd_layout *to)
@@ -214,6 +278,8 @@ static const check_test tests[] = {
     {TEST(what_divides_badly_is_not_searched_for_ever)},
     {TEST(even_shards_of_a_million_ranks_add_up)},
     {TEST(memory_does_not_grow_with_the_ranks)},
+    {TEST(a_schedule_costs_what_its_rank_has_to_do)},
+    {TEST(a_schedule_of_too_many_parts_is_refused)},
     {TEST(a_million_ranks_are_planned_without_a_walk)},
 };
 CHECK_MAIN(tests)

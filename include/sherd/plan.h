@@ -187,7 +187,8 @@ typedef struct sherd_plan sherd_plan;
  *         failure
  * @errors EINVAL shapes or worlds differ, a shard or another reduction would become a pending one,
  *         options out of range; ENOTSUP GREEDY or GRAPH between two meshes; ELIMIT no plan keeps
- *         within max_bytes and forbidden, or GRAPH has visited 200,000 states; ENOMEM
+ *         within max_bytes and forbidden, GRAPH has visited 200,000 states, or in one step this
+ *         rank reads, or is read by, more than 2^24 others; ENOMEM
  */
 SHERD_CALL sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
                                           const sherd_layout *to, sherd_dtype dtype,

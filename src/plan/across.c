@@ -354,7 +354,7 @@ static void add_pulls(const maker *m, sherd__schedule *s, const int64_t *shard,
     do {
         int holder = number++ == own ? m->rank : sherd__mesh_rank_at(mesh, at);
         sherd__schedule_pull(s, m->rank, holder, offset);
-    } while (sherd__next(mesh, reduced, at));
+    } while (sherd__next(mesh, reduced, at) && !sherd__schedule_full(s));
 }
 
 static void find_parts(const maker *m, sherd__schedule *s)
@@ -382,7 +382,7 @@ static void find_parts(const maker *m, sherd__schedule *s)
         }
         sherd__schedule_region(s, in_target, part.size);
         add_pulls(m, s, shard, in_source);
-    } while (sherd__next_shard(a->ndim, first, end, shard));
+    } while (sherd__next_shard(a->ndim, first, end, shard) && !sherd__schedule_full(s));
 }
 
 /* The converse: who takes from this rank. */
@@ -395,7 +395,7 @@ static void find_readers(const maker *m, sherd__schedule *s)
     sherd__deal deal;
 
     sherd__deal_begin(&deal, a, m->source.shard, m->load);
-    while (sherd__deal_next(&deal)) {
+    while (sherd__deal_next(&deal) && !sherd__schedule_full(s)) {
         bool own = deal.holds && sherd__number_on(mesh, a->change.reduced, deal.held.at) == addend;
         if (deal.rank != m->rank && deal.copy == copy && !own)
             sherd__schedule_reader(s, deal.rank);

@@ -100,11 +100,20 @@ void sherd__slice_of(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi);
 
 /*
  * Make a schedule. `find` adds regions, each followed by its pulls, and readers; it is called
- * twice, to count and to write, and must do the same both times.
+ * twice, to count and to write, and must do the same both times. ELIMIT if it is full.
  */
 sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
                                   void (*find)(sherd__schedule *s, const void *what),
                                   const void *what, int rank, size_t element_bytes);
+/* How many parts, and ranks that read them, a schedule may have; gigabytes of lists. */
+enum { SHERD__PARTS = 1 << 24 };
+
+/* Whether there are more: then nothing need be added, as schedule_make refuses. */
+static inline bool sherd__schedule_full(const sherd__schedule *s)
+{
+    return s->pulls > SHERD__PARTS || s->readers > SHERD__PARTS || s->sharers > SHERD__PARTS;
+}
+
 void sherd__schedule_region(sherd__schedule *s, const int64_t *offset, const int64_t *size);
 void sherd__schedule_pull(sherd__schedule *s, int me, int rank, const int64_t *offset);
 void sherd__schedule_reader(sherd__schedule *s, int rank);

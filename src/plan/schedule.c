@@ -6,9 +6,10 @@
  * A rank pulls from its group: the ranks with its coordinates on all axes except those that pulls
  * cross. On axes that cut the source otherwise than the target, each coordinate holds another part;
  * on reduced axes each holds an addend of the same part. So of several replicas each rank reads
- * those of its own group, and what it holds itself is not sent. Costs the size of the group.
+ * those of its own group, and what it holds itself is not sent. Costs the ranks of the group that
+ * it has to do with; more than SHERD__PARTS are refused.
  */
-#include "inside.h"
+#include "pieces.h"
 #include "base/num.h"
 
 #include <string.h>
@@ -38,7 +39,99 @@ static void add_pulls(const maker *m, sherd__schedule *s, const int64_t *at, con
     clear_axes(holder, at, m->reduced);
     do
         sherd__schedule_pull(s, m->rank, sherd__mesh_rank_at(m->change.mesh, holder), offset);
-    while (sherd__next(m->change.mesh, m->reduced, holder));
+    while (sherd__next(m->change.mesh, m->reduced, holder) && !sherd__schedule_full(s));
+}
+
+/* ---- boxes that meet one of mine ------------------------------------------------------------- */
+
+typedef struct walk {
+    const maker *maker;
+    sherd__schedule *schedule;
+    const sherd_mesh *mesh;
+    const sherd_box *box; /* mine, of the other side of the step */
+    /* what to do at each coordinate whose box meets mine */
+    void (*meet)(const struct walk *w);
+    int64_t at[SHERD_MAX_AXES];
+    int dim_of[SHERD_MAX_AXES]; /* that an axis cuts, or -1 */
+    sherd__list list[SHERD_MAX_DIMS];
+    sherd__place place[SHERD_MAX_DIMS]; /* by the axes known so far */
+} walk;
+
+/* Down a dim as far as the known axes lead; whether it still meets my box. */
+static bool descend(walk *w, int d, unsigned known)
+{
+    int64_t lo = w->box->offset[d], hi = lo + w->box->size[d];
+
+    sherd__place_descend(&w->list[d], &w->place[d], w->at, known, 0);
+    return sherd__min(w->place[d].hi, hi) > sherd__max(w->place[d].lo, lo);
+}
+
+/*
+ * The coordinates of all axes from one on that are not known, in mesh order. Where the outer axes
+ * of a dim are known, only those are tried that meet my box.
+ */
+static void visit(walk *w, int axis, unsigned known)
+{
+    while (axis < w->mesh->axes && known >> axis & 1)
+        axis++;
+    if (axis == w->mesh->axes) {
+        w->meet(w);
+        return;
+    }
+    int d = w->dim_of[axis];
+    sherd__place before = {0, 0, 0, 0};
+    int64_t i = 0, end = w->mesh->extent[axis];
+    if (d >= 0) {
+        const sherd__list *list = &w->list[d];
+        int64_t lo = w->box->offset[d];
+        before = w->place[d];
+        if (list->axis[before.level] == axis)
+            sherd__place_meeting(list, &before, lo, lo + w->box->size[d], &i, &end);
+    }
+    for (; i < end && !sherd__schedule_full(w->schedule); i++) {
+        w->at[axis] = i;
+        if (d < 0 || descend(w, d, known | 1u << axis))
+            visit(w, axis + 1, known | 1u << axis);
+        if (d >= 0)
+            w->place[d] = before;
+    }
+}
+
+/* Ranks with my coordinates on all but the `crossed` axes whose boxes of a layout meet my box. */
+static void walk_boxes(walk *w, const sherd_layout *layout, unsigned crossed)
+{
+    const sherd__layout_spec *spec = &layout->spec;
+    unsigned known = ((1u << spec->mesh->axes) - 1) & ~crossed;
+    bool meets = true;
+
+    w->mesh = spec->mesh;
+    for (int i = 0; i < SHERD_MAX_AXES; i++)
+        w->dim_of[i] = -1;
+    clear_axes(w->at, w->maker->mine, crossed);
+    for (int d = 0; d < spec->ndim; d++) {
+        sherd__list_make(&w->list[d], spec->mesh, &spec->dim[d], 0, spec->shape[d]);
+        for (int i = 0; i < spec->dim[d].axes; i++)
+            w->dim_of[spec->dim[d].axis[i]] = d;
+        w->place[d] = (sherd__place){0, 0, spec->shape[d], 0};
+        meets = descend(w, d, known) && meets;
+    }
+    if (meets)
+        visit(w, 0, known);
+}
+
+static void add_part(const walk *w)
+{
+    int64_t in_target[SHERD_MAX_DIMS] = {0}, in_source[SHERD_MAX_DIMS] = {0};
+    int64_t size[SHERD_MAX_DIMS] = {0};
+
+    for (int d = 0; d < w->box->ndim; d++) {
+        int64_t lo = sherd__max(w->place[d].lo, w->box->offset[d]);
+        size[d] = sherd__min(w->place[d].hi, w->box->offset[d] + w->box->size[d]) - lo;
+        in_target[d] = lo - w->box->offset[d];
+        in_source[d] = lo - w->place[d].lo;
+    }
+    sherd__schedule_region(w->schedule, in_target, size);
+    add_pulls(w->maker, w->schedule, w->at, in_source);
 }
 
 /*
@@ -47,40 +140,28 @@ static void add_pulls(const maker *m, sherd__schedule *s, const int64_t *at, con
  */
 static void find_parts(const maker *m, sherd__schedule *s)
 {
-    const sherd_mesh *mesh = m->change.mesh;
-    int64_t at[SHERD_MAX_AXES];
-    sherd_box box, part;
+    walk w = {.maker = m, .schedule = s, .box = &m->target, .meet = add_part};
 
-    clear_axes(at, m->mine, m->gathered);
-    do {
-        int64_t in_target[SHERD_MAX_DIMS] = {0}, in_source[SHERD_MAX_DIMS] = {0};
-        sherd__layout_box(m->step->from, at, &box);
-        if (!sherd__box_meet(&box, &m->target, &part))
-            continue;
-        for (int d = 0; d < part.ndim; d++) {
-            in_target[d] = part.offset[d] - m->target.offset[d];
-            in_source[d] = part.offset[d] - box.offset[d];
-        }
-        sherd__schedule_region(s, in_target, part.size);
-        add_pulls(m, s, at, in_source);
-    } while (sherd__next(mesh, m->gathered, at));
+    walk_boxes(&w, m->step->from, m->gathered);
+}
+
+static void add_reader(const walk *w)
+{
+    int rank = sherd__mesh_rank_at(w->mesh, w->at);
+
+    if (rank != w->maker->rank)
+        sherd__schedule_reader(w->schedule, rank);
 }
 
 /* The converse: whose target meets my source. */
 static void find_readers(const maker *m, sherd__schedule *s)
 {
-    const sherd_mesh *mesh = m->change.mesh;
-    int64_t at[SHERD_MAX_AXES];
-    sherd_box box, part;
+    walk w = {.maker = m, .schedule = s, .box = &m->source, .meet = add_reader};
 
-    clear_axes(at, m->mine, m->step->axes);
-    do {
-        int rank = sherd__mesh_rank_at(mesh, at);
-        sherd__layout_box(m->step->to, at, &box);
-        if (rank != m->rank && sherd__box_meet(&box, &m->source, &part))
-            sherd__schedule_reader(s, rank);
-    } while (sherd__next(mesh, m->step->axes, at));
+    walk_boxes(&w, m->step->to, m->step->axes);
 }
+
+/* ---- the other kinds ------------------------------------------------------------------------- */
 
 /*
  * Sliced all-reduce: each of the group adds up its slice of the flattened box and writes it to the
@@ -106,7 +187,7 @@ static void find_slices(const maker *m, sherd__schedule *s)
         }
         if (rank != m->rank && n > 0)
             sherd__schedule_sharer(s, rank);
-    } while (sherd__next(mesh, m->reduced, at));
+    } while (sherd__next(mesh, m->reduced, at) && !sherd__schedule_full(s));
 }
 
 /*

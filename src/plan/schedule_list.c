@@ -144,6 +144,14 @@ sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
     *out = NULL;
     if (s)
         find_all(s, what);
+    if (s && sherd__schedule_full(s)) {
+        sherd__schedule_destroy(space, s);
+        return sherd__fail(
+            space->diag, SHERD_ELIMIT,
+            "sherd_plan_create: in one step rank %d would have more than %d parts to "
+            "read, or ranks to send to: let fewer ranks take part",
+            rank, SHERD__PARTS);
+    }
     if (!s || !allocate(s, space->heap)) {
         sherd__schedule_destroy(space, s);
         return sherd__no_memory(space->diag, "sherd_plan_create");
