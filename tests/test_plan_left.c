@@ -50,6 +50,27 @@ static void price_step(ways *w, const sherd__field *field, int a, int b)
         complain(field, "look", a, b, look.cost, price.cost);
 }
 
+/* Under links there are glances besides, and bounds of any way. */
+static void bound_step(const ways *w, const sherd__field *field, int a, int b)
+{
+    sherd__cost bound = sherd__bound_between(field, a, b, SHERD__MOST), price = w->step[a][b];
+
+    if (!CHECK(bound.picoseconds <= price.picoseconds))
+        complain(field, "bound", a, b, bound, price);
+    for (int from = 0; from < 2; from++) {
+        sherd__glances g;
+        sherd__glances_start(&g, field, from ? a : b, from);
+        bound.picoseconds = sherd__glance(&g, from ? b : a, SHERD__MOST);
+        if (!CHECK(bound.picoseconds <= price.picoseconds))
+            complain(field, "glance", a, b, bound, price);
+    }
+}
+
+static bool has_links(const sherd__field *field)
+{
+    return field->price == &sherd__price_links && !field->across;
+}
+
 static void find_ways(ways *w, const sherd__field *field)
 {
     int n = field->nodes;
@@ -61,6 +82,8 @@ static void find_ways(ways *w, const sherd__field *field)
             w->step[a][b] = never;
             if (leads(field, a, b))
                 price_step(w, field, a, b);
+            if (leads(field, a, b) && has_links(field))
+                bound_step(w, field, a, b);
         }
     }
     while (changed) {
@@ -84,6 +107,8 @@ static void compare_left(tally *t, const ways *w, const sherd__field *field)
             continue;
         if (!CHECK(sherd__cost_compare(left, w->left[a]) <= 0))
             complain(field, "left", a, SHERD__GOAL, left, w->left[a]);
+        if (has_links(field) && !CHECK(sherd__cost_compare(field->node[a].ahead, w->left[a]) <= 0))
+            complain(field, "ahead", a, SHERD__GOAL, field->node[a].ahead, w->left[a]);
         t->nodes++;
         t->near += 10 * left.picoseconds >= 8 * w->left[a].picoseconds;
     }
@@ -112,13 +137,10 @@ static void find_left(sherd__field *field)
     const sherd__cost most = {INT64_MAX, INT64_MAX, INT64_MAX};
     sherd__route route;
 
-    if (field->price != &sherd__price_links || field->across) {
+    if (has_links(field))
+        CHECK_OK(sherd__left_find(&route, field, most));
+    else
         sherd__least_find(field);
-        return;
-    }
-    sherd__links_pairs(field);
-    sherd__bound_fill(field);
-    CHECK_OK(sherd__left_find(&route, field, most));
 }
 
 static void compare(tally *t, const sherd__problem *problem)
@@ -128,6 +150,10 @@ static void compare(tally *t, const sherd__problem *problem)
 
     sherd__field_start(&field, problem, problem->to);
     CHECK_OK(sherd__field_fill(&field));
+    if (has_links(&field)) {
+        sherd__links_pairs(&field);
+        sherd__bound_fill(&field);
+    }
     if (field.whole && field.nodes <= NODES) {
         find_ways(&w, &field);
         find_left(&field);
