@@ -160,6 +160,40 @@ MISUSE(clipping_needs_a_bound_that_is_not_negative)
     sherd_module_destroy(layer);
 }
 
+static bool says(const misuse *m, const char *part)
+{
+    return strstr(sherd_world_error(m->world), part) != NULL;
+}
+
+/* What a step refuses has changed nothing. */
+MISUSE(a_step_needs_factors_that_are_numbers)
+{
+    static const double bad[] = {(double)NAN, HUGE_VAL, -HUGE_VAL};
+    const int64_t shape[] = {4, 4};
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
+
+    CHECK_OK(sherd_adamw_create(&o, layer, NULL));
+    sherd_tensor *bias = sherd_module_parameter(layer, "bias");
+    sherd_backward(
+        sherd_sum(sherd_module_call(layer, sherd_constant(m->world, SHERD_F32, shape, 2, 1))));
+    sherd_optimizer_step(NULL, (double)NAN, 1);
+    for (int i = 0; i < LEN(bad); i++) {
+        FAILS(SHERD_EINVAL, sherd_optimizer_step(o, BAD(bad[i], 0.1), 1));
+        CHECK(says(m, ": the learning rate is "));
+        FAILS(SHERD_EINVAL, sherd_optimizer_step(o, 0.1, BAD(bad[i], 1)));
+        CHECK(says(m, ": grad_scale is "));
+    }
+    FAILS(SHERD_EINVAL, sherd_optimizer_step(o, BAD(-0.1, 0.1), 1));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip(o, BAD((double)NAN, 1)));
+    CHECK(says(m, "the norm is nan: it is no number") ||
+          says(m, "the norm is -nan: it is no number"));
+    if (!m->alone)
+        CHECK_EQ(((const float *)sherd_tensor_read(bias))[0], 0);
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
 MISUSE(a_scaler_has_a_factor_that_is_a_number)
 {
     sherd_module *layer = linear(m->world);
@@ -177,6 +211,9 @@ MISUSE(a_scaler_has_a_factor_that_is_a_number)
     FAILS(SHERD_EINVAL, sherd_scaler_step(NUL(&good), o, 1, 0, NULL));
     FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, 1, BAD(-1, 0), NULL));
     FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, 1, BAD((double)NAN, 0), NULL));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, BAD(-1, 1), 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, BAD((double)NAN, 1), 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, BAD(HUGE_VAL, 1), 0, NULL));
     for (int i = 0; i < LEN(bad); i++) {
         FAILS(SHERD_EINVAL, sherd_scaler_scale(m->wrong ? &bad[i] : &good, loss));
         FAILS(SHERD_EINVAL, sherd_scaler_step(m->wrong ? &bad[i] : &good, o, 1, 0, NULL));
@@ -197,6 +234,7 @@ static const check_test tests[] = {
     {TEST(groups_need_patterns_that_find_parameters), {1, 2}},
     {TEST(optimizers_are_clipped_together_on_a_mesh), {1, 2, 3}},
     {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
+    {TEST(a_step_needs_factors_that_are_numbers), {1, 2, 3}},
     {TEST(a_scaler_has_a_factor_that_is_a_number), {1, 2}},
     {TEST(schedules_answer_whatever_is_asked), {1}},
 };

@@ -105,6 +105,7 @@ MISUSE(no_call_and_no_node_have_answers)
     ONLY_SAYS(SHERD_EINVAL, sherd_way_add(NULL, &layout, &layout));
     ANSWERS(!sherd_node_wants(NULL, 0) && sherd_node_operand(NULL, 0) == NULL);
     ANSWERS(sherd_node_result(NULL, 0) == NULL && sherd_node_attributes(NULL) == NULL);
+    ANSWERS(sherd_node_shape(NULL, 0, NULL) == 0);
     ANSWERS(sherd_node_shape(NULL, 0, &shape) == 0 && sherd_node_layout(NULL, 0) == NULL);
     ANSWERS(sherd_node_operands(NULL) == 0);
 }
@@ -133,6 +134,7 @@ static void asks_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
     CHECK(sherd_node_operand(node, 1) == NULL && sherd_node_operand(node, -1) == NULL);
     CHECK(sherd_node_operand(node, 0) == NULL); /* it has not been saved */
     CHECK(sherd_node_result(node, 99) == NULL && sherd_node_result(node, -1) == NULL);
+    CHECK(sherd_node_shape(node, 0, NULL) == sherd_node_shape(node, 0, &shape));
     CHECK(sherd_node_shape(node, 3, &shape) == 0 && sherd_node_layout(node, 3) == NULL);
     CHECK(sherd_node_attributes(node) == NULL);
     grad_in[0] = grad_out[0];

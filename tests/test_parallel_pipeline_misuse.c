@@ -129,6 +129,8 @@ MISUSE(running_needs_microbatches)
     ANSWERS(sherd_pipeline_turns(p, -1, 4, NULL, 0) == 0);
     ANSWERS(sherd_pipeline_turns(p, 2, 4, NULL, 0) == 0);
     ANSWERS(sherd_pipeline_turns(p, 0, 0, NULL, 0) == 0);
+    ANSWERS(sherd_pipeline_turns(p, 0, INT64_MAX, NULL, 0) == 0);
+    ANSWERS(sherd_pipeline_turns(p, 0, (1 << 23) + 1, NULL, 0) == 0);
     ANSWERS(sherd_pipeline_turns(p, 1, 4, NULL, 0) == 8);
     ANSWERS(isnan(sherd_pipeline_run(NULL, &none)));
     if (!m->alone) {

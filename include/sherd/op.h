@@ -458,7 +458,7 @@ SHERD_API const void *sherd_node_attributes(const sherd_node *node);
 /**
  * In backward: ndim of operand i, and its global shape.
  *
- * @local   @shapes shape: [ndim]   @owns borrowed   @errors none
+ * @local   @shapes shape: [ndim], or NULL = not wanted   @owns borrowed   @errors none
  */
 SHERD_API int sherd_node_shape(const sherd_node *node, int i, const int64_t **shape);
 

@@ -178,7 +178,7 @@ SHERD_API double sherd_optimizer_grad_norm(sherd_optimizer *optimizer);
  *
  * @collective the parameters' mesh
  * @numerics   as sherd_optimizer_grad_norm
- * @errors     EINVAL `most` negative; EDIFFER; ENOMEM; EPEER; by the alarm, and NaN is returned
+ * @errors     EINVAL `most` negative or NaN; EDIFFER; ENOMEM; EPEER; by the alarm, and NaN is returned
  */
 SHERD_API double sherd_optimizer_clip(sherd_optimizer *optimizer, double most);
 
@@ -187,7 +187,7 @@ SHERD_API double sherd_optimizer_clip(sherd_optimizer *optimizer, double most);
  * clamped and not addends.
  *
  * @collective the parameters' mesh, if gradients are not settled yet
- * @errors     EINVAL `most` negative; EDIFFER; ENOMEM; EPEER; by the alarm
+ * @errors     EINVAL `most` negative or NaN; EDIFFER; ENOMEM; EPEER; by the alarm
  */
 SHERD_API void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most);
 
@@ -223,19 +223,20 @@ SHERD_API double sherd_optimizers_grad_norm(const sherd_optimizers *all);
  *
  * @collective all->mesh, as sherd_optimizers_grad_norm
  * @numerics   as sherd_optimizers_grad_norm
- * @errors     EINVAL `most` negative; otherwise as sherd_optimizers_grad_norm
+ * @errors     EINVAL `most` negative or NaN; otherwise as sherd_optimizers_grad_norm
  */
 SHERD_API double sherd_optimizers_clip(const sherd_optimizers *all, double most);
 
 /**
- * One step. Gradients are multiplied by `grad_scale` (1 = unchanged; max_norm / norm clips them),
- * the learning rate by that of a group. Parameters without a gradient do not change. Gradients are
- * kept; see sherd_optimizer_clear.
+ * One step. Gradients are multiplied by `grad_scale` (1 = unchanged; max_norm / norm clips them; -1
+ * climbs, as PyTorch's `maximize`), the learning rate by that of a group. Parameters without a
+ * gradient do not change. Gradients are kept; see sherd_optimizer_clear.
  *
  * @collective the parameters' mesh, if gradients are not settled yet, or where memory is taken: in
  *             the first step of a parameter that was frozen, or on GPUs
- * @errors     EINVAL state that an earlier step lost when it failed; EDIFFER; ENOMEM; EPEER; by the
- *             alarm
+ * @errors     EINVAL a learning rate that is negative or not finite, a grad_scale that is not
+ *             finite, and nothing changes; state that an earlier step lost when it failed; EDIFFER;
+ *             ENOMEM; EPEER; by the alarm
  */
 SHERD_API void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate,
                                     double grad_scale);

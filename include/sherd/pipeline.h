@@ -199,10 +199,11 @@ typedef struct sherd_microbatches {
  * @collective the world
  * @numerics   losses are added in f64, in the order of the microbatches
  * @owns       everything is only read
- * @errors     EINVAL no microbatch, a call from a feed or loss of its own, an output that is not on
- *             the stage's mesh and varies, a loss that is missing or not of one element; EDIFFER
- *             other counts on other ranks; those of the stages; all by the alarm. Returns the sum
- *             of the losses, the same on all ranks; NaN where a failure has been seen
+ * @errors     EINVAL no microbatch, or more than 2^24 with all stages counted, a call from a feed or
+ *             loss of its own, an output that is not on the stage's mesh and varies, a loss that is
+ *             missing or not of one element; EDIFFER other counts on other ranks; those of the
+ *             stages; all by the alarm. Returns the sum of the losses, the same on all ranks; NaN
+ *             where a failure has been seen
  */
 SHERD_API double sherd_pipeline_run(sherd_pipeline *pipeline, const sherd_microbatches *work);
 
@@ -227,7 +228,7 @@ typedef struct sherd_pipeline_turn {
  * @local
  * @shapes out: [room], or NULL to count only
  * @errors none; returns how many there are, also if `room` is smaller; 0 if there is no such place,
- *         no microbatch, or memory runs out
+ *         no microbatch or more than sherd_pipeline_run takes, or memory runs out
  */
 SHERD_API int64_t sherd_pipeline_turns(const sherd_pipeline *pipeline, int place,
                                        int64_t microbatches, sherd_pipeline_turn *out,

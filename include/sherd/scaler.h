@@ -46,8 +46,9 @@ SHERD_API sherd_tensor *sherd_scaler_scale(sherd_scaler *scaler, sherd_tensor *l
  *
  * @collective the parameters' mesh
  * @numerics   as sherd_optimizer_step with its grad_scale: no further rounding
- * @errors     EINVAL a NULL, a scaler as in sherd_scaler_scale, `most` negative, by the alarm of
- *             the optimizer's world; EDIFFER; ENOMEM; EPEER; then false, and *norm is NaN
+ * @errors     EINVAL a NULL, a scaler as in sherd_scaler_scale, `most` negative or NaN, a learning
+ *             rate as in sherd_optimizer_step, by the alarm of the optimizer's world; EDIFFER;
+ *             ENOMEM; EPEER; then false, and *norm is NaN
  */
 SHERD_API bool sherd_scaler_step(sherd_scaler *scaler, sherd_optimizer *optimizer,
                                  double learning_rate, double most, double *norm);

@@ -358,6 +358,7 @@ int sherd_node_shape(const sherd_node *node, int i, const int64_t **shape)
     static const int64_t none[SHERD_MAX_DIMS];
     bool there = node && i >= 0 && i < node->ins;
 
-    *shape = there ? node->in[i].shape : none;
+    if (shape)
+        *shape = there ? node->in[i].shape : none;
     return there ? node->in[i].ndim : 0;
 }

@@ -115,6 +115,15 @@ void sherd__optimizer_scale(sherd_optimizer *o, const char *function, double by)
     clip_all(o, &(clip){function, false, by});
 }
 
+bool sherd__optimizer_bound(sherd_world *world, const char *function, const char *what, double most)
+{
+    if (most >= 0)
+        return true;
+    sherd__raise(world, SHERD_EINVAL, "%s: the %s is %g: %s", function, what, most,
+                 most < 0 ? "it is negative" : "it is no number");
+    return false;
+}
+
 double sherd_optimizer_clip(sherd_optimizer *optimizer, double most)
 {
     static const char function[] = "sherd_optimizer_clip";
@@ -122,10 +131,8 @@ double sherd_optimizer_clip(sherd_optimizer *optimizer, double most)
 
     if (!optimizer)
         return NAN;
-    if (!(most >= 0)) {
-        sherd__raise(optimizer->world, SHERD_EINVAL, "%s: the norm %g is negative", function, most);
+    if (!sherd__optimizer_bound(optimizer->world, function, "norm", most))
         return NAN;
-    }
     norm = sherd_optimizer_grad_norm(optimizer);
     if (isfinite(norm) && norm > most)
         sherd__optimizer_scale(optimizer, function, most / norm);
@@ -136,13 +143,8 @@ void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most)
 {
     static const char function[] = "sherd_optimizer_clip_value";
 
-    if (!optimizer)
+    if (!optimizer || !sherd__optimizer_bound(optimizer->world, function, "bound", most))
         return;
-    if (!(most >= 0)) {
-        sherd__raise(optimizer->world, SHERD_EINVAL, "%s: the bound %g is negative", function,
-                     most);
-        return;
-    }
     sherd_optimizer_settle(optimizer);
     if (!sherd__alarmed(optimizer->world))
         clip_all(optimizer, &(clip){function, true, most});

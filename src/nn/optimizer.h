@@ -141,6 +141,12 @@ bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device);
  */
 bool sherd__optimizer_squares(sherd_optimizer *o, bool once, double *distributed, double *plain);
 
+/* Whether gradients can be clipped to `most`, the "norm" or "bound"; false: the alarm is raised. */
+bool sherd__optimizer_bound(sherd_world *world, const char *function, const char *what,
+                            double most);
+/* Whether a step can have this learning rate; false: the alarm is raised. */
+bool sherd__optimizer_rate(sherd_world *world, const char *function, double rate);
+
 /* Scale all gradients, which are settled. */
 void sherd__optimizer_scale(sherd_optimizer *o, const char *function, double by);
 

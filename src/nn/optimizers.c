@@ -163,10 +163,8 @@ double sherd_optimizers_clip(const sherd_optimizers *all, double most)
     sherd_world *world = sherd__optimizers_world(all);
     double norm;
 
-    if (world && !(most >= 0)) {
-        sherd__raise(world, SHERD_EINVAL, "%s: the norm %g is negative", function, most);
+    if (world && !sherd__optimizer_bound(world, function, "norm", most))
         return NAN;
-    }
     norm = sherd__optimizers_norm(function, all);
     for (int i = 0; isfinite(norm) && norm > most && i < all->count; i++)
         sherd__optimizer_scale(all->list[i], function, most / norm);

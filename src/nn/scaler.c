@@ -87,10 +87,9 @@ static bool run(const step *s, sherd_scaler *scaler, double *norm)
 
     if (!s->world || !prepare(s->world, s->function, scaler))
         return false;
-    if (!(s->most >= 0)) {
-        sherd__raise(s->world, SHERD_EINVAL, "%s: the norm %g is negative", s->function, s->most);
+    if (!sherd__optimizer_bound(s->world, s->function, "norm", s->most) ||
+        !sherd__optimizer_rate(s->world, s->function, s->rate))
         return false;
-    }
     found = norm_of(s) / scaler->scale;
     if (sherd__alarmed(s->world))
         return false;

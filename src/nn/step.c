@@ -3,6 +3,7 @@
  * A step of an optimizer: first all memory that it takes, then each parameter by one pass of a
  * kernel over it, its state and the gradient. On GPUs one launch takes many parameters.
  */
+#include <math.h>
 #include <string.h>
 
 #include "nn/optimizer.h"
@@ -283,12 +284,38 @@ static void note(const sherd_optimizer *o, double rate, double grad_scale)
     sherd__deed_add(o->mesh, "sherd_optimizer_step", what, &identity);
 }
 
+bool sherd__optimizer_rate(sherd_world *world, const char *function, double rate)
+{
+    if (rate >= 0 && isfinite(rate))
+        return true;
+    sherd__raise(world, SHERD_EINVAL, "%s: the learning rate is %g: it must be finite, and %s",
+                 function, rate,
+                 rate < 0 ? "not negative (a grad_scale of -1 climbs)" : "not negative");
+    return false;
+}
+
+/* What would make every parameter NaN. After an alarm a norm is NaN, and so may be a scale. */
+static bool has_factors(const sherd_optimizer *o, double rate, double grad_scale)
+{
+    static const char function[] = "sherd_optimizer_step";
+
+    if (sherd__alarmed(o->world) || !sherd__optimizer_rate(o->world, function, rate))
+        return false;
+    if (isfinite(grad_scale))
+        return true;
+    sherd__raise(o->world, SHERD_EINVAL, "%s: grad_scale is %g: it must be finite", function,
+                 grad_scale);
+    return false;
+}
+
 void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale)
 {
     sherd_optimizer *o = optimizer;
 
+    if (!o || !has_factors(o, learning_rate, grad_scale))
+        return;
     sherd_optimizer_settle(o);
-    if (!o || sherd__alarmed(o->world))
+    if (sherd__alarmed(o->world))
         return;
     sherd_scope_begin(o->world);
     bool good = prepare_all(o);

@@ -387,10 +387,11 @@ static double tell(sherd_pipeline *p)
 
 static const char *fault_of(const sherd_pipeline *p, const sherd_microbatches *work)
 {
-    return !work     ? "nothing to run: it is NULL"
-           : p->kept ? "it is running: a feed or a loss cannot run it again"
-           : work->count < 1 || work->count > INT32_MAX
-               ? "the number of microbatches is less than 1, or too large"
+    return !work             ? "nothing to run: it is NULL"
+           : p->kept         ? "it is running: a feed or a loss cannot run it again"
+           : work->count < 1 ? "the number of microbatches is less than 1"
+           : work->count > SHERD__TURNS_MOST / p->turns.stages
+               ? "microbatches times stages are more than 2^24: run them in parts"
                : NULL;
 }
 

@@ -221,7 +221,8 @@ bool sherd__pipeline_fit(sherd_pipeline *p, int64_t count, bool forward_only)
 int64_t sherd_pipeline_turns(const sherd_pipeline *p, int place, int64_t microbatches,
                              sherd_pipeline_turn *out, int64_t room)
 {
-    if (!p || place < 0 || place >= p->turns.places || microbatches < 1)
+    if (!p || place < 0 || place >= p->turns.places || microbatches < 1 ||
+        microbatches > SHERD__TURNS_MOST / p->turns.stages)
         return 0;
     sherd__heap *heap = sherd__world_heap(p->world);
     sherd__turns turns = p->turns;

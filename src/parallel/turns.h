@@ -9,6 +9,9 @@
 /* A channel's sender may be so many sends ahead: see SHERD__DEPTH, of which a send takes two. */
 enum { SHERD__SENDS_AHEAD = 8 };
 
+/* Microbatches times stages: what fits is found by playing, which takes a second for as many. */
+enum { SHERD__TURNS_MOST = 1 << 24 };
+
 typedef struct sherd__turns {
     int places, stages; /* stage i is at place i % places */
     int64_t count;      /* of microbatches */
