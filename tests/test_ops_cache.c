@@ -8,6 +8,7 @@
 
 #include "sherd/autograd.h"
 #include "sherd/ops_layers.h"
+#include "sherd/ops_stencil.h"
 #include "tensors.h"
 
 #define SIZES(...) ((const int64_t[]){__VA_ARGS__})
@@ -202,12 +203,77 @@ static void positions_are_in_the_cache(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "an index is outside of a") != NULL);
 }
 
+/* `t` failed, with this in its one line. */
+static void says(sherd_world *world, sherd_tensor *t, const char *text)
+{
+    CHECK(sherd_tensor_failed(t));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
+        fprintf(stderr, "  the error is \"%s\"\n", sherd_world_error(world));
+}
+
+/* Shapes are told as the caller has them. */
+static void what_does_not_fit_is_told(sherd_world *world)
+{
+#define T(...) sherd_constant(world, SHERD_F32, SIZES(__VA_ARGS__), 4, 1)
+#define AT(n)  sherd_constant(world, SHERD_I32, SIZES(2, n), 2, 1)
+    sherd_tensor *q = T(2, 1, 6, 4), *k = T(2, 8, 2, 4);
+
+    says(world, sherd_attention_cached(T(2, 1, 5, 4), k, k, AT(1), 0),
+         "the heads of k must divide those of q: q by groups is f32[2,1,5,4], k is f32[2,8,2,4]");
+    says(world, sherd_attention_cached(q, k, T(2, 3, 2, 4), AT(1), 0),
+         "k and v must have the same shape: q by groups is f32[2,1,6,4]");
+    says(world, sherd_attention_cached(T(2, 1, 6, 3), k, k, AT(1), 0),
+         "q and k must have the same batch and width: q by groups is f32[2,1,6,3]");
+    says(world, sherd_attention_cached(q, k, k, AT(2), 0),
+         "positions must have two dims, the [batch,positions] of q: q by groups is f32[2,1,6,4]");
+    says(world, sherd_attention_cached(sherd_view(q, SIZES(2, 6, 4), 3), k, k, AT(1), 0),
+         "q, k and v must have four dims");
+#undef T
+#undef AT
+}
+
+static void a_scale_is_finite(sherd_world *world)
+{
+    static const double bad[] = {(double)NAN, HUGE_VAL, -HUGE_VAL};
+    sherd_tensor *x = sherd_constant(world, SHERD_F32, SIZES(2, 3, 2, 4), 4, 1);
+    sherd_tensor *heads = sherd_constant(world, SHERD_F32, SIZES(2, 3, 4, 4), 4, 1);
+    sherd_tensor *at = sherd_constant(world, SHERD_I32, SIZES(2, 3), 2, 1), *sums;
+
+    for (int i = 0; i < 3; i++) {
+        const sherd_attention_options o = {.scale = bad[i]};
+        const sherd_neighbourhood_options n = {.kernel = {1}, .scale = bad[i]};
+        says(world, sherd_attention(x, x, x, &o), "sherd_attention: scale is ");
+        says(world, sherd_attention(heads, x, x, &o), ": scale is ");
+        says(world, sherd_attention_cached(heads, x, x, at, bad[i]), ": scale is ");
+        says(world, sherd_neighbourhood_attention(x, x, x, &n), ": scale is ");
+        CHECK(!sherd_attention_with(&sums, NULL, x, x, x, &o));
+        says(world, sums, "sherd_attention_with: scale is ");
+    }
+}
+
+/* In an expanded view one element stands for several. */
+static void nothing_is_written_through_an_expanded_view(sherd_world *world)
+{
+    sherd_tensor *at = sherd_constant(world, SHERD_I32, SIZES(2, 1), 2, 1);
+    sherd_tensor *rows = sherd_constant(world, SHERD_F32, SIZES(2, 1, 2), 3, 5);
+    sherd_tensor *a = sherd_constant(world, SHERD_F32, SIZES(1, 4, 2), 3, 1);
+
+    says(world, sherd_write_rows(sherd_expand(a, SIZES(2, 4, 2), 3), at, rows),
+         "sherd_write_rows: a is an expanded view: write into a copy of it (sherd_clone)");
+    for (int i = 0; i < 8; i++)
+        CHECK_EQ(((const float *)sherd_tensor_read(a))[i], 1);
+}
+
 static const check_test tests[] = {
     {TEST(rows_go_where_the_index_says), {1, 2, 3, 4, 5}},
     {TEST(views_are_written_too), {1}},
     {TEST(attention_sees_up_to_its_position), {1, 2, 3, 4}},
     {TEST(what_lies_behind_is_not_read), {1}},
     {TEST(no_gradient_is_lost), {1, 2}},
+    {TEST(what_does_not_fit_is_told), {1, 2}},
+    {TEST(a_scale_is_finite), {1, 2}},
+    {TEST(nothing_is_written_through_an_expanded_view), {1, 2}},
     {TEST(positions_are_in_the_cache), {1, 2}},
 };
 CHECK_MAIN(tests)

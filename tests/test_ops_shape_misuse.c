@@ -303,12 +303,14 @@ WRONG(unflatten_sizes, sherd_unflatten(a, 1, (const int64_t[]){3, -1}, 2))
 WRONG(pad_value, sherd_pad(ids, (const int64_t[]){1}, (const int64_t[]){0}, 0.5))
 
 WRONG(select_dims, sherd_index_select(a, 0, sherd_cast(a, SHERD_I32)))
+WRONG(topk_less, sherd_topk(a, -1, 1, true, NULL))
 WRONG(topk_many, sherd_topk(a, 5, 1, true, NULL))
 WRONG(tril_row, sherd_tril(ids, 0))
 
 static const refusal refusals[] = {
     {select_dims, "sherd_index_select: index must have 1 dim: a is f32[4,4], index is i32[4,4]"},
     {topk_many, "sherd_topk: 5 of the 4 elements of dim 1: a is f32[4,4]"},
+    {topk_less, "sherd_topk: -1 of the 4 elements of dim 1: a is f32[4,4]"},
     {tril_row, "sherd_tril: a must have at least 2 dims: a is i32[4]"},
     {slice_dim, "sherd_slice: no dim 2: a is f32[4,4]"},
     {slice_step, "sherd_slice: a step of -1: it must be 1 or more: a is f32[4,4]"},

@@ -216,7 +216,7 @@ typedef struct sherd_attention_options {
  *             depends on layouts only; results of 16 bits stay f32 until the end
  * @owns       scope
  * @errors     see above; EINVAL a mask that does not broadcast, dropout outside [0, 1) or without a
- *             generator, an unknown way
+ *             generator, an unknown way, a scale that is not finite
  */
 SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                         const sherd_attention_options *options);

@@ -87,7 +87,8 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
  * @numerics   as sherd_attention; a text has the same bits in any batch, and on any ranks that
  *             share heads. Shards of positions are joined in their order, in f32 for 16-bit dtypes
  * @owns       scope
- * @errors     see ops.h; EINVAL a position of t or more, heads that k's do not divide
+ * @errors     see ops.h; EINVAL a position of t or more, heads that k's do not divide, a scale that
+ *             is not finite
  */
 SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                                sherd_tensor *positions, double scale);

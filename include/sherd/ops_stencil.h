@@ -204,7 +204,7 @@ typedef struct sherd_neighbourhood_options {
  *             layout
  * @owns       scope
  * @errors     see ops.h; EINVAL shapes that differ, a kernel that is even or below 1, a dilation
- *             below 0, kernel * dilation larger than the dim
+ *             below 0, kernel * dilation larger than the dim, a scale that is not finite
  */
 SHERD_API sherd_tensor *sherd_neighbourhood_attention(sherd_tensor *q, sherd_tensor *k,
                                                       sherd_tensor *v,

@@ -39,7 +39,7 @@ static sherd__ops *create(sherd_world *world)
     if (!ops || !ops->answers || !ops->engine) {
         if (ops)
             destroy(world, ops);
-        sherd__no_memory(sherd__world_diag(world), "operators");
+        sherd__no_memory(sherd__world_diag(world), "sherd_apply");
         return NULL;
     }
     sherd__world_set_state(world, SHERD__ROOM_OPS, ops, destroy);

@@ -269,6 +269,7 @@ static const char *describe_window(sherd_call *call, int d)
 
 static const char *describe(sherd_call *call)
 {
+    const sherd__neighbours_attributes *a = call->attributes;
     const sherd_tensor *q = call->in[Q];
     int dims = q->ndim - SPACE - BEHIND;
     const char *fault = NULL;
@@ -282,6 +283,8 @@ static const char *describe(sherd_call *call)
         if (!same)
             return "q, k and v must have the same shape";
     }
+    if (!isfinite(a->scale))
+        return sherd_call_reason(call, "scale is %g: it must be finite", a->scale);
     for (int d = 0; d < dims && !fault; d++)
         fault = describe_window(call, d);
     sherd_call_shape(call, OUT, q->ndim, q->shape);

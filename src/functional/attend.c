@@ -8,6 +8,7 @@
  */
 #include "attend.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -238,6 +239,8 @@ const char *sherd__attend_describe(sherd_call *call)
 
     if (q->ndim != QUERY_DIMS || k->ndim != 4)
         return "q, k and v must have four dims [batch,positions,heads,width]";
+    if (!isfinite(attributes->scale))
+        return sherd_call_reason(call, "scale is %g: it must be finite", attributes->scale);
     if (attributes->causal && q->shape[POSITIONS] != k->shape[POSITIONS])
         return "causal attention needs as many queries as keys";
     if (!(attributes->p >= 0 && attributes->p < 1))

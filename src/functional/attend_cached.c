@@ -11,6 +11,7 @@
  */
 #include "attend.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -28,16 +29,33 @@ typedef struct cached_attributes {
     double scale;
 } cached_attributes;
 
+/* Why q, k, v and positions do not fit, as the caller has them; NULL: they do. */
+static const char *misfit(sherd_tensor *const *in)
+{
+    const sherd_tensor *q = in[Q], *k = in[K], *v = in[V], *where = in[WHERE];
+
+    if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4)
+        return "q, k and v must have four dims [batch,positions,heads,width]";
+    if (q->shape[0] != k->shape[0] || q->shape[3] != k->shape[3])
+        return "q and k must have the same batch and width";
+    for (int d = 0; d < 4; d++)
+        if (k->shape[d] != v->shape[d])
+            return "k and v must have the same shape";
+    if (k->shape[2] < 1 || q->shape[2] % k->shape[2] != 0)
+        return "the heads of k must divide those of q";
+    return where->ndim != 2 || where->shape[0] != q->shape[0] || where->shape[1] != q->shape[1]
+               ? "positions must have two dims, the [batch,positions] of q"
+               : NULL;
+}
+
+/* Heads are in groups where all fits. */
 static const char *describe(sherd_call *call)
 {
-    const sherd_tensor *q = call->in[Q], *k = call->in[K], *v = call->in[V];
-    const sherd_tensor *where = call->in[WHERE];
+    const cached_attributes *attributes = call->attributes;
 
-    if (q->ndim != 5 || k->ndim != 4 || v->ndim != 4)
-        return "q, k and v must have four dims [batch,positions,heads,width]";
-    if (where->ndim != 2)
-        return "positions must have two dims [batch,positions]";
-    return NULL;
+    if (!isfinite(attributes->scale))
+        return sherd_call_reason(call, "scale is %g: it must be finite", attributes->scale);
+    return call->in[Q]->ndim == 5 ? NULL : misfit(call->in);
 }
 
 /* ---- what a rank computes -------------------------------------------------------------------- */
@@ -446,7 +464,7 @@ const sherd_op sherd__attention_cached_op = {
     .name = "sherd_attention_cached",
     .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sherd_attention of queries at positions of their own to a cache of keys and values",
-    .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"positions", SHERD_OP_INDEX}},
+    .operand = {{"q by groups", 0}, {"k", 0}, {"v", 0}, {"positions", SHERD_OP_INDEX}},
     .result = {{"out", 0}},
     .field = {SHERD_FIELD(cached_attributes, scale, DOUBLE)},
     .attributes = sizeof(cached_attributes),
@@ -464,8 +482,7 @@ sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_ten
 {
     const sherd_attention_options options = {.scale = scale};
     const cached_attributes attributes = {sherd__attend_scale(q, &options)};
-    bool fits =
-        q && k && q->ndim == 4 && k->ndim == 4 && k->shape[2] > 0 && q->shape[2] % k->shape[2] == 0;
+    bool fits = q && k && v && positions && !misfit((sherd_tensor *[]){q, k, v, positions});
     int64_t n[5] = {0};
 
     for (int d = 0; fits && d < 4; d++)

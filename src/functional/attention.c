@@ -118,6 +118,8 @@ static const char *describe(sherd_call *call)
     for (int i = Q; i <= V; i++)
         if (call->in[i]->ndim != 4)
             return "q, k and v must have four dims [batch,positions,heads,width]";
+    if (!isfinite(attributes->scale))
+        return sherd_call_reason(call, "scale is %g: it must be finite", attributes->scale);
     if (attributes->causal && call->in[Q]->shape[1] != call->in[K]->shape[1])
         return "causal attention needs as many queries as keys";
     return NULL;

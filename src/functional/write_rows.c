@@ -41,6 +41,15 @@ static const char *fault_of_shapes(const filling *f)
     return NULL;
 }
 
+/* In an expanded view one element stands for many. */
+static bool is_expanded(const sherd_tensor *a)
+{
+    for (int d = 0; d < a->ndim && a->count; d++)
+        if (a->local[d] > 1 && a->stride[d] == 0)
+            return true;
+    return false;
+}
+
 static const char *fault(const filling *f)
 {
     sherd_tensor *all[] = {f->a, f->index, f->rows};
@@ -60,6 +69,8 @@ static const char *fault(const filling *f)
     }
     if (f->a->storage == f->rows->storage)
         return "a and rows share their storage";
+    if (is_expanded(f->a))
+        return "a is an expanded view: write into a copy of it (sherd_clone)";
     return sherd__is_recorded(f->a->world, all, 3)
                ? "a gradient would be lost: stop recording (sherd_set_recording)"
                : NULL;

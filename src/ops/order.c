@@ -25,7 +25,8 @@ typedef struct along {
         SHERD_FIELD(along, k, INT64), SHERD_FIELD(along, dim, INT), SHERD_FIELD(along, flag, INT) \
     }
 
-enum { ALL = -1 };
+/* Of k: all elements of the dim. */
+static const int64_t ALL = INT64_MIN;
 
 /* Results have the operand's dims, except for the size of the one dim. */
 static const char *describe(sherd_call *call)
@@ -152,7 +153,7 @@ sherd_tensor *sherd_sort(sherd_tensor *a, int dim, bool descending, sherd_tensor
 
 sherd_tensor *sherd_topk(sherd_tensor *a, int64_t k, int dim, bool largest, sherd_tensor **indices)
 {
-    return ordered(&sherd__topk_op, a, &(along){k < 0 ? INT64_MIN : k, dim, largest}, indices);
+    return ordered(&sherd__topk_op, a, &(along){k == ALL ? -1 : k, dim, largest}, indices);
 }
 
 /* ---- running sums ---------------------------------------------------------------------------- */
