@@ -51,6 +51,8 @@ MISUSE(a_file_needs_names_tensors_and_a_place)
     ALL_REFUSE(SHERD_EINVAL, sherd_file_write(m->world, path, &good, 1, NUL(&note), 1));
     ALL_REFUSE(SHERD_EINVAL, sherd_file_write(m->world, path, &good, 1, BAD(&empty, &note), 1));
     ALL_REFUSE(SHERD_EINVAL, sherd_file_write(m->world, path, &good, 1, BAD(&mute, &note), 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_file_write(m->world, path, &good, BAD(-1, 1), NULL, 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_file_write(m->world, path, &good, 1, &note, BAD(-1, 1)));
     for (int i = 0; i < 2; i++)
         ALL_REFUSE(SHERD_EINVAL,
                    sherd_file_write(m->world, path, BAD(&lacks[i], &good), 1, NULL, 0));

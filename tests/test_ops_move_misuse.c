@@ -76,7 +76,7 @@ static void a_root_outside_the_mesh_is_none(sherd_world *world)
 {
     int last = sherd_world_ranks(world) - 1;
     const sherd_mesh *mesh = NULL;
-    char text[16];
+    char text[64];
 
     snprintf(text, sizeof text, "x=%d", last);
     CHECK_OK(sherd_mesh_parse(&mesh, world, text));
@@ -84,7 +84,8 @@ static void a_root_outside_the_mesh_is_none(sherd_world *world)
     if (sherd_world_rank(world) == last)
         sherd_distribute_from(t, mesh, "S(0)", last);
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-    CHECK(strstr(sherd_world_error(world), "the root is not a rank of the mesh") != NULL);
+    snprintf(text, sizeof text, "root %d: it is no rank of the mesh", last);
+    CHECK(strstr(sherd_world_error(world), text) != NULL);
 }
 
 MISUSE(pieces_need_a_layout)

@@ -209,22 +209,27 @@ static void pieces_are_refused_by_one_line(sherd_world *world)
                     third = sherd_shard(2), sum = sherd_partial(SHERD_SUM);
     int rank = sherd_world_rank(world);
     const int64_t three[2] = {3, 2}, ten[2] = {10, 2}, sizes[4] = {3, 3, 3, 2};
-    const int64_t *views[2] = {sizes, NULL};
+    const int64_t negative[4] = {8, -1, 3, 0};
+    const int64_t *views[2] = {sizes, NULL}, *below[2] = {negative, NULL};
     const sherd_from_local_options foo = {.mode = (sherd_from_local_mode)7},
                                    cuts = {.sizes = views}, chunk = {.shape = ten},
                                    both = {.mode = SHERD_FROM_INFER, .shape = ten},
-                                   dict = {.shape = ten, .sizes = views};
+                                   dict = {.shape = ten, .sizes = views},
+                                   less = {.shape = ten, .sizes = below};
     sherd_tensor *piece = indices_plain(world, SHERD_F32, 2, three);
     sherd_tensor *tall = indices_plain(world, SHERD_F32, 2, SHAPE(3, rank == 2 ? 5 : 2));
     sherd_tensor *flat = indices_plain(world, SHERD_F32, rank == 1 ? 1 : 2, three);
 
 #define REFUSED(what, part) one_line_on_all(world, what, SHERD_EINVAL, part)
     REFUSED(sherd_from_local(piece, mesh, &rows, NULL), "a sharded dim needs options.shape");
-    REFUSED(sherd_from_local(piece, mesh, &rows, &foo), "no such mode");
+    REFUSED(sherd_from_local(piece, mesh, &rows, &foo), "no such mode: 7");
     REFUSED(sherd_from_local(piece, mesh, &rows, &cuts), "sizes without a shape");
     REFUSED(sherd_from_local(piece, mesh, &rows, &both), "inferring takes neither");
     REFUSED(sherd_from_local(piece, mesh, &rows, &dict),
-            "do not add up to its size 10"); /* sizes of 10 rows */
+            "do not add up to its size 10, but to 11"); /* sizes of 10 rows */
+    REFUSED(
+        sherd_from_local(piece, mesh, &rows, &less),
+        "shard 1 of dim 0 has the size -1: sizes are not negative, and add up to the dim's, 10");
     REFUSED(sherd_from_local(piece, mesh, &third, &infer),
             "S(2) on axis a0: the tensor has 2 dims");
     REFUSED(sherd_distribute_as(sherd_mark_equal(piece), mesh, "S(0)S(1)", -1), "column");

@@ -70,9 +70,15 @@ static sherd_status read_header(sherd_file *file, int fd, const char *function, 
         return sherd__file_fault(file->world, function, file->path);
     for (int i = SHERD__HEADER_LENGTH - 1; i >= 0; i--)
         n = n << 8 | length[i];
-    if (n > SHERD__MOST_HEADER || (int64_t)n > file_bytes - SHERD__HEADER_LENGTH)
+    if (n > SHERD__MOST_HEADER)
         return fault(file, function,
                      "is no safetensors file: its first 8 bytes are not the length of a header");
+    if ((int64_t)n > file_bytes - SHERD__HEADER_LENGTH)
+        return sherd__fail(sherd__world_diag(file->world), SHERD_EINVAL,
+                           "%s: \"%.180s\": ends within its header: that has %lld bytes behind the "
+                           "first 8, the file %lld",
+                           function, file->path, (long long)n,
+                           (long long)file_bytes - SHERD__HEADER_LENGTH);
     *bytes = (size_t)n;
     *out = sherd__alloc(file->header.heap, *bytes + 1, 1);
     if (!*out)

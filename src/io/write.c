@@ -101,11 +101,13 @@ static sherd_status list_note(writing *w, int i, const sherd_file_note *note)
 
 static sherd_status list_all(writing *w, const sherd__to_write *what)
 {
-    int count = what->count > 0 ? what->count : 0,
-        notes = what->note_count > 0 ? what->note_count : 0;
+    int count = what->count, notes = what->note_count;
     sherd__header *h = &w->header;
     sherd_status status = SHERD_OK;
 
+    if (count < 0 || notes < 0)
+        return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL, "%s: %d tensors, %d notes",
+                           w->function, count, notes);
     h->entry = sherd__alloc(h->heap, (size_t)count + 1, sizeof *h->entry);
     h->note = sherd__alloc(h->heap, (size_t)notes + 1, sizeof *h->note);
     w->part = sherd__alloc(h->heap, strlen(w->path) + sizeof ".part", 1);

@@ -79,19 +79,25 @@ static sherd_status cuts_from(int64_t **out, sherd__layout_spec *spec, const cha
     sherd__space *space = spec->mesh->space;
     int64_t parts = sherd__dim_parts(spec->mesh, &spec->dim[d]), sum = 0;
     int64_t *cuts = sherd__alloc(space->heap, (size_t)parts + 1, sizeof *cuts);
-    bool good = cuts != NULL;
 
     *out = cuts;
     if (!cuts)
         return sherd__no_memory(space->diag, function);
-    for (int64_t i = 0; good && i < parts; i++) {
-        good = sherd__add(sum, sizes[i], &sum);
+    for (int64_t i = 0; i < parts; i++) {
+        if (sizes[i] < 0 || !sherd__add(sum, sizes[i], &sum))
+            return sherd__fail(
+                space->diag, SHERD_EINVAL,
+                "%s: shard %lld of dim %d has the size %lld: sizes are not negative, "
+                "and add up to the dim's, %lld",
+                function, (long long)i, d, (long long)sizes[i], (long long)spec->shape[d]);
         cuts[i + 1] = sum;
     }
-    if (!good || sum != spec->shape[d])
+    if (sum != spec->shape[d])
         return sherd__fail(space->diag, SHERD_EINVAL,
-                           "%s: the %lld shard sizes of dim %d do not add up to its size %lld",
-                           function, (long long)parts, d, (long long)spec->shape[d]);
+                           "%s: the %lld shard sizes of dim %d do not add up to its size %lld, but "
+                           "to %lld",
+                           function, (long long)parts, d, (long long)spec->shape[d],
+                           (long long)sum);
     return SHERD_OK;
 }
 

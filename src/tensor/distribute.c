@@ -192,7 +192,9 @@ sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int 
                       "sherd_from_local, or sherd_detach first");
     if (root >= 0) {
         if (!sherd_mesh_coordinate(layout->spec.mesh, root, coordinate))
-            return refuse(t, layout, "the root is not a rank of the mesh");
+            return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
+                                      "sherd_distribute: root %d is no rank of the mesh of %s",
+                                      root, sherd_layout_text(layout));
         return noted(t, send_boxes(t, layout, root, coordinate), root, 0);
     }
     if (root < -1)

@@ -48,7 +48,7 @@ static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine,
 static const char *fault_of(const sherd_tensor *t, const sherd_mesh *mesh, int root)
 {
     if (!sherd_mesh_coordinate(sherd_mesh_root(mesh), root, NULL))
-        return "the root is not a rank of the mesh";
+        return "it is no rank of the mesh";
     if (t && t->layout)
         return "t is distributed already: use sherd_redistribute";
     return t && t->world != sherd__space_world(mesh->space) ? "t is of another world than the mesh"
@@ -97,7 +97,7 @@ sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh, con
         return sherd__failed(world);
     const char *why = fault_of(t, mesh, root);
     if (why)
-        return sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: %s", name, why);
+        return sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: root %d: %s", name, root, why);
     if (!is_root && sherd__is_dry(world))
         return sherd__fail_tensor(world, true, SHERD_ENOTSUP,
                                   "%s: only rank %d knows the shape, and a dry world has no other "

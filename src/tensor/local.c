@@ -6,6 +6,8 @@
  */
 #include "tensor/state.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -31,8 +33,14 @@ typedef struct joining {
     int64_t *all; /* [ranks of the mesh * WORDS] */
 } joining;
 
-static bool fail(const joining *j, sherd_status status, const char *text)
+static bool fail(const joining *j, sherd_status status, const char *format, ...)
 {
+    char text[SHERD_ERROR_BYTES / 2];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     sherd__fail_tensor(j->world, true, status, "sherd_from_local: %s", text);
     return false;
 }
@@ -88,7 +96,7 @@ static bool read_arguments(joining *j)
     const sherd_from_local_options *o = &j->options;
 
     if (o->mode != SHERD_FROM_CHUNK && o->mode != SHERD_FROM_INFER)
-        return fail(j, SHERD_EINVAL, "no such mode");
+        return fail(j, SHERD_EINVAL, "no such mode: %d", (int)o->mode);
     if (!create(j, &j->sample, j->local->shape, NULL))
         return false;
     if (o->mode == SHERD_FROM_INFER) {
