@@ -253,6 +253,14 @@ static void wrong_files_are_refused(sherd_world *world)
     const char *path = scratch(room, "wrong");
     sherd_file *file = NULL;
 
+    /* Cut off within its header, and a length that none has. */
+    put_file(world, path, "\x40\0\0\0\0\0\0\0{\"a\":", 13);
+    CHECK_EQ(sherd_file_open(&file, world, path), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "ends within its header: that has 64 bytes behind the "
+                                           "first 8, the file 5") != NULL);
+    put_file(world, path, "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF{}", 10);
+    CHECK_EQ(sherd_file_open(&file, world, path), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "are not the length of a header") != NULL);
     for (int i = 0; i < LEN(wrong); i++) {
         put_header(world, path, wrong[i].header, wrong[i].bytes);
         sherd_status status = sherd_file_open(&file, world, path);
