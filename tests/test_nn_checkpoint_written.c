@@ -332,11 +332,67 @@ static void arguments_of_modules_inside_count(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* x w, squared, with w alone on the way, too. */
+static void weighs(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_module *inner = sherd_module_find(self, "inner");
+    sherd_tensor *w = sherd_module_parameter(self, "w"), *x = in->value[0];
+
+    if (inner)
+        x = sherd_module_call(inner, x);
+    out->value[0] = sherd_mul(sherd_square(x), sherd_square(w));
+    out->count = 1;
+}
+
+static sherd_module *weighing(sherd_world *world)
+{
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_module_create(&m, world, weighs, NULL));
+    CHECK_OK(sherd_module_add_parameter(m, "w", constant(world, 1.5)));
+    return m;
+}
+
+/* As without a checkpoint: what is frozen between gets no gradient, the rest the same bits. */
+static void a_parameter_may_be_frozen_before_backward(sherd_world *world)
+{
+    double want[ROWS * WIDTH], have[ROWS * WIDTH];
+    sherd_module *m = weighing(world), *inner = weighing(world);
+
+    CHECK_OK(sherd_module_add(m, "inner", inner));
+    for (int frozen = 0; frozen < 4; frozen++)
+        for (int kind = 0; kind < 4; kind++) {
+            sherd_tensor *w[] = {sherd_module_parameter(m, "w"),
+                                 sherd_module_parameter(inner, "w")};
+            sherd_scope_begin(world);
+            sherd_module_checkpoint(m, kind & 1);
+            sherd_module_checkpoint(inner, kind & 2);
+            sherd_tensor *x = input(world), *loss = sherd_sum(sherd_module_call(m, x));
+            for (int i = 0; i < 2; i++)
+                sherd_require_grad(w[i], !(frozen >> i & 1));
+            sherd_backward(loss);
+            for (int i = 0; i < 2; i++) {
+                CHECK(sherd_requires_grad(w[i]) == !(frozen >> i & 1));
+                CHECK(!sherd_grad(w[i]) == (frozen >> i & 1));
+                sherd_clear_grad(w[i]);
+                sherd_require_grad(w[i], true);
+            }
+            CHECK(sherd_full_read(kind ? have : want, sizeof have, sherd_grad(x), SHERD_F64, -1));
+            CHECK(!kind || memcmp(have, want, sizeof have) == 0);
+            sherd_scope_end(world);
+            if (!CHECK_OK(sherd_world_check(world)))
+                fprintf(stderr, "  %d, %d: %s\n", frozen, kind, sherd_world_error(world));
+            CHECK_EQ(sherd_saved_bytes(world), 0);
+        }
+    sherd_module_destroy(m);
+}
+
 static const check_test tests[] = {
     {TEST(what_is_read_again_must_not_be_written), {1, 2, 3, 4, 8}},
     {TEST(what_is_not_read_again_may_be_written), {1, 2, 3, 4, 8}},
     {TEST(writing_between_steps_is_no_fault), {1, 2, 3, 4, 8}},
     {TEST(a_copy_that_was_cast_before_counts), {1, 2}},
+    {TEST(a_parameter_may_be_frozen_before_backward), {1, 2, 3, 4}},
     {TEST(arguments_of_modules_inside_count), {1, 2, 3, 4}},
 };
 CHECK_MAIN(tests)

@@ -361,7 +361,8 @@ SHERD_API void sherd_module_unhook(sherd_module *module, int id);
  * parameter, a buffer or another tensor that gradients depend on was written since, or the module
  * no longer exists. What the forward itself writes before it reads it may be written. A forward or
  * hook that counts its calls can ask sherd_is_recomputing. A forward that asks for gradients of
- * what it has computed (sherd_gradients) cannot be checkpointed: EINVAL.
+ * what it has computed (sherd_gradients) cannot be checkpointed: EINVAL. A parameter that is frozen
+ * in between gets no gradient, as without a checkpoint; one that is made to want one: EINVAL.
  *
  * @local   @errors none
  */

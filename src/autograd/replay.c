@@ -310,17 +310,62 @@ static sherd_tensor *argument(sherd__replay *r, int i)
     return t;
 }
 
+/* Leaves that wanted a gradient the first time and do not now: they do while it runs again. */
+typedef struct thawed {
+    sherd_tensor **leaf; /* [count], counted */
+    int count, room;
+} thawed;
+
+static bool thaw_one(sherd__replay *r, thawed *t, sherd_tensor *leaf)
+{
+    sherd_tensor **list =
+        sherd__reserve(sherd__world_heap(r->world), t->leaf, t->count, &t->room, 4, sizeof *list);
+
+    if (!list) {
+        sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
+        return false;
+    }
+    t->leaf = list;
+    t->leaf[t->count++] = sherd_tensor_retain(leaf);
+    leaf->requires_grad = true;
+    return true;
+}
+
+static bool thaw(sherd__replay *r, thawed *t)
+{
+    for (int k = 0; k < r->nodes; k++)
+        for (int i = 0; r->node[k] && i < r->node[k]->ins; i++) {
+            sherd_tensor *leaf = r->node[k]->in[i].leaf;
+            if (leaf && !leaf->requires_grad && !thaw_one(r, t, leaf))
+                return false;
+        }
+    return true;
+}
+
+static void freeze_again(sherd__replay *r, thawed *t)
+{
+    for (int i = 0; i < t->count; i++) {
+        t->leaf[i]->requires_grad = false;
+        sherd_tensor_release(t->leaf[i]);
+    }
+    sherd__free(sherd__world_heap(r->world), t->leaf);
+}
+
 static void run_again(sherd__replay *r)
 {
     sherd_tensor *tensors[64];
+    thawed thawed = {NULL, 0, 0};
 
     for (int i = 0; i < r->keeper->ins; i++)
         tensors[i] = argument(r, i);
     if (sherd__alarmed(r->world))
         return;
-    r->what.run(r->what.self, tensors, r->keeper->ins);
-    if (r->at < r->nodes)
-        (void)differ(r, "its end", "another operator");
+    if (thaw(r, &thawed)) {
+        r->what.run(r->what.self, tensors, r->keeper->ins);
+        if (r->at < r->nodes)
+            (void)differ(r, "its end", "another operator");
+    }
+    freeze_again(r, &thawed);
 }
 
 static void have_all(sherd__replay *r)
