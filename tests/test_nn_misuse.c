@@ -297,14 +297,6 @@ MISUSE(a_parameter_is_a_tensor_with_a_name)
     REFUSES(SHERD_EINVAL, sherd_module_set_parameter(layer, "weight", failed));
     REFUSES(SHERD_EINVAL, sherd_module_set_parameter(layer, "bias", t));
     ANSWERS(sherd_module_parameters(layer) == 2);
-    const sherd_layout *rows = NULL;
-    CHECK_OK(sherd_layout_parse_placements(&rows, line(m->world), 2, shape, "S(0)", NULL));
-    CHECK_OK(sherd_module_set_parameter(layer, "weight", sherd_constant_on(rows, SHERD_F32, 1)));
-    REFUSES(SHERD_EINVAL, sherd_module_set_parameter(layer, "weight", t));
-    ANSWERS(
-        strstr(sherd_world_error(m->world),
-               "parameter \"weight\" of \"(root)\": it is distributed, and the tensor is plain: "
-               "give it a layout (sherd_distribute)") != NULL);
     sherd_module_destroy(layer);
 }
 

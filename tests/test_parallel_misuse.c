@@ -280,6 +280,13 @@ MISUSE(sharding_needs_a_module_a_mesh_and_an_axis)
     ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[4], mesh, BAD("y", "x"), NULL));
     ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[5], mesh, "x", BAD(&bad, &good)));
     ALL_REFUSE(SHERD_OK, sherd_fully_shard(layer[6], mesh, "x", NULL));
+    sherd_tensor *old = sherd_module_parameter(layer[6], "weight");
+    sherd_tensor *t = sherd_constant(m->world, SHERD_F32, sherd_tensor_shape(old), 2, 1);
+    REFUSES(SHERD_EINVAL, sherd_module_set_parameter(layer[6], "weight", t));
+    ANSWERS(strstr(sherd_world_error(m->world),
+                   "it is fully sharded, and the tensor plain: give it a layout") != NULL);
+    CHECK_OK(sherd_module_set_parameter(layer[6], "weight",
+                                        sherd_distribute(t, sherd_tensor_layout(old), -1)));
     ONLY_SAYS(SHERD_EINVAL, sherd_fully_shard(NULL, NULL, "x", NULL));
     destroy_layers(layer);
     CHECK_OK(sherd_world_close(second));

@@ -114,7 +114,7 @@ SHERD_CALL sherd_status sherd_module_add_parameter(sherd_module *module, const c
  * @local
  * @owns   the module retains `t` and releases the old one
  * @errors EINVAL no such parameter, `t` has failed, is not a leaf or is of another world, another
- *         shape or dtype, a plain `t` where the old one is distributed
+ *         shape or dtype, a plain `t` for one that is fully sharded (sherd_fully_shard)
  */
 SHERD_CALL sherd_status sherd_module_set_parameter(sherd_module *module, const char *name,
                                                    sherd_tensor *t);

@@ -17,6 +17,7 @@ typedef struct sherd__named_tensor {
     char *name;
     sherd_tensor *tensor; /* counted */
     unsigned placed;      /* by styles: bits of the axes of the mesh's root */
+    bool sharded;         /* by sherd_fully_shard: it is gathered, so it has a layout */
 } sherd__named_tensor;
 
 /* A list, so that hooks may be added and removed while it is walked. */

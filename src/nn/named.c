@@ -134,7 +134,7 @@ sherd_status sherd__add_named(sherd_module *module, const char *function,
         sherd__free(heap, copy);
         return sherd__no_memory(sherd__world_diag(module->world), function);
     }
-    grown[n] = (sherd__named_tensor){copy, sherd_tensor_retain(t), false};
+    grown[n] = (sherd__named_tensor){.name = copy, .tensor = sherd_tensor_retain(t)};
     ++*count;
     return SHERD_OK;
 }

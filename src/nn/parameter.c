@@ -60,8 +60,8 @@ sherd_status sherd_module_set_parameter(sherd_module *module, const char *name, 
     const char *fault = tensor_fault(module, t);
     if (i < 0)
         fault = "there is none of this name";
-    if (!fault && module->parameter[i].tensor->layout && !t->layout && !sherd__is_elsewhere(t))
-        fault = "it is distributed, and the tensor is plain: give it a layout (sherd_distribute)";
+    if (!fault && module->parameter[i].sharded && !t->layout)
+        fault = "it is fully sharded, and the tensor plain: give it a layout (sherd_distribute)";
     if (fault)
         return refuse(module, function, name, fault);
     bool trained = sherd_requires_grad(module->parameter[i].tensor);

@@ -370,6 +370,7 @@ static sherd_status make_unit(unit **out, const job *j, sherd_module *m)
         status = gathered_layout(&to, j, m, &m->parameter[i]);
         if (status)
             break;
+        m->parameter[i].sharded = true;
         u->slot[u->count].parameter = i;
         sherd__layout_set(&u->to[u->count++], to);
     }
