@@ -307,9 +307,92 @@ static void many_parameters_are_read_one_by_one(sherd_world *world)
     remove_file(world, path);
 }
 
+static void drops(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *x = sherd_dropout(in->value[0], 0.5, sherd_module_generator(self));
+
+    out->value[0] = sherd_module_call(sherd_module_child(self, 0), x);
+    out->count = 1;
+}
+
+/* A module that drops, around a module that drops. */
+static sherd_module *dropping(sherd_world *world)
+{
+    sherd_module *m = container(world, drops, NULL), *inner = NULL;
+
+    CHECK_OK(sherd_dropout_create(&inner, world, 0.5));
+    CHECK_OK(sherd_module_add_parameter(m, "w", sherd_constant(world, SHERD_F32, NULL, 0, 1)));
+    add_layer(m, "drop", inner);
+    return m;
+}
+
+/* Only ranks below `ranks` run it. */
+static void draw(sherd_module *m, int ranks, double out[MOST])
+{
+    sherd_world *world = sherd_module_world(m);
+
+    if (sherd_world_rank(world) < ranks)
+        whole(sherd_module_call(m, sherd_constant(world, SHERD_F64, SHAPE(6, 7), 2, 1)), out);
+}
+
+/* Also after the file was read by who had drawn more, and on ranks that had not drawn. */
+static void random_numbers_go_on(sherd_world *world)
+{
+    double first[MOST], wanted[MOST], have[MOST] = {0};
+    sherd_module *m = dropping(world), *other = dropping(world);
+    char room[256], start_room[256];
+    const char *path = scratch(room, "drawn"), *start = scratch(start_room, "undrawn");
+    sherd_generator *inner = sherd_module_generator(sherd_module_child(other, 0));
+    sherd_file *file = NULL;
+
+    CHECK_OK(sherd_module_write(m, NULL, start));
+    draw(m, 1, first);
+    draw(m, 1, first);
+    CHECK_OK(sherd_module_write(m, NULL, path));
+    CHECK_OK(sherd_file_open(&file, world, path));
+    CHECK_TEXT(sherd_file_text(file, "generators"), "2");
+    CHECK_TEXT(sherd_file_text(file, "generator."), "2");
+    CHECK_TEXT(sherd_file_text(file, "generator.drop"), "2");
+    CHECK_EQ(sherd_file_entries(file), 1);
+    sherd_file_destroy(file);
+    draw(m, 1, wanted);
+    inner->calls = 9;
+    CHECK_OK(sherd_module_read(other, NULL, path, NULL));
+    CHECK_EQ(inner->calls, 2);
+    draw(other, sherd_world_ranks(world), have);
+    if (sherd_world_rank(world) == 0)
+        CHECK(memcmp(have, wanted, 42 * sizeof *have) == 0 &&
+              memcmp(have, first, 42 * sizeof *have) != 0);
+    CHECK_OK(sherd_module_read(other, NULL, start, NULL));
+    CHECK_EQ(inner->calls, 0);
+    CHECK_EQ(sherd_module_generator(other)->calls, 0);
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    remove_file(world, path);
+    remove_file(world, start);
+}
+
+/* As PyTorch writes it. */
+static void a_file_without_notes_leaves_generators_alone(sherd_world *world)
+{
+    sherd_module *m = dropping(world);
+    const sherd_named_tensor w = {"w", sherd_module_parameter(m, "w")};
+    char room[256];
+    const char *path = scratch(room, "no_notes");
+
+    sherd_module_generator(m)->calls = 3;
+    CHECK_OK(sherd_file_write(world, path, &w, 1, NULL, 0));
+    CHECK_OK(sherd_module_read(m, NULL, path, NULL));
+    CHECK_EQ(sherd_module_generator(m)->calls, 3);
+    sherd_module_destroy(m);
+    remove_file(world, path);
+}
+
 static const check_test tests[] = {
     {TEST(training_goes_on_on_any_mesh), {1, 2, 3, 4}},
     {TEST(ranks_outside_of_the_mesh_read_it_too), {3}},
+    {TEST(random_numbers_go_on), {1, 2, 3}},
+    {TEST(a_file_without_notes_leaves_generators_alone), {1, 2}},
     {TEST(names_shapes_and_dtypes_must_fit), {1, 2, 3}},
     {TEST(several_files_are_one_state), {1, 2, 3}},
     {TEST(what_was_lost_is_read_again), {2, 3}},

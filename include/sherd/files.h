@@ -119,9 +119,13 @@ SHERD_API sherd_tensor *sherd_file_read(const sherd_file *file, const char *name
 /**
  * Write the parameters and buffers of a module under their dotted names
  * ("blocks.0.attn.wq.weight"), and the state of an optimizer under its names with the prefix
- * "optimizer.".
+ * "optimizer.". Notes say where the modules' own generators stand (sherd_module_generator), so that
+ * a run with dropout goes on with the numbers that it would have drawn: "generators" how many have
+ * been called, and "generator.PATH" how often each; of ranks that differ, the most. Generators of
+ * the program, loss scalers and the number of the step are the program's to keep.
  *
- * @collective the world   @shapes optimizer: NULL = none   @errors as sherd_file_write
+ * @collective the world   @shapes optimizer: NULL = none
+ * @errors     as sherd_file_write; EDIFFER ranks have other modules
  */
 SHERD_CALL sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer,
                                            const char *path);
@@ -149,7 +153,8 @@ typedef struct sherd_read_options {
 /**
  * Read the parameters and buffers of a module, and the state of an optimizer, from a file that
  * sherd_module_write has written, or (parameters and buffers only) PyTorch. Works on any mesh: each
- * rank reads some rows of each tensor.
+ * rank reads some rows of each tensor. The modules' own generators then stand where the file says;
+ * one without such notes leaves them as they are.
  *
  * @collective the world
  * @shapes     optimizer: NULL = none, and any optimizer state in the file is ignored; options: NULL

@@ -4,6 +4,7 @@
  * compared with those of the file before anything is read. Costs some walks over the tree, besides
  * writing and reading.
  */
+#include "io/generators.h"
 #include "io/names.h"
 #include "io/stored.h"
 
@@ -98,13 +99,19 @@ static sherd_status open_state(state *s, sherd_module *module, sherd_optimizer *
 sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer, const char *path)
 {
     state s;
+    sherd__notes notes = {NULL, 0};
     sherd_status status = open_state(&s, module, optimizer, path, "sherd_module_write");
 
     if (!status)
-        status = sherd__file_write(&(sherd__to_write){s.world, path, s.named, s.count, NULL, 0},
-                                   s.function);
-    if (s.world)
+        status = sherd__generators_list(&notes, module, s.function);
+    if (!status)
+        status = sherd__file_write(
+            &(sherd__to_write){s.world, path, s.named, s.count, notes.note, notes.count},
+            s.function);
+    if (s.world) {
+        sherd__generators_clear(s.world, &notes);
         clear(&s);
+    }
     return status;
 }
 
@@ -248,6 +255,9 @@ static sherd_status read_all(state *s, const char *const *path, int count,
                      its = sherd__load_kind_of(s->optimizer ? s->optimizer->module : NULL);
     for (int i = 0; !status && i < s->count; i++)
         status = read_one(s, i, i < s->of_module ? own : its);
+    for (int i = 0; !status && i < f.count; i++)
+        if (sherd__generators_read(s->module, f.file[i]))
+            break;
     close_files(s, &f);
     return status;
 }

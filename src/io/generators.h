@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many calls the generators of modules have made, as notes of a file. */
+#ifndef SHERD__GENERATORS_H
+#define SHERD__GENERATORS_H
+
+#include "io/file.h"
+#include "sherd/module.h"
+
+typedef struct sherd__notes {
+    sherd_file_note *note; /* [count]; keys and texts are the list's */
+    int count;
+} sherd__notes;
+
+/*
+ * List them: one note says how many there are, and one for each that has been called. Collective;
+ * all ranks get the same list, or the same failure. The caller clears it in any case.
+ */
+sherd_status sherd__generators_list(sherd__notes *out, sherd_module *module, const char *function);
+void sherd__generators_clear(sherd_world *world, sherd__notes *notes);
+
+/* Set those of a module as a file says. False: it does not say anything. */
+bool sherd__generators_read(sherd_module *module, const sherd_file *file);
+
+#endif
