@@ -10,13 +10,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "options.h"
+#include "world/dry_rates.h"
+#include "world/world.h"
 
 enum { MOST = 256 };
 
@@ -66,10 +70,64 @@ static bool set_rank(const asked *ranks, int i, int report)
     return setenv("SHERD_DRY", text, 1) == 0 && setenv("SHERD_DRY_REPORT", path, 1) == 0;
 }
 
+/* ---- before anything is run ------------------------------------------------------------------ */
+
+static bool are_rates(const char *text)
+{
+    sherd__diag diag = {.rank = -1};
+    sherd_rates rates;
+
+    return !text || !sherd__rates_read(&rates, text, "--rates: ", &diag) ||
+           cli_refuse("dry", "%s", diag.text) == 0;
+}
+
+/* Only a file is read here: what a pipe has is for the program. */
+static bool is_price(const char *path)
+{
+    static const char expected[] = "arena, or a file of prices";
+    sherd__diag diag = {.rank = -1};
+    sherd__heap heap = {0};
+    sherd_price price;
+    struct stat about;
+
+    if (!path || strcmp(path, "arena") == 0)
+        return true;
+    if (strcmp(path, "torch") == 0)
+        return cli_refuse("dry", "--price: torch is a price of plans, not of calls: expected %s",
+                          expected) == 0;
+    return (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) ||
+           !sherd__price_load(&price, &heap, &diag, path, expected) ||
+           cli_refuse("dry", "--price: %s", diag.text) == 0;
+}
+
+static bool is_program(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) && access(path, X_OK) == 0;
+}
+
+/* Whether execvp would find it. Measuring takes seconds, and would be for nothing. */
+static bool is_there(const char *program)
+{
+    const char *folders = getenv("PATH");
+    char path[PATH_MAX];
+
+    if (strchr(program, '/') || !folders)
+        return is_program(program);
+    for (const char *at = folders;; at++) {
+        size_t length = strcspn(at, ":");
+        snprintf(path, sizeof path, "%.*s%s%s", (int)length, at, length ? "/" : "", program);
+        at += length;
+        if (is_program(path) || !*at)
+            return is_program(path);
+    }
+}
+
 /* What is the same for all ranks; rates are measured once. */
 static bool set_environment(const cli_values *values)
 {
-    const char *rates = values->of[CLI_DRY_RATES], *price = values->of[CLI_PRICE];
+    const char *rates = values->of[CLI_DRY_RATES], *price = values->of[CLI_DRY_PRICE];
     char text[160];
 
     if (!rates && !cli_dry_rates(text, sizeof text))
@@ -85,8 +143,8 @@ static bool set_environment(const cli_values *values)
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-/* Its exit status, 128 + signal if it was killed; -1 and errno if it can not be started. With
- * `json` standard output is for that alone. */
+/* Its status, as of waitpid; -1 and errno if it can not be started. With `json` standard output is
+ * for that alone. */
 static int run(char **argv, bool json)
 {
     int status = 0, error = 0, line[2];
@@ -110,9 +168,20 @@ static int run(char **argv, bool json)
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
     errno = error;
-    if (error)
-        return -1;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return error ? -1 : status;
+}
+
+/* Its exit status, 128 + signal if it was killed; another one than 0 is told. */
+static int tell_end(long rank, int status)
+{
+    if (WIFSIGNALED(status)) {
+        cli_refuse("dry", "rank %ld was killed by signal %d (%s)", rank, WTERMSIG(status),
+                   strsignal(WTERMSIG(status)));
+        return 128 + WTERMSIG(status);
+    }
+    if (WEXITSTATUS(status))
+        cli_refuse("dry", "rank %ld exited with status %d", rank, WEXITSTATUS(status));
+    return WEXITSTATUS(status);
 }
 
 /* All that was reported, ended by a zero; NULL: no memory. The caller frees it. */
@@ -156,14 +225,15 @@ static int run_rank(const asked *ranks, int i, char **argv, bool json)
         cli_refuse("dry", "no file for the report: %s", strerror(errno));
         return CLI_FAILED;
     }
-    int exit_status = set_rank(ranks, i, report) ? run(argv, json) : -1;
-    if (exit_status < 0) {
+    int status = set_rank(ranks, i, report) ? run(argv, json) : -1;
+    int exit_status = CLI_FAILED;
+    bool shown = status >= 0 && show(report, json);
+    if (status < 0)
         cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[0], strerror(errno));
-        exit_status = CLI_FAILED;
-    } else if (!show(report, json) && exit_status == 0) {
+    else if (status != 0 || shown)
+        exit_status = tell_end(ranks->which[i], status);
+    else
         cli_refuse("dry", "\"%.200s\" has opened no world of sherd, or not closed it", argv[0]);
-        exit_status = CLI_FAILED;
-    }
     close(report);
     return exit_status;
 }
@@ -200,6 +270,12 @@ int cli_dry(int argc, char **argv)
         return CLI_UNUSABLE;
     if (at >= argc)
         return cli_refuse("dry", "which program? %s", usage);
+    if (!are_rates(values.of[CLI_DRY_RATES]) || !is_price(values.of[CLI_DRY_PRICE]))
+        return CLI_UNUSABLE;
+    if (!is_there(argv[at])) {
+        cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[at], strerror(errno));
+        return CLI_FAILED;
+    }
     if (!set_environment(&values))
         return CLI_UNUSABLE;
     if (!make_folder(folder, sizeof folder))

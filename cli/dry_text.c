@@ -181,13 +181,23 @@ static void print_totals(FILE *to, const char *name, const json_t *counts)
             cli_bytes_text(received, sizeof received, (int64_t)sum(calls, "received_bytes")));
 }
 
+/* "1.23 TFLOP/s", "5 FLOP/s". */
+static const char *rate(char *out, size_t room, double value)
+{
+    char text[32];
+
+    amount(text, sizeof text, value);
+    snprintf(out, room, "%s%sFLOP/s", text, strchr(text, ' ') ? "" : " ");
+    return out;
+}
+
 static void print_rates(FILE *to, const json_t *rates)
 {
-    char f32[32], half[32], memory[32];
+    char f32[48], half[48], memory[32];
 
-    fprintf(to, "rates       %sFLOP/s of f32, %sFLOP/s of 16 bits, %s/s of memory\n",
-            amount(f32, sizeof f32, number(rates, "f32")),
-            amount(half, sizeof half, number(rates, "half")),
+    fprintf(to, "rates       %s of f32, %s of 16 bits, %s/s of memory\n",
+            rate(f32, sizeof f32, number(rates, "f32")),
+            rate(half, sizeof half, number(rates, "half")),
             cli_bytes_text(memory, sizeof memory, (int64_t)number(rates, "memory")));
 }
 

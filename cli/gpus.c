@@ -41,26 +41,35 @@ static bool find(driver *out, void *library)
     return true;
 }
 
-static void print_gpu(FILE *to, const driver *d, int number)
+static bool look_at(gpu *out, const driver *d, int number)
 {
     CUdevice device;
-    size_t bytes;
-    char name[256] = "";
 
-    if (d->get(&device, number) || d->name(name, sizeof name, device) || d->bytes(&bytes, device))
-        return;
-    fprintf(to, "GPU         cuda:%d, %s, %.1f GiB\n", number, name, (double)bytes / (1 << 30));
+    *out = (gpu){.number = number};
+    return !d->get(&device, number) && !d->name(out->name, sizeof out->name, device) &&
+           !d->bytes(&out->bytes, device);
+}
+
+int find_gpus(gpu out[GPUS])
+{
+    const char *given = getenv("SHERD_CUDA_LIBRARY");
+    driver d;
+    int count = 0, found = 0;
+
+    if (!find(&d, dlopen(given && *given ? given : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) ||
+        d.init(0) || d.count(&count))
+        return 0;
+    for (int i = 0; i < count && found < GPUS; i++)
+        found += look_at(&out[found], &d, i);
+    return found;
 }
 
 void print_gpus(FILE *to)
 {
-    const char *given = getenv("SHERD_CUDA_LIBRARY");
-    driver d;
-    int count = 0;
+    gpu all[GPUS];
+    int count = find_gpus(all);
 
-    if (!find(&d, dlopen(given && *given ? given : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) ||
-        d.init(0) || d.count(&count))
-        return;
     for (int i = 0; i < count; i++)
-        print_gpu(to, &d, i);
+        fprintf(to, "GPU         cuda:%d, %s, %.1f GiB\n", all[i].number, all[i].name,
+                (double)all[i].bytes / (1 << 30));
 }

@@ -7,8 +7,9 @@
 
 #include <sherd.h>
 
-#include "cli.h"
+#include "cases.h"
 #include "gpus.h"
+#include "options.h"
 
 /* Cores that this process may use. */
 static int usable_cores(void)
@@ -46,14 +47,58 @@ static void print_compute(const sherd_info *info)
            1e-9 * info->gemm_rate, info->peak > 0 ? 100 * info->gemm_rate / info->peak : 0);
 }
 
+static json_t *gpu_list(void)
+{
+    json_t *list = json_array();
+    bool good = list != NULL;
+    gpu all[GPUS];
+    int count = find_gpus(all);
+
+    for (int i = 0; i < count; i++)
+        cli_append(&good, list,
+                   json_pack("{s:i,s:s,s:I}", "number", all[i].number, "name", all[i].name,
+                             "memory_bytes", (json_int_t)all[i].bytes));
+    return cli_whole(good, list);
+}
+
+/* The keys are in docs/running.md. False: no memory, or nowhere to write. */
+static bool print_json(const sherd_info *info, const sherd_memory *memory)
+{
+    struct utsname system = {.sysname = ""};
+    json_t *out = json_object();
+    bool good = out != NULL;
+    json_int_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    (void)uname(&system);
+    cli_put(&good, out, "system", json_string(system.sysname));
+    cli_put(&good, out, "release", json_string(system.release));
+    cli_put(&good, out, "machine", json_string(system.machine));
+    cli_put(&good, out, "cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+    cli_put(&good, out, "usable_cores", json_integer(usable_cores()));
+    cli_put(&good, out, "memory_bytes", json_integer(pages * page));
+    cli_put(&good, out, "tensor_bytes", json_integer(memory->limit_bytes));
+    cli_put(&good, out, "max_ranks", json_integer(SHERD_MAX_RANKS));
+    cli_put(&good, out, "kernels", json_string(info->kernels));
+    cli_put(&good, out, "gemm", json_string(info->gemm));
+    cli_put(&good, out, "peak", json_real(info->peak));
+    cli_put(&good, out, "bf16_peak",
+            info->bf16_peak > 0 ? json_real(info->bf16_peak) : json_null());
+    cli_put(&good, out, "gemm_rate", json_real(info->gemm_rate));
+    cli_put(&good, out, "gpus", gpu_list());
+    good = good && json_dumpf(out, stdout, 0) == 0 && putchar('\n') != EOF;
+    json_decref(out);
+    return good;
+}
+
 int cli_info(int argc, char **argv)
 {
     char error[SHERD_ERROR_BYTES] = "";
     const sherd_world_options options = {.no_pin = true, .error = error};
+    cli_values values;
     sherd_world *world;
 
-    if (argc > 1)
-        return cli_refuse("info", "it takes no arguments, not \"%.100s\"", argv[1]);
+    if (!cli_values_read(&values, CLI_OF_INFO, "info", argc, argv))
+        return CLI_UNUSABLE;
     if (sherd_world_alone(&world, &options) != SHERD_OK) {
         fprintf(stderr, "sherd info: %s\n", error);
         return CLI_FAILED;
@@ -61,6 +106,8 @@ int cli_info(int argc, char **argv)
     sherd_info info = sherd_world_info(world);
     sherd_memory memory = sherd_world_memory(world);
     sherd_world_close(world);
+    if (values.of[CLI_JSON])
+        return print_json(&info, &memory) && fflush(stdout) == 0 ? 0 : CLI_FAILED;
     print_machine(&memory);
     print_compute(&info);
     print_gpus(stdout);

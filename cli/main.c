@@ -30,7 +30,9 @@ static const command table[] = {
      "  sherd dry -n 4 --rank 3 --price docs/prices/8-gpus-a-node.txt ./my_program\n"
      "  sherd dry --rates f32=6.7e13,memory=3.3e12 --trace trace.json ./starts_its_own_ranks\n",
      "that of the program; 1 if it could not be started, or has left no report."},
-    {"info", cli_info, "", "what this machine has, and how fast it computes", 0, "  sherd info\n",
+    {"info", cli_info, "", "what this machine has, and how fast it computes", CLI_OF_INFO,
+     "  sherd info\n"
+     "  sherd info --json\n",
      NULL},
     {"plan", cli_plan, "--mesh M --shape S --from P --to P",
      "how one layout becomes another, and what it costs; needs no ranks", CLI_OF_PLAN,

@@ -55,7 +55,7 @@ static const option table[CLI_KEYS] = {
                      "all-to-all, all-gather, reduce-scatter, chunk [time]",
                      "4,1,2,2,0"},
     [CLI_PRICE] =
-        {"price", CLI_OF_PLAN | CLI_OF_SHOW | CLI_OF_DRY, 0, cli_read_price, "PRICE",
+        {"price", CLI_OF_PLAN | CLI_OF_SHOW, 0, cli_read_price, "PRICE",
          "arena (one machine), torch (PyTorch's model of time), or a file of lines \"AXIS "
          "alpha beta gamma\" [arena]",
          "docs/prices/8-gpus-a-node.txt"},
@@ -76,7 +76,7 @@ static const option table[CLI_KEYS] = {
          "measure the links along each axis of --mesh and write a price file, by which "
          "SHERD_PRICE=FILE lets programs plan, and --price=FILE `sherd plan`",
          "prices.txt"},
-    [CLI_JSON] = {"json", CLI_OF_CASES | CLI_OF_DRY, 0, NULL, NULL,
+    [CLI_JSON] = {"json", CLI_OF_CASES | CLI_OF_DRY | CLI_OF_INFO, 0, NULL, NULL,
                   "one JSON object instead of the table", ""},
     [CLI_CASES] = {"cases", CLI_OF_CASES, 0, NULL, "FILE",
                    "one JSON object a line, keys as these options; - is standard input", "-"},
@@ -124,6 +124,10 @@ static const option table[CLI_KEYS] = {
          "how many bytes it reads and writes; what is left out takes no time [measured on a core "
          "of this machine]",
          "f32=6.7e13,half=9.9e14,memory=3.3e12"},
+    [CLI_DRY_PRICE] = {"price", CLI_OF_DRY, 0, NULL, "PRICE",
+                       "what calls take: arena (one machine), or a file of lines \"AXIS alpha beta "
+                       "gamma\" [SHERD_PRICE, or arena]",
+                       "docs/prices/8-gpus-a-node.txt"},
 };
 
 const char *cli_key_name(cli_key key)

@@ -48,6 +48,7 @@ typedef enum cli_key {
     CLI_RUN_TRACE,
     CLI_DRY_RANK,
     CLI_DRY_RATES,
+    CLI_DRY_PRICE,
     CLI_KEYS
 } cli_key;
 
@@ -59,6 +60,7 @@ enum {
     CLI_OF_SHOW = 8,
     CLI_OF_RUN = 16,
     CLI_OF_DRY = 32,
+    CLI_OF_INFO = 64,
     CLI_OF_MOVES = CLI_OF_PLAN | CLI_OF_CHECK | CLI_OF_SHOW,
     CLI_OF_CASES = CLI_OF_PLAN | CLI_OF_LAYOUT | CLI_OF_CHECK
 };

@@ -160,6 +160,8 @@ static void people_get_tables(void)
     CHECK(strstr(end->out, " others "));
     CHECK(strstr(end->out, "\nall_reduce  tp "));
     CHECK_TEXT(end->err, "");
+    end = sherd("dry --rates memory=1e10 " GPT " " MODEL " --mesh dp=2,tp=4");
+    CHECK(strstr(end->out, "rates       0 FLOP/s of f32, 0 FLOP/s of 16 bits, 9.313 GiB/s"));
 }
 
 static void rates_are_measured_where_none_are_given(void)
@@ -210,15 +212,26 @@ static void the_exit_status_is_the_programs(void)
 
     CHECK_EQ(end->status, 2);
     CHECK(strstr(end->err, "gpt: "));
-    end = sherd("dry -n 2 /bin/sh -c exit$IFS$9"); /* blanks part arguments */
-    CHECK(end->status != 0);
+    CHECK(strstr(end->err, "\nsherd dry: rank 0 exited with status 2\n"));
+    end = sherd("dry -n 2 --rank 1 --rates f32=1 /bin/false");
+    CHECK_EQ(end->status, 1);
+    CHECK_TEXT(end->err, "sherd dry: rank 1 exited with status 1\n");
+    end = sherd("dry -n 2 --rates f32=1 /bin/sh -c kill$IFS-9$IFS$$"); /* blanks part arguments */
+    CHECK_EQ(end->status, 128 + 9);
+    CHECK_TEXT(end->err, "sherd dry: rank 0 was killed by signal 9 (Killed)\n");
     end = sherd("dry -n 2 /bin/true");
     CHECK_EQ(end->status, 1);
     CHECK_TEXT(end->err,
                "sherd dry: \"/bin/true\" has opened no world of sherd, or not closed it\n");
-    end = sherd("dry /no/such/program");
+    double start = program_clock();
+    end = sherd("dry /no/such/program"); /* nothing is measured for it */
+    CHECK(program_clock() - start < 0.5);
     CHECK_EQ(end->status, 1);
-    CHECK(strstr(end->err, "sherd dry: \"/no/such/program\" can not be started: "));
+    CHECK(strstr(end->err, "sherd dry: \"/no/such/program\" can not be started: No such file"));
+    end = sherd("dry no_such_program");
+    CHECK_EQ(end->status, 1);
+    CHECK(strstr(end->err, "sherd dry: \"no_such_program\" can not be started: "));
+    CHECK_EQ(sherd("dry --rates f32=1 false")->status, 1); /* by PATH */
 }
 
 /* A variable that was left in the environment is no riddle. */
@@ -268,6 +281,18 @@ static void wrong_arguments_are_refused(void)
         {"dry -n 4 --rank 4 /bin/true", "--rank: there is no rank 4 of 4"},
         {"dry --speed 3 /bin/true", "there is no option \"--speed\""},
         {"dry -n 2 -n 2 /bin/true", "--ranks is given twice"},
+        {"dry --rates f32=fast /bin/true",
+         "sherd dry: --rates: f32=fast: a rate that is no number at \"f32=fast\": expected for "},
+        {"dry --rates f31=1 /bin/true", "there is no such rate at \"f31=1\""},
+        {"dry --rates f32=1,f64=-1 /bin/true", "negative, or not finite at \"f64=-1\""},
+        {"dry --rates f32=1e400 /bin/true", "negative, or not finite at \"f32=1e400\""},
+        {"dry --rates f32=nan /bin/true", "negative, or not finite at \"f32=nan\""},
+        {"dry --rates f32=1e9,f32=2 /bin/true", "given twice at \"f32=2\""},
+        {"dry --rates f32=1 --price /no/such/file /bin/true",
+         "sherd dry: --price: \"/no/such/file\" can not be read"},
+        {"dry --rates f32=1 --price /proc/self/maps /bin/true", "sherd dry: --price: "},
+        {"dry --rates f32=1 --price torch /bin/true",
+         "--price: torch is a price of plans, not of calls: expected arena, or a file of prices"},
     };
 
     for (int i = 0; i < LEN(wrong); i++) {
@@ -277,12 +302,8 @@ static void wrong_arguments_are_refused(void)
         if (!CHECK(strstr(end->err, wrong[i].says)))
             fprintf(stderr, "%s: %s", wrong[i].arguments, end->err);
     }
-    const program_end *end = sherd("dry -n 2 --rates f32=fast " GPT " --mesh tp=2");
-    CHECK(end->status != 0);
-    CHECK(strstr(end->err, "SHERD_DRY_RATES=f32=fast: expected for example"));
-    end = sherd("dry -n 2 --price /no/such/file " GPT " --mesh tp=2");
-    CHECK(end->status != 0);
-    CHECK(strstr(end->err, "SHERD_PRICE"));
+    const program_end *end = sherd("help dry");
+    CHECK(strstr(end->out, "--price PRICE") && !strstr(end->out, "torch"));
 }
 
 static const check_test tests[] = {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `sherd info` says of GPUs: a line for each that CUDA's driver has, nothing without one. */
+/* What `sherd info` says: as JSON; of GPUs a line for each that CUDA's driver has. */
 #define CHECK_PURE
 #include "device.h"
 #include "gpus.h"
+#include "program.h"
+#include "cli.h"
 
 static void check_printed(const char *expected)
 {
@@ -55,8 +57,37 @@ static void a_driver_that_is_not_there_or_fails_is_none(void)
     free(before);
 }
 
+static void programs_get_json(void)
+{
+    json_t *o = answer_of("info");
+    char keys[256];
+
+    keys_of(o, keys, sizeof keys);
+    CHECK_TEXT(keys,
+               "system release machine cores usable_cores memory_bytes tensor_bytes max_ranks "
+               "kernels gemm peak bf16_peak gemm_rate gpus");
+    CHECK_TEXT(text(o, "system"), "Linux");
+    CHECK(whole(o, "usable_cores") >= 1 && whole(o, "usable_cores") <= whole(o, "cores"));
+    CHECK(whole(o, "memory_bytes") > 1 << 20);
+    CHECK(json_number_value(json_object_get(o, "gemm_rate")) > 1e6);
+    CHECK(json_is_array(json_object_get(o, "gpus")));
+    json_decref(o);
+}
+
+static void it_has_help_and_refuses_the_rest(void)
+{
+    CHECK_EQ(sherd("info --help")->status, 0);
+    CHECK(strstr(sherd("help info")->out, "--json"));
+    const program_end *end = sherd("info --jason");
+    CHECK_EQ(end->status, 2);
+    CHECK(strstr(end->err, "sherd info: there is no option \"--jason\"; `sherd help info` lists"));
+    CHECK_EQ(sherd("info all")->status, 2);
+}
+
 static const check_test tests[] = {
     {TEST(each_gpu_has_a_line)},
+    {TEST(programs_get_json)},
+    {TEST(it_has_help_and_refuses_the_rest)},
     {TEST(a_driver_that_is_not_there_or_fails_is_none)},
 };
 CHECK_MAIN(tests)

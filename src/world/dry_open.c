@@ -4,6 +4,7 @@
  * mapping that is hardly touched, whatever the number of ranks.
  */
 #include "dry.h"
+#include "dry_rates.h"
 
 #include "inside.h"
 
@@ -16,7 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const char asked_name[] = "SHERD_DRY", rates_name[] = "SHERD_DRY_RATES";
+static const char asked_name[] = "SHERD_DRY", rates_name[] = "SHERD_DRY_RATES",
+                  rates_begin[] = "SHERD_DRY_RATES=";
 static const size_t region = (size_t)1 << 44; /* bytes of address space: more than a rank has */
 
 /* ---- the environment ------------------------------------------------------------------------- */
@@ -46,40 +48,6 @@ static sherd_status read_rank(int *rank, int *ranks, sherd__diag *diag)
                            asked_name, s.text, (long long)r, (long long)r);
     *rank = (int)r;
     *ranks = (int)n;
-    return SHERD_OK;
-}
-
-static bool take_rate(const char **at, sherd_rates *out)
-{
-    const struct {
-        const char *name;
-        double *rate;
-    } known[] = {
-        {"f32=", &out->f32}, {"f64=", &out->f64}, {"half=", &out->half}, {"memory=", &out->memory}};
-
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        size_t length = strlen(known[i].name);
-        char *end;
-        if (strncmp(*at, known[i].name, length) != 0)
-            continue;
-        *known[i].rate = strtod(*at + length, &end);
-        bool good = end != *at + length && (*end == ',' || !*end);
-        *at = *end == ',' ? end + 1 : end;
-        return good;
-    }
-    return false;
-}
-
-static sherd_status read_rates(sherd_rates *out, sherd__diag *diag)
-{
-    const char *text = getenv(rates_name), *at = text ? text : "";
-
-    memset(out, 0, sizeof *out);
-    while (*at)
-        if (!take_rate(&at, out))
-            return sherd__fail(diag, SHERD_EINVAL,
-                               "%s=%.100s: expected for example f32=1.5e11,half=3e11,memory=2e10",
-                               rates_name, text);
     return SHERD_OK;
 }
 
@@ -154,7 +122,7 @@ sherd_status sherd__dry_open(sherd_world **out, int ranks, const sherd_world_opt
     *out = NULL;
     sherd_status status = read_rank(&it.rank, &it.ranks, diag);
     if (!status)
-        status = read_rates(&it.rates, diag);
+        status = sherd__rates_read(&it.rates, getenv(rates_name), rates_begin, diag);
     if (!status)
         status = open_rank(out, &it, options, diag);
     if (!status)
