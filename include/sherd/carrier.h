@@ -101,8 +101,8 @@ typedef struct sherd_carrier {
  *             failure, and then the carrier is closed too
  * @errors     EINVAL options out of range, a price file that cannot be read or parsed, a carrier of
  *             another version or without a required function, ranks of other versions of sherd;
- *             ENOTSUP ranks of several machines and a carrier that sends no messages; ENOMEM;
- *             ELIMIT more than SHERD_MAX_RANKS; EPEER
+ *             ENOTSUP ranks of several machines and a carrier that sends no messages; EDIFFER ranks
+ *             differ in their options; ENOMEM; ELIMIT more than SHERD_MAX_RANKS; EPEER
  */
 SHERD_CALL sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carrier,
                                               const sherd_world_options *options);

@@ -34,6 +34,13 @@
  * The failed tensor is a valid argument everywhere; it has no dims, no layout and no data. A number
  * out of range is EINVAL, or ELIMIT if it is merely too large; a getter called with one returns
  * what it returns for NULL. A handle of another world is EINVAL in the world of the first argument.
+ *
+ * Forks. A process that a rank forks has a copy of the rank's world that does not work: expressions
+ * give the failed tensor, reads and writes NULL, functions with a status EINVAL, and the child's
+ * sherd_world_check says so. Nothing there reaches the ranks. Pointers that were read before the
+ * fork show what the rank makes of that memory later, so copy what the child needs before it. The
+ * child ends by exit or _exit, closes nothing, and may start other programs.
+ *
  * Not detected: a handle that is no longer valid (of a closed world, a destroyed module, a tensor
  * released more often than retained), and an array shorter than stated.
  */
@@ -113,8 +120,6 @@ SHERD_CALL sherd_status sherd_world_paper(sherd_world **out, int ranks);
 
 /**
  * Check the world a last time, then close it. All objects that belong to it are freed.
- *
- * In a process forked from the rank's own, nothing is closed: the world stays the rank's.
  *
  * @collective the world; local for a paper world or a world of one rank
  * @owns       frees `world`; NULL is a no-op
@@ -219,7 +224,14 @@ enum { SHERD_MEMORY_USES = 5 };
  * Tensor storage, in bytes. The tensors of all ranks of a machine share one limit:
  * SHERD_ARENA_BYTES in the environment (8G, 512M, 1073741824), by default 7/8 of the smallest of
  * the machine's memory, the memory cgroup's and RLIMIT_AS. If ranks have different limits the
- * smallest one holds. A tensor beyond the limit fails with ENOMEM; the world goes on.
+ * smallest one holds. Each rank takes memory in pieces of 256 KB, so a limit below one piece for
+ * each rank is EINVAL at the opening. A tensor beyond the limit fails with ENOMEM; the world goes
+ * on.
+ *
+ * Each rank maps the regions of all. Whoever reserves them, `sherd run` or sherd_spawn, keeps within
+ * its own RLIMIT_AS, and within SHERD_ARENA_BYTES (twice that and 32 MB for each rank). A rank whose
+ * RLIMIT_AS is too small for it all, because a wrapper has lowered it, does not open the world
+ * (ENOMEM): start with a smaller limit of tensors.
  */
 typedef struct sherd_memory {
     int64_t live_bytes;  /* of this rank's tensors that are alive now */

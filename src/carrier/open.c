@@ -4,6 +4,7 @@
 #include "sherd/mpi.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static sherd_status fail(const sherd_world_options *options, sherd_status status, const char *text)
 {
@@ -15,6 +16,18 @@ static sherd_status fail(const sherd_world_options *options, sherd_status status
 static sherd_status refuse(const sherd_world_options *options, const char *text)
 {
     return fail(options, SHERD_EINVAL, text);
+}
+
+/* A text that comes from below names the function that was called there. */
+static void name_this(char *text)
+{
+    static const char other[] = "sherd_world_open_with: ", this[] = "sherd_world_open_mpi: ";
+    char *at = strstr(text, other);
+
+    if (!at)
+        return;
+    memcpy(at, this, sizeof this - 1);
+    memmove(at + sizeof this - 1, at + sizeof other - 1, strlen(at + sizeof other - 1) + 1);
 }
 
 sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
@@ -38,5 +51,8 @@ sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
     sherd_status status = sherd__mpi_carrier(&carrier, comm, text, sizeof text);
     if (status)
         return fail(options, status, text);
-    return sherd_world_open_with(out, &carrier, options);
+    status = sherd_world_open_with(out, &carrier, options);
+    if (status && options && options->error)
+        name_this(options->error);
+    return status;
 }

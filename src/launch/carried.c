@@ -24,7 +24,8 @@
 /* ---- the arena of one machine ---------------------------------------------------------------- */
 
 /* Map the arena of the first rank here, whose process has it open as this descriptor. */
-static void map_of(sherd__arena *out, const sherd__hello *first, sherd__diag *diag)
+static void map_of(sherd__arena *out, const sherd__hello *first, const char *function,
+                   sherd__diag *diag)
 {
     char path[64];
 
@@ -38,7 +39,7 @@ static void map_of(sherd__arena *out, const sherd__hello *first, sherd__diag *di
                     path, strerror(errno));
         return;
     }
-    (void)sherd__arena_map(out, fd, diag);
+    (void)sherd__arena_map(out, fd, function, diag);
     close(fd);
 }
 
@@ -86,7 +87,7 @@ static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool
     sherd_status status = sherd__hellos_exchange(carrier, mine, all, diag);
     if (!status) {
         if (carrier->rank != leader)
-            map_of(out, &all[leader], diag);
+            map_of(out, &all[leader], carried->function, diag);
         if (!diag->status)
             sherd__post_process(&out->control->post[carrier->rank]);
         sherd__note_failure(mine, diag, carrier->rank);
@@ -297,6 +298,7 @@ static sherd_status find_arena(sherd__arena *arena, sherd__carried *carried, she
     if (apart && !status)
         status = compare_clocks(arena, carrier, all, diag);
     arena->price = &carried->price;
+    arena->opened_by = carried->function;
     return status;
 }
 
@@ -340,7 +342,9 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
 {
     static const sherd_world_options none;
     sherd__heap heap = {0};
-    sherd__carried unkept = {.carrier = *carrier, .launched = launched};
+    sherd__carried unkept = {.carrier = *carrier,
+                             .launched = launched,
+                             .function = launched ? "sherd_world_open" : "sherd_world_open_with"};
     sherd__carried *carried = NULL;
     sherd__arena arena = {.base = NULL};
 
@@ -349,7 +353,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
         sherd__hello mine = sherd__introduce(options ? options : &none);
         carried = sherd__alloc(&heap, 1, sizeof *carried);
         if (!carried || (launched && !sherd__say_joined(true)))
-            (void)sherd__no_memory(diag, "sherd_world_open");
+            (void)sherd__no_memory(diag, unkept.function);
         else if (!sherd__trace_begin(diag) /* all may: nobody writes before all have met */ &&
                  carrier->rank == 0)
             (void)sherd__price_find(&unkept.price, &heap, options, diag);

@@ -28,6 +28,7 @@ typedef struct sherd__carried {
     sherd__core_locks cores;
     struct sherd__guard *guard; /* of this rank; or NULL */
     bool launched;              /* by sherd_world_open, which may come again when it is closed */
+    const char *function;       /* that opens it */
     sherd_price price;          /* that rank 0 brings; all zero if none */
 } sherd__carried;
 

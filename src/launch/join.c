@@ -115,7 +115,7 @@ static bool is_of(const sherd__arena *arena, const invitation *in)
 
 static bool map_of(sherd__arena *arena, int fd, const invitation *in, sherd__diag *diag)
 {
-    if (sherd__arena_map(arena, fd, diag))
+    if (sherd__arena_map(arena, fd, "sherd_world_open", diag))
         return false;
     if (is_of(arena, in))
         return true;
@@ -156,6 +156,7 @@ static sherd_status find_arena(sherd__arena *arena, invitation *in, sherd__diag 
 {
     if (find_invitation(in, diag))
         return diag->status;
+    diag->rank = in->rank;
     if (map_of(arena, in->fd, in, diag))
         fcntl(in->fd, F_SETFD, FD_CLOEXEC); /* what this program starts is no rank */
     else if (!map_through_launcher(arena, in))

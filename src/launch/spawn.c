@@ -46,6 +46,10 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
         return 0;
     world->lent = true;
     int value = plan->body(world, plan->payload);
+    if (sherd__is_stranger(world)) { /* the body has forked, and returns in both */
+        *closed = SHERD_EINVAL;
+        return value;
+    }
     atomic_store(&plan->arena.control->post[rank].value, 1 + (uint64_t)sherd__exit_code(value));
     *closed = sherd__world_close(world, NULL);
     return value;

@@ -123,12 +123,20 @@ sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room
 
 bool sherd__alarmed(const sherd_world *world)
 {
-    return (sherd__look(world->alarm) | sherd__look(world->death)) != 0;
+    return sherd__is_forked(world) || (sherd__look(world->alarm) | sherd__look(world->death)) != 0;
+}
+
+static void raise_text(sherd_world *world, sherd_status status, const char *text)
+{
+    if (sherd__is_forked(world))
+        (void)sherd__say_forked(world); /* the ranks are not concerned */
+    else
+        world->transport->raise(world, status, text);
 }
 
 void sherd__raise_diag(sherd_world *world)
 {
-    world->transport->raise(world, world->diag.status, world->diag.text);
+    raise_text(world, world->diag.status, world->diag.text);
 }
 
 sherd_status sherd__raise(sherd_world *world, sherd_status status, const char *format, ...)
@@ -161,7 +169,7 @@ sherd_status sherd__fail_locally(sherd_world *world, sherd_status status, const 
 void sherd__raise_local(sherd_world *world)
 {
     if (world->local.status)
-        world->transport->raise(world, world->local.status, world->local.text);
+        raise_text(world, world->local.status, world->local.text);
 }
 
 bool sherd__has_failed_locally(const sherd_world *world)

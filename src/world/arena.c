@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -24,6 +25,7 @@ static const uint64_t magic =
     UINT64_C(0x7368657264303036) ^ sizeof(sherd__control) << 16 ^ sizeof(sherd__lane);
 enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pages fit */
 enum { APART = 11, APART_OF = 16 };
+enum { HOLES = 32 << 20 };
 
 /* What of the address space regions may take. */
 static size_t most_addresses(int ranks)
@@ -35,12 +37,27 @@ static size_t most_addresses(int ranks)
     return (size_t)sherd__limit_share(limit.rlim_cur, ranks);
 }
 
+/*
+ * Bytes for one region where nobody has asked for any: the machine's memory. Under a limit of the
+ * user's, with which each rank may have little room for addresses, that limit twice, because one
+ * rank may come to hold nearly all of it, with holes between.
+ */
+static size_t usual_region(void)
+{
+    const char *text = getenv("SHERD_ARENA_BYTES");
+    uint64_t most = sherd__machine_memory(), limit = 0;
+
+    if (text && sherd__bytes_read(&limit, text) && limit < most / 2 && 2 * limit + HOLES < most)
+        most = 2 * limit + HOLES;
+    return (size_t)most;
+}
+
 /* Bytes for one region: what was asked for, but so that all regions fit into the address space and
  * leave some of it. */
 static size_t region_size(int ranks, size_t asked)
 {
     size_t most = most_addresses(ranks) / (size_t)ranks;
-    size_t bytes = asked ? asked : (size_t)sherd__machine_memory();
+    size_t bytes = asked ? asked : usual_region();
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     /* Shadow memory is a multiple of this. */
     most = ((size_t)1 << 34) / (size_t)ranks;
@@ -160,7 +177,31 @@ sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_byt
     return SHERD_OK;
 }
 
-sherd_status sherd__arena_map(sherd__arena *out, int fd, sherd__diag *diag)
+/* A wrapper may have given a rank less than its launcher has. */
+static sherd_status no_room_to_map(int fd, long long bytes, const char *function, sherd__diag *diag)
+{
+    int reason = errno, ranks = 0;
+    struct rlimit limit;
+
+    if (reason != ENOMEM || getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return sherd__fail(diag, SHERD_ENOMEM, "%s: no address space for an arena of %lld MB: %s",
+                           function, bytes >> 20, strerror(reason));
+    if (pread(fd, &ranks, sizeof ranks, offsetof(sherd__control, ranks)) != sizeof ranks ||
+        ranks < 1)
+        ranks = 1;
+    /* What would fit, with some left for the program. */
+    long long each = (long long)(limit.rlim_cur / 4 * 3) / ranks - 2 * HOLES - (32 << 20);
+    long long fits = each > 2 << 20 ? each / 2 >> 20 : 1;
+    return sherd__fail(diag, SHERD_ENOMEM,
+                       "%s: each rank maps the tensors of all %d, which takes %lld "
+                       "MB of addresses, but this one is limited to %llu MB (RLIMIT_AS): raise "
+                       "`ulimit -v`, or start with `sherd run --memory %lldM` (SHERD_ARENA_BYTES) "
+                       "or less",
+                       function, ranks, bytes >> 20, (unsigned long long)limit.rlim_cur >> 20,
+                       fits);
+}
+
+sherd_status sherd__arena_map(sherd__arena *out, int fd, const char *function, sherd__diag *diag)
 {
     struct stat file;
 
@@ -172,8 +213,7 @@ sherd_status sherd__arena_map(sherd__arena *out, int fd, sherd__diag *diag)
     void *base =
         mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
-        return sherd__fail(diag, SHERD_ENOMEM, "no address space for an arena of %lld MB: %s",
-                           (long long)file.st_size >> 20, strerror(errno));
+        return no_room_to_map(fd, (long long)file.st_size, function, diag);
     out->base = base;
     out->bytes = (size_t)file.st_size;
     out->control = base;

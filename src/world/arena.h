@@ -233,6 +233,7 @@ typedef struct sherd__arena {
     unsigned char *base;
     size_t bytes;
     sherd__control *control;
+    const char *opened_by; /* the public function; NULL: sherd_world_open */
     bool threads;
     int cores;                    /* in the affinity mask, before any rank was pinned */
     struct sherd__remote *remote; /* of ranks that share no memory; else NULL */
@@ -259,8 +260,8 @@ enum { SHERD__REGION_FLOOR_LOG2 = 22 }; /* below 4 MB a region is no use */
  */
 sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
                                  sherd__diag *diag);
-/* Map the arena behind a memfd. EINVAL if it is none. ENOMEM. */
-sherd_status sherd__arena_map(sherd__arena *out, int fd, sherd__diag *diag);
+/* Map the arena behind a memfd, for a public function. EINVAL if it is none. ENOMEM. */
+sherd_status sherd__arena_map(sherd__arena *out, int fd, const char *function, sherd__diag *diag);
 /* Unmap; all zero is a no-op. */
 void sherd__arena_unmap(sherd__arena *arena);
 

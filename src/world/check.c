@@ -4,7 +4,6 @@
 #include "devices.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* Give the text of what closed the world again. */
 static sherd_status say_closed(sherd_world *world)
@@ -24,15 +23,6 @@ static sherd_status check_paper(sherd_world *world)
     atomic_store(world->alarm, 0);
     world->local.status = SHERD_OK;
     return status;
-}
-
-bool sherd__is_stranger(sherd_world *world)
-{
-    if (!world->transport->meet || world->process == (int)getpid())
-        return false;
-    sherd__fail(&world->diag, SHERD_EINVAL,
-                "this process was forked from a rank, whose world only the rank itself can use");
-    return true;
 }
 
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name)

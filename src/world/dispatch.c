@@ -121,6 +121,8 @@ bool sherd__slice(sherd_world *world, const sherd__move *move)
 
     if (!world->transport->take)
         return no_peers(world, "slice");
+    if (sherd__is_forked(world))
+        return false;
     if (move->on_device)
         return sherd__device_slice(world, move);
     if (!sherd__block_readable(world, move->source) || !sherd__block_writable(world, move->result))

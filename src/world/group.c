@@ -162,12 +162,14 @@ sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sher
                                 const char *name)
 {
     sherd__member member = {.mesh = NULL};
+    char what[SHERD__MEETING_NAME];
 
     if (!world->transport->meet)
         return mine;
     if (!mine && !find_member(world, mesh))
         mine = prepare(world, mesh, &member);
-    sherd_status all = sherd__agree(world, mine, mine ? 0 : mesh->hash, name);
+    snprintf(what, sizeof what, "%s: (%s)", name, mine ? "" : mesh->text);
+    sherd_status all = sherd__agree(world, mine, mine ? 0 : mesh->hash, what);
     if (all == SHERD_OK && member.mesh)
         put_in_force(world, &member);
     else

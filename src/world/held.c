@@ -10,7 +10,7 @@
 
 #include <sys/mman.h>
 
-enum { CHUNK_LOG2 = 18, CHUNK = 1 << CHUNK_LOG2 };
+enum { CHUNK_LOG2 = 18, CHUNK = SHERD__PIECE };
 
 static void count_back(sherd_world *world, size_t bytes)
 {

@@ -156,6 +156,7 @@ struct sherd_world {
     sherd__arena arena;
     bool owns_arena;
     int process;                    /* that opened it; one forked from it is no rank */
+    const unsigned char *own;       /* 1; where a fork has copied the world 0: forked.c */
     bool lent;                      /* to a body of sherd_spawn, which will close it */
     struct sherd__carried *carried; /* NULL: no carrier has brought the ranks together */
     /* Leave what was there before the arena, at the close; NULL: there was nothing. */
@@ -420,8 +421,24 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
     .readable = sherd__arena_readable, .writable = sherd__arena_writable,                \
     .ready = sherd__arena_ready, .call = sherd__arena_call, .share = sherd__arena_share, \
     .meet = sherd__arena_meet
-/* check.c: whether this process was forked from the rank's; then the diag says so. */
+/* ---- forked.c: a process that a rank has forked ---------------------------------------------- */
+
+/* Begin to notice a fork; false for lack of memory. */
+bool sherd__own_open(sherd_world *world);
+void sherd__own_close(sherd_world *world);
+/* A world that no fork is noticed in: it shares nothing. */
+void sherd__own_nothing(sherd_world *world);
+/* Whether this is the copy of a world in a process that was forked: nothing there may touch what
+ * ranks share. One load. */
+static inline bool sherd__is_forked(const sherd_world *world)
+{
+    return !*world->own;
+}
+/* The text for that into the diag; returns its status. */
+sherd_status sherd__say_forked(sherd_world *world);
+/* Whether it is, also where the kernel does not wipe; then the diag says so. Asks the kernel. */
 bool sherd__is_stranger(sherd_world *world);
+
 /* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
 /* notice.c, for the flight record: a call has been made; a wait became long; a wait was cut

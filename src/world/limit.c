@@ -7,6 +7,7 @@
  */
 #include "limit.h"
 #include "inside.h"
+#include "remote.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -266,6 +267,18 @@ static uint64_t word_of(sherd__limit limit)
     return (limit.bytes & ~UINT64_C(0xFF)) | (uint64_t)limit.by;
 }
 
+/* Without a piece for each rank some could not have any tensor, for no reason that they see. */
+static sherd_status refuse_few(sherd_world *world, const char *text)
+{
+    int ranks = world->remote ? world->remote->here : world->ranks;
+
+    return sherd__fail(
+        &world->diag, SHERD_EINVAL,
+        "SHERD_ARENA_BYTES=%.40s (sherd run --memory): a rank takes memory in pieces "
+        "of %d KB, so %d ranks need at least %lldK",
+        text, SHERD__PIECE >> 10, ranks, (long long)ranks * SHERD__PIECE >> 10);
+}
+
 sherd_status sherd__limit_join(sherd_world *world)
 {
     sherd__word *word = &world->arena.control->limit;
@@ -282,8 +295,12 @@ sherd_status sherd__limit_join(sherd_world *world)
                            "SHERD_ARENA_BYTES=%.40s: expected a number of bytes, for example 8G, "
                            "512M or 1073741824",
                            text);
+    uint64_t share = world->remote ? sherd__remote_share(world, mine.bytes)
+                                   : mine.bytes / (uint64_t)world->ranks;
+    if (text && !world->dry && share < SHERD__PIECE)
+        return refuse_few(world, text);
     if (world->remote) /* the other ranks of this machine have arenas of their own */
-        mine.bytes = sherd__remote_share(world, mine.bytes);
+        mine.bytes = share;
     while ((!before || word_of(mine) < before) &&
            !atomic_compare_exchange_weak(word, &before, word_of(mine)))
         ;

@@ -15,6 +15,8 @@ typedef enum sherd__limit_by {
     SHERD__BY_ADDRESSES /* RLIMIT_AS: each rank maps the memory of all */
 } sherd__limit_by;
 
+enum { SHERD__PIECE = 1 << 18 }; /* bytes: memory is taken in pieces of so many */
+
 typedef struct sherd__limit {
     uint64_t bytes;
     sherd__limit_by by;

@@ -58,6 +58,23 @@ static const char *kind_text(const sherd__post *post)
     return post->kind == SHERD__CLOSE ? "closed its world" : post->name;
 }
 
+/*
+ * Two names of meetings that differ. "function: arguments" differ in what was passed if both begin
+ * with the same function.
+ */
+static void say_names(int q, const char *first, const char *theirs, char *text, size_t room)
+{
+    const char *end = strstr(first, ": ");
+    size_t length = end ? (size_t)(end - first) + 2 : 0;
+
+    if (end && strncmp(first, theirs, length) == 0)
+        snprintf(text, room, "rank 0: %.*srank 0 passed %s, rank %d %s", (int)length, first,
+                 first + length, q, theirs + length);
+    else
+        snprintf(text, room, "rank 0: ranks do different things: rank 0 is in %s, rank %d in %s",
+                 first, q, theirs);
+}
+
 /* Ranks that came to different meetings, or to the same with different arguments. */
 static sherd_status compare_arrivals(const sherd_world *world, bool *mixed, char *text, size_t room)
 {
@@ -86,9 +103,7 @@ static sherd_status compare_arrivals(const sherd_world *world, bool *mixed, char
         if (post->arguments == first->arguments && strcmp(post->name, first->name) == 0)
             continue;
         if (strcmp(post->name, first->name) != 0)
-            snprintf(text, room,
-                     "rank 0: ranks do different things: rank 0 is in %s, rank %d in %s",
-                     first->name, q, post->name);
+            say_names(q, first->name, post->name, text, room);
         else
             snprintf(text, room, "rank 0: %s: rank 0 and rank %d passed different arguments",
                      first->name, q);

@@ -57,12 +57,12 @@ static void say_full(sherd_world *world, int64_t bytes, bool distributed)
     long long live = world->store.memory.live_bytes, asked = (long long)bytes;
     sherd__limit limit = sherd__limit_of(world);
 
-    if (world->store.refused)
+    if (world->store.refused || (uint64_t)asked > limit.bytes)
         snprintf(text, sizeof text,
                  "out of memory: a tensor of %lld bytes; this rank's tensors have %lld, and all "
-                 "ranks together hold %lld of the limit of %lld (%s)",
+                 "ranks together hold %lld, in pieces of %d KB, of the limit of %lld (%s)",
                  asked, live, (long long)sherd__look(&world->arena.control->held),
-                 (long long)limit.bytes, sherd__limit_name(limit.by));
+                 SHERD__PIECE >> 10, (long long)limit.bytes, sherd__limit_name(limit.by));
     else
         snprintf(text, sizeof text,
                  "out of memory: a tensor of %lld bytes; this rank holds %lld of a region of %lld",
@@ -78,6 +78,10 @@ sherd__block *sherd__block_take(sherd_world *world, int64_t bytes, bool distribu
     bool stopped = false;
     sherd__block *block = NULL;
 
+    if (sherd__is_forked(world)) {
+        world->local.status = sherd__say_forked(world);
+        return NULL;
+    }
     if (!world->transport->take) {
         sherd__fail_locally(world, SHERD_ENOTSUP, "a paper world has no memory for tensors");
         return NULL;
@@ -91,13 +95,13 @@ sherd__block *sherd__block_take(sherd_world *world, int64_t bytes, bool distribu
 
 void sherd__block_give(sherd_world *world, sherd__block *block)
 {
-    if (block)
+    if (block && !sherd__is_forked(world))
         world->transport->give(world, block);
 }
 
 void sherd__block_serves(sherd_world *world, sherd__block *block, sherd_memory_use use)
 {
-    if (!block)
+    if (!block || sherd__is_forked(world))
         return;
     world->store.memory.live_for[block->serves] -= block->bytes;
     world->store.memory.live_for[use] += block->bytes;
@@ -116,17 +120,17 @@ int64_t sherd__block_bytes(const sherd__block *block)
 
 bool sherd__block_readable(sherd_world *world, sherd__block *block)
 {
-    return !block || world->transport->readable(world, block);
+    return !block || (!sherd__is_forked(world) && world->transport->readable(world, block));
 }
 
 bool sherd__block_ready(sherd_world *world, sherd__block *block)
 {
-    return !block || world->transport->ready(world, block);
+    return !block || sherd__is_forked(world) || world->transport->ready(world, block);
 }
 
 bool sherd__block_writable(sherd_world *world, sherd__block *block)
 {
-    return !block || world->transport->writable(world, block);
+    return !block || (!sherd__is_forked(world) && world->transport->writable(world, block));
 }
 
 sherd_memory sherd_world_memory(const sherd_world *world)

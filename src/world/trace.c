@@ -97,6 +97,8 @@ void sherd__trace_flush(sherd_world *world)
     sherd__trace *t = world->trace;
     sherd__file_signal limit;
 
+    if (t && sherd__is_forked(world))
+        t->used = 0; /* the rank writes it */
     if (!t || t->file < 0 || t->used == 0)
         return;
     /* In one go, so that lines of other ranks come before or behind, and not between. */

@@ -80,6 +80,7 @@ static sherd_world *create(int ranks, int rank, const sherd_world_options *optio
     world->diag.rank = world->local.rank = rank;
     world->seed = options ? options->seed : 0;
     world->process = (int)getpid();
+    sherd__own_nothing(world);
     world->alarm = &world->own_alarm;
     world->death = &world->own_death;
     sherd__space_init(&world->space, &world->heap, &world->diag, ranks, rank);
@@ -119,6 +120,7 @@ static void destroy(sherd_world *world, bool done)
         sherd__free(&world->heap, call->task);
         sherd__free(&world->heap, call);
     }
+    sherd__own_close(world);
     sherd__unpin(&world->pinning);
     sherd__device_sent_all(world);
     sherd__device_close(world->device);
@@ -165,10 +167,24 @@ static bool has_ended(const void *world)
     return sherd__look(((const sherd_world *)world)->death) != 0;
 }
 
+/* All ranks have the same options; what differs is seen in the names of the meetings. */
+static sherd_status agree_on_options(sherd_world *world, const char *function)
+{
+    char name[SHERD__MEETING_NAME];
+
+    snprintf(name, sizeof name, "%s: seed %llu, SHERD_VERIFY=%d, device %s", function,
+             (unsigned long long)world->seed, world->verify, world->device ? "cuda" : "cpu");
+    sherd_status status = sherd__agree(world, SHERD_OK, 3, name);
+    if (!status && world->device)
+        status = sherd__agree(world, sherd__world_device_meet(world), 0, function);
+    return status;
+}
+
 static sherd_status attach(sherd_world *world, const sherd__arena *arena,
                            const sherd_world_options *options)
 {
     sherd__control *control = arena->control;
+    const char *function = arena->opened_by ? arena->opened_by : "sherd_world_open";
 
     world->arena = *arena;
     world->remote = arena->remote;
@@ -203,19 +219,15 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
         return status;
     if (world->device)
         sherd__device_watch(world->device, has_ended, world);
-    if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world) ||
+    if (!sherd__own_open(world) ||
+        !sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world) ||
         !open_scratch(world))
-        return sherd__no_memory(&world->diag, "sherd_world_open");
+        return sherd__no_memory(&world->diag, function);
     if (world->remote)
         sherd__remote_begin(world);
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
-    status =
-        sherd__agree(world, SHERD_OK,
-                     sherd__hash_word(3 + world->verify + (world->device ? 2u : 0u), world->seed),
-                     "sherd_world_open");
-    if (!status && world->device)
-        status = sherd__agree(world, sherd__world_device_meet(world), 0, "sherd_world_open");
+    status = agree_on_options(world, function);
     sherd__price_take(world);
     return status;
 }
@@ -283,9 +295,7 @@ sherd_status sherd_world_close(sherd_world *world)
 {
     if (!world)
         return SHERD_OK;
-    if (sherd__is_stranger(world))
-        return SHERD_EINVAL; /* what it holds here is a copy, and ends with this process */
-    if (world->lent)
+    if (world->lent && !sherd__is_stranger(world))
         return sherd__fail(
             &world->diag, SHERD_EINVAL,
             "sherd_world_close: sherd_spawn closes this world when its body returns");
@@ -294,6 +304,11 @@ sherd_status sherd_world_close(sherd_world *world)
 
 sherd_status sherd__world_close(sherd_world *world, char *text)
 {
+    if (sherd__is_stranger(world)) {
+        if (text)
+            snprintf(text, SHERD_ERROR_BYTES, "%s", world->diag.text);
+        return SHERD_EINVAL; /* what it holds here is a copy, and ends with this process */
+    }
     sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
     if (world->post) {
         world->post->base = world->base;
