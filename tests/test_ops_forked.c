@@ -90,8 +90,8 @@ static int move(things *all)
 
     for (int i = 0; i < ROUNDS; i++) {
         missing += !is_refused(sherd_redistribute_to(all->split, "R", NULL));
-        missing += !is_refused(sherd_redistribute_to(
-            all->split, "S(1)", &(sherd_redistribute_options){.begin = true}));
+        missing += !is_refused(sherd_redistribute_to(all->split, "S(1)",
+                                                     &(sherd_redistribute_options){.begin = true}));
     }
     return missing;
 }

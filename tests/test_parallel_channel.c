@@ -254,6 +254,108 @@ static void destroying_in_another_order_is_found(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- checks ------------------------------------------------------------------------------------ */
+
+static void send_value(sherd_world *world, sherd_channel *c, const sherd_mesh *from, double value)
+{
+    if (!is_in(from, world))
+        return;
+    sherd_tensor *t =
+        sherd_constant_on(layout_of(from, 1, (int64_t[]){4}, "R", NULL), SHERD_F64, value);
+    sherd_channel_send(c, &t, 1);
+}
+
+static void receive_value(sherd_world *world, sherd_channel *c, const sherd_mesh *to, double value)
+{
+    sherd_tensor *t = NULL;
+
+    if (!is_in(to, world))
+        return;
+    sherd_channel_receive(c, &t, 1);
+    const double *data = sherd_tensor_read(t);
+    CHECK(data && data[0] == value && data[3] == value);
+}
+
+/* Up to as many sends as fit, checks among them, and then all of it arrives. */
+static void what_is_sent_before_a_check_arrives_after_it(sherd_world *world)
+{
+    static const char *const meshes[][2] = {{"x=1@0", "x=1@1"}, {"x=2@1,2", "y=1@0"}};
+
+    for (int i = 0; i < (sherd_world_ranks(world) > 2 ? 2 : 1); i++) {
+        const sherd_mesh *from = mesh_of(world, meshes[i][0]), *to = mesh_of(world, meshes[i][1]);
+        sherd_channel *c = open_channel(from, to, "R");
+        int sent = 0, received = 0;
+        for (int behind = 0; behind <= 8; behind++) {
+            sherd_scope_begin(world);
+            while (sent - received < behind)
+                send_value(world, c, from, sent++);
+            CHECK_OK(sherd_world_check(world));
+            if (received < sent)
+                receive_value(world, c, to, received++);
+            CHECK_OK(sherd_world_check(world));
+            sherd_scope_end(world);
+        }
+        while (received < sent)
+            receive_value(world, c, to, received++);
+        CHECK_OK(sherd_world_check(world));
+        sherd_channel_destroy(c);
+    }
+}
+
+/* It is no difference, and the next channel does not get it. */
+static void what_is_lost_with_a_channel_is_gone(sherd_world *world)
+{
+    const sherd_mesh *from = mesh_of(world, "x=1@1"), *to = mesh_of(world, "x=1@0");
+
+    for (int lost = 0; lost < 4; lost++) {
+        sherd_channel *c = open_channel(from, to, "R");
+        send_value(world, c, from, lost);
+        receive_value(world, c, to, lost);
+        for (int i = 0; i < lost; i++)
+            send_value(world, c, from, 100);
+        sherd_channel_destroy(c);
+        if (lost % 2)
+            CHECK_OK(sherd_world_check(world));
+    }
+}
+
+/* Senders that differ, and what is received by one of two. */
+static void only_receivers_may_lag(sherd_world *world)
+{
+    const sherd_mesh *two = mesh_of(world, "x=2@0,1"), *one = mesh_of(world, "x=1@2");
+    sherd_channel *forth = open_channel(two, one, "R"), *back = open_channel(one, two, "R");
+
+    if (sherd_world_rank(world) != 1)
+        send_value(world, forth, two, 1);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "made 2 calls in group channel0") != NULL);
+    send_value(world, back, one, 1);
+    if (sherd_world_rank(world) == 1)
+        receive_value(world, back, two, 1);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    send_value(world, forth, two, 1);
+    receive_value(world, forth, one, 1);
+    CHECK_OK(sherd_world_check(world));
+    sherd_channel_destroy(forth);
+    sherd_channel_destroy(back);
+}
+
+static void malformed_placements_are_refused(sherd_world *world)
+{
+    static const char *const wrong[] = {"S(0", "S(0)R", "Q", "S(0))"};
+    static const char *const right[] = {"S(0)", "S(5)", "R", NULL};
+    const sherd_mesh *from = mesh_of(world, "x=1@0"), *to = mesh_of(world, "x=1@1");
+    sherd_channel *c = NULL;
+
+    for (int i = 0; i < LEN(wrong); i++) {
+        CHECK_EQ(sherd_channel_create(&c, from, to, wrong[i]), SHERD_EINVAL);
+        CHECK(c == NULL && strstr(sherd_world_error(world), "sherd_channel_create"));
+    }
+    for (int i = 0; i < LEN(right); i++)
+        sherd_channel_destroy(open_channel(from, to, right[i]));
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {{TEST(what_is_sent_arrives), {3, 4, 5, 8}},
                                    {TEST(uneven_cuts_travel_too), {4}},
                                    {TEST(all_sorts_of_tensors_are_sent), {2, 3}},
@@ -261,5 +363,9 @@ static const check_test tests[] = {{TEST(what_is_sent_arrives), {3, 4, 5, 8}},
                                    {TEST(channels_do_not_wait_for_each_other), {2, 4}},
                                    {TEST(channels_come_and_go), {2}},
                                    {TEST(a_wrong_number_is_named), {2, 3}},
+                                   {TEST(what_is_sent_before_a_check_arrives_after_it), {2, 3}},
+                                   {TEST(what_is_lost_with_a_channel_is_gone), {2, 3}},
+                                   {TEST(only_receivers_may_lag), {3}},
+                                   {TEST(malformed_placements_are_refused), {2}},
                                    {TEST(destroying_in_another_order_is_found), {2, 3}}};
 CHECK_MAIN(tests)

@@ -24,7 +24,7 @@ typedef struct bad_office {
     int sender, number;
     enum harm harm;
     uint64_t dice;
-    bool spoil_gather, spoiled;
+    bool spoil_gather, spoiled, seeds_differ;
     int claims; /* letters of claims that were sent */
     /* The allocation that fails on a rank; *rich: it has asked for fewer. */
     int poor;
@@ -148,7 +148,9 @@ static void *play(void *memory)
     rank_end *end = memory;
     sherd_carrier carrier = carrier_of(&end->seat);
     sherd_world *world = NULL;
-    sherd_world_options options = {.region_bytes = REGION, .no_pin = true, .error = end->error};
+    bool other = ((bad_office *)end->seat.office)->seeds_differ && end->seat.rank == 1;
+    sherd_world_options options = {
+        .region_bytes = REGION, .no_pin = true, .seed = other ? 2 : 1, .error = end->error};
 
     end->opened = sherd_world_open_with(&world, &carrier, &options);
     if (end->opened)
@@ -232,6 +234,19 @@ static void what_is_not_spoiled_goes_well(void)
         CHECK(office.post.sent[r] > 40); /* so there is something to spoil */
     }
     CHECK(office.claims > 0);
+}
+
+static void options_that_differ_are_named(void)
+{
+    bad_office office = {.harm = NONE, .seeds_differ = true};
+    rank_end end[RANKS];
+
+    play_all(&office, end);
+    for (int r = 0; r < RANKS; r++) {
+        CHECK_EQ(end[r].opened, SHERD_EDIFFER);
+        CHECK(strstr(end[r].error, "sherd_world_open_with: rank 0 passed seed 1, ") != NULL);
+        CHECK(strstr(end[r].error, ", rank 1 seed 2, ") != NULL);
+    }
 }
 
 static void a_peer_of_another_version_is_refused_by_all(void)
@@ -389,6 +404,7 @@ static void a_carrier_that_fails_ends_the_world_for_all(void)
 
 static const check_test tests[] = {
     {TEST(what_is_not_spoiled_goes_well)},
+    {TEST(options_that_differ_are_named)},
     {TEST(a_peer_of_another_version_is_refused_by_all)},
     {TEST(no_memory_on_one_rank_is_no_memory_on_all)},
     {TEST(a_carrier_that_fails_ends_the_world_for_all)},

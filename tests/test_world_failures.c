@@ -121,7 +121,8 @@ static void a_mesh_of_different_shapes_is_refused(sherd_world *world)
 
     CHECK_EQ(sherd_mesh_parse(&mesh, world, odd ? "a=1" : "b=1"), SHERD_EDIFFER);
     CHECK(mesh == NULL);
-    CHECK(strstr(sherd_world_error(world), "sherd_mesh_parse") != NULL);
+    CHECK(strstr(sherd_world_error(world), "sherd_mesh_parse: rank 0 passed (b=1), rank ") != NULL);
+    CHECK(strstr(sherd_world_error(world), " (a=1)") != NULL);
     CHECK_EQ(sherd_mesh_parse(&mesh, world, odd ? "a=1,b" : "b=1"), SHERD_EINVAL);
     CHECK(mesh == NULL);
     CHECK_EQ(sherd_mesh_parse(&mesh, world, "a=100"), SHERD_EINVAL);

@@ -109,6 +109,24 @@ static void a_malformed_limit_is_refused_on_all_ranks(void)
     unsetenv("SHERD_ARENA_BYTES");
 }
 
+/* A limit that leaves a rank without a piece of memory. */
+static void a_limit_below_a_piece_a_rank_is_refused(void)
+{
+    sherd_world *world = NULL;
+    char text[SHERD_ERROR_BYTES] = "";
+
+    setenv("SHERD_ARENA_BYTES", "255K", 1);
+    CHECK_EQ(sherd_world_alone(&world, &(sherd_world_options){.error = text}), SHERD_EINVAL);
+    CHECK(strstr(text, "in pieces of 256 KB, so 1 ranks need at least 256K") != NULL);
+    setenv("SHERD_ARENA_BYTES", "767K", 1);
+    CHECK_EQ(spawn(3, SHERD_THREADS, never_run, text), SHERD_EINVAL);
+    CHECK(strstr(text, "SHERD_ARENA_BYTES=767K") && strstr(text, "at least 768K"));
+    setenv("SHERD_ARENA_BYTES", "256K", 1);
+    CHECK_OK(sherd_world_alone(&world, NULL));
+    CHECK_OK(sherd_world_close(world));
+    unsetenv("SHERD_ARENA_BYTES");
+}
+
 /* Else a typing error would be products that are many times slower, without a word. */
 static void kernels_that_do_not_exist_are_refused(void)
 {
@@ -293,6 +311,7 @@ static void a_taking_that_fails_changes_nothing(void)
 static const check_test tests[] = {
     {TEST(the_limit_counts_for_all_ranks_together)},
     {TEST(a_malformed_limit_is_refused_on_all_ranks)},
+    {TEST(a_limit_below_a_piece_a_rank_is_refused)},
     {TEST(kernels_that_do_not_exist_are_refused)},
     {TEST(the_smallest_limit_of_all_ranks_counts)},
     {TEST(what_lies_idle_is_given_back_first)},

@@ -246,14 +246,43 @@ static int with_no_files_for_good(void)
                                                                                              : 2;
 }
 
+/* A rank may have less room for addresses than its launcher: a limit of tensors is kept to. */
+static int with_less_than_the_launcher(void)
+{
+    struct rlimit limit = {1000 * MB, 1000 * MB};
+    sherd__diag diag = {.rank = 1};
+    sherd__arena small, large, here;
+    int fd[2] = {-1, -1};
+
+    setenv("SHERD_ARENA_BYTES", "100M", 1);
+    if (sherd__arena_create(&small, 3, 0, &fd[0], &diag))
+        return 1;
+    unsetenv("SHERD_ARENA_BYTES");
+    if (sherd__arena_create(&large, 3, (size_t)4 << 30, &fd[1], &diag))
+        return 2;
+    sherd__arena_unmap(&small);
+    sherd__arena_unmap(&large);
+    if (setrlimit(RLIMIT_AS, &limit) || sherd__arena_map(&here, fd[0], "sherd_open", &diag))
+        return 3;
+    if (sherd__arena_map(&large, fd[1], "sherd_open", &diag) != SHERD_ENOMEM)
+        return 4;
+    return strstr(diag.text, "rank 1: sherd_open: each rank maps the tensors of all 3, ") &&
+                   strstr(diag.text, "limited to 1000 MB (RLIMIT_AS)") &&
+                   strstr(diag.text, "--memory ")
+               ? 0
+               : 5;
+}
+
 static void regions_shrink_where_address_space_is_short(void)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK_EQ(in_a_child(with_little_address_space), 0);
     CHECK_EQ(in_a_child(with_hardly_any), 0);
+    CHECK_EQ(in_a_child(with_less_than_the_launcher), 0);
 #else
     (void)with_little_address_space;
     (void)with_hardly_any;
+    (void)with_less_than_the_launcher;
 #endif
     CHECK_EQ(in_a_child(with_small_files), 0);
     CHECK_EQ(in_a_child(with_small_files_for_good), 0);

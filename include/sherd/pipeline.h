@@ -33,14 +33,15 @@ typedef struct sherd_channel sherd_channel;
  * @shapes     placements: how tensors lie on `to`, as in sherd_redistribute_to; NULL = as on
  *             `from`, if the meshes have axes of the same names and extents, otherwise replicated
  * @owns       the caller destroys *out; NULL on failure; the text is copied
- * @errors     EINVAL a sub-mesh, meshes of two worlds, meshes that share a rank; ELIMIT too many
- *             groups; EDIFFER; ENOMEM; EPEER
+ * @errors     EINVAL a sub-mesh, meshes of two worlds, meshes that share a rank, placements that
+ *             are malformed for any number of dims; ELIMIT too many groups; EDIFFER; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_channel_create(sherd_channel **out, const sherd_mesh *from,
                                              const sherd_mesh *to, const char *placements);
 
 /**
- * Destroy a channel; NULL is a no-op. What was sent and not received is lost.
+ * Destroy a channel; NULL is a no-op. What was sent and not received is lost, and its group is not
+ * used again.
  *
  * @local
  * @errors none; ranks that destroy channels in different order get EDIFFER when they make the next
@@ -49,7 +50,8 @@ SHERD_API void sherd_channel_destroy(sherd_channel *channel);
 
 /**
  * Send tensors. Returns without waiting for those who receive, unless they are eight sends behind.
- * The tensors may be released at once; who writes to one waits until it has been read.
+ * The tensors may be released at once; who writes to one waits until it has been read. What has been
+ * sent when a check comes may be received after it; a check that fails loses it.
  *
  * @collective the mesh that the channel comes from
  * @shapes     t: [count], 0 <= count <= SHERD_MAX_ARGS, each distributed on that mesh, or plain and

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "layout/layout.h"
 #include "apply/operator.h"
+#include "world/oneway.h"
 
 /* What comes before the tensors: the layouts as a text, or as much of it as there is room for. */
 typedef struct head {
@@ -132,7 +133,52 @@ static sherd_status make_lane(sherd_channel *c, int which)
     status = sherd__agree(c->world, status, (uint64_t)c->number, "sherd_channel_create");
     if (!status)
         status = sherd_mesh_create(&c->lane[which], c->world, 1, &count, names, ranks);
+    if (!status)
+        sherd__goes_one_way(c->world, c->lane[which], which == SHERD__FORTH ? c->from : c->to);
     sherd__free(heap, ranks);
+    return status;
+}
+
+/*
+ * Lanes with a number on which nothing is on its way. Where a former channel has lost what was
+ * sent, its number is not used again: a receiver would get that first.
+ */
+static sherd_status make_lanes(sherd_channel *c, int last, const char *function)
+{
+    bool drained = false;
+    sherd_status status = SHERD_OK;
+
+    while (!status && !drained) {
+        drained = true;
+        for (int lane = 0; !status && lane <= last; lane++) {
+            status = make_lane(c, lane);
+            drained = !status && sherd__is_drained(c->world, c->lane[lane]) && drained;
+        }
+        if (!status && sherd__alarmed(c->world))
+            return SHERD_OK; /* the check will say why */
+        if (!status && !drained && (c->number = take_number(c->world)) < 0)
+            status = sherd__no_memory(c->from->space->diag, function);
+        if (!drained)
+            status = sherd__agree(c->world, status, 0, function);
+    }
+    return status;
+}
+
+/* Whether placements can be read for a tensor of some number of dims. What depends on the shape, as
+ * cuts do, is read when something is sent. */
+static sherd_status check_text(const sherd_mesh *to, const char *placements, const char *function)
+{
+    const int64_t ones[SHERD_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const sherd_layout *unused;
+    sherd_status status = SHERD_OK;
+
+    if (!placements || strpbrk(placements, "[{ "))
+        return SHERD_OK;
+    for (int ndim = 0; ndim <= SHERD_MAX_DIMS && (ndim == 0 || status); ndim++) {
+        const sherd__target target = {
+            .function = function, .mesh = to, .ndim = ndim, .shape = ones};
+        status = sherd__target_read(&unused, &target, placements);
+    }
     return status;
 }
 
@@ -142,6 +188,8 @@ static sherd_status make(sherd_channel **out, const sherd_mesh *from, const sher
     sherd_world *world = sherd__space_world(from->space);
     sherd__heap *heap = sherd__world_heap(world);
     sherd_status status = check(from, to, function);
+    if (!status)
+        status = check_text(to, placements, function);
     sherd_channel *c = status ? NULL : sherd__alloc(heap, 1, sizeof *c);
 
     if (status)
@@ -174,8 +222,8 @@ sherd_status sherd__channel_create(sherd_channel **out, const sherd_mesh *from,
                                      placements ? placements : "as before");
 
     status = sherd__agree(world, status, status ? 0 : hash, function);
-    for (int lane = 0; !status && lane <= (back ? SHERD__BACK : SHERD__FORTH); lane++)
-        status = make_lane(c, lane);
+    if (!status)
+        status = make_lanes(c, back ? SHERD__BACK : SHERD__FORTH, function);
     if (status)
         sherd_channel_destroy(c);
     *out = status ? NULL : c;

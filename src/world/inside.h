@@ -81,6 +81,7 @@ typedef struct sherd__member {
     sherd__group *group;                /* [lanes], if inside */
     sherd__group *widest;               /* of all axes; NULL if that is this rank alone */
     sherd__ledger *ledger;              /* where there is a widest group */
+    const sherd_mesh *senders;          /* its calls go one way: oneway.h; NULL: they do not */
     int16_t index[1 << SHERD_MAX_AXES]; /* by bits of axes with extent > 1; -1 = no group */
 } sherd__member;
 
@@ -460,6 +461,10 @@ void sherd__post_cut(sherd_world *world);
 sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status);
 /* Bring this rank's counters up to the current epoch. */
 void sherd__group_refresh(sherd_world *world, sherd__group *group);
+
+/* oneway.c: whether ranks of a channel have done different things, other than lag. */
+bool sherd__one_way_differs(const sherd_world *world, const sherd__member *member, char *text,
+                            size_t room);
 
 /* ---- group.c --------------------------------------------------------------------------------- */
 
