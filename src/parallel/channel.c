@@ -15,7 +15,6 @@
 #include "base/hash.h"
 #include "layout/layout.h"
 #include "apply/operator.h"
-#include "world/oneway.h"
 
 /* What comes before the tensors: the layouts as a text, or as much of it as there is room for. */
 typedef struct head {
@@ -24,56 +23,6 @@ typedef struct head {
     uint32_t wants;
     char text[232];
 } head;
-
-/* ---- numbers of lanes ------------------------------------------------------------------------ */
-
-/* Which are taken. */
-typedef struct numbers {
-    int room;
-    bool *taken;
-} numbers;
-
-static void free_numbers(sherd_world *world, void *state)
-{
-    numbers *n = state;
-
-    sherd__free(sherd__world_heap(world), n->taken);
-    sherd__free(sherd__world_heap(world), n);
-}
-
-static numbers *numbers_of(sherd_world *world)
-{
-    numbers *n = sherd__world_state(world, SHERD__ROOM_CHANNELS);
-
-    if (!n) {
-        n = sherd__alloc(sherd__world_heap(world), 1, sizeof *n);
-        if (n)
-            sherd__world_set_state(world, SHERD__ROOM_CHANNELS, n, free_numbers);
-    }
-    return n;
-}
-
-/* The least number that is not taken; -1 for lack of memory. */
-static int take_number(sherd_world *world)
-{
-    numbers *n = numbers_of(world);
-    int number = 0;
-
-    if (!n)
-        return -1;
-    while (number < n->room && n->taken[number])
-        number++;
-    if (number == n->room) {
-        bool *grown = sherd__grow(sherd__world_heap(world), n->taken, (size_t)n->room,
-                                  (size_t)n->room + 8, sizeof *grown);
-        if (!grown)
-            return -1;
-        n->taken = grown;
-        n->room += 8;
-    }
-    n->taken[number] = true;
-    return number;
-}
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
@@ -84,19 +33,6 @@ bool sherd__same_axes(const sherd_mesh *a, const sherd_mesh *b)
     for (int i = 0; i < a->axes && same; i++)
         same = a->extent[i] == b->extent[i] && strcmp(a->name[i], b->name[i]) == 0;
     return same;
-}
-
-static int rank_of(const sherd_mesh *mesh, int64_t i)
-{
-    return mesh->ranks ? mesh->ranks[i] : (int)i;
-}
-
-int sherd__shared_rank(const sherd_mesh *a, const sherd_mesh *b)
-{
-    for (int64_t i = 0; i < a->count; i++)
-        if (sherd_mesh_coordinate(b, rank_of(a, i), NULL))
-            return rank_of(a, i);
-    return -1;
 }
 
 static sherd_status check(const sherd_mesh *from, const sherd_mesh *to, const char *function)
@@ -115,53 +51,6 @@ static sherd_status check(const sherd_mesh *from, const sherd_mesh *to, const ch
     return rank < 0 ? SHERD_OK
                     : sherd__fail(diag, SHERD_EINVAL, "%s: (%s) and (%s) share rank %d", function,
                                   from->text, to->text, rank);
-}
-
-/* A mesh of all ranks of both, with a name that no other channel's lane has. */
-static sherd_status make_lane(sherd_channel *c, int which)
-{
-    char name[SHERD__NAME_BYTES];
-    const char *names[] = {name};
-    int64_t count = c->from->count + c->to->count;
-    sherd__heap *heap = sherd__world_heap(c->world);
-    int *ranks = sherd__alloc(heap, (size_t)count, sizeof *ranks);
-    sherd_status status = ranks ? SHERD_OK : sherd__no_memory(c->from->space->diag, "lane");
-
-    for (int64_t i = 0; ranks && i < count; i++)
-        ranks[i] = i < c->from->count ? rank_of(c->from, i) : rank_of(c->to, i - c->from->count);
-    snprintf(name, sizeof name, "%s%d", which == SHERD__FORTH ? "channel" : "back", c->number);
-    status = sherd__agree(c->world, status, (uint64_t)c->number, "sherd_channel_create");
-    if (!status)
-        status = sherd_mesh_create(&c->lane[which], c->world, 1, &count, names, ranks);
-    if (!status)
-        sherd__goes_one_way(c->world, c->lane[which], which == SHERD__FORTH ? c->from : c->to);
-    sherd__free(heap, ranks);
-    return status;
-}
-
-/*
- * Lanes with a number on which nothing is on its way. Where a former channel has lost what was
- * sent, its number is not used again: a receiver would get that first.
- */
-static sherd_status make_lanes(sherd_channel *c, int last, const char *function)
-{
-    bool drained = false;
-    sherd_status status = SHERD_OK;
-
-    while (!status && !drained) {
-        drained = true;
-        for (int lane = 0; !status && lane <= last; lane++) {
-            status = make_lane(c, lane);
-            drained = !status && sherd__is_drained(c->world, c->lane[lane]) && drained;
-        }
-        if (!status && sherd__alarmed(c->world))
-            return SHERD_OK; /* the check will say why */
-        if (!status && !drained && (c->number = take_number(c->world)) < 0)
-            status = sherd__no_memory(c->from->space->diag, function);
-        if (!drained)
-            status = sherd__agree(c->world, status, 0, function);
-    }
-    return status;
 }
 
 /* Whether placements can be read for a tensor of some number of dims. What depends on the shape, as
@@ -199,7 +88,7 @@ static sherd_status make(sherd_channel **out, const sherd_mesh *from, const sher
                              .from = from,
                              .to = to,
                              .placements = placements ? sherd__copy_text(heap, placements) : NULL,
-                             .number = take_number(world),
+                             .number = sherd__lane_number_take(world),
                              .alike = sherd__same_axes(from, to),
                              .sends = sherd__in_mesh(world, from),
                              .receives = sherd__in_mesh(world, to)};
@@ -223,7 +112,7 @@ sherd_status sherd__channel_create(sherd_channel **out, const sherd_mesh *from,
 
     status = sherd__agree(world, status, status ? 0 : hash, function);
     if (!status)
-        status = make_lanes(c, back ? SHERD__BACK : SHERD__FORTH, function);
+        status = sherd__lanes_make(c, back ? SHERD__BACK : SHERD__FORTH, function);
     if (status)
         sherd_channel_destroy(c);
     *out = status ? NULL : c;
@@ -252,7 +141,7 @@ void sherd_channel_destroy(sherd_channel *c)
         return;
     sherd__heap *heap = sherd__world_heap(c->world);
     if (c->number >= 0)
-        numbers_of(c->world)->taken[c->number] = false;
+        sherd__lane_number_give(c->world, c->number);
     sherd__free(heap, c->placements);
     sherd__free(heap, c);
 }

@@ -38,6 +38,16 @@ typedef struct sherd__parcel {
 /* The first rank of a root mesh that is in another one, too; -1: none. */
 int sherd__shared_rank(const sherd_mesh *a, const sherd_mesh *b);
 
+/* lanes.c: the least number that no channel has, -1 for lack of memory; and back. */
+int sherd__lane_number_take(sherd_world *world);
+void sherd__lane_number_give(sherd_world *world, int number);
+/*
+ * Make the lanes of a channel up to `last`, for a public function. If with its number something is
+ * still on its way, sent by a former channel and not received, it gets another one: a receiver
+ * would get that first. Collective, the world.
+ */
+sherd_status sherd__lanes_make(sherd_channel *c, int last, const char *function);
+
 /* Whether two meshes have axes of the same names and extents. */
 bool sherd__same_axes(const sherd_mesh *a, const sherd_mesh *b);
 
