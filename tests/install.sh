@@ -63,6 +63,34 @@ export PKG_CONFIG_PATH="${pc%/*}"
 flags=$(pkg-config --cflags --libs sherd)
 quietly "${CC:-cc}" "$work/user/hello.c" -o "$work/user/hello" $flags
 check env LD_LIBRARY_PATH="$(pkg-config --variable=libdir sherd)" "$work/user/hello"
+# A program that uses MPI itself, by each MPI that sherd was built with; alone it is a job of one rank.
+cat >"$work/user/with_mpi.c" <<'END'
+#include <mpi.h>
+#include <sherd.h>
+#include <sherd/mpi.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    sherd_world *world = NULL;
+
+    MPI_Init(&argc, &argv);
+    sherd_status status = sherd_world_open_mpi(&world, MPI_COMM_WORLD, NULL);
+    printf("%d ranks\n", sherd_world_ranks(world));
+    status = status ? status : sherd_world_close(world);
+    MPI_Finalize();
+    return status != SHERD_OK;
+}
+END
+for module in "$work"/there/lib*/sherd/sherd_mpi_*.so "$work"/there/lib/*/sherd/sherd_mpi_*.so; do
+    [ -f "$module" ] || continue
+    kind=${module##*/sherd_mpi_} kind=${kind%.so}
+    pkg-config --exists "sherd-mpi-$kind" || fail "sherd-mpi-$kind.pc is not installed"
+    quietly "${CC:-cc}" "$work/user/with_mpi.c" -o "$work/user/with_$kind" $(pkg-config --cflags --libs "sherd-mpi-$kind")
+    LD_LIBRARY_PATH="$(pkg-config --variable=libdir sherd)" "$work/user/with_$kind" >"$work/seen" 2>&1 ||
+        { cat "$work/seen" >&2; fail "a program with $kind failed"; }
+    grep -qx '1 ranks' "$work/seen" || { cat "$work/seen" >&2; fail "a program with $kind: another output"; }
+done
 # Only the static library is there.
 mkdir "$work/alone"
 cp "$(find "$work/there" -name libsherd.a)" "$work/alone"
