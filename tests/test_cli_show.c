@@ -414,7 +414,8 @@ static void bytes_beyond_all_numbers_stop_at_the_last(void)
     const program_end *end = DRAWN("--mesh 2 --shape 4611686018427387903 --from S(0) --to R");
 
     CHECK_EQ(end->status, 0);
-    CHECK(strstr(end->out, "       4 EiB  0 -> 0,1") && strstr(end->out, "       4 EiB  1 -> 0,1"));
+    CHECK(strstr(end->out, "4 EiB or more  0 -> 0,1") &&
+          strstr(end->out, "4 EiB or more  1 -> 0,1"));
     CHECK(!strstr(end->out, "-9") && !strstr(end->out, "8 EiB"));
 }
 
