@@ -17,6 +17,10 @@ typedef struct sherd_mesh sherd_mesh;
 /**
  * Make a mesh of the world's ranks.
  *
+ * A world has 1,023 groups of ranks for its meshes. A mesh with n axes of extents above 1 takes
+ * 2^n - 1 of them, and keeps them as long as the world lives; an equal mesh is the same one and
+ * takes none. So make the meshes of a program once, not a new order of ranks in each step.
+ *
  * @collective the world; local for a paper world
  * @shapes     extents: int64_t[axes], each >= 1; names: const char *[axes], NULL = a0, a1, ...;
  *             ranks: int[product of extents], row-major, distinct, NULL = 0, 1, 2, ...

@@ -28,7 +28,8 @@ SHERD_BEGIN
  *             range, a price file that cannot be read or parsed; ENOTSUP the memory of a rank of
  *             this machine cannot be opened; ETIMEDOUT a rank of the communicator did not call it
  *             within SHERD_TIMEOUT: MPI can not take that back, so end the job with MPI_Abort;
- *             EDIFFER ranks differ in their options; ENOMEM; ELIMIT more than SHERD_MAX_RANKS; EPEER
+ *             EDIFFER ranks differ in their options; ENOMEM; ELIMIT more than SHERD_MAX_RANKS;
+ *             EPEER
  */
 SHERD_CALL sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
                                              const sherd_world_options *options);

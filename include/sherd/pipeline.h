@@ -50,8 +50,8 @@ SHERD_API void sherd_channel_destroy(sherd_channel *channel);
 
 /**
  * Send tensors. Returns without waiting for those who receive, unless they are eight sends behind.
- * The tensors may be released at once; who writes to one waits until it has been read. What has been
- * sent when a check comes may be received after it; a check that fails loses it.
+ * The tensors may be released at once; who writes to one waits until it has been read. What was
+ * sent before a check may be received after it; a check that fails loses it.
  *
  * @collective the mesh that the channel comes from
  * @shapes     t: [count], 0 <= count <= SHERD_MAX_ARGS, each distributed on that mesh, or plain and

@@ -110,10 +110,11 @@ static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__m
     for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++)
         out->index[bits] = bits && (bits & ~wide) == 0 ? (int16_t)out->lanes++ : -1;
     if (world->lanes + out->lanes > SHERD__LANES)
-        return sherd__fail(
-            &world->diag, SHERD_ELIMIT,
-            "mesh %s needs %d groups, but a world has %d, and %d are taken: use fewer meshes",
-            mesh->text, out->lanes, SHERD__LANES, world->lanes);
+        return sherd__fail(&world->diag, SHERD_ELIMIT,
+                           "mesh %s needs %d groups, but a world has %d, and %d are taken, as long "
+                           "as it lives: make "
+                           "meshes once and use them again",
+                           mesh->text, out->lanes, SHERD__LANES, world->lanes);
     if (world->meshes == world->mesh_room) {
         sherd__member *grown = sherd__grow(&world->heap, world->mesh, (size_t)world->mesh_room,
                                            (size_t)world->mesh_room + 8, sizeof *grown);

@@ -422,24 +422,6 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
     .readable = sherd__arena_readable, .writable = sherd__arena_writable,                \
     .ready = sherd__arena_ready, .call = sherd__arena_call, .share = sherd__arena_share, \
     .meet = sherd__arena_meet
-/* ---- forked.c: a process that a rank has forked ---------------------------------------------- */
-
-/* Begin to notice a fork; false for lack of memory. */
-bool sherd__own_open(sherd_world *world);
-void sherd__own_close(sherd_world *world);
-/* A world that no fork is noticed in: it shares nothing. */
-void sherd__own_nothing(sherd_world *world);
-/* Whether this is the copy of a world in a process that was forked: nothing there may touch what
- * ranks share. One load. */
-static inline bool sherd__is_forked(const sherd_world *world)
-{
-    return !*world->own;
-}
-/* The text for that into the diag; returns its status. */
-sherd_status sherd__say_forked(sherd_world *world);
-/* Whether it is, also where the kernel does not wipe; then the diag says so. Asks the kernel. */
-bool sherd__is_stranger(sherd_world *world);
-
 /* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
 /* notice.c, for the flight record: a call has been made; a wait became long; a wait was cut
@@ -461,10 +443,6 @@ void sherd__post_cut(sherd_world *world);
 sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status);
 /* Bring this rank's counters up to the current epoch. */
 void sherd__group_refresh(sherd_world *world, sherd__group *group);
-
-/* oneway.c: whether ranks of a channel have done different things, other than lag. */
-bool sherd__one_way_differs(const sherd_world *world, const sherd__member *member, char *text,
-                            size_t room);
 
 /* ---- group.c --------------------------------------------------------------------------------- */
 
@@ -508,6 +486,7 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
  * not well. */
 sherd_status sherd__world_close(sherd_world *world, char *text);
 
+#include "forked.h"
 #include "ledgers.h"
 /* What is called of remote*.c. */
 #include "far.h"

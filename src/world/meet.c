@@ -8,6 +8,7 @@
  * the memory of the new one.
  */
 #include "inside.h"
+#include "oneway.h"
 
 #include "base/text.h"
 

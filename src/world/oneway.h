@@ -16,4 +16,9 @@ void sherd__goes_one_way(sherd_world *world, const sherd_mesh *mesh, const sherd
  */
 bool sherd__is_drained(sherd_world *world, const sherd_mesh *mesh);
 
+/* Inside: whether ranks of a channel have done different things, other than lag. */
+struct sherd__member;
+bool sherd__one_way_differs(const sherd_world *world, const struct sherd__member *member,
+                            char *text, size_t room);
+
 #endif
