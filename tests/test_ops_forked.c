@@ -33,7 +33,7 @@ static things make(sherd_world *world, int round)
     return all;
 }
 
-/* ---- what the child does: how many of its errors are missing ---------------------------------- */
+/* ---- what the child does: how many of its errors are missing --------------------------------- */
 
 static bool is_refused(sherd_tensor *t)
 {
@@ -140,7 +140,7 @@ static pid_t fork_child(things *all, int first)
     _exit(missing ? 1 : 0);
 }
 
-/* ---- what its rank does ------------------------------------------------------------------------ */
+/* ---- what its rank does ---------------------------------------------------------------------- */
 
 static int count_other(sherd_tensor *t, double value)
 {

@@ -254,7 +254,7 @@ static void destroying_in_another_order_is_found(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static void send_value(sherd_world *world, sherd_channel *c, const sherd_mesh *from, double value)
 {

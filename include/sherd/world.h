@@ -228,10 +228,10 @@ enum { SHERD_MEMORY_USES = 5 };
  * each rank is EINVAL at the opening. A tensor beyond the limit fails with ENOMEM; the world goes
  * on.
  *
- * Each rank maps the regions of all. Whoever reserves them, `sherd run` or sherd_spawn, keeps within
- * its own RLIMIT_AS, and within SHERD_ARENA_BYTES (twice that and 32 MB for each rank). A rank whose
- * RLIMIT_AS is too small for it all, because a wrapper has lowered it, does not open the world
- * (ENOMEM): start with a smaller limit of tensors.
+ * Each rank maps the regions of all. Whoever reserves them, `sherd run` or sherd_spawn, keeps
+ * within its own RLIMIT_AS, and within what SHERD_ARENA_BYTES needs (for each rank twice that and
+ * 32 MB). A rank whose RLIMIT_AS is too small for it all, because a wrapper has lowered it, does
+ * not open the world (ENOMEM): start with a smaller SHERD_ARENA_BYTES.
  */
 typedef struct sherd_memory {
     int64_t live_bytes;  /* of this rank's tensors that are alive now */
