@@ -182,10 +182,14 @@ MISUSE(what_needs_a_world_says_so)
     const sherd_mesh *mesh;
     const sherd_layout *layout;
     sherd_price price;
-    int64_t two = 2;
+    int64_t two = 2, most = 0;
 
     ONLY_SAYS(SHERD_EINVAL, sherd_world_check(NULL));
     ONLY_SAYS(SHERD_OK, sherd_world_close(NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_most(&two, NULL, 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_world_most(NUL(&most), m->world, 1));
+    CHECK_OK(sherd_world_most(&most, m->world, sherd_world_rank(m->world)));
+    CHECK_EQ(most, sherd_world_ranks(m->world) - 1);
     ONLY_SAYS(SHERD_EINVAL, sherd_mesh_create(&mesh, NULL, 1, &two, NULL, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_mesh_parse(&mesh, NULL, "x=2"));
     ONLY_SAYS(SHERD_EINVAL, sherd_layout_parse(&layout, NULL, "[4(x)] on (x=2)", NULL));

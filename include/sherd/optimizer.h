@@ -178,7 +178,8 @@ SHERD_API double sherd_optimizer_grad_norm(sherd_optimizer *optimizer);
  *
  * @collective the parameters' mesh
  * @numerics   as sherd_optimizer_grad_norm
- * @errors     EINVAL `most` negative or NaN; EDIFFER; ENOMEM; EPEER; by the alarm, and NaN is returned
+ * @errors     EINVAL `most` negative or NaN; EDIFFER; ENOMEM; EPEER; by the alarm, and NaN is
+ *             returned
  */
 SHERD_API double sherd_optimizer_clip(sherd_optimizer *optimizer, double most);
 

@@ -201,9 +201,9 @@ typedef struct sherd_microbatches {
  * @collective the world
  * @numerics   losses are added in f64, in the order of the microbatches
  * @owns       everything is only read
- * @errors     EINVAL no microbatch, or more than 2^24 with all stages counted, a call from a feed or
- *             loss of its own, an output that is not on the stage's mesh and varies, a loss that is
- *             missing or not of one element; EDIFFER other counts on other ranks; those of the
+ * @errors     EINVAL no microbatch, or more than 2^24 with all stages counted, a call from a feed
+ *             or loss of its own, an output that is not on the stage's mesh and varies, a loss that
+ *             is missing or not of one element; EDIFFER other counts on other ranks; those of the
  *             stages; all by the alarm. Returns the sum of the losses, the same on all ranks; NaN
  *             where a failure has been seen
  */

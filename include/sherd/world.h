@@ -170,6 +170,20 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
 SHERD_API sherd_status sherd_world_check(sherd_world *world);
 
 /**
+ * The largest of the numbers that all ranks pass; the same on all ranks. With 0 and 1: whether any
+ * rank says yes, as when only some have got a signal and all must stop at the same step.
+ *
+ *     if (sherd_world_most(&stop, world, got_signal) == SHERD_OK && stop)
+ *         ...
+ *
+ * @collective the world; in a dry world the others pass what this one does
+ * @shapes     most: one number, which does not change after a failure
+ * @errors     EINVAL `most` or `world` is NULL; ENOTSUP a paper world; after an alarm what raised
+ *             it; ENOMEM; EPEER
+ */
+SHERD_CALL sherd_status sherd_world_most(int64_t *most, sherd_world *world, int64_t mine);
+
+/**
  * The text of the last failure in one line: rank, function, values, what to do. "" if there was
  * none.
  *

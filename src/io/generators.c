@@ -27,7 +27,7 @@ static int list_modules(sherd_module *m, sherd_module **out, int at)
     return at;
 }
 
-/* calls[count] becomes the most of all ranks; in a dry world, where only this one runs, it stays. */
+/* calls[count] becomes the most of all ranks. In a dry world it stays: only this one runs. */
 static sherd_status take_most(sherd_world *world, int64_t *calls, int64_t count)
 {
     const sherd_placement most = sherd_partial(SHERD_MAX);
