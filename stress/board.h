@@ -44,7 +44,7 @@ typedef struct round_plan {
     bool threads, verified;
     int ranks, worlds;
     size_t region_bytes; /* of each rank; 0 = what there is */
-    bool by_environment; /* region_bytes is said in SHERD_ARENA_BYTES */
+    bool by_environment; /* that and a piece for each rank is said in SHERD_ARENA_BYTES */
     int victim, signal;
     int64_t delay_us, pause_us;
     char mpi[16]; /* "": ranks are ours to start */

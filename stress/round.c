@@ -387,6 +387,8 @@ static void run_world(const round_plan *r, board *b, uint64_t seed, bool print)
     look_for_leftovers(b, before);
 }
 
+enum { PIECE = 256 << 10 }; /* the least that a rank takes, and may have: sherd/world.h */
+
 void round_run(const round_plan *r, board *b, bool print)
 {
     char text[32];
@@ -394,7 +396,7 @@ void round_run(const round_plan *r, board *b, bool print)
     if (r->verified)
         setenv("SHERD_VERIFY", "1", 1);
     if (r->by_environment) {
-        snprintf(text, sizeof text, "%zu", r->region_bytes);
+        snprintf(text, sizeof text, "%zu", r->region_bytes + (size_t)r->ranks * PIECE);
         setenv("SHERD_ARENA_BYTES", text, 1);
     }
     if (r->threads)
