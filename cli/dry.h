@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sherd dry: the rates that it assumes, and its report. */
+/* sherd dry: what is asked for, running a program, the rates that it assumes, and its report. */
 #ifndef SHERD_CLI_DRY_H
 #define SHERD_CLI_DRY_H
 
@@ -7,11 +7,40 @@
 #include <stddef.h>
 #include <stdio.h>
 
+enum { CLI_DRY_MOST = 256 };
+
+/* Which ranks, and of how many: 0 = nobody says. */
+typedef struct cli_dry_asked {
+    long which[CLI_DRY_MOST];
+    int count;
+    long of;
+} cli_dry_asked;
+
+typedef enum cli_dry_output { CLI_DRY_AS_IT_IS, CLI_DRY_TO_ERRORS, CLI_DRY_NOWHERE } cli_dry_output;
+
+/*
+ * Run a program as one rank; `output`: where what it prints goes. Returns its status, as of
+ * waitpid, or -1 and errno if it can not be started. *report: a line of JSON for each world that it
+ * has closed; the caller frees it; NULL: no memory, or not started.
+ */
+int cli_dry_program(char **argv, long rank, long of, cli_dry_output output, char **report);
+
 /* The rates of a core of this machine, as SHERD_DRY_RATES wants them, into out[room]. False: no
  * memory. */
 bool cli_dry_rates(char *out, size_t room);
 
 /* The report of a world, a line of JSON, as tables for people. False: it is none. */
 bool cli_dry_print(FILE *to, const char *line);
+
+/* ---- dry_meshes.c ---------------------------------------------------------------------------- */
+
+/* Whether "dp,tp" are axes of which meshes can be made, and a program takes one; else refused. */
+bool cli_dry_axes_fit(const char *axes, long ranks, char *const *argv);
+/*
+ * Run the program on each such mesh, and print what it takes, the fastest first. What ranks send
+ * goes into the folder. The exit status: 0 if it ran on any.
+ */
+int cli_dry_meshes(const cli_dry_asked *ranks, const char *axes, const char *folder, char **argv,
+                   bool json);
 
 #endif

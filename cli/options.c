@@ -124,6 +124,10 @@ static const option table[CLI_KEYS] = {
          "how many bytes it reads and writes; what is left out takes no time [measured on a core "
          "of this machine]",
          "f32=6.7e13,half=9.9e14,memory=3.3e12"},
+    [CLI_DRY_AXES] = {"axes", CLI_OF_DRY, 0, NULL, "AXES",
+                      "run it on each mesh that the ranks make of these axes, which it gets in the "
+                      "place of {mesh} in its arguments, and compare what they take",
+                      "dp,tp"},
     [CLI_DRY_PRICE] = {"price", CLI_OF_DRY, 0, NULL, "PRICE",
                        "what calls take: arena (one machine), or a file of lines \"AXIS alpha beta "
                        "gamma\" [SHERD_PRICE, or arena]",

@@ -48,6 +48,7 @@ typedef enum cli_key {
     CLI_RUN_TRACE,
     CLI_DRY_RANK,
     CLI_DRY_RATES,
+    CLI_DRY_AXES,
     CLI_DRY_PRICE,
     CLI_KEYS
 } cli_key;

@@ -269,6 +269,77 @@ static void stages_are_run_one_after_the_other(void)
                  "\nfailure     rank 2: a dry rank can not know what others send: run one "));
 }
 
+/* ---- on many meshes -------------------------------------------------------------------------- */
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+/* What a line of --axes says of a mesh is what a run on that mesh says. */
+static void check_mesh(const json_t *line)
+{
+    char arguments[512];
+
+    snprintf(arguments, sizeof arguments, "-n 6 " GPT " " MODEL " --mesh %s", text(line, "mesh"));
+    json_t *alone = dry_run(arguments);
+    CHECK_EQ(number(line, "seconds"), number(json_object_get(alone, "step"), "seconds"));
+    CHECK_EQ(number(line, "peak_bytes"), number(json_object_get(alone, "memory"), "peak_bytes"));
+    CHECK_NEAR(number(line, "work_seconds") + number(line, "calls_seconds"),
+               number(line, "seconds"), 1e-9);
+    json_decref(alone);
+}
+
+static void meshes_are_compared(void)
+{
+    const program_end *end =
+        sherd("dry -n 6 --axes dp,tp --json " NO_RATE GPT " " MODEL " --mesh {mesh}");
+    char text_of_all[PROGRAM_TEXT], *rest = text_of_all;
+    double before = 0;
+
+    CHECK_EQ(end->status, 0);
+    CHECK_EQ(program_lines(end->out), 4); /* 1x6, 2x3, 3x2, 6x1 */
+    memcpy(text_of_all, end->out, sizeof text_of_all);
+    for (int i = 0; i < 4; i++) {
+        json_t *line = parsed(strsep(&rest, "\n"));
+        CHECK(json_is_null(json_object_get(line, "failure")));
+        CHECK(number(line, "seconds") >= before);
+        before = number(line, "seconds");
+        check_mesh(line);
+        json_decref(line);
+    }
+    end = sherd("dry -n 6 --axes dp,tp " NO_RATE GPT " " MODEL " --mesh {mesh}");
+    CHECK_EQ(end->status, 0);
+    CHECK_EQ(program_lines(end->out), 5);
+    CHECK(strncmp(end->out, "mesh ", 5) == 0 && strstr(end->out, "\ndp=2,tp=3 "));
+}
+
+/* Ranks of stages are run for each mesh anew; one on which the program fails says why. */
+static void meshes_of_pipelines_are_compared(void)
+{
+    const program_end *end =
+        sherd("dry -n 4 --rank 0,2 --axes pp,dp,tp --json " NO_RATE SHERD_BUILD_DIR
+              "/examples/pipeline {mesh} 3 4 2");
+    char text_of_all[PROGRAM_TEXT], *rest = text_of_all;
+    int good = 0;
+
+    CHECK_EQ(end->status, 0);
+    CHECK_EQ(program_lines(end->out), 6);
+    memcpy(text_of_all, end->out, sizeof text_of_all);
+    for (int i = 0; i < 6; i++) {
+        json_t *line = parsed(strsep(&rest, "\n"));
+        bool failed = json_is_string(json_object_get(line, "failure"));
+        CHECK(failed ? *text(line, "failure") : number(line, "peak_bytes") > 0);
+        CHECK(!failed || good == i); /* these are the last */
+        good += failed ? 0 : i == good;
+        json_decref(line);
+    }
+    CHECK(good >= 3); /* pp = 1 and 2: of four places only two were run */
+    end = sherd("dry -n 2 --axes x " NO_RATE "/bin/false {mesh}");
+    CHECK_EQ(end->status, 1);
+    CHECK(strstr(end->out, "rank 0 exited with status 1"));
+}
+
 static void wrong_arguments_are_refused(void)
 {
     static const struct {
@@ -291,6 +362,11 @@ static void wrong_arguments_are_refused(void)
         {"dry --rates f32=1 --price /no/such/file /bin/true",
          "sherd dry: --price: \"/no/such/file\" can not be read"},
         {"dry --rates f32=1 --price /proc/self/maps /bin/true", "sherd dry: --price: "},
+        {"dry -n 4 --axes dp,,tp /bin/true {mesh}", "--axes: \"dp,,tp\" are no names of axes"},
+        {"dry --axes dp /bin/true {mesh}", "--axes: of how many ranks? -n N"},
+        {"dry -n 4 --axes dp /bin/true --mesh dp=4", "write {mesh} there, as in --mesh {mesh}"},
+        {"dry -n 100000 --axes a,b,c,d,e,f /bin/true {mesh}",
+         "--axes: 100000 ranks make more than 1000 meshes of 6 axes"},
         {"dry --rates f32=1 --price torch /bin/true",
          "--price: torch is a price of plans, not of calls: expected arena, or a file of prices"},
     };
@@ -316,6 +392,8 @@ static const check_test tests[] = {
     {TEST(the_exit_status_is_the_programs)},
     {TEST(who_is_dry_without_asking_is_told)},
     {TEST(stages_are_run_one_after_the_other)},
+    {TEST(meshes_are_compared)},
+    {TEST(meshes_of_pipelines_are_compared)},
     {TEST(wrong_arguments_are_refused)},
 };
 
