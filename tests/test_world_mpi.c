@@ -195,9 +195,7 @@ static void a_wrong_call_is_the_same_error_on_all_ranks(void)
     {
         const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
-        CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
-                                 "arguments"),
-                 3);
+        CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 passed ("), 3);
     }
 }
 
@@ -298,9 +296,7 @@ static void ranks_of_two_hosts_are_one_world(void)
         const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
         CHECK_TEXT(end->err, "");
-        CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
-                                 "arguments"),
-                 3);
+        CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 passed ("), 3);
     }
 }
 

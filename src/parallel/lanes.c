@@ -88,7 +88,9 @@ static sherd_status make_lane(sherd_channel *c, int which)
     int64_t count = c->from->count + c->to->count;
     sherd__heap *heap = sherd__world_heap(c->world);
     int *ranks = sherd__alloc(heap, (size_t)count, sizeof *ranks);
-    sherd_status status = ranks ? SHERD_OK : sherd__no_memory(c->from->space->diag, "lane");
+    sherd_status status = ranks && sherd__drain_reserve(c->world)
+                              ? SHERD_OK
+                              : sherd__no_memory(c->from->space->diag, "sherd_channel_create");
 
     for (int64_t i = 0; ranks && i < count; i++)
         ranks[i] = i < c->from->count ? rank_of(c->from, i) : rank_of(c->to, i - c->from->count);

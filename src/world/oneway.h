@@ -10,6 +10,8 @@
  * may have made fewer of them at a check. On all ranks of the world.
  */
 void sherd__goes_one_way(sherd_world *world, const sherd_mesh *mesh, const sherd_mesh *senders);
+/* Have the memory for the call of sherd__is_drained; false: there is none, nothing is raised. */
+bool sherd__drain_reserve(sherd_world *world);
 /*
  * Whether all ranks of a mesh of one axis have made equally many calls on it: nothing is on its
  * way. Collective, the world; false also with the alarm.
