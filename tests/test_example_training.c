@@ -11,10 +11,10 @@
 #include "check.h"
 #include "program.h"
 
-enum { STEPS = 12 };
+enum { STEPS = 8 };
 
-#define SMALL                                                                            \
-    GPT " --layers 2 --dim 48 --heads 4 --context 17 --batch 8 --steps 12 --dropout 0.1" \
+#define SMALL                                                                           \
+    GPT " --layers 2 --dim 48 --heads 4 --context 17 --batch 8 --steps 8 --dropout 0.1" \
         " --sample 0 --text " SHERD_SOURCE_DIR "/README.md --json "
 
 /* Run the small model with some options; its report, or NULL. */

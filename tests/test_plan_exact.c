@@ -166,7 +166,7 @@ static void nothing_is_cheaper_with_cuts(void)
     const sherd_price *const prices[] = {NULL, &links, &torch, NULL};
     uint64_t state = 11;
     tally t = {0, 0, 0};
-    int turns = getenv("SHERD_PROOF") ? 600 : 120;
+    int turns = getenv("SHERD_PROOF") ? 600 : 80;
 
     for (int i = 0; i < turns; i++) {
         const int64_t *shape = shapes[i % LEN(shapes)];
@@ -192,7 +192,7 @@ static void nothing_is_cheaper_across_meshes(void)
     uint64_t state = 5;
     tally t = {0, 0, 0};
 
-    for (int i = 0; i < (getenv("SHERD_PROOF") ? 300 : 180); i++) {
+    for (int i = 0; i < (getenv("SHERD_PROOF") ? 300 : 120); i++) {
         const int64_t *shape = shapes[i % LEN(shapes)];
         const sherd_plan_options options = {.price = prices[i / 4 % LEN(prices)]};
         paper p;

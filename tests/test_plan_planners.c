@@ -215,7 +215,7 @@ static void exact_is_never_behind_on_large_meshes(void)
 
     for (int k = 0; k < LEN(prices); k++) {
         tally t = {.pairs = 0};
-        int every = whole() || k == 0 ? 1 : k == 1 ? 7 : 41;
+        int every = whole() ? 1 : k == 0 ? 3 : k == 1 ? 11 : 61;
         for (int m = 0; m < LEN(large); m++)
             for (int s = 0; s < LEN(sizes); s++)
                 prove_mesh(&t, large[m], &sizes[s], m < 6 ? every : 37 * every, &prices[k], NULL);

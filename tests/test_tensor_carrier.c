@@ -318,8 +318,8 @@ static void no_spoiled_message_crashes_or_divides_the_ranks(void)
 {
     bool proof = getenv("SHERD_PROOF") != NULL;
 
-    spoil_all(0, proof ? 2 : 15, proof, 1);
-    spoil_all(1, proof ? 2 : 11, proof, 2);
+    spoil_all(0, proof ? 2 : 23, proof, 1);
+    spoil_all(1, proof ? 2 : 17, proof, 2);
 }
 
 /* A line that names its rank does so once. */
@@ -351,7 +351,7 @@ static void no_memory_on_one_rank_is_no_memory_on_all(void)
 
     for (int poor = 0; poor < 2; poor++) {
         bool rich = false;
-        for (int64_t n = 1; !rich; n += 1 + n / 12) {
+        for (int64_t n = 1; !rich; n += 1 + n / (getenv("SHERD_PROOF") ? 12 : 8)) {
             bad_office office = {.harm = NONE, .poor = poor, .fail_at = n};
             play_all(&office, end);
             rich = office.rich;
