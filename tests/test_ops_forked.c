@@ -135,8 +135,10 @@ static pid_t fork_child(things *all, int first)
     int missing = 0;
     for (int i = 0; i < LEN(deeds); i++)
         missing += deeds[(first + i) % LEN(deeds)](all);
+#ifndef __SANITIZE_ADDRESS__ /* the copy of the world is no leak */
     if (first % 2)
         exit(missing ? 1 : 0);
+#endif
     _exit(missing ? 1 : 0);
 }
 
