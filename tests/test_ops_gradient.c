@@ -8,7 +8,7 @@
 
 static void gradients_equal_differences(sherd_world *world)
 {
-    all_equal_differences(world, cases, LEN(cases), getenv("SHERD_PROOF") ? 300 : 60);
+    all_equal_differences(world, cases, LEN(cases), getenv("SHERD_PROOF") ? 300 : 42);
 }
 
 /* ---- gradients that lie otherwise ---------------------------------------------------------- */
@@ -55,7 +55,7 @@ static void gradients_may_lie_anyhow(sherd_world *world)
     const sherd_mesh *mesh = test_mesh(world);
     static gradients want_of[CHECK_RANKS];
     double(*want)[MOST_ELEMENTS] = want_of[sherd_world_rank(world)];
-    int64_t most = getenv("SHERD_PROOF") ? 60 : 18;
+    int64_t most = getenv("SHERD_PROOF") ? 60 : 12;
 
     for (int i = 0; i < LEN(cases); i++) {
         const op_case *c = &cases[i];

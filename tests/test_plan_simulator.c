@@ -226,19 +226,19 @@ static void play_moves(int rounds, sherd_price (*price_of)(int k), int spared)
 
 static void exact_plans_take_what_they_cost_and_not_more_than_others(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 2100 : 30, of_a_cluster, 0);
+    play_moves(getenv("SHERD_PROOF") ? 2100 : 20, of_a_cluster, 0);
 }
 
 /* The same for links as sherd's own ranks use them. */
 static void so_do_plans_where_all_goes_straight(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 480 : 15, all_straight, 0);
+    play_moves(getenv("SHERD_PROOF") ? 480 : 10, all_straight, 0);
 }
 
 /* The same where an axis has several lines. */
 static void so_do_plans_by_prices_of_sizes(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 480 : 15, by_sizes, 0);
+    play_moves(getenv("SHERD_PROOF") ? 480 : 10, by_sizes, 0);
 }
 
 /*
@@ -247,7 +247,7 @@ static void so_do_plans_by_prices_of_sizes(void)
  */
 static void so_do_plans_where_axes_are_slow_in_two_ways(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 960 : 30, of_any_order, getenv("SHERD_PROOF") ? 1 : 0);
+    play_moves(getenv("SHERD_PROOF") ? 960 : 20, of_any_order, getenv("SHERD_PROOF") ? 1 : 0);
 }
 
 /* ---- the simulator itself -------------------------------------------------------------------- */
