@@ -127,14 +127,13 @@ static bool set_environment(const cli_values *values)
 /* Its exit status, 128 + signal if it was killed; another one than 0 is told. */
 static int tell_end(long rank, int status)
 {
-    if (WIFSIGNALED(status)) {
-        cli_refuse("dry", "rank %ld was killed by signal %d (%s)", rank, WTERMSIG(status),
-                   strsignal(WTERMSIG(status)));
-        return 128 + WTERMSIG(status);
+    char text[128];
+
+    if (status) {
+        cli_dry_end_text(text, sizeof text, rank, status);
+        cli_refuse("dry", "%s", text);
     }
-    if (WEXITSTATUS(status))
-        cli_refuse("dry", "rank %ld exited with status %d", rank, WEXITSTATUS(status));
-    return WEXITSTATUS(status);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 /* One report for each world that the program has closed. False: there is none, or it is broken. */

@@ -3,6 +3,7 @@
 #ifndef SHERD_CLI_DRY_H
 #define SHERD_CLI_DRY_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -29,7 +30,17 @@ int cli_dry_program(char **argv, long rank, long of, cli_dry_output output, char
  * memory. */
 bool cli_dry_rates(char *out, size_t room);
 
-/* The report of a world, a line of JSON, as tables for people. False: it is none. */
+/* How a rank ended badly, by its status of waitpid: "rank 3 exited with status 1". */
+void cli_dry_end_text(char *out, size_t room, long rank, int status);
+
+/* ---- dry_text.c: the report of a world, a line of JSON --------------------------------------- */
+
+/* What it counted: of the last step, or of everything where there were no steps. */
+const json_t *cli_dry_counts(const json_t *report);
+double cli_dry_number(const json_t *object, const char *key);
+/* Of all objects of a list. */
+double cli_dry_sum(const json_t *list, const char *key);
+/* The whole as tables for people. False: it is none. */
 bool cli_dry_print(FILE *to, const char *line);
 
 /* ---- dry_meshes.c ---------------------------------------------------------------------------- */

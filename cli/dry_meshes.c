@@ -7,11 +7,9 @@
 #include "dry.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "options.h"
 #include "table.h"
@@ -114,36 +112,21 @@ static char *with_mesh(const char *text, const char *mesh)
     return out;
 }
 
-static double number(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-static double sum(const json_t *list, const char *key)
-{
-    double all = 0;
-
-    for (size_t i = 0; i < json_array_size(list); i++)
-        all += number(json_array_get(list, i), key);
-    return all;
-}
-
 /* Take in what one world of one rank reported: of a step, if there were any. */
 static void add_world(tried *t, const char *line)
 {
     json_t *report = json_loads(line, 0, NULL);
-    const json_t *step = json_object_get(report, "step"), *all = json_object_get(report, "all");
-    const json_t *counts = json_is_object(step) ? step : all;
+    const json_t *counts = cli_dry_counts(report);
     const char *failure = json_string_value(json_object_get(report, "failure"));
-    double peak = number(json_object_get(report, "memory"), "peak_bytes");
+    double peak = cli_dry_number(json_object_get(report, "memory"), "peak_bytes");
 
     if (failure && !*t->failure)
         snprintf(t->failure, sizeof t->failure, "%s", failure);
-    if (number(counts, "seconds") >= t->seconds) {
-        t->seconds = number(counts, "seconds");
-        t->work = sum(json_object_get(counts, "work"), "seconds");
-        t->calls = sum(json_object_get(counts, "calls"), "seconds");
-        t->received = sum(json_object_get(counts, "calls"), "received_bytes");
+    if (cli_dry_number(counts, "seconds") >= t->seconds) {
+        t->seconds = cli_dry_number(counts, "seconds");
+        t->work = cli_dry_sum(json_object_get(counts, "work"), "seconds");
+        t->calls = cli_dry_sum(json_object_get(counts, "calls"), "seconds");
+        t->received = cli_dry_sum(json_object_get(counts, "calls"), "received_bytes");
     }
     t->peak = peak > t->peak ? peak : t->peak;
     json_decref(report);
@@ -158,12 +141,8 @@ static bool try_rank(tried *t, char **argv, long rank, long of)
     rest = report;
     for (char *line; report && (line = strtok_r(rest, "\n", &rest));)
         add_world(t, line);
-    if (!*t->failure && status > 0 && WIFSIGNALED(status))
-        snprintf(t->failure, sizeof t->failure, "rank %ld was killed by signal %d", rank,
-                 WTERMSIG(status));
-    else if (!*t->failure && status > 0)
-        snprintf(t->failure, sizeof t->failure, "rank %ld exited with status %d", rank,
-                 WEXITSTATUS(status));
+    if (!*t->failure && status > 0)
+        cli_dry_end_text(t->failure, sizeof t->failure, rank, status);
     else if (!*t->failure && status == 0 && (!report || !*report))
         snprintf(t->failure, sizeof t->failure, "rank %ld has closed no world of sherd", rank);
     free(report);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,6 +77,15 @@ static char *read_report(int report)
     if (text)
         text[have] = '\0';
     return text;
+}
+
+void cli_dry_end_text(char *out, size_t room, long rank, int status)
+{
+    if (WIFSIGNALED(status))
+        snprintf(out, room, "rank %ld was killed by signal %d (%s)", rank, WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else
+        snprintf(out, room, "rank %ld exited with status %d", rank, WEXITSTATUS(status));
 }
 
 int cli_dry_program(char **argv, long rank, long of, cli_dry_output output, char **report)

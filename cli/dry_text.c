@@ -5,7 +5,6 @@
  */
 #include "dry.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@ static const char *text(const json_t *object, const char *key)
     return value ? value : "";
 }
 
-static double number(const json_t *object, const char *key)
+double cli_dry_number(const json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
 }
@@ -50,9 +49,12 @@ typedef struct rows {
 
 static int by_time(const void *a, const void *b)
 {
-    double x = number(*(json_t *const *)a, "seconds"), y = number(*(json_t *const *)b, "seconds");
-    double n = number(*(json_t *const *)a, "bytes") + number(*(json_t *const *)a, "received_bytes");
-    double m = number(*(json_t *const *)b, "bytes") + number(*(json_t *const *)b, "received_bytes");
+    double x = cli_dry_number(*(json_t *const *)a, "seconds"),
+           y = cli_dry_number(*(json_t *const *)b, "seconds");
+    double n = cli_dry_number(*(json_t *const *)a, "bytes") +
+               cli_dry_number(*(json_t *const *)a, "received_bytes");
+    double m = cli_dry_number(*(json_t *const *)b, "bytes") +
+               cli_dry_number(*(json_t *const *)b, "received_bytes");
 
     return x != y ? (x < y) - (x > y) : (n < m) - (n > m);
 }
@@ -62,7 +64,8 @@ static void add_to(json_t *sum, const json_t *row, const char *key)
     const json_t *value = json_object_get(row, key);
 
     if (value)
-        json_object_set_new(sum, key, json_real(number(sum, key) + json_number_value(value)));
+        json_object_set_new(sum, key,
+                            json_real(cli_dry_number(sum, key) + json_number_value(value)));
 }
 
 /* False: no memory. */
@@ -120,7 +123,7 @@ static void write_cell(char *out, size_t room, const void *data, int64_t row, in
     const rows *all = data;
     const column *c = &all->columns[number_of];
     const json_t *r = json_array_get(all->list, row < 0 ? 0 : (size_t)row);
-    double value = number(r, c->key);
+    double value = cli_dry_number(r, c->key);
 
     if (row < 0)
         snprintf(out, room, "%s", c->head);
@@ -159,12 +162,12 @@ static bool print_rows(FILE *to, const json_t *list, double seconds, const colum
 
 /* ---- totals ---------------------------------------------------------------------------------- */
 
-static double sum(const json_t *list, const char *key)
+double cli_dry_sum(const json_t *list, const char *key)
 {
     double all = 0;
 
     for (size_t i = 0; i < json_array_size(list); i++)
-        all += number(json_array_get(list, i), key);
+        all += cli_dry_number(json_array_get(list, i), key);
     return all;
 }
 
@@ -173,12 +176,14 @@ static void print_totals(FILE *to, const char *name, const json_t *counts)
     const json_t *work = json_object_get(counts, "work"), *calls = json_object_get(counts, "calls");
     char whole[32], computing[32], calling[32], operations[32], received[32];
 
-    fprintf(to, "%-11s %s: %s for %s operations, %s for %.0f calls that receive %s\n", name,
-            cli_seconds_text(whole, sizeof whole, number(counts, "seconds")),
-            cli_seconds_text(computing, sizeof computing, sum(work, "seconds")),
-            amount(operations, sizeof operations, sum(work, "operations")),
-            cli_seconds_text(calling, sizeof calling, sum(calls, "seconds")), sum(calls, "calls"),
-            cli_bytes_text(received, sizeof received, (int64_t)sum(calls, "received_bytes")));
+    fprintf(
+        to, "%-11s %s: %s for %s operations, %s for %.0f calls that receive %s\n", name,
+        cli_seconds_text(whole, sizeof whole, cli_dry_number(counts, "seconds")),
+        cli_seconds_text(computing, sizeof computing, cli_dry_sum(work, "seconds")),
+        amount(operations, sizeof operations, cli_dry_sum(work, "operations")),
+        cli_seconds_text(calling, sizeof calling, cli_dry_sum(calls, "seconds")),
+        cli_dry_sum(calls, "calls"),
+        cli_bytes_text(received, sizeof received, (int64_t)cli_dry_sum(calls, "received_bytes")));
 }
 
 /* "1.23 TFLOP/s", "5 FLOP/s". */
@@ -196,9 +201,9 @@ static void print_rates(FILE *to, const json_t *rates)
     char f32[48], half[48], memory[32];
 
     fprintf(to, "rates       %s of f32, %s of 16 bits, %s/s of memory\n",
-            rate(f32, sizeof f32, number(rates, "f32")),
-            rate(half, sizeof half, number(rates, "half")),
-            cli_bytes_text(memory, sizeof memory, (int64_t)number(rates, "memory")));
+            rate(f32, sizeof f32, cli_dry_number(rates, "f32")),
+            rate(half, sizeof half, cli_dry_number(rates, "half")),
+            cli_bytes_text(memory, sizeof memory, (int64_t)cli_dry_number(rates, "memory")));
 }
 
 /* "12 GiB of tensors at most: parameters 3 GiB, ...", what is nothing left out. */
@@ -209,19 +214,25 @@ static void print_memory(FILE *to, const json_t *memory)
     char bytes[32];
 
     fprintf(to, "memory      %s of tensors at most",
-            cli_bytes_text(bytes, sizeof bytes, (int64_t)number(memory, "peak_bytes")));
+            cli_bytes_text(bytes, sizeof bytes, (int64_t)cli_dry_number(memory, "peak_bytes")));
     for (size_t i = 0, some = 0; i < sizeof uses / sizeof *uses; i++)
-        if (number(peak, uses[i]) > 0)
+        if (cli_dry_number(peak, uses[i]) > 0)
             fprintf(to, "%s%s %s", some++ ? ", " : ": ", uses[i],
-                    cli_bytes_text(bytes, sizeof bytes, (int64_t)number(peak, uses[i])));
+                    cli_bytes_text(bytes, sizeof bytes, (int64_t)cli_dry_number(peak, uses[i])));
     fputc('\n', to);
+}
+
+const json_t *cli_dry_counts(const json_t *report)
+{
+    const json_t *step = json_object_get(report, "step");
+
+    return json_is_object(step) ? step : json_object_get(report, "all");
 }
 
 bool cli_dry_print(FILE *to, const char *line)
 {
     json_t *report = json_loads(line, 0, NULL);
-    const json_t *step = json_object_get(report, "step"), *all = json_object_get(report, "all");
-    const json_t *shown = json_is_object(step) ? step : all;
+    const json_t *all = json_object_get(report, "all"), *shown = cli_dry_counts(report);
     char name[48];
 
     if (!report || !all) {
@@ -229,17 +240,17 @@ bool cli_dry_print(FILE *to, const char *line)
         return false;
     }
     fprintf(to, "\nrank %.0f of %.0f, dry: nothing was computed, nothing has moved\n",
-            number(report, "rank"), number(report, "ranks"));
+            cli_dry_number(report, "rank"), cli_dry_number(report, "ranks"));
     if (*text(report, "failure"))
         fprintf(to, "failure     %s\n", text(report, "failure"));
     print_memory(to, json_object_get(report, "memory"));
     print_rates(to, json_object_get(report, "rates"));
     print_totals(to, "all", all);
-    if (shown == step) {
-        snprintf(name, sizeof name, "step %.0f", number(report, "steps"));
-        print_totals(to, name, step);
+    if (shown != all) {
+        snprintf(name, sizeof name, "step %.0f", cli_dry_number(report, "steps"));
+        print_totals(to, name, shown);
     }
-    double seconds = number(shown, "seconds");
+    double seconds = cli_dry_number(shown, "seconds");
     bool good = print_rows(to, json_object_get(shown, "work"), seconds, work_columns) &&
                 print_rows(to, json_object_get(shown, "calls"), seconds, call_columns);
     json_decref(report);

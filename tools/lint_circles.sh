@@ -5,8 +5,7 @@
 # others, itself. Read off the objects in BUILD. Usage: tools/lint_circles.sh [BUILD]
 cd "$(dirname "$0")/.." || exit 2
 build=${1:-build}
-rooms="base kernels vector programs device layout plan price search world launch tensor autograd apply ops functional fields nn
-       parallel io"
+rooms=$(tools/rooms.sh)
 objects=$(for room in $rooms; do ls "$build/CMakeFiles/sherd_room_$room.dir/src/$room"/*.o 2>/dev/null; done)
 [ -n "$objects" ] || { echo "skipped: there are no objects in $build"; exit 0; }
 for object in $objects; do # not what is left over from files that are gone

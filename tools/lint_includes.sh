@@ -3,10 +3,9 @@
 # Include direction. A room includes rooms above it in the list; public headers include public headers;
 # examples and stress (but for its inside.c) include sherd.h, the C library and their own files, examples jansson.h and png.h too.
 cd "$(dirname "$0")/.." || exit 2
-grep -nE '^[ \t]*#[ \t]*include' $(tools/sources.sh c) /dev/null | awk '
+grep -nE '^[ \t]*#[ \t]*include' $(tools/sources.sh c) /dev/null | awk -v rooms="$(tools/rooms.sh)" '
 BEGIN {
-    count = split("base kernels vector programs device layout plan price search world launch tensor autograd apply " \
-                  "ops functional fields nn parallel io carrier", order, " ")
+    count = split(rooms " carrier", order, " ")
     for (i = 1; i <= count; i++)
         place[order[i]] = i
     libc = "^(sys/.*|assert|ctype|dirent|errno|fcntl|float|getopt|glob|inttypes|limits|locale|math|signal|" \

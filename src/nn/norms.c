@@ -37,9 +37,8 @@ static void by_groups(sherd_module *self, const sherd_args *in, sherd_args *out)
 
 /*
  * Count one more batch. Returns its weight in the averages; a rank outside the mesh has nothing to
- * count.
+ * count. A count that is lost is an error: a cumulative average would be another one.
  */
-/* Without the count a cumulative average would be another one, so there must be one. */
 static double next_momentum(sherd_module *m)
 {
     const norm *n = m->options.payload;

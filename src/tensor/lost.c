@@ -8,8 +8,6 @@
  */
 #include "tensor/state.h"
 
-#include <stdio.h>
-
 static const char revive_name[] = "sherd_tensor_revive";
 
 bool sherd__write_families(sherd_world *world, bool on)
