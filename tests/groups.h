@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of rows in groups: choices that all shards of tokens share, and operands of ones. */
+/* Tests of rows in groups and on routes: numbers and layouts that are drawn, choices that all shards of tokens share, and
+ * operands of ones. */
 #ifndef SHERD_TESTS_GROUPS_H
 #define SHERD_TESTS_GROUPS_H
 
@@ -31,6 +32,60 @@ static inline sherd_tensor *ones_on(const sherd_mesh *mesh, int ndim, const int6
 {
     return sherd_require_grad(
         sherd_constant_on(layout_of(mesh, ndim, shape, placements, NULL), SHERD_F32, 1), true);
+}
+
+/* Small whole numbers: sums are exact in any order. */
+static inline sherd_tensor *numbers(scene *s, sherd_dtype dtype, int ndim, const int64_t *shape,
+                                    int limit)
+{
+    int64_t count = 1;
+
+    for (int d = 0; d < ndim; d++)
+        count *= shape[d];
+    int32_t *x = malloc(sizeof *x * (size_t)(count + 1));
+    for (int64_t i = 0; i < count; i++)
+        x[i] = roll(&s->dice, limit) - (dtype == SHERD_I32 ? 0 : limit / 2);
+    sherd_tensor *t = sherd_mark_equal(sherd_from_data(s->world, SHERD_I32, shape, ndim, x));
+    free(x);
+    return dtype == SHERD_I32 ? t : sherd_cast(t, dtype);
+}
+
+/* In a layout of any axes on any dims, with cuts anywhere. */
+static inline sherd_tensor *spread(scene *s, const sherd_mesh *mesh, sherd_tensor *t)
+{
+    sherd_placement placement[SHERD_MAX_AXES];
+    int64_t sizes[3][8], parts[3] = {1, 1, 1};
+    const int64_t *views[3] = {NULL};
+    const sherd_layout *layout = NULL;
+
+    for (int a = 0; a < sherd_mesh_axes(mesh); a++) {
+        int dim = roll(&s->dice, 3) ? 0 : roll(&s->dice, t->ndim + 1);
+        placement[a] = dim < t->ndim ? sherd_shard(dim) : sherd_replicate();
+        if (dim < t->ndim)
+            parts[dim] *= sherd_mesh_extent(mesh, a);
+    }
+    for (int d = 0; d < t->ndim; d++) {
+        int64_t left = t->shape[d];
+        for (int64_t i = 0; i < parts[d]; i++) {
+            sizes[d][i] = i + 1 < parts[d] ? roll(&s->dice, (int)left + 1) : left;
+            left -= sizes[d][i];
+        }
+        views[d] = roll(&s->dice, 2) ? sizes[d] : NULL;
+    }
+    CHECK_OK(sherd_layout_create(&layout, mesh, t->ndim, t->shape, placement,
+                                 &(sherd_layout_options){.sizes = views}));
+    return sherd_distribute(t, layout, -1);
+}
+
+/* How many elements differ in value: zeros may have any sign. */
+static inline int64_t different(sherd_tensor *a, sherd_tensor *plain)
+{
+    const void *x = sherd_tensor_read(sherd_full(a)), *y = sherd_tensor_read(plain);
+    int64_t wrong = x && y ? 0 : plain->count;
+
+    for (int64_t i = 0; x && y && i < plain->count; i++)
+        wrong += number_at(x, plain->dtype, i) != number_at(y, plain->dtype, i);
+    return wrong;
 }
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows (operator_rows.h) of operators on rows in groups. */
+/* Rows (operator_rows.h) of operators on rows in groups and on routes. */
 #ifndef SHERD_TESTS_OPERATOR_ROWS_GROUPS_H
 #define SHERD_TESTS_OPERATOR_ROWS_GROUPS_H
 
 #include "operator_rows.h"
 
 #include "sherd/ops_groups.h"
+#include "sherd/ops_routes.h"
 
 /* ---- runs: number[0] of them, and their ends; in reverse order of groups if number[6] -------- */
 
@@ -86,6 +87,31 @@ static inline bool draw_there_and_back(call_plan *p, uint64_t *dice)
     want(p, 1, 'i', 2, choice)->limit = p->in[0].shape[1];
     if (roll(dice, 2) && p->in[0].dtype != SHERD_BOOL)
         want(p, 2, 'x', 2, choice);
+    return true;
+}
+
+/* ---- routes: shard 0 is there in every layout, also in none ------------------------------- */
+
+static inline sherd_tensor *run_send_rows(act *a)
+{
+    sherd_route route;
+
+    sherd_route_rows(&route, a->in[1]);
+    return sherd_send_rows(a->in[0], &route);
+}
+
+static inline sherd_tensor *run_return_rows(act *a)
+{
+    sherd_route route;
+
+    sherd_route_rows(&route, a->in[1]);
+    return sherd_return_rows(a->in[0], &route);
+}
+
+static inline bool draw_route(call_plan *p, uint64_t *dice)
+{
+    (void)dice;
+    want(p, 1, 'i', 1, p->in[0].shape)->limit = 1;
     return true;
 }
 

@@ -4,6 +4,7 @@
  * and bytes, operators and memory. Where these depend on data, the data are what a dry world takes
  * them for. SHERD_ROW=gather: that row only. SHERD_PROOF=1: many more.
  */
+#include "base/num.h"
 #include "dry.h"
 #include "operator_list.h"
 
@@ -60,6 +61,25 @@ static bool are_choices(const scene *s, int i)
     return i == 1 && s->plan.row->run == run_there_and_back;
 }
 
+/* Rows of which each shard sends equally many to all. */
+static void spread_shards(sherd_tensor *shard)
+{
+    int32_t *to = shard->layout && shard->count ? sherd__fresh(shard) : NULL;
+    int64_t shards =
+        to ? sherd__dim_parts(shard->layout->spec.mesh, &shard->layout->spec.dim[0]) : 1;
+    int64_t each = sherd__ceil_div(shard->count, shards);
+
+    for (int64_t i = 0; to && i < shard->count; i++)
+        to[i] = (int32_t)(i / each);
+}
+
+static bool are_shards(const scene *s, int i)
+{
+    sherd_tensor *(*run)(act * a) = s->plan.row->run;
+
+    return i == 1 && (run == run_send_rows || run == run_return_rows);
+}
+
 static void evaluate(sherd_world *world, void *context)
 {
     const scene *s = context;
@@ -74,11 +94,13 @@ static void evaluate(sherd_world *world, void *context)
     for (int i = 0; i < s->plan.operands; i++) {
         const need *w = &s->plan.in[i];
         const sherd_layout *layout = draw_layout(mesh, w, &dice);
-        while (are_choices(s, i) && layout && layout->pending_axes)
+        while ((are_choices(s, i) || are_shards(s, i)) && layout && layout->pending_axes)
             layout = draw_layout(mesh, w, &dice);
         a.in[i] = leaf_on(world, w, layout);
         if (are_choices(s, i))
             spread_choices(a.in[i], w->limit);
+        if (are_shards(s, i))
+            spread_shards(a.in[i]);
         if (s->low && is_fraction(w->dtype))
             a.in[i] = sherd_detach(sherd_cast(a.in[i], s->low));
         if (is_fraction(w->dtype))

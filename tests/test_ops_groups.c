@@ -28,59 +28,6 @@ static sherd_tensor **part(mixture *m, int i)
     return all[i];
 }
 
-/* Small whole numbers: sums are exact in any order. */
-static sherd_tensor *numbers(scene *s, sherd_dtype dtype, int ndim, const int64_t *shape, int limit)
-{
-    int64_t count = 1;
-
-    for (int d = 0; d < ndim; d++)
-        count *= shape[d];
-    int32_t *x = malloc(sizeof *x * (size_t)(count + 1));
-    for (int64_t i = 0; i < count; i++)
-        x[i] = roll(&s->dice, limit) - (dtype == SHERD_I32 ? 0 : limit / 2);
-    sherd_tensor *t = sherd_mark_equal(sherd_from_data(s->world, SHERD_I32, shape, ndim, x));
-    free(x);
-    return dtype == SHERD_I32 ? t : sherd_cast(t, dtype);
-}
-
-/* In a layout of any axes on any dims, with cuts anywhere. */
-static sherd_tensor *spread(scene *s, const sherd_mesh *mesh, sherd_tensor *t)
-{
-    sherd_placement placement[SHERD_MAX_AXES];
-    int64_t sizes[3][8], parts[3] = {1, 1, 1};
-    const int64_t *views[3] = {NULL};
-    const sherd_layout *layout = NULL;
-
-    for (int a = 0; a < sherd_mesh_axes(mesh); a++) {
-        int dim = roll(&s->dice, 3) ? 0 : roll(&s->dice, t->ndim + 1);
-        placement[a] = dim < t->ndim ? sherd_shard(dim) : sherd_replicate();
-        if (dim < t->ndim)
-            parts[dim] *= sherd_mesh_extent(mesh, a);
-    }
-    for (int d = 0; d < t->ndim; d++) {
-        int64_t left = t->shape[d];
-        for (int64_t i = 0; i < parts[d]; i++) {
-            sizes[d][i] = i + 1 < parts[d] ? roll(&s->dice, (int)left + 1) : left;
-            left -= sizes[d][i];
-        }
-        views[d] = roll(&s->dice, 2) ? sizes[d] : NULL;
-    }
-    CHECK_OK(sherd_layout_create(&layout, mesh, t->ndim, t->shape, placement,
-                                 &(sherd_layout_options){.sizes = views}));
-    return sherd_distribute(t, layout, -1);
-}
-
-/* How many elements differ in value: zeros may have any sign. */
-static int64_t different(sherd_tensor *a, sherd_tensor *plain)
-{
-    const void *x = sherd_tensor_read(sherd_full(a)), *y = sherd_tensor_read(plain);
-    int64_t wrong = x && y ? 0 : plain->count;
-
-    for (int64_t i = 0; x && y && i < plain->count; i++)
-        wrong += number_at(x, plain->dtype, i) != number_at(y, plain->dtype, i);
-    return wrong;
-}
-
 static mixture draw_mixture(scene *s, sherd_dtype dtype)
 {
     int64_t tokens = roll(&s->dice, 20), k = 1 + roll(&s->dice, 3), width = 1 + roll(&s->dice, 5);
@@ -285,6 +232,24 @@ static void rows_elsewhere_are_moved(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Features that another axis shards unevenly, and not at all on one rank: rows have other lengths there. */
+static void rows_may_be_of_uneven_length(sherd_world *world)
+{
+    static const int64_t tokens = 20000, x_shape[] = {20000, 3}, w_shape[] = {4, 5, 3};
+    const sherd_mesh *mesh = mesh_of(world, "x=2,y=4");
+    int32_t choice[20000];
+    sherd_groups to;
+
+    for (int32_t i = 0; i < tokens; i++)
+        choice[i] = i % 50 ? (i >= tokens / 2) * 2 : i % 4; /* few go elsewhere */
+    sherd_tensor *c = sherd_mark_equal(sherd_from_data(world, SHERD_I32, &tokens, 1, choice));
+    c = sherd_distribute(c, layout_of(mesh, 1, &tokens, "S(0)R", NULL), -1);
+    CHECK(sherd_group_rows(&to, c, ones_on(mesh, 3, w_shape, "S(0)R")));
+    sherd_tensor *x = indices_on(layout_of(mesh, 2, x_shape, "S(0)S(1)", NULL), SHERD_F64);
+    CHECK_EQ(different(sherd_combine(sherd_dispatch(x, &to), &to, NULL), sherd_full(x)), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A rank that is not in the mesh makes the same calls, and has nothing. */
 static void a_rank_outside_the_mesh_goes_along(sherd_world *world)
 {
@@ -366,6 +331,7 @@ static const check_test tests[] = {
     {TEST(what_moves_is_the_rows), {2, 4, 8}},
     {TEST(rows_move_along_the_axes_of_groups_only), {4}},
     {TEST(rows_elsewhere_are_moved), {1, 2, 3, 4}},
+    {TEST(rows_may_be_of_uneven_length), {8}},
     {TEST(a_rank_outside_the_mesh_goes_along), {3, 4}},
     {TEST(halves_are_close), {1, 2, 3}},
     {TEST(autocast_keeps_gradients_wide), {1, 2}},

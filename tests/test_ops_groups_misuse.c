@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Misuse of operators on rows in groups: see misuse.h. */
+/* Misuse of operators on rows in groups and on routes: see misuse.h. */
 #include "misuse.h"
 
 #include "sherd/ops_groups.h"
+#include "sherd/ops_routes.h"
 
 #define MISUSE(name) MISUSE_WORKS(name, misuse_works)
 
@@ -106,7 +107,36 @@ MISUSE(weights_need_rows_and_ends)
     FAILS(SHERD_EINVAL, sherd_grouped_matmul(t.rows, turned, NUL(t.ends), NULL));
 }
 
+MISUSE(routes_need_numbers_of_shards)
+{
+    const things t = make(m->world);
+    sherd_tensor *shard = on(m->world, SHERD_I32, 1, (int64_t[]){4}, "x=%d");
+    sherd_route route, none;
+
+    sherd_fill(shard, 0);
+    CHECK(sherd_route_rows(&route, shard));
+    CHECK_OK(sherd_world_check(m->world));
+    ANSWERS(!sherd_route_rows(NULL, NULL));
+    ANSWERS(!sherd_route_rows(&none, NULL) && !none.shard && !none.count);
+    FAILS(SHERD_EINVAL, sherd_route_rows(NUL(&none), shard));
+    FAILS(SHERD_EINVAL, sherd_route_rows(&none, BAD(t.scalar, shard)));
+    CHECK(sherd_tensor_failed(none.shard) == sherd_tensor_failed(none.count));
+    FAILS(SHERD_EINVAL, sherd_route_rows(&none, BAD(t.choice, shard)));
+    FAILS(SHERD_EINVAL, sherd_route_rows(&none, BAD(t.x, shard)));
+    ONLY_SAYS(NULL, sherd_send_rows(NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_send_rows(NUL(t.x), &route));
+    FAILS(SHERD_EINVAL, sherd_send_rows(t.x, NUL(&route)));
+    FAILS(SHERD_EINVAL, sherd_send_rows(BAD(t.rows, t.x), &route));
+    FAILS(SHERD_EINVAL, sherd_send_rows(BAD(t.scalar, t.x), &route));
+    FAILS(SHERD_EINVAL, sherd_send_rows(BAD(t.other, t.x), &route));
+    ONLY_SAYS(NULL, sherd_return_rows(NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_return_rows(NUL(t.x), &route));
+    FAILS(SHERD_EINVAL, sherd_return_rows(t.x, NUL(&route)));
+    FAILS(SHERD_EINVAL, sherd_return_rows(BAD(t.rows, t.x), &route));
+}
+
 static const check_test tests[] = {
+    {TEST(routes_need_numbers_of_shards), {1, 2, 3}},
     {TEST(groups_need_choices_and_weights), {1, 2, 3}},
     {TEST(rows_go_by_groups_that_fit), {1, 2, 3}},
     {TEST(weights_need_rows_and_ends), {1, 2, 3}},

@@ -50,6 +50,9 @@ int64_t sherd__known_digest(sherd_tensor *const *t, int count);
 /* [n * k]: k rows for each of the first dim [n, ...] of a layout, sharded as that. */
 sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *tokens, int64_t k);
 
+/* Dims but the first lose these axes, and nothing is pending on them. */
+void sherd__free_axes(sherd__layout_spec *spec, unsigned axes);
+
 /*
  * Set dim 0 of a sketch: how rows are sharded. By the axes of the groups (the first dim of the
  * weights), cut where the groups' shards end; then by those of `own` that shard nothing of the

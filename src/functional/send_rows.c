@@ -115,13 +115,8 @@ static sherd_status lay_operand(const sherd_layout **out, const sherd_layout *a,
                                 const sherd__dim *rows, bool gathered)
 {
     sherd__layout_spec spec = a->spec;
-    unsigned taken = sherd__dim_bits(rows);
 
-    for (int d = 1; d < spec.ndim; d++)
-        spec.dim[d] = sherd__dim_without(&spec.dim[d], taken);
-    for (int i = 0; i < SHERD_MAX_AXES; i++)
-        if (taken >> i & 1)
-            spec.pending[i] = -1;
+    sherd__free_axes(&spec, sherd__dim_bits(rows));
     if (gathered)
         spec.dim[0] = (sherd__dim){0};
     return sherd__layout_intern(out, &spec);
@@ -196,8 +191,9 @@ typedef struct exchange {
     sherd_call *call;
     sherd__line line;
     traffic t;
-    int64_t inner; /* elements of a row */
-    size_t bytes;  /* of an element */
+    const int64_t *row; /* elements of a row on each rank of the line */
+    int64_t inner;      /* and on this one */
+    size_t bytes;       /* of an element */
     bool dry;
 } exchange;
 
@@ -225,7 +221,7 @@ static int64_t sent_at(const void *what, int64_t rank, int64_t r)
     const exchange *x = what;
     int64_t lo, hi, to = interval(x, rank_behind(x, rank, r), &lo, &hi);
 
-    return x->t.count[to * x->t.shards_from + rank % x->line.shards] * x->inner;
+    return x->t.count[to * x->t.shards_from + rank % x->line.shards] * x->row[rank];
 }
 
 /*
@@ -363,7 +359,8 @@ static bool exchange_rows(sherd_call *call)
     int32_t *place = sherd_call_scratch(call, (longest + 1) * (int64_t)sizeof *place);
     int32_t *code = sherd_call_scratch(call, (longest + 1) * (int64_t)sizeof *code);
     const int32_t *index = known_here(call);
-    if (!words || !place || !code || (!index && call->in[INDEX]->count))
+    x.row = sherd__line_rows(&x.line, a->layout);
+    if (!words || !place || !code || !x.row || (!index && call->in[INDEX]->count))
         return false;
     count_traffic(&x.t, index, words);
     if (!take_own(&x, place, code))

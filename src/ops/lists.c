@@ -32,6 +32,22 @@ bool sherd__line_up(sherd__line *line, sherd_call *call, const sherd_mesh *mesh,
     return true;
 }
 
+const int64_t *sherd__line_rows(const sherd__line *line, const sherd_layout *layout)
+{
+    int64_t *rows = sherd_call_scratch(line->call, line->ranks * (int64_t)sizeof *rows);
+    int64_t coordinate[SHERD_MAX_AXES] = {0};
+    sherd_box box;
+
+    for (int64_t rank = 0; rows && rank < line->ranks; rank++) {
+        sherd__dim_place(layout->spec.mesh, &line->spec.dim[0], rank, coordinate);
+        sherd__layout_box(layout, coordinate, &box);
+        rows[rank] = 1;
+        for (int d = 1; d < box.ndim; d++)
+            rows[rank] *= box.size[d];
+    }
+    return rows;
+}
+
 int64_t sherd__owner_of(const int64_t *cut, int64_t shards, int64_t index)
 {
     int64_t lo = 0, hi = shards - 1;

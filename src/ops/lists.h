@@ -31,6 +31,12 @@ static inline int64_t sherd__shard_behind(const sherd__line *line, int64_t shard
 /* The shard that has an index, by the cuts [shards + 1] of its dim. */
 int64_t sherd__owner_of(const int64_t *cut, int64_t shards, int64_t index);
 
+/*
+ * [ranks]: how many elements a row (an entry of dim 0) of a tensor has on each rank of the line:
+ * other dims may be sharded too, and unevenly. NULL: no memory, raised.
+ */
+const int64_t *sherd__line_rows(const sherd__line *line, const sherd_layout *layout);
+
 typedef struct sherd__lists {
     const sherd__line *line;
     bool back; /* they go to the rank r places before, not behind */

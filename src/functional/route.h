@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows sent to named shards (sherd/ops_routes.h), in either direction: what the operators (route.c)
+ * and their forward (travel.c) share. Operands are the rows, the shard numbers, which lie on each
+ * rank as its rows do where the route began, and the counts.
+ */
+#ifndef SHERD__ROUTE_H
+#define SHERD__ROUTE_H
+
+#include "apply/operator.h"
+
+enum { SHERD__ROUTE_ROWS, SHERD__ROUTE_SHARD, SHERD__ROUTE_COUNT };
+
+/* The counts, [shards, shards]; NULL: this rank is not in the mesh, or the alarm is raised. */
+const int64_t *sherd__route_counts(const sherd_call *call);
+
+/* Forward: the rows to their shards, or back. */
+bool sherd__travel(sherd_call *call, bool back);
+
+#endif
