@@ -144,6 +144,35 @@ static void what_nobody_has_written_is_there(sherd_world *world)
     }
 }
 
+/* Caches are written a slot at a time, by views that are new each time; weights are only read. */
+static void what_is_only_read_is_there(sherd_world *world)
+{
+    enum { WEIGHTS = 40, CACHES = 24, REQUESTS = 40 };
+    sherd_tensor *weight[WEIGHTS], *cache[CACHES];
+
+    for (int i = 0; i < WEIGHTS; i++)
+        weight[i] = new_field(world, i);
+    for (int i = 0; i < CACHES; i++)
+        cache[i] = new_field(world, i);
+    CHECK_OK(sherd_world_check(world));
+    for (int request = 0; request < REQUESTS; request++) {
+        sherd_scope_begin(world);
+        for (int i = 0; i < CACHES; i++) {
+            if (sherd_world_rank(world) == 0 && i == request % CACHES)
+                sherd_world_fail(world, SHERD_EINVAL, "a bad request");
+            sherd_fill(sherd_narrow(cache[i], 0, request % N, 1), request);
+            sherd_fill(sherd_narrow(cache[(i + 1) % CACHES], 0, request % N, 1), request);
+        }
+        sherd_scope_end(world);
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        for (int i = 0; i < WEIGHTS; i++)
+            CHECK(!sherd_tensor_failed(weight[i]));
+        for (int i = 0; i < CACHES; i++)
+            sherd_tensor_revive(cache[i]);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 /* ---- and then -------------------------------------------------------------------------------- */
 
 static void it_is_taken_as_it_is(sherd_world *world)
@@ -291,6 +320,7 @@ static const check_test tests[] = {
     {TEST(what_some_have_written_is_lost_on_all), {2, 3, 4}},
     {TEST(what_all_have_written_is_there), {1, 2, 3, 4}},
     {TEST(what_nobody_has_written_is_there), {2, 3}},
+    {TEST(what_is_only_read_is_there), {2, 3, 8}},
     {TEST(it_is_taken_as_it_is), {2, 3, 8}},
     {TEST(a_view_is_written_anew_alone), {2, 3}},
     {TEST(what_not_all_have_made_does_not_come_back), {2, 3}},

@@ -97,8 +97,8 @@ typedef struct sherd__work {
     uint64_t good;  /* count at the last check that passed */
     uint64_t hash;  /* of all since the last failed check */
     sherd__deed last[SHERD__DEEDS];
-    sherd__marks wrote; /* in place, after the last deed */
-    sherd__marks since; /* in place, since the last check */
+    sherd__marks wrote;                   /* in place, after the last deed */
+    sherd__marks since[SHERD__MARK_SETS]; /* in place, since the last check */
     /* Deeds whose results are in flight; more than there is room for: all from the first one on. */
     int flights;
     uint64_t flight[SHERD__FLIGHTS];

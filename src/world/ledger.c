@@ -90,7 +90,7 @@ static void tell_last(sherd__work *work, sherd__ledger *ledger)
         deed->wrote = ledger->last[k % SHERD__DEEDS].wrote;
     }
     work->wrote = ledger->wrote;
-    work->since = ledger->since;
+    memcpy(work->since, ledger->since, sizeof work->since);
     ledger->told = work->count = ledger->count;
     work->good = ledger->good;
     work->hash = ledger->hash;
@@ -339,7 +339,9 @@ bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, siz
 static void forget_writes(sherd__ledger *ledger)
 {
     ledger->writes = false;
-    ledger->wrote = ledger->since = (sherd__marks){{0}};
+    ledger->wrote.count = 0;
+    for (int i = 0; i < SHERD__MARK_SETS; i++)
+        ledger->since[i].count = 0;
 }
 
 void sherd__ledgers_passed(sherd_world *world)
@@ -416,12 +418,6 @@ sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, u
     return SHERD__KEPT;
 }
 
-static void join(sherd__marks *to, const sherd__marks *from)
-{
-    for (size_t i = 0; i < sizeof to->word / sizeof to->word[0]; i++)
-        to->word[i] |= from->word[i];
-}
-
 /*
  * What a member has written by deeds after the last common one. Those that it no longer shows, or
  * for which there is no set, count as all that it has written since the last good check.
@@ -431,27 +427,32 @@ static void lose_writes(sherd__ledger *ledger, const sherd__work *work)
     uint64_t beyond = work->count - ledger->kept;
 
     if (beyond >= SHERD__DEEDS) {
-        join(&ledger->lost[SHERD__DEEDS - 1], &work->since);
+        for (int i = 0; i < SHERD__MARK_SETS; i++)
+            sherd__marks_join(&ledger->lost_since[i], &work->since[i]);
         return;
     }
     for (uint64_t k = 0; k < beyond; k++)
-        join(&ledger->lost[k], &work->last[(ledger->kept + 1 + k) % SHERD__DEEDS].wrote);
-    join(&ledger->lost[beyond], &work->wrote);
+        sherd__marks_join(&ledger->lost[k],
+                          &work->last[(ledger->kept + 1 + k) % SHERD__DEEDS].wrote);
+    sherd__marks_join(&ledger->lost[beyond], &work->wrote);
 }
 
 static void find_lost(const sherd_world *world, const sherd__group *group, sherd__ledger *ledger)
 {
     memset(ledger->lost, 0, sizeof ledger->lost);
+    memset(ledger->lost_since, 0, sizeof ledger->lost_since);
     for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
         lose_writes(ledger, work_of(world, q, group->lane));
 }
 
 bool sherd__deed_wrote(const sherd_mesh *mesh, uint64_t identity)
 {
-    bool found = false;
+    sherd__ledger *ledger = mesh->ledger;
+    bool found =
+        ledger && sherd__marks_have(sherd__marks_for(ledger->lost_since, identity), identity);
 
-    for (int k = 0; mesh->ledger && !found && k < SHERD__DEEDS; k++)
-        found = sherd__marks_have(&mesh->ledger->lost[k], identity);
+    for (int k = 0; ledger && !found && k < SHERD__DEEDS; k++)
+        found = sherd__marks_have(&ledger->lost[k], identity);
     return found;
 }
 

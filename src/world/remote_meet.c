@@ -112,7 +112,7 @@ static void bring_work(sherd_world *world, int lane)
         now = sherd__hash_word(now, work->flight[i]);
     now = sherd__hash_word(now, (uint64_t)work->flights);
     now = sherd__hash_bytes(now, &work->wrote, sizeof work->wrote);
-    now = sherd__hash_bytes(now, &work->since, sizeof work->since);
+    now = sherd__hash_bytes(now, work->since, sizeof work->since);
     if (sherd__is_near(world, 0))
         return; /* it reads that itself */
     if (now != *told)

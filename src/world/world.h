@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "layout/mesh.h"
 #include "plan/plan.h"
+#include "world/marks.h"
 #include "sherd/comm.h"
 #include "sherd/world.h"
 
@@ -102,33 +103,6 @@ uint64_t sherd__failed_checks(const sherd_world *world);
 enum { SHERD__DEEDS = 64, SHERD__DEED_NAMES = 64 };
 
 /*
- * A set of identities, which holds all that were put in, and may seem to hold a few more: two bits
- * each (a Bloom filter). Two dozen leave one other in thirty.
- */
-typedef struct sherd__marks {
-    uint64_t word[4];
-} sherd__marks;
-
-/* Not 0, which is in no set. */
-static inline void sherd__marks_add(sherd__marks *marks, uint64_t identity)
-{
-    uint64_t x = identity * 0x9E3779B97F4A7C15u; /* neighbours are far apart */
-
-    if (identity == 0)
-        return;
-    marks->word[x >> 62] |= 1ull << (x >> 56 & 63);
-    marks->word[x >> 54 & 3] |= 1ull << (x >> 48 & 63);
-}
-
-static inline bool sherd__marks_have(const sherd__marks *marks, uint64_t identity)
-{
-    uint64_t x = identity * 0x9E3779B97F4A7C15u;
-
-    return identity != 0 && marks->word[x >> 62] >> (x >> 56 & 63) & 1 &&
-           marks->word[x >> 54 & 3] >> (x >> 48 & 63) & 1;
-}
-
-/*
  * The ledger of a mesh: a running hash of all deeds, that is, of everything that this rank has done
  * on the mesh, local work included. All ranks of the mesh must do the same: the hash is part of the
  * history in their records, and a check compares it. A deed that failed is not in it. Every
@@ -146,16 +120,16 @@ typedef struct sherd__ledger {
     struct {
         uint64_t hash;
         const char *name;
-    } known[SHERD__DEED_NAMES]; /* hashes of names, found by their addresses */
-    bool writes;                /* `wrote` is not empty */
-    sherd__marks wrote;         /* what has been written for the next deed */
-    sherd__marks since;         /* and all that was since the last check */
-    uint64_t good;              /* count at the last check that passed; equal on all ranks */
-    uint64_t told;              /* count at the last meeting */
+    } known[SHERD__DEED_NAMES];           /* hashes of names, found by their addresses */
+    bool writes;                          /* `wrote` is not empty */
+    sherd__marks wrote;                   /* what has been written for the next deed */
+    sherd__marks since[SHERD__MARK_SETS]; /* and all that was since the last check */
+    uint64_t good; /* count at the last check that passed; equal on all ranks */
+    uint64_t told; /* count at the last meeting */
     uint64_t kept; /* after a failed check: deeds up to this one are there on all ranks */
     bool dropped;  /* and calls that were open then have been dropped */
     /* and what deeds have written that not all ranks have done, each in a set of its own */
-    sherd__marks lost[SHERD__DEEDS];
+    sherd__marks lost[SHERD__DEEDS], lost_since[SHERD__MARK_SETS];
 } sherd__ledger;
 
 /* The hash of a name's text, cached in the ledger. */
@@ -181,10 +155,11 @@ static inline uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name,
     uint64_t number = ++ledger->count;
     ledger->last[number % SHERD__DEEDS].hash = ledger->hash;
     ledger->last[number % SHERD__DEEDS].name = name;
-    ledger->last[number % SHERD__DEEDS].wrote = ledger->wrote;
+    ledger->last[number % SHERD__DEEDS].wrote.count = 0;
     if (ledger->writes) {
+        ledger->last[number % SHERD__DEEDS].wrote = ledger->wrote;
         ledger->writes = false;
-        ledger->wrote = (sherd__marks){{0}};
+        ledger->wrote.count = 0;
     }
     return number;
 }
@@ -201,7 +176,7 @@ static inline void sherd__deed_writes(const sherd_mesh *mesh, uint64_t identity)
         return;
     ledger->writes = true;
     sherd__marks_add(&ledger->wrote, identity);
-    sherd__marks_add(&ledger->since, identity);
+    sherd__marks_add(sherd__marks_for(ledger->since, identity), identity);
 }
 /* The number of the last deed; 0 if there is no ledger. */
 uint64_t sherd__deed_count(const sherd_mesh *mesh);
