@@ -34,12 +34,28 @@ static const char *amount(amount_text room, double value, const char *unit)
 
 /* ---- at the start --------------------------------------------------------------------------- */
 
+/* Rates are measured, which takes longer than many small steps: not where a program reads the
+ * report, nor where nothing is computed. */
+static void print_compute(const trainer *t)
+{
+    const gpt_options *o = t->options;
+    amount_text a, b;
+
+    if (o->json || sherd_world_is_dry(t->world)) {
+        printf("compute  %s\n\n", o->dtype);
+        return;
+    }
+    sherd_info info = sherd_world_info(t->world);
+    printf("compute  %s, kernels %s; f32 GEMM by %s: %s of %s a core, %.0f %% of its peak\n\n",
+           o->dtype, info.kernels, info.gemm, amount(a, info.gemm_rate, "FLOP/s"),
+           amount(b, info.peak, "FLOP/s"), info.peak > 0 ? 100 * info.gemm_rate / info.peak : 0);
+}
+
 void screen_begin(const trainer *t, const figures *f)
 {
     const gpt_options *o = t->options;
     int ranks = sherd_world_ranks(t->world);
     const char *transport = sherd_world_transport(t->world);
-    sherd_info info = sherd_world_info(t->world);
     amount_text a, b;
 
     printf("model    %lld blocks, dim %lld, %lld heads, context %lld; %s", (long long)o->layers,
@@ -55,9 +71,7 @@ void screen_begin(const trainer *t, const figures *f)
            sherd_mesh_text(t->mesh), transport, o->sequence_parallel ? ", sequence parallel" : "",
            o->shard_parameters ? ", sharded parameters" : "",
            o->input_reshard ? ", input reshard" : "");
-    printf("compute  %s, kernels %s; f32 GEMM by %s: %s of %s a core, %.0f %% of its peak\n\n",
-           o->dtype, info.kernels, info.gemm, amount(a, info.gemm_rate, "FLOP/s"),
-           amount(b, info.peak, "FLOP/s"), info.peak > 0 ? 100 * info.gemm_rate / info.peak : 0);
+    print_compute(t);
     fflush(stdout);
 }
 
