@@ -132,7 +132,7 @@ static void try_table(trial *t, const char *set, sherd_dtype dtype, const sherd_
         any_function f = function_at_offset(table, subjects[i].offset);
         if (!f || !subjects[i].run || (known && f == function_at_offset(known, subjects[i].offset)))
             continue;
-        try_subject(t, &subjects[i], TRIES, table, paper);
+        try_subject(t, &subjects[i], TRIES / check_stride(2), table, paper);
     }
 }
 
@@ -180,7 +180,7 @@ static void try_tables_of_tiles(trial *t)
         tried = set.tiles;
         t->set = sets[i];
         for (int j = 0; j < LEN(tiles_subjects); j++)
-            try_subject(t, &tiles_subjects[j], TRIES, set.tiles, NULL);
+            try_subject(t, &tiles_subjects[j], TRIES / check_stride(2), set.tiles, NULL);
     }
 }
 

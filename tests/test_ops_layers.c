@@ -321,13 +321,13 @@ static const struct {
 static void sharded_equals_plain(sherd_world *world)
 {
     for (int i = 0; i < LEN(families); i++)
-        all_equal_plain(world, families[i].list, families[i].count, 80);
+        all_equal_plain(world, families[i].list, families[i].count, 80 / check_stride(2));
 }
 
 static void gradients_equal_differences(sherd_world *world)
 {
     for (int i = 0; i < LEN(families); i++)
-        all_equal_differences(world, families[i].list, families[i].count, 30);
+        all_equal_differences(world, families[i].list, families[i].count, 30 / check_stride(2));
 }
 
 static void every_dtype_computes_the_same(sherd_world *world)

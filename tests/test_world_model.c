@@ -11,7 +11,7 @@
 #include "model/programs.h"
 #include "model/search.h"
 
-enum { SHORT = 6 * 1000, LONG = 3 * 1000 * 1000 /* states */ };
+enum { SHORT = 4 * 1000, LONG = 3 * 1000 * 1000 /* states */ };
 enum { MOST_PROGRAMS = 64, ORDERS = 3 };
 
 /* What was looked at: of a program, in which order, with a failure, with a death. */
