@@ -12,7 +12,7 @@
  */
 #include "operator_list.h"
 
-enum { CALLS = 2, PROVEN_CALLS = 30, MOST_TRIED = 3, MOST_PROVEN = 60 };
+enum { CALLS = 2, PROVEN_CALLS = 30, MOST_TRIED = 2, MOST_PROVEN = 60 };
 
 /* A second backward through these is refused. */
 static const char *const once[] = {"neighbourhood_attention"};

@@ -41,6 +41,7 @@ static const field fields[] = {
     {"16x4x2", 2, {8192, 8191}, 7},
 };
 
+/* Where few pairs are taken, of a third of the fields: to price all steps of one takes longest. */
 static void nothing_is_cheaper(const sherd_price *price, int stride, int64_t longer)
 {
     static const sherd_reduce_op ops[] = {SHERD_SUM, SHERD_AVG, SHERD_MAX};
@@ -49,7 +50,7 @@ static void nothing_is_cheaper(const sherd_price *price, int stride, int64_t lon
 
     bool all = stride < 9;
 
-    for (int i = 0; i < LEN(fields); i += all ? 1 : 2) {
+    for (int i = all ? 0 : stride % 3; i < LEN(fields); i += all ? 1 : 3) {
         const field *f = &fields[i];
         const sherd_plan_options options = {.price = price};
         const sherd_layout *whole = NULL;
@@ -113,7 +114,7 @@ static void nothing_is_cheaper_on_torchs_model(void)
  * out and go from both ends. */
 static void nothing_is_cheaper_where_states_are_many(void)
 {
-    static const int64_t shapes[][3] = {{8, 6, 12}, {1024, 768, 12}, {5, 7, 3}};
+    static const int64_t shapes[][3] = {{1024, 768, 12}, {8, 6, 12}, {5, 7, 3}};
     const sherd_price price = slow_messages();
     const sherd_plan_options options = {.price = &price};
     static cost left[STATES];
@@ -121,13 +122,13 @@ static void nothing_is_cheaper_where_states_are_many(void)
     uint64_t state = 41;
     tally t = {0, 0, 0};
 
-    for (int i = 0; i < LEN(shapes); i++) {
+    for (int i = 0; i < LEN(shapes); i += check_stride(2)) {
         paper p;
         paper_open(&p, 24);
         const sherd_mesh *mesh = paper_mesh(&p, "4x2x3");
         const sherd_layout *to = any_layout(mesh, 3, shapes[i], false, -1, &state);
         graph_open(&g, &p, to, to, SHERD_SUM, &options);
-        for (int k = 0; k < 20; k += check_stride(2)) {
+        for (int k = 0; k < 20; k++) {
             to = any_layout(mesh, 3, shapes[i], false, -1, &state);
             relax(&g, find_state(&g, to), left);
             for (int j = 0; j < 10; j++) {
