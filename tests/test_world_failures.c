@@ -158,8 +158,10 @@ static void ranks_that_do_different_things_are_told(sherd_world *world)
     const sherd_mesh *line = line_of_ranks(world);
     double start = seconds();
 
-    /* A check against a mesh. */
-    CHECK_EQ(odd ? sherd_world_check(world) : sherd_mesh_parse(&mesh, world, "z=1"), SHERD_EDIFFER);
+    /* A check against a mesh: who checks stays there until all do. */
+    if (!odd)
+        CHECK_EQ(sherd_mesh_parse(&mesh, world, "z=1"), SHERD_EDIFFER);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
     CHECK(strstr(sherd_world_error(world), "sherd_mesh_parse") != NULL);
     works(world);
     /* Two functions. */
@@ -171,7 +173,9 @@ static void ranks_that_do_different_things_are_told(sherd_world *world)
     /* A call against a mesh: the caller raises the alarm, which whoever makes the mesh gets too. */
     if (!odd)
         CHECK(!sherd__share(world, line, "test", &mine, 1, all));
-    CHECK_EQ(odd ? sherd_mesh_parse(&mesh, world, "y=1") : sherd_world_check(world), SHERD_EDIFFER);
+    else
+        CHECK_EQ(sherd_mesh_parse(&mesh, world, "y=1"), SHERD_EDIFFER);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
     CHECK(strstr(sherd_world_error(world), "sherd_mesh_parse") != NULL);
     works(world);
     CHECK(seconds() - start < 20); /* by the alarm, not by the time-out */
@@ -318,7 +322,56 @@ static void sub_meshes_share_in_their_order(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- leaving a step early -------------------------------------------------------------------- */
+
+enum { FUNCTIONS = 4, STAYS_IN, FAILS_AND_LEAVES, LEAVES };
+
+/* A step of functions that all call; one rank leaves it at some place. */
+static void step_with_leaver(sherd_world *world, bool leaver, int place, int how)
+{
+    const sherd_mesh *mesh = NULL;
+    int64_t most;
+
+    for (int i = 0; i < FUNCTIONS; i++) {
+        if (leaver && i == place && how != STAYS_IN) {
+            if (how == FAILS_AND_LEAVES)
+                sherd_world_fail(world, SHERD_EINVAL, "my solver diverged");
+            return;
+        }
+        sherd_status status =
+            i % 2 ? sherd_world_most(&most, world, i) : sherd_mesh_parse(&mesh, world, "x=2");
+        CHECK(status == SHERD_OK || how != STAYS_IN);
+    }
+}
+
+/*
+ * The others fail in what they call without it, and all meet at the check that follows: the same
+ * status and text, and the next step is a new one for all.
+ */
+static void who_leaves_a_step_early_is_no_check_ahead(sherd_world *world)
+{
+    static const sherd_status wanted[] = {
+        [STAYS_IN] = SHERD_OK, [FAILS_AND_LEAVES] = SHERD_EINVAL, [LEAVES] = SHERD_EDIFFER};
+    uint64_t dice = 9;
+
+    for (int step = 0; step < 60; step++) {
+        int who = roll(&dice, sherd_world_ranks(world)), place = roll(&dice, FUNCTIONS);
+        int how = STAYS_IN + roll(&dice, 3);
+        step_with_leaver(world, who == sherd_world_rank(world), place, how);
+        CHECK_EQ(sherd_world_check(world), wanted[how]);
+        if (how != STAYS_IN &&
+            !strstr(sherd_world_error(world), how == LEAVES ? "different things" : "my solver"))
+            CHECK_TEXT(sherd_world_error(world), "");
+        uint64_t text = how == STAYS_IN ? 0 : sherd__hash_text(1, sherd_world_error(world));
+        int64_t most = 0, mine = (int64_t)(text >> 1);
+        CHECK_OK(sherd_world_most(&most, world, mine));
+        CHECK_EQ(most, mine);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
+    {TEST(who_leaves_a_step_early_is_no_check_ahead), {2, 3, 4, 8}},
     {TEST(the_nth_allocation_fails_for_every_n), {1, 2, 3}},
     {TEST(a_mesh_of_different_shapes_is_refused), {2, 4}},
     {TEST(a_layout_from_text_makes_its_mesh), {1, 2, 4}},

@@ -91,11 +91,10 @@ void sherd__end_told(sherd_world *world, sherd_status status, const char *text)
     sherd__end_world(&world->arena, sherd__end_word(SHERD__END_TOLD, world->rank, 0, status));
 }
 
-void sherd__arena_raise(sherd_world *world, sherd_status status, const char *text)
+static void raise_alarm(sherd_world *world, sherd_status status, const char *text)
 {
     uint64_t down = 0;
 
-    sherd__assert(world->rank, !world->arrived);
     world->quiet = true;
     /* My text may be the one that counts already: it is written only while nobody's does. */
     if (sherd__look(world->alarm))
@@ -107,6 +106,17 @@ void sherd__arena_raise(sherd_world *world, sherd_status status, const char *tex
     sherd__ring_all(&world->arena);
     if (world->remote)
         sherd__remote_alarm(world, status, text);
+}
+
+void sherd__arena_raise(sherd_world *world, sherd_status status, const char *text)
+{
+    sherd__assert(world->rank, !world->arrived);
+    raise_alarm(world, status, text);
+}
+
+void sherd__alarm_at_meeting(sherd_world *world, sherd_status status, const char *text)
+{
+    raise_alarm(world, status, text);
 }
 
 sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room)

@@ -252,6 +252,9 @@ void sherd__end_world(sherd__arena *arena, uint64_t word);
 /* The same for a reason that this rank tells; the text goes to its post. */
 void sherd__end_told(sherd_world *world, sherd_status status, const char *text);
 void sherd__arena_raise(sherd_world *world, sherd_status status, const char *text);
+/* The same by the rank that decides a meeting in which the alarm is not lowered: all have come, so
+ * nobody else does anything until the verdict. */
+void sherd__alarm_at_meeting(sherd_world *world, sherd_status status, const char *text);
 /* The alarm's status and text; 0 if it is down. */
 sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room);
 

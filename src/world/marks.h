@@ -11,14 +11,14 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { SHERD__MARKS = 8, SHERD__MARK_BITS = 4 };
+enum { SHERD__MARKS = 4, SHERD__MARK_BITS = 4 };
 
 typedef struct sherd__marks {
     uint64_t count; /* identities in `word`; SHERD__MARKS + 1: bits (a Bloom filter) */
     uint64_t word[SHERD__MARKS];
 } sherd__marks;
 
-/* Which of the 512 bits an identity has, SHERD__MARK_BITS of them: 9 bits of its hash each. */
+/* Which of the 256 bits an identity has, SHERD__MARK_BITS of them: 8 bits of its hash each. */
 static inline uint64_t sherd__mark_hash(uint64_t identity)
 {
     return identity * 0x9E3779B97F4A7C15u; /* neighbours are far apart */
@@ -33,8 +33,8 @@ static inline void sherd__marks_set(sherd__marks *marks, uint64_t identity)
 {
     uint64_t x = sherd__mark_hash(identity);
 
-    for (int i = 0; i < SHERD__MARK_BITS; i++, x <<= 9)
-        marks->word[x >> 61] |= 1ull << (x >> 55 & 63);
+    for (int i = 0; i < SHERD__MARK_BITS; i++, x <<= 8)
+        marks->word[x >> 62] |= 1ull << (x >> 56 & 63);
 }
 
 static inline void sherd__marks_to_bits(sherd__marks *marks)
@@ -54,8 +54,8 @@ static inline bool sherd__marks_have(const sherd__marks *marks, uint64_t identit
     uint64_t x = sherd__mark_hash(identity);
     bool has = identity != 0 && sherd__marks_are_bits(marks);
 
-    for (int i = 0; has && i < SHERD__MARK_BITS; i++, x <<= 9)
-        has = marks->word[x >> 61] >> (x >> 55 & 63) & 1;
+    for (int i = 0; has && i < SHERD__MARK_BITS; i++, x <<= 8)
+        has = marks->word[x >> 62] >> (x >> 56 & 63) & 1;
     for (uint64_t i = 0; !has && !sherd__marks_are_bits(marks) && i < marks->count; i++)
         has = marks->word[i] == identity;
     return has;

@@ -18,7 +18,8 @@
 enum {
     NEW_EPOCH = 1, /* open calls are dropped, tickets settled, the alarm is down */
     CLOSED = 2,    /* the text is that of the end word */
-    REVIEW = 4     /* no new epoch, but ranks may have done different things before they failed */
+    REVIEW = 4,    /* no new epoch, but ranks may have done different things before they failed */
+    STAY = 8       /* who came to check has not been told: it comes again */
 };
 
 static uint64_t verdict_word(uint64_t round, int flags, sherd_status status)
@@ -164,17 +165,25 @@ static sherd_status alarm_status(const sherd_world *world, char *text, size_t ro
     return status;
 }
 
+/* The first rank that closes; -1: none does. */
+static int first_that_closes(const sherd_world *world)
+{
+    for (int q = 0; q < world->ranks; q++)
+        if (post_of(world, q)->kind == SHERD__CLOSE)
+            return q;
+    return -1;
+}
+
 /* A rank that closes is gone after this round: the others can not go on without it. */
 static void end_if_left(sherd_world *world)
 {
     char text[96];
+    int q = first_that_closes(world);
 
-    for (int q = 0; q < world->ranks; q++)
-        if (post_of(world, q)->kind == SHERD__CLOSE) {
-            snprintf(text, sizeof text, "rank %d closed its world while others went on", q);
-            sherd__end_told(world, SHERD_EPEER, text);
-            return;
-        }
+    if (q < 0)
+        return;
+    snprintf(text, sizeof text, "rank %d closed its world while others went on", q);
+    sherd__end_told(world, SHERD_EPEER, text);
 }
 
 /* The highest number of a call in any group: the next epoch begins after it. */
@@ -190,15 +199,24 @@ static uint64_t highest_number(const sherd_world *world)
     return most;
 }
 
-/* Read what all have brought, lower the alarm, and only then give the verdict. */
+/*
+ * Read what all have brought, lower the alarm, and only then give the verdict.
+ *
+ * all came to          | alarm | flags if it failed
+ * agree                | stays | REVIEW
+ * agree, some to check | stays | REVIEW, STAY: it is up now, if it was not
+ * check, or close      | falls | NEW_EPOCH
+ * some to close        | falls | NEW_EPOCH, and the world ends
+ */
 static void decide_round(sherd_world *world, uint64_t round)
 {
     sherd__verdict *verdict = verdict_of(world, round);
     char text[SHERD_ERROR_BYTES] = "";
-    bool mixed, agree = world->post->kind == SHERD__AGREE;
+    bool mixed, stay, agree = world->post->kind == SHERD__AGREE;
 
     sherd_status status = compare_arrivals(world, &mixed, text, sizeof text);
-    bool lower = mixed || !agree;
+    stay = mixed && first_that_closes(world) < 0;
+    bool lower = !stay && (mixed || !agree);
     if (sherd__look(world->alarm)) /* what went wrong first says most */
         status = alarm_status(world, text, sizeof text);
     else if (!status && !agree)
@@ -208,11 +226,14 @@ static void decide_round(sherd_world *world, uint64_t round)
     if (sherd__look(world->death))
         return; /* whoever waits swaps that verdict in */
     memcpy(verdict->text, text, sizeof text);
+    if (stay)
+        sherd__alarm_at_meeting(world, status, text);
     if (lower)
         verdict->base = highest_number(world);
     if (lower)
         atomic_store(world->alarm, 0);
-    decide(world, round, verdict_word(round, status ? lower ? NEW_EPOCH : REVIEW : 0, status));
+    int flags = lower ? NEW_EPOCH : stay ? REVIEW | STAY : REVIEW;
+    decide(world, round, verdict_word(round, status ? flags : 0, status));
     if (world->remote)
         sherd__remote_verdict(world, round, status != SHERD_OK, lower);
     if (mixed)
@@ -293,7 +314,7 @@ static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, u
     sherd__wait_for(world, &(sherd__wait){all_have_taken, NULL, &round});
 }
 
-static sherd_status take_verdict(sherd_world *world, uint64_t round)
+static sherd_status take_verdict(sherd_world *world, uint64_t round, bool *stay)
 {
     const sherd__verdict *verdict = verdict_of(world, round);
     uint64_t word = sherd__look(&verdict->word);
@@ -301,6 +322,7 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round)
     sherd_status status = sherd__status_in(word);
 
     world->round = round;
+    *stay = flags & STAY && world->post->kind == SHERD__CHECK;
     if (flags & CLOSED) {
         world->closed.rank = -1;
         world->closed.status = status;
@@ -322,16 +344,28 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round)
     return status;
 }
 
-sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
-                               const char *name)
+/* One round. *stay: this rank has to come again, with the same. */
+static sherd_status meet_once(sherd_world *world, sherd__meeting kind, sherd_status mine,
+                              uint64_t arguments, const char *name, bool *stay)
 {
     uint64_t round = world->round + 1;
 
-    bool last = arrive(world, (sherd__meeting)kind, mine, arguments, name);
+    bool last = arrive(world, kind, mine, arguments, name);
     if (world->remote ? sherd__remote_arrive(world, round) : last)
         decide_round(world, round);
     if (!sherd__wait_for(world, &(sherd__wait){has_verdict, NULL, &round}))
         decide(world, round,
                verdict_word(round, CLOSED, sherd__status_in(sherd__look(world->death))));
-    return take_verdict(world, round);
+    return take_verdict(world, round, stay);
+}
+
+sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
+                               const char *name)
+{
+    bool stay = true;
+    sherd_status status = SHERD_OK;
+
+    while (stay)
+        status = meet_once(world, (sherd__meeting)kind, mine, arguments, name, &stay);
+    return status;
 }

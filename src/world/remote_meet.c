@@ -27,6 +27,7 @@ typedef struct sent_work {
     sherd__head head; /* number: whose it is */
     sherd__work work;
 } sent_work;
+_Static_assert(sizeof(sent_work) <= SHERD_HEAD_BYTES, "it is the head of a message");
 
 typedef struct sent_verdict {
     sherd__head head; /* number: the word */

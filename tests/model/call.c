@@ -208,7 +208,7 @@ static void fail_call(machine *x, const model_op *op)
     bool free = true;
 
     spend(x, &x->now->failures);
-    x->now->failed |= bit(s->round);
+    x->now->failed |= bit(s->statuses);
     raise_alarm(x, FAILED);
     for (int q = 0; q < x->program->ranks && before.number > s->base; q++)
         if (before.readers >> q & 1)

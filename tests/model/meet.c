@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { NEW_EPOCH = 1, CLOSED = 2, REVIEW = 4, EVERYBODY = (1 << RANKS) - 1 };
+enum { NEW_EPOCH = 1, CLOSED = 2, REVIEW = 4, STAY = 8, EVERYBODY = (1 << RANKS) - 1 };
 
 /* alarm.c: sherd__arena_raise. */
 void raise_alarm(machine *x, int status)
@@ -12,7 +12,7 @@ void raise_alarm(machine *x, int status)
     if (status == DIFFER && !x->program->wrong && x->now->failed == 0 &&
         x->now->deaths == x->program->deaths)
         wrong(x, "a program that is right is told that its ranks do different things");
-    x->now->failed |= bit(me(x)->round);
+    x->now->failed |= bit(me(x)->statuses);
     me(x)->quiet = true;
     if (look(x, &x->now->shared.alarm))
         return;
@@ -64,7 +64,7 @@ static void decide(machine *x, int round, word word_)
     wake(x, EVERYBODY, RULE_RING_VERDICT);
 }
 
-/* Whether some came to agree, and others to check: that ends as a check does. */
+/* Whether some came to agree, and others to check: these stay there until all are. */
 static bool mixed(machine *x)
 {
     bool mixed = false;
@@ -118,8 +118,8 @@ static void decide_round(machine *x, const model_op *op)
 {
     shared *all = &x->now->shared;
     int round = me(x)->round + 1, status = differ(x) ? DIFFER : OK;
-    bool found = status != OK;
-    bool lower = mixed(x) || op->verb == CHECK;
+    bool found = status != OK, stay = mixed(x) && keeps(x, RULE_STAYS);
+    bool lower = !stay && (mixed(x) || op->verb == CHECK);
     word alarm = look(x, &all->alarm);
 
     status = alarm ? alarm : status;
@@ -128,12 +128,17 @@ static void decide_round(machine *x, const model_op *op)
     if (look(x, &all->death))
         return;
     if (found)
-        x->now->failed |= bit(me(x)->round);
+        x->now->failed |= bit(me(x)->statuses);
+    if (stay)
+        me(x)->quiet = true;
+    if (stay && !alarm)
+        put_now(x, &all->alarm, (word)status);
     if (lower && keeps(x, RULE_NUMBERS))
         put(x, &all->base[round & 1], (word)highest_number(x));
     if (lower && keeps(x, RULE_LOWERED_FIRST))
         put_now(x, &all->alarm, 0);
-    decide(x, round, verdict_word(round, status ? lower ? NEW_EPOCH : REVIEW : 0, status));
+    int flags = lower ? NEW_EPOCH : stay ? REVIEW | STAY : REVIEW;
+    decide(x, round, verdict_word(round, status ? flags : 0, status));
     if (lower && !keeps(x, RULE_LOWERED_FIRST))
         put_now(x, &all->alarm, 0);
 }
@@ -163,7 +168,9 @@ static void take_verdict(machine *x, word verdict)
     shared *all = &x->now->shared;
     int flags = verdict >> 4 & 0xF, round = s->round + 1;
 
-    s->status[s->statuses++] = verdict & 0xF;
+    if (!(flags & STAY)) /* one of those that agree fails, and others hear of it at the check */
+        s->status[s->statuses++] = verdict & 0xF;
+    s->stays = flags & STAY && my_op(x)->verb == CHECK;
     s->round++;
     x->what = "takes the verdict";
     if (flags & CLOSED) {
@@ -200,7 +207,10 @@ static void end_meeting(machine *x)
     take_verdict(x, verdict);
 }
 
-/* Phases: 0 arrive; 1 decide; 2 wait for the verdict; 3 take it; 4 wait until all have. */
+/*
+ * Phases: 0 arrive; 1 decide; 2 wait for the verdict; 3 take it; 4 wait until all have; 5 go on, or
+ * come again.
+ */
 void meet_step(machine *x)
 {
     const model_op *op = my_op(x);
@@ -218,7 +228,10 @@ void meet_step(machine *x)
         return;
     case 5:
         me(x)->arrived = false;
-        next_op(x);
+        if (me(x)->stays)
+            me(x)->phase = 0;
+        else
+            next_op(x);
         return;
     default:
         wait_step(x, &w);

@@ -110,6 +110,9 @@ const model_program model_programs[] = {
     {.name = "a failure right after a check", .ranks = 2, .member = {R01}, .op = {
         {TEST, FAILS, TEST},
         {TEST, TEST}}},
+    {.name = "one fails, and skips what the others agree on", .ranks = 2, .member = {R01}, .op = {
+        {FAILS, TEST, PULL(0, R1, R1), TEST},
+        {JOIN(1), JOIN(2), TEST, PULL(0, R0, R0), TEST}}},
     {.name = "three check", .ranks = 3, .op = {
         {TEST},
         {TEST},
@@ -167,8 +170,12 @@ const model_program model_programs[] = {
         {BEGIN(0, R1, R1), JOIN(1), PUT(A), TEST},
         {BEGIN(0, R0, R0), JOIN(2), PUT(A), TEST}}},
     {.name = "one agrees, the other checks", .wrong = true, .ranks = 2, .member = {R01}, .op = {
-        {BEGIN(0, R1, R1), JOIN(1), PUT(A), TEST},
-        {BEGIN(0, R0, R0), TEST, PUT(A), TEST}}},
+        {BEGIN(0, R1, R1), JOIN(1), PUT(A), TEST, PULL(0, R1, R1), TEST},
+        {BEGIN(0, R0, R0), TEST, PULL(0, R0, R0), TEST}}},
+    {.name = "two agree, one checks", .wrong = true, .ranks = 3, .member = {R01}, .op = {
+        {JOIN(1), TEST, PULL(0, R1, R1), TEST},
+        {JOIN(1), TEST, PULL(0, R0, R0), TEST},
+        {TEST, TEST}}},
 
     /* Ranks that sleep, look by look. */
     {.name = "asleep: two pull", .sleeps = true, .ranks = 2, .member = {R01}, .op = {

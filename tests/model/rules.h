@@ -34,6 +34,7 @@
     X(COMPARED,         "meet.c",     "a check compares counts and histories")                   \
     X(LOWERED_FIRST,    "meet.c",     "the alarm is lowered before the verdict")                 \
     X(TOGETHER,         "meet.c",     "a failed check is left together")                         \
+    X(STAYS,            "meet.c",     "who checks waits for those that agree")                   \
     X(DROPPED,          "meet.c",     "a failed check drops open calls")                         \
     X(ONE_SWAP,         "meet.c",     "a verdict is one swap")                                   \
     X(DEATH_APART,      "alarm.c",    "death is a word of its own")                              \

@@ -74,7 +74,7 @@ typedef struct model_entry {
 
 typedef struct model_self {
     uint8_t op, phase; /* of the program */
-    bool done, dead, quiet, arrived;
+    bool done, dead, quiet, arrived, stays;
     uint8_t round, base;
     uint8_t statuses, status[MEETINGS]; /* that meetings gave */
     uint8_t sequence[GROUPS], epoch[GROUPS], history[GROUPS];
