@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "base/map.h"
 
+#include <limits.h>
+
 static void fresh_memory_is_zero_and_counted(void)
 {
     sherd__heap heap = {0};
@@ -51,6 +53,10 @@ static void too_much_is_refused(void)
     CHECK(!sherd__alloc(&heap, SIZE_MAX / 2 + 1, 2)); /* the product wraps to 0 */
     CHECK(!sherd__alloc(&heap, (size_t)PTRDIFF_MAX + 1, 1));
     CHECK(!sherd__grow(&heap, old, 4, SIZE_MAX / 8, 16));
+    int room = INT_MAX / 2 + 1, most = INT_MAX;
+    CHECK(!sherd__double(&heap, old, &room, 1, SIZE_MAX / 8)); /* the double would wrap, too */
+    CHECK(!sherd__double(&heap, old, &most, 1, 1));
+    CHECK(room == INT_MAX / 2 + 1 && most == INT_MAX);
     CHECK(old && strcmp(old, "old") == 0); /* still there */
     CHECK_EQ(heap.live, 1);
     sherd__free(&heap, old);

@@ -6,6 +6,7 @@
  */
 #include "alloc.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,10 @@ void *sherd__grow(sherd__heap *heap, void *old, size_t old_count, size_t count, 
 
 void *sherd__double(sherd__heap *heap, void *array, int *room, int first, size_t bytes)
 {
-    int wanted = *room ? 2 * *room : first;
+    int wanted = *room > INT_MAX / 2 ? INT_MAX : *room ? 2 * *room : first;
+
+    if (*room == INT_MAX)
+        return NULL;
     void *grown = sherd__grow(heap, array, (size_t)*room, (size_t)wanted, bytes);
     if (grown)
         *room = wanted;

@@ -29,7 +29,8 @@ void *sherd__alloc(sherd__heap *heap, size_t count, size_t bytes);
  */
 void *sherd__grow(sherd__heap *heap, void *old, size_t old_count, size_t count, size_t bytes);
 
-/* The same for an array of *room elements: doubled, or `first` if *room is 0. */
+/* The same for an array of *room elements: doubled, at most to INT_MAX, or `first` if *room is
+ * 0. */
 void *sherd__double(sherd__heap *heap, void *array, int *room, int first, size_t bytes);
 
 /*
