@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scopes and counting: who keeps a tensor alive, seen by the bytes that are alive. */
 #include "tensors.h"
+#include "tensor/state.h"
 
 static int64_t live(sherd_world *world)
 {
@@ -118,6 +119,41 @@ static void a_tensor_may_be_released_early(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Of tensors that are released one by one a scope keeps no list: neither of the last one, nor of
+ * all that follow each other. */
+static void what_is_released_early_takes_no_room(sherd_world *world)
+{
+    enum { MANY = 5000, KEPT = 60 };
+    sherd__tensors *s = sherd__tensors_of(world);
+    int64_t before = live(world);
+    int listed = s->listed;
+
+    for (int i = 0; i < MANY; i++)
+        sherd_tensor_release(some(world));
+    CHECK_EQ(s->listed, listed);
+    sherd_scope_begin(world);
+    sherd_tensor *last = some(world), *kept[KEPT];
+    for (int i = 0; i < MANY; i++) {
+        sherd_tensor *next = some(world);
+        sherd_tensor_release(last);
+        last = next;
+        if (i % (MANY / KEPT) == 0 && i / (MANY / KEPT) < KEPT)
+            kept[i / (MANY / KEPT)] = some(world);
+    }
+    CHECK(s->list_room <= 4 * KEPT);
+    for (int i = 0; i < KEPT; i++) {
+        CHECK(s->list[kept[i]->scope] == kept[i]);
+        CHECK(i == 0 || kept[i]->scope > kept[i - 1]->scope);
+    }
+    CHECK(sherd_scope_pass(kept[7]) == kept[7]);
+    sherd_scope_end(world);
+    CHECK_EQ(s->listed, listed + 1);
+    sherd_tensor_release(kept[7]);
+    CHECK_EQ(s->listed, listed);
+    CHECK_EQ(live(world), before);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_view_keeps_the_storage_alive(sherd_world *world)
 {
     int64_t before = live(world);
@@ -177,6 +213,7 @@ static const check_test tests[] = {
     {TEST(the_outermost_scope_has_no_end), {1}},
     {TEST(a_retained_tensor_outlives_its_scope), {1, 2}},
     {TEST(a_tensor_may_be_released_early), {1}},
+    {TEST(what_is_released_early_takes_no_room), {1, 2}},
     {TEST(a_view_keeps_the_storage_alive), {1}},
     {TEST(closing_the_world_frees_what_is_left), {1}},
     {TEST(a_long_chain_of_moves_is_released), {1}},

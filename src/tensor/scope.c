@@ -53,11 +53,44 @@ void *sherd__spare(sherd_world *world)
 
 enum { FIRST_ROOM = 64 };
 
+/* Where the innermost scope starts. */
+static int start_of(const sherd__tensors *s)
+{
+    return s->scopes ? s->start[s->scopes - 1].tensors : 0;
+}
+
+/* Leave out what was released early; the others stay in their order. */
+static void squeeze(sherd__tensors *s)
+{
+    int kept = start_of(s);
+
+    for (int i = kept; i < s->listed; i++) {
+        sherd_tensor *t = s->list[i];
+        if (!t)
+            continue;
+        t->scope = kept;
+        s->list[kept++] = t;
+    }
+    s->listed = kept;
+}
+
+/* A full list grows only if it stays more than half full without what was released early: so each
+ * look through it is for as many new tensors. */
+static sherd_tensor **make_room(sherd__tensors *s)
+{
+    if (s->listed < s->list_room)
+        return s->list;
+    squeeze(s);
+    if (2 * (int64_t)s->listed < s->list_room)
+        return s->list;
+    return sherd__double(sherd__world_heap(s->world), s->list, &s->list_room, FIRST_ROOM,
+                         sizeof *s->list);
+}
+
 bool sherd__scope_add(sherd_tensor *t)
 {
     sherd__tensors *s = sherd__tensors_of(t->world);
-    sherd_tensor **list = sherd__reserve(sherd__world_heap(s->world), s->list, s->listed,
-                                         &s->list_room, FIRST_ROOM, sizeof *list);
+    sherd_tensor **list = make_room(s);
 
     if (!list) {
         bool distributed = t->layout != NULL;
@@ -75,8 +108,11 @@ void sherd__scope_forget(sherd_tensor *t)
 {
     if (t->scope < 0)
         return;
-    sherd__tensors_of(t->world)->list[t->scope] = NULL;
+    sherd__tensors *s = sherd__tensors_of(t->world);
+    s->list[t->scope] = NULL;
     t->scope = -1;
+    while (s->listed > start_of(s) && !s->list[s->listed - 1])
+        s->listed--;
 }
 
 /* Release the newest first: results before their operands. */

@@ -16,7 +16,8 @@ typedef struct sherd__scope {
 
 /*
  * All scopes share one list: scope i holds list[start[i].tensors] up to where the next one starts.
- * The outermost scope has no start. A tensor that was released early leaves a NULL.
+ * The outermost scope has no start. A tensor that was released early leaves a NULL, until the list
+ * is full.
  */
 typedef struct sherd__tensors {
     sherd_tensor failed;
