@@ -64,6 +64,37 @@ static void no_call_is_lost_where_rows_are_short(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Modules have taken what they may when there were few axes: those of meshes that come later have
+ * rows too, of no module. */
+static void axes_that_come_late_have_rows(sherd_world *world)
+{
+    enum { FEW = 4, MODULES = 55, LATE = 27 };
+    const sherd_mesh *mesh;
+    char name[16];
+    int64_t total = 0;
+
+    for (int i = 0; i < FEW + LATE; i++) {
+        snprintf(name, sizeof name, "y%d=%d", i, world->ranks);
+        CHECK_OK(sherd_mesh_parse(&mesh, world, name));
+        for (int m = 0; i == FEW - 1 && m < 2 * MODULES; m++) {
+            snprintf(name, sizeof name, "m%d", m % MODULES);
+            sherd__where_set(world, sherd__where_at(sherd__place_find(world, name), m / MODULES));
+            for (int row = 0; row < world->tallies; row++, total++)
+                sherd__counts_add(world, row, 1);
+        }
+    }
+    for (int row = 0; row < 2 * world->tallies; row++, total++) {
+        if (!CHECK(world->counts.used + 1 < world->counts.room))
+            break; /* nothing would end the look for a free row */
+        sherd__where_set(world, sherd__where_at(0, row % 2));
+        sherd__counts_add(world, row / 2, 1);
+    }
+    sherd__where_set(world, 0);
+    CHECK_EQ(sherd_comm_calls(world, NULL), total);
+    CHECK(world->counts.used <= world->counts.room - world->counts.room / 8);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A table that grows keeps what it has counted, also where there is no memory for it to grow. */
 static void a_table_that_grows_keeps_its_counts(sherd_world *world)
 {
@@ -179,6 +210,7 @@ static const check_test tests[] = {
     {TEST(ever_new_paths_take_no_more_memory), {1, 2}},
     {TEST(long_waits_are_in_the_log), {2}},
     {TEST(no_call_is_lost_where_rows_are_short), {2, 3}},
+    {TEST(axes_that_come_late_have_rows), {2}},
     {TEST(a_table_that_grows_keeps_its_counts), {1}},
     {TEST(a_long_name_is_counted_too), {1}},
     {TEST(axes_with_long_names_are_counted_apart), {8}},

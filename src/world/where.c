@@ -38,7 +38,8 @@ bool sherd__counts_reserve(sherd_world *world, int tallies, int places)
     sherd__counts *c = &world->counts;
     size_t wanted = 2 * (2 * (size_t)tallies + ROWS_A_PLACE * (size_t)places), room = FEWEST_ROWS;
 
-    while (room < wanted)
+    /* Modules may have taken up to what the rows of no module needed when they were fewer. */
+    while (room < wanted || room - room / 8 <= c->used + 2 * (size_t)tallies)
         room *= 2;
     if (room <= c->room)
         return true;
