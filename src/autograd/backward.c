@@ -56,8 +56,9 @@ static void put(sherd_tensor **at, sherd_tensor *t)
     sherd_tensor_release(before);
 }
 
-/* Run the hooks on a gradient, and store it for those that asked for it. */
-static bool look_at(sherd__pass *p, sherd_node *node, sherd__result *out)
+/* The gradient of a result is complete: if somebody asked for it, move it to the result's layout,
+ * run the hooks on it, and store it. */
+static bool finish_gradient(sherd__pass *p, sherd_node *node, sherd__result *out)
 {
     sherd__watch *watch = out->watch;
 
@@ -379,7 +380,7 @@ static bool run_node(sherd__pass *p, sherd_node *node)
 
     for (int j = 0; j < node->outs; j++) {
         reached |= node->out[j].grad != NULL;
-        if (!look_at(p, node, &node->out[j]))
+        if (!finish_gradient(p, node, &node->out[j]))
             return false;
     }
     if (!reached || !node->needed)
