@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A carrier of threads: three ranks that share nothing but letters. A test may spoil a letter
+ * A carrier of threads: three ranks (or POST_RANKS) that share nothing but letters. A test may spoil a letter
  * before it is put into a box, or keep it there for a while; those of one rank stay in their order.
  */
 #ifndef SHERD_POST_OFFICE_H
@@ -14,7 +14,10 @@
 
 #include "sherd/carrier.h"
 
-enum { RANKS = 3 };
+#ifndef POST_RANKS
+#define POST_RANKS 3
+#endif
+enum { RANKS = POST_RANKS };
 
 typedef struct letter {
     struct letter *next;

@@ -83,6 +83,30 @@ static inline unsigned sherd__slot_of(uint64_t number)
     return at ^ at / 2;
 }
 
+/*
+ * A set of lanes: those that a rank has used (by a call, a deed, or a claim) since the last good
+ * check. In the others nothing is new to compare, whatever there is of them.
+ */
+typedef struct sherd__lane_set {
+    uint64_t word[SHERD__LANES / 64];
+} sherd__lane_set;
+
+static inline void sherd__lane_set_add(sherd__lane_set *set, int lane)
+{
+    set->word[(unsigned)lane / 64] |= UINT64_C(1) << (unsigned)lane % 64;
+}
+
+/* The first of the set from `lane` on that is below `end`; -1: there is none. */
+static inline int sherd__lane_set_next(const sherd__lane_set *set, int lane, int end)
+{
+    for (; lane < end; lane = (lane / 64 + 1) * 64) {
+        uint64_t rest = set->word[lane / 64] >> lane % 64;
+        if (rest)
+            return lane + __builtin_ctzll(rest) < end ? lane + __builtin_ctzll(rest) : -1;
+    }
+    return -1;
+}
+
 /* A thing that a rank did on a mesh. */
 typedef struct sherd__deed {
     uint64_t hash; /* of this and all before */
@@ -97,8 +121,8 @@ typedef struct sherd__work {
     uint64_t good;  /* count at the last check that passed */
     uint64_t hash;  /* of all since the last failed check */
     sherd__deed last[SHERD__DEEDS];
-    sherd__marks wrote;                   /* in place, after the last deed */
-    sherd__marks since[SHERD__MARK_SETS]; /* in place, since the last check */
+    sherd__marks wrote;      /* in place, after the last deed */
+    sherd__many_marks since; /* in place, since the last check */
     /* Deeds whose results are in flight; more than there is room for: all from the first one on. */
     int flights;
     uint64_t flight[SHERD__FLIGHTS];
@@ -169,6 +193,7 @@ typedef struct sherd__post {
     sherd__meeting kind;
     sherd_status status;
     uint64_t arguments;
+    sherd__lane_set used;
     char name[SHERD__MEETING_NAME];
     char text[SHERD_ERROR_BYTES];
     /* What its last close said: apart from what it brings to a meeting, which a late rank may still
@@ -228,7 +253,17 @@ typedef struct sherd__control {
     uint64_t line_node;
 } sherd__control;
 
-/* This process's handle on an arena; ranks that are threads share one. */
+/*
+ * This process's handle on an arena; ranks that are threads share one. `control` is where `base`
+ * is, but where some ranks share memory and others are far: then each process has a mapping of its
+ * own besides the shared one, of the same form, and uses these parts of the two:
+ *
+ *     base:    [ -       | lanes of near ranks | -     | regions ]   shared, `bytes`
+ *     control: [ control | lanes of far ranks  | needs | -       ]   its own, `own_bytes`
+ *
+ * sherd__arena_lane gives the lanes behind `base`, at the offset that the control part says, which
+ * is the same in both; those of far ranks are the mirrors of remote.h.
+ */
 typedef struct sherd__arena {
     unsigned char *base;
     size_t bytes;
@@ -240,9 +275,8 @@ typedef struct sherd__arena {
     const sherd_price *price;     /* that a carrier has brought from rank 0; else NULL */
     int64_t clock_ahead;          /* of rank 0's: other machine, and there is a trace */
     const struct sherd__dry_rank
-        *dry; /* not NULL: one rank is alone, and computes nothing (dry.h) */
-    size_t
-        own_bytes; /* not 0: `control` lies in a mapping of its own, which only this process has */
+        *dry;         /* not NULL: one rank is alone, and computes nothing (dry.h) */
+    size_t own_bytes; /* not 0: `control` lies in a mapping of its own */
 } sherd__arena;
 
 /* The affinity of a thread before it was pinned. */

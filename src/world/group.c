@@ -126,7 +126,7 @@ static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__m
     if (!out->inside || out->lanes == 0)
         return SHERD_OK;
     out->group = sherd__alloc(&world->heap, (size_t)out->lanes, sizeof *out->group);
-    out->ledger = sherd__ledger_create(world);
+    out->ledger = sherd__ledger_create(world, out->first + out->lanes - 1);
     if (!out->group || !out->ledger || !sherd__seen_reserve(world, world->lanes + out->lanes)) {
         give_up(world, out);
         return sherd__no_memory(&world->diag, "sherd_mesh_create");

@@ -179,7 +179,9 @@ struct sherd_world {
     sherd__group whole; /* all ranks: lane 0; steps between two meshes are its calls */
     sherd__member *mesh;
     int meshes, mesh_room, lanes;
-    uint64_t *seen; /* [seen_lanes][ranks]: `left` as it was seen last; it never falls */
+    sherd__lane_set used;    /* by this rank, since the last good check */
+    sherd__lane_set touched; /* by any rank, where this one decides a meeting */
+    uint64_t *seen;          /* [seen_lanes][ranks]: `left` as it was seen last; it never falls */
     int seen_lanes;
     sherd__call_state *open, *spare; /* in the order in which they were made */
     int opens;
@@ -367,7 +369,7 @@ void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, s
 
 /* ---- record.c: what ranks show each other ---------------------------------------------------- */
 
-/* Fill the record of a call whose slot is free, except for its number. */
+/* Where the record of a rank's call lies. */
 sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, uint64_t number);
 void sherd__record_label(sherd__record *record, const char *name, const char *what);
 /* The label of the call with this number into out[room]; false if it is no longer there. */
@@ -402,7 +404,7 @@ void sherd__call_give(sherd_world *world, sherd__call_state *call);
 bool sherd__end_at_once(sherd_world *world, sherd__call_state *call);
 /* Drop all open calls: what they would have filled is spoiled. */
 void sherd__drop_calls(sherd_world *world);
-/* Run the regions of a task whose sources are in `ranks`; only those of one source. */
+/* Run all regions of a task that needs no other rank. */
 void sherd__run_local(sherd_world *world, const sherd__task *task);
 
 /* ---- call.c ---------------------------------------------------------------------------------- */

@@ -4,7 +4,8 @@
  * things. Ranks that do different things without communicating (another factor, another operand,
  * one operator more) would otherwise go on with different numbers. At a meeting each rank shows its
  * ledgers; the last to arrive compares them. After a failed check they say which deeds all ranks
- * had done, and so which tensors are left. A deed costs a few nanoseconds.
+ * had done, and so which tensors are left. A deed costs a few nanoseconds, a check a look at what
+ * has been used since the last good one.
  */
 #include "inside.h"
 
@@ -14,21 +15,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- doing ----------------------------------------------------------------------------------- */
 
-sherd__ledger *sherd__ledger_create(sherd_world *world)
+sherd__ledger *sherd__ledger_create(sherd_world *world, int lane)
 {
-    return sherd__alloc(&world->heap, 1, sizeof(sherd__ledger));
+    sherd__ledger *ledger = sherd__alloc(&world->heap, 1, sizeof *ledger);
+
+    if (ledger) {
+        ledger->used = &world->used.word[lane / 64];
+        ledger->used_bit = UINT64_C(1) << lane % 64;
+    }
+    return ledger;
 }
 
 uint64_t sherd__deed_name(sherd__ledger *ledger, const char *name)
@@ -75,6 +72,41 @@ void sherd__block_heal(sherd__block *block)
         block->spoiled = false;
 }
 
+/* ---- what has been used ---------------------------------------------------------------------- */
+
+/* Lanes go to meshes in their order. */
+const sherd__member *sherd__member_at(const sherd_world *world, int lane)
+{
+    int low = 0, high = world->meshes; /* the last that begins at it, or before */
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (world->mesh[middle].first <= lane)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &world->mesh[low - 1] : NULL;
+}
+
+/* The mesh whose ledger is told in a lane; NULL: none that this rank is in. */
+static const sherd__member *told_in(const sherd_world *world, int lane)
+{
+    const sherd__member *member = sherd__member_at(world, lane);
+
+    return member && member->widest && member->widest->lane == lane ? member : NULL;
+}
+
+/* The next mesh from a lane on whose ledger has been used, or NULL; *lane: where it is told. */
+static const sherd__member *next_used(const sherd_world *world, int *lane)
+{
+    const sherd__member *member = NULL;
+
+    while (!member && (*lane = sherd__lane_set_next(&world->used, *lane + 1, world->lanes)) >= 0)
+        member = told_in(world, *lane);
+    return member;
+}
+
 /* ---- telling --------------------------------------------------------------------------------- */
 
 static void tell_last(sherd__work *work, sherd__ledger *ledger)
@@ -90,7 +122,7 @@ static void tell_last(sherd__work *work, sherd__ledger *ledger)
         deed->wrote = ledger->last[k % SHERD__DEEDS].wrote;
     }
     work->wrote = ledger->wrote;
-    memcpy(work->since, ledger->since, sizeof work->since);
+    work->since = ledger->since;
     ledger->told = work->count = ledger->count;
     work->good = ledger->good;
     work->hash = ledger->hash;
@@ -111,15 +143,27 @@ static void tell_flights(const sherd_world *world, const sherd_mesh *mesh, sherd
         }
 }
 
+/* A mesh is used also by an open call that fills a tensor on it. */
+static void note_flights(const sherd_world *world)
+{
+    for (const sherd__call_state *call = world->open; call; call = call->next)
+        for (int i = 0; i < call->count; i++) {
+            sherd__ledger *ledger = call->task[i].plan->to->spec.mesh->ledger;
+            if (ledger && call->task[i].result)
+                *ledger->used |= ledger->used_bit;
+        }
+}
+
 void sherd__ledgers_tell(sherd_world *world)
 {
-    for (int i = 0; i < world->meshes; i++) {
-        const sherd__member *member = &world->mesh[i];
-        if (!member->widest)
-            continue;
+    const sherd__member *member;
+
+    note_flights(world);
+    for (int lane = 0; (member = next_used(world, &lane));) {
         tell_last(&member->widest->own->work, member->mesh->ledger);
         tell_flights(world, member->mesh, &member->widest->own->work);
     }
+    world->post->used = world->used;
 }
 
 /* ---- claims (SHERD_VERIFY) ------------------------------------------------------------------- */
@@ -160,6 +204,8 @@ static bool tell_claims(sherd_world *world, sherd__group *group)
 {
     size_t bytes = (size_t)group->claims * sizeof *group->claim;
 
+    if (bytes)
+        sherd__lane_set_add(&world->used, group->lane);
     if (!sherd__is_near(world, 0))
         return sherd__remote_claims(world, group);
     group->own->claimed = 0;
@@ -180,10 +226,12 @@ bool sherd__claims_make(sherd_world *world)
 {
     bool good = true;
 
+    if (!sherd__verifies(world))
+        return true;
     for (int i = 0; i < world->meshes; i++)
         for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
             world->mesh[i].group[g].claims = 0;
-    if (sherd__verifies(world) && world->watcher.before_check && !sherd__alarmed(world))
+    if (world->watcher.before_check && !sherd__alarmed(world))
         world->watcher.before_check(world);
     for (int i = 0; i < world->meshes; i++)
         for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
@@ -193,33 +241,40 @@ bool sherd__claims_make(sherd_world *world)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-static const sherd__work *work_of(const sherd_world *world, int rank, int lane)
+const sherd__work *sherd__work_of(const sherd_world *world, int rank, int lane)
 {
     return &sherd__lane_of(world, rank, lane)->work;
+}
+
+/* The count at the last good check; who has not used the mesh since has not told it anew. */
+static uint64_t last_good(const sherd__work *x, const sherd__work *y)
+{
+    return sherd__larger(x->good, y->good);
 }
 
 /* The first deed, of those that are kept, that two ranks did not do alike; *oldest: it is the first
  * that is kept. */
 static uint64_t first_difference(const sherd__work *x, const sherd__work *y, bool *oldest)
 {
-    uint64_t most = larger(x->count, y->count), least = smaller(x->count, y->count);
-    uint64_t begin = most - x->good > SHERD__DEEDS ? most - SHERD__DEEDS + 1 : x->good + 1;
+    uint64_t most = sherd__larger(x->count, y->count), least = sherd__smaller(x->count, y->count);
+    uint64_t good = last_good(x, y);
+    uint64_t begin = most - good > SHERD__DEEDS ? most - SHERD__DEEDS + 1 : good + 1;
     uint64_t k = begin;
 
     while (k <= least && x->last[k % SHERD__DEEDS].hash == y->last[k % SHERD__DEEDS].hash)
         k++;
-    *oldest = k == begin && begin > x->good + 1;
+    *oldest = k == begin && begin > good + 1;
     return k;
 }
 
 /* "operation 3 since the last check is A on rank 0, and B on rank 1". */
 static void describe(const sherd_world *world, int lane, int a, int b, char *text, size_t room)
 {
-    const sherd__work *x = work_of(world, a, lane), *y = work_of(world, b, lane);
+    const sherd__work *x = sherd__work_of(world, a, lane), *y = sherd__work_of(world, b, lane);
     const char *p, *q;
     bool oldest;
     uint64_t k = first_difference(x, y, &oldest);
-    unsigned long long number = k - x->good;
+    unsigned long long number = k - last_good(x, y);
 
     p = x->last[k % SHERD__DEEDS].name;
     q = y->last[k % SHERD__DEEDS].name;
@@ -268,20 +323,25 @@ static const sherd__claim *find_unequal(const sherd_world *world, int lane, int 
     return NULL;
 }
 
+static bool are_alike(const sherd__work *x, const sherd__work *y)
+{
+    return x->count == y->count && x->hash == y->hash;
+}
+
 static bool is_unlike(const sherd__work *x, const sherd__work *y, bool other)
 {
     bool oldest;
 
-    if (x->count == y->count && x->hash == y->hash)
+    if (are_alike(x, y))
         return false;
-    return !other || first_difference(x, y, &oldest) <= smaller(x->count, y->count);
+    return !other || first_difference(x, y, &oldest) <= sherd__smaller(x->count, y->count);
 }
 
 static bool differ_in(const sherd_world *world, int lane, int a, int b, bool other, char *text,
                       size_t room)
 {
     char group[96], what[SHERD_ERROR_BYTES];
-    const sherd__work *x = work_of(world, a, lane), *y = work_of(world, b, lane);
+    const sherd__work *x = sherd__work_of(world, a, lane), *y = sherd__work_of(world, b, lane);
     const sherd__claim *claim = NULL;
 
     if (is_unlike(x, y, other)) {
@@ -301,188 +361,81 @@ static bool differ_in(const sherd_world *world, int lane, int a, int b, bool oth
     return claim != NULL;
 }
 
-static int leader_of(const sherd_world *world, int rank, int lane)
+int sherd__leader_of(const sherd_world *world, int rank, int lane)
 {
     return atomic_load(&sherd__lane_of(world, rank, lane)->leader) - 1;
 }
 
-/* Any two members: the leader may have stopped before the two that differ. */
+/* Whether two ranks show the same: all that one may differ in from a third, the other does. */
+static bool show_the_same(const sherd_world *world, int lane, int a, int b)
+{
+    const sherd__claim *p, *q;
+    int64_t claims = claims_of(world, a, lane, &p);
+
+    if (!are_alike(sherd__work_of(world, a, lane), sherd__work_of(world, b, lane)) ||
+        claims != claims_of(world, b, lane, &q))
+        return false;
+    for (int64_t i = 0; i < claims; i++)
+        if (p[i].made != q[i].made || p[i].identity != q[i].identity ||
+            p[i].content != q[i].content)
+            return false;
+    return true;
+}
+
+/*
+ * Any two members, of those that show different things: the leader may have stopped before the two
+ * that differ, or have released what they still have.
+ */
 static bool any_differ(const sherd_world *world, int lane, int leader, bool other, char *text,
                        size_t room)
 {
-    for (int a = leader; a < world->ranks; a++)
-        for (int b = a + 1; b < world->ranks && leader_of(world, a, lane) == leader; b++)
-            if (leader_of(world, b, lane) == leader &&
-                differ_in(world, lane, a, b, other, text, room))
+    int16_t first[SHERD_MAX_RANKS]; /* of those that show the same, one each */
+    int kinds = 0, k;
+
+    for (int q = leader; q < world->ranks; q++) {
+        if (sherd__leader_of(world, q, lane) != leader)
+            continue;
+        for (k = 0; k < kinds && !show_the_same(world, lane, first[k], q); k++)
+            if (differ_in(world, lane, first[k], q, other, text, room))
                 return true;
+        if (k == kinds)
+            first[kinds++] = (int16_t)q;
+    }
     return false;
 }
 
 bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room)
 {
-    for (int lane = 1; lane < world->lanes; lane++)
+    for (int lane = 0;
+         (lane = sherd__lane_set_next(&world->touched, lane + 1, world->lanes)) >= 0;) {
+        sherd__ranks seen = {0}; /* leaders whose groups have been looked through */
         for (int q = 1; q < world->ranks; q++) {
-            int leader = leader_of(world, q, lane);
-            if (leader < 0 || leader == q)
+            int leader = sherd__leader_of(world, q, lane);
+            if (leader < 0 || sherd__ranks_has(&seen, leader) ||
+                show_the_same(world, lane, leader, q))
                 continue;
-            const sherd__lane *leads = sherd__lane_of(world, leader, lane);
-            if ((is_unlike(&leads->work, work_of(world, q, lane), false) || leads->claimed) &&
-                any_differ(world, lane, leader, other, text, room))
+            sherd__ranks_add(&seen, leader);
+            if (any_differ(world, lane, leader, other, text, room))
                 return true;
         }
+    }
     return false;
 }
 
 /* ---- after a check --------------------------------------------------------------------------- */
 
-/* What has been written is what all ranks have, or is lost by now. */
-static void forget_writes(sherd__ledger *ledger)
-{
-    ledger->writes = false;
-    ledger->wrote.count = 0;
-    for (int i = 0; i < SHERD__MARK_SETS; i++)
-        ledger->since[i].count = 0;
-}
-
+/* What was told of writes and flights holds no longer: such a mesh is told once more. */
 void sherd__ledgers_passed(sherd_world *world)
 {
-    for (int i = 0; i < world->meshes; i++)
-        if (world->mesh[i].widest) {
-            sherd__ledger *ledger = world->mesh[i].mesh->ledger;
-            ledger->good = ledger->count;
-            forget_writes(ledger);
-        }
-}
+    const sherd__member *member;
+    sherd__lane_set again = {{0}};
 
-static bool all_did_alike(const sherd_world *world, const sherd__group *group, uint64_t k)
-{
-    uint64_t hash = group->own->work.last[k % SHERD__DEEDS].hash;
-
-    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
-        if (work_of(world, q, group->lane)->last[k % SHERD__DEEDS].hash != hash)
-            return false;
-    return true;
-}
-
-/* The last deed that all members have done alike, with all before it; at least the last good check,
- * if it is long ago. */
-static uint64_t common_deeds(const sherd_world *world, const sherd__group *group, uint64_t good)
-{
-    uint64_t k = UINT64_MAX, most = 0;
-
-    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;) {
-        uint64_t count = work_of(world, q, group->lane)->count;
-        k = smaller(k, count);
-        most = larger(most, count);
+    for (int lane = 0; (member = next_used(world, &lane));) {
+        sherd__ledger *ledger = member->mesh->ledger;
+        if (ledger->since.word[0] || member->widest->own->work.flights)
+            sherd__lane_set_add(&again, lane);
+        ledger->good = ledger->count;
+        sherd__forget_writes(ledger);
     }
-    for (; k > good && most - k < SHERD__DEEDS; k--)
-        if (all_did_alike(world, group, k))
-            return k;
-    return good;
-}
-
-static uint64_t most_deeds(const sherd_world *world, const sherd__group *group)
-{
-    uint64_t most = 0;
-
-    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
-        most = larger(most, work_of(world, q, group->lane)->count);
-    return most;
-}
-
-static const sherd__member *member_of(const sherd_world *world, const sherd_mesh *mesh)
-{
-    for (int i = 0; i < world->meshes; i++)
-        if (world->mesh[i].mesh == mesh)
-            return &world->mesh[i];
-    return NULL;
-}
-
-sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, uint64_t made)
-{
-    const sherd__member *member = member_of(world, mesh);
-
-    if (!member || !member->widest)
-        return SHERD__KEPT;
-    if (made > mesh->ledger->kept)
-        return SHERD__NOT_ALL;
-    const sherd__ranks *members = &member->widest->members;
-    for (int q = -1; mesh->ledger->dropped && (q = sherd__ranks_next(members, q + 1)) >= 0;) {
-        const sherd__work *work = work_of(world, q, member->widest->lane);
-        if (work->flights > SHERD__FLIGHTS && made >= work->flight[0])
-            return SHERD__DROPPED;
-        for (int i = 0; i < work->flights && i < SHERD__FLIGHTS; i++)
-            if (work->flight[i] == made)
-                return SHERD__DROPPED;
-    }
-    return SHERD__KEPT;
-}
-
-/*
- * What a member has written by deeds after the last common one. Those that it no longer shows, or
- * for which there is no set, count as all that it has written since the last good check.
- */
-static void lose_writes(sherd__ledger *ledger, const sherd__work *work)
-{
-    uint64_t beyond = work->count - ledger->kept;
-
-    if (beyond >= SHERD__DEEDS) {
-        for (int i = 0; i < SHERD__MARK_SETS; i++)
-            sherd__marks_join(&ledger->lost_since[i], &work->since[i]);
-        return;
-    }
-    for (uint64_t k = 0; k < beyond; k++)
-        sherd__marks_join(&ledger->lost[k],
-                          &work->last[(ledger->kept + 1 + k) % SHERD__DEEDS].wrote);
-    sherd__marks_join(&ledger->lost[beyond], &work->wrote);
-}
-
-static void find_lost(const sherd_world *world, const sherd__group *group, sherd__ledger *ledger)
-{
-    memset(ledger->lost, 0, sizeof ledger->lost);
-    memset(ledger->lost_since, 0, sizeof ledger->lost_since);
-    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
-        lose_writes(ledger, work_of(world, q, group->lane));
-}
-
-bool sherd__deed_wrote(const sherd_mesh *mesh, uint64_t identity)
-{
-    sherd__ledger *ledger = mesh->ledger;
-    bool found =
-        ledger && sherd__marks_have(sherd__marks_for(ledger->lost_since, identity), identity);
-
-    for (int k = 0; ledger && !found && k < SHERD__DEEDS; k++)
-        found = sherd__marks_have(&ledger->lost[k], identity);
-    return found;
-}
-
-uint64_t sherd__failed_checks(const sherd_world *world)
-{
-    return world->failed;
-}
-
-/* All count on from the highest number that any of them had reached. */
-void sherd__ledgers_failed(sherd_world *world, bool dropped)
-{
-    world->failed++;
-    for (int i = 0; i < world->meshes; i++) {
-        const sherd__group *group = world->mesh[i].widest;
-        sherd__ledger *ledger = world->mesh[i].mesh->ledger;
-        if (!group)
-            continue;
-        ledger->kept = common_deeds(world, group, ledger->good);
-        ledger->dropped = dropped;
-        find_lost(world, group, ledger);
-    }
-    if (world->watcher.after_failure)
-        world->watcher.after_failure(world);
-    for (int i = 0; i < world->meshes; i++) {
-        const sherd__group *group = world->mesh[i].widest;
-        sherd__ledger *ledger = world->mesh[i].mesh->ledger;
-        if (!group)
-            continue;
-        ledger->count = ledger->good = ledger->told = most_deeds(world, group);
-        ledger->hash = 0;
-        forget_writes(ledger);
-    }
+    world->used = again;
 }

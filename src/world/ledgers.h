@@ -1,11 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.c: what is done on meshes, as the files of this room see it. Part of inside.h. */
+/* ledger.c, remains.c: what is done on meshes, as the files of this room see it. Part of
+ * inside.h. */
 #ifndef SHERD__LEDGERS_H
 #define SHERD__LEDGERS_H
 
-#include "world.h"
+#include "inside.h"
 
-sherd__ledger *sherd__ledger_create(sherd_world *world);
+static inline uint64_t sherd__larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint64_t sherd__smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What has been written is what all ranks have, or is lost by now. */
+static inline void sherd__forget_writes(sherd__ledger *ledger)
+{
+    ledger->writes = false;
+    ledger->wrote.word[0] = ledger->since.word[0] = 0;
+}
+
+/* The ledger that is told in a lane. NULL for lack of memory. */
+sherd__ledger *sherd__ledger_create(sherd_world *world, int lane);
+/* The mesh that has a lane; NULL: the world's own. */
+const sherd__member *sherd__member_at(const sherd_world *world, int lane);
+/* What a rank has told of its deeds; the leader of its group, -1: it is in none. */
+const sherd__work *sherd__work_of(const sherd_world *world, int rank, int lane);
+int sherd__leader_of(const sherd_world *world, int rank, int lane);
 /* Before arriving at a meeting: show the others what this rank has done; and, for a check, what it
  * claims to be equal. */
 void sherd__ledgers_tell(sherd_world *world);
@@ -13,12 +37,14 @@ bool sherd__claims_make(sherd_world *world);
 /*
  * Two ranks that have not done the same on some mesh, or (SHERD_VERIFY) have not what they claim;
  * text says what. `other`: only if one did another thing in the place of a thing, not if it merely
- * did more.
+ * did more. Costs a look at each rank in each lane that is touched.
  */
 bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room);
 /* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that
  * are open. */
 void sherd__ledgers_passed(sherd_world *world);
 void sherd__ledgers_failed(sherd_world *world, bool dropped);
+/* What a failed check leaves on the mesh that is told in a lane, by what all its ranks have told. */
+void sherd__remains_find(const sherd_world *world, int lane, sherd__remains *out);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets of identities of tensors, of a fixed size: a few exactly, and what is more by bits. A set
- * holds all that were put in; only one of bits may seem to hold others too. Adding in another order
- * gives the same set, so ranks that join the same sets agree.
+ * Sets of identities of tensors, of a fixed size: some exactly, and if there are more, all by bits
+ * (a Bloom filter). A set holds all that were put in; only one of bits may seem to hold others too.
+ * In whatever order sets are joined, the result holds the same, so ranks agree.
  */
 #ifndef SHERD__MARKS_H
 #define SHERD__MARKS_H
@@ -11,88 +11,84 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { SHERD__MARKS = 4, SHERD__MARK_BITS = 4 };
+enum { SHERD__MARKS = 4, SHERD__MANY_MARKS = 96, SHERD__MARK_BITS = 4 };
 
+/* word[0]: how many identities follow; more than there is room for: the others are bits. */
 typedef struct sherd__marks {
-    uint64_t count; /* identities in `word`; SHERD__MARKS + 1: bits (a Bloom filter) */
-    uint64_t word[SHERD__MARKS];
+    uint64_t word[1 + SHERD__MARKS];
 } sherd__marks;
 
-/* Which of the 256 bits an identity has, SHERD__MARK_BITS of them: 8 bits of its hash each. */
-static inline uint64_t sherd__mark_hash(uint64_t identity)
+typedef struct sherd__many_marks {
+    uint64_t word[1 + SHERD__MANY_MARKS];
+} sherd__many_marks;
+
+/* The i-th bit of an identity, in a set of `room` words. */
+static inline uint64_t sherd__mark_bit(uint64_t identity, int i, uint64_t room)
 {
-    return identity * 0x9E3779B97F4A7C15u; /* neighbours are far apart */
+    uint64_t hash = identity * 0x9E3779B97F4A7C15u; /* neighbours are far apart */
+
+    return (hash >> (48 - 16 * i) & 0xFFFF) * room * 64 >> 16;
 }
 
-static inline bool sherd__marks_are_bits(const sherd__marks *marks)
+static inline void sherd__mark_bits(uint64_t *set, uint64_t room, uint64_t identity)
 {
-    return marks->count > SHERD__MARKS;
+    for (int i = 0; i < SHERD__MARK_BITS; i++) {
+        uint64_t bit = sherd__mark_bit(identity, i, room);
+        set[1 + bit / 64] |= UINT64_C(1) << bit % 64;
+    }
 }
 
-static inline void sherd__marks_set(sherd__marks *marks, uint64_t identity)
+static inline bool sherd__mark_is_in(const uint64_t *set, uint64_t room, uint64_t identity)
 {
-    uint64_t x = sherd__mark_hash(identity);
+    bool bits = set[0] > room, in = bits;
 
-    for (int i = 0; i < SHERD__MARK_BITS; i++, x <<= 8)
-        marks->word[x >> 62] |= 1ull << (x >> 56 & 63);
+    for (int i = 0; in && i < SHERD__MARK_BITS; i++) {
+        uint64_t bit = sherd__mark_bit(identity, i, room);
+        in = set[1 + bit / 64] >> bit % 64 & 1;
+    }
+    for (uint64_t i = 1; !bits && !in && i <= set[0]; i++)
+        in = set[i] == identity;
+    return in && identity != 0;
 }
 
-static inline void sherd__marks_to_bits(sherd__marks *marks)
+/* A list of identities becomes bits, when there is no room for one more. */
+static inline void sherd__mark_all_bits(uint64_t *set, uint64_t room)
 {
-    const sherd__marks list = *marks;
+    uint64_t list[SHERD__MANY_MARKS], count = set[0];
 
-    if (sherd__marks_are_bits(marks))
-        return;
-    memset(marks, 0, sizeof *marks);
-    marks->count = SHERD__MARKS + 1;
-    for (uint64_t i = 0; i < list.count; i++)
-        sherd__marks_set(marks, list.word[i]);
-}
-
-static inline bool sherd__marks_have(const sherd__marks *marks, uint64_t identity)
-{
-    uint64_t x = sherd__mark_hash(identity);
-    bool has = identity != 0 && sherd__marks_are_bits(marks);
-
-    for (int i = 0; has && i < SHERD__MARK_BITS; i++, x <<= 8)
-        has = marks->word[x >> 62] >> (x >> 56 & 63) & 1;
-    for (uint64_t i = 0; !has && !sherd__marks_are_bits(marks) && i < marks->count; i++)
-        has = marks->word[i] == identity;
-    return has;
+    memcpy(list, set + 1, (size_t)count * sizeof *list);
+    memset(set, 0, (size_t)(1 + room) * sizeof *set);
+    set[0] = room + 1;
+    for (uint64_t i = 0; i < count; i++)
+        sherd__mark_bits(set, room, list[i]);
 }
 
 /* Not 0, which is in no set. */
-static inline void sherd__marks_add(sherd__marks *marks, uint64_t identity)
+static inline void sherd__mark_put(uint64_t *set, uint64_t room, uint64_t identity)
 {
-    if (identity == 0 || sherd__marks_have(marks, identity))
+    if (identity == 0 || sherd__mark_is_in(set, room, identity))
         return;
-    if (marks->count < SHERD__MARKS) {
-        marks->word[marks->count++] = identity;
-        return;
-    }
-    sherd__marks_to_bits(marks);
-    sherd__marks_set(marks, identity);
-}
-
-/* Add all of another set. */
-static inline void sherd__marks_join(sherd__marks *to, const sherd__marks *from)
-{
-    if (!sherd__marks_are_bits(from)) {
-        for (uint64_t i = 0; i < from->count; i++)
-            sherd__marks_add(to, from->word[i]);
+    if (set[0] < room) {
+        set[++set[0]] = identity;
         return;
     }
-    sherd__marks_to_bits(to);
-    for (int i = 0; i < SHERD__MARKS; i++)
-        to->word[i] |= from->word[i];
+    if (set[0] == room)
+        sherd__mark_all_bits(set, room);
+    sherd__mark_bits(set, room, identity);
 }
 
-/* A larger set: each identity belongs in one of these. */
-enum { SHERD__MARK_SETS = 8 };
-
-static inline sherd__marks *sherd__marks_for(sherd__marks *sets, uint64_t identity)
+/* Add all of another set of the same size. */
+static inline void sherd__mark_join(uint64_t *set, uint64_t room, const uint64_t *from)
 {
-    return &sets[sherd__mark_hash(identity) >> 20 & (SHERD__MARK_SETS - 1)];
+    if (from[0] <= room) {
+        for (uint64_t i = 1; i <= from[0]; i++)
+            sherd__mark_put(set, room, from[i]);
+        return;
+    }
+    if (set[0] <= room)
+        sherd__mark_all_bits(set, room);
+    for (uint64_t i = 1; i <= room; i++)
+        set[i] |= from[i];
 }
 
 #endif

@@ -114,20 +114,20 @@ static sherd_status compare_arrivals(const sherd_world *world, bool *mixed, char
     return SHERD_OK;
 }
 
-/* Ranks of one group whose counts or histories differ, in any lane. */
+/* Ranks of one group whose counts or histories differ, in any lane that has been used. */
 static sherd_status compare_histories(const sherd_world *world, char *text, size_t room)
 {
-    for (int lane = 0, i = 0; lane < world->lanes; lane++) {
-        while (i < world->meshes && lane >= world->mesh[i].first + world->mesh[i].lanes)
-            i++;
-        if (i < world->meshes && world->mesh[i].senders && lane == world->mesh[i].first) {
-            if (sherd__one_way_differs(world, &world->mesh[i], text, room))
+    for (int lane = -1;
+         (lane = sherd__lane_set_next(&world->touched, lane + 1, world->lanes)) >= 0;) {
+        const sherd__member *member = sherd__member_at(world, lane);
+        if (member && member->senders && lane == member->first) {
+            if (sherd__one_way_differs(world, member, text, room))
                 return SHERD_EDIFFER;
             continue;
         }
         for (int q = 1; q < world->ranks; q++) {
             const sherd__lane *theirs = sherd__lane_of(world, q, lane);
-            int leader = atomic_load(&theirs->leader) - 1;
+            int leader = sherd__leader_of(world, q, lane);
             if (leader < 0 || leader == q)
                 continue;
             const sherd__lane *leads = sherd__lane_of(world, leader, lane);
@@ -199,14 +199,27 @@ static uint64_t highest_number(const sherd_world *world)
     return most;
 }
 
+/* What any rank has used since the last good check. */
+static void find_touched(sherd_world *world)
+{
+    world->touched = (sherd__lane_set){{0}};
+    for (int q = 0; q < world->ranks; q++)
+        for (int w = 0; w < SHERD__LANES / 64; w++)
+            world->touched.word[w] |= post_of(world, q)->used.word[w];
+}
+
 /*
- * Read what all have brought, lower the alarm, and only then give the verdict.
+ * Read what all have brought, lower the alarm, and only then give the verdict:
  *
- * all came to          | alarm | flags if it failed
- * agree                | stays | REVIEW
- * agree, some to check | stays | REVIEW, STAY: it is up now, if it was not
- * check, or close      | falls | NEW_EPOCH
- * some to close        | falls | NEW_EPOCH, and the world ends
+ *     all came to       what is compared                             the alarm   if it fails
+ *     check             arrivals, deeds, calls; the alarm if it is   falls       new epoch
+ *     close             the same                                     falls       new epoch
+ *     agree             arrivals; the alarm                          stays       review
+ *     agree and check   arrivals, which differ                       goes up     review, stay
+ *     some to close     arrivals, which differ                       falls       new epoch, the end
+ *
+ * Where it fails, what not all ranks have done is undone; a new epoch also drops calls, and only
+ * then the alarm is lowered, as it is where a check passes.
  */
 static void decide_round(sherd_world *world, uint64_t round)
 {
@@ -214,6 +227,7 @@ static void decide_round(sherd_world *world, uint64_t round)
     char text[SHERD_ERROR_BYTES] = "";
     bool mixed, stay, agree = world->post->kind == SHERD__AGREE;
 
+    find_touched(world);
     sherd_status status = compare_arrivals(world, &mixed, text, sizeof text);
     stay = mixed && first_that_closes(world) < 0;
     bool lower = !stay && (mixed || !agree);
@@ -228,8 +242,8 @@ static void decide_round(sherd_world *world, uint64_t round)
     memcpy(verdict->text, text, sizeof text);
     if (stay)
         sherd__alarm_at_meeting(world, status, text);
-    if (lower)
-        verdict->base = highest_number(world);
+    verdict->base =
+        status || world->post->kind == SHERD__CLOSE ? highest_number(world) : world->base;
     if (lower)
         atomic_store(world->alarm, 0);
     int flags = lower ? NEW_EPOCH : stay ? REVIEW | STAY : REVIEW;

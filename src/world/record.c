@@ -87,6 +87,7 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
     atomic_store_explicit(&record->number, number, memory_order_release);
     /* Peers have the lines that they have read: they are to be here when they are written next. */
     sherd__own_soon(&group->own->left);
+    sherd__lane_set_add(&world->used, group->lane);
     sherd__put(&group->own->history, history);
     atomic_store_explicit(&group->own->made, number, memory_order_release);
     group->sequence = sherd__calls_in(number, world->base);

@@ -94,7 +94,7 @@ void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
 /* ---- sending --------------------------------------------------------------------------------- */
 
 /* Give back what has been sent; what goes to one rank goes in its order. */
-static void look_at_flight(sherd__remote *remote)
+static void retire_sent(sherd__remote *remote)
 {
     for (int q = -1; (q = sherd__ranks_next(&remote->busy, q + 1)) >= 0;) {
         sherd__queue *queue = &remote->flight[q];
@@ -166,7 +166,7 @@ static sherd__sheet *take_for_telling(sherd__remote *remote)
     sherd__sheet *sheet = sherd__sheet_take(remote, sizeof(sherd__work) + sizeof(sherd__head));
 
     while (!sheet && !has_failed(remote)) {
-        look_at_flight(remote);
+        retire_sent(remote);
         sheet = remote->idle[class_of(sizeof(sherd__work) + sizeof(sherd__head))];
         if (sheet)
             sheet = sherd__sheet_take(remote, sheet->room);
@@ -247,6 +247,7 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
     case SHERD__SENT_ARRIVAL:
     case SHERD__SENT_LANE:
     case SHERD__SENT_WORK:
+    case SHERD__SENT_REMAINS:
     case SHERD__SENT_VERDICT:
     case SHERD__SENT_TAKEN:
         return m->body_bytes == 0 && sherd__take_meeting(world, from, m);
@@ -294,7 +295,7 @@ bool sherd__remote_poll(sherd_world *world)
         if (!handle(world, from, &m))
             refuse(world, from, &m);
     }
-    look_at_flight(remote);
+    retire_sent(remote);
     if (come)
         remote->nap_ns = 0;
     return come;
@@ -414,7 +415,7 @@ static bool drain(sherd__remote *remote)
     int from;
     bool any = false;
 
-    look_at_flight(remote);
+    retire_sent(remote);
     while (remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
         any = true;
         memset(&head, 0, sizeof head);

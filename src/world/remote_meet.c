@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Meetings of ranks that share no memory. Each tells all that it has come, and rank 0 also what it
- * brings: its lanes, and what it has done on its meshes. Rank 0 decides, as the last to come does
- * in an arena, and tells all the verdict; after a failure also what each rank has done, so that all
- * keep the same. Two messages for each rank where nothing failed.
+ * brings: its lanes, and what it has done on its meshes, where that is new. Rank 0 decides, as the
+ * last to come does in an arena, and tells all the verdict; after a failure also what is left of
+ * what was done on each mesh, so that all keep the same. Two messages for each rank where nothing
+ * failed, and then one more for some hundred meshes.
  */
 #include "remote.h"
 
@@ -14,6 +15,7 @@ typedef struct sent_arrival {
     sherd__head head; /* number: the meeting */
     int32_t kind, status;
     uint64_t arguments;
+    sherd__lane_set used;
     char name[SHERD__MEETING_NAME];
     char text[SHERD_ERROR_BYTES];
 } sent_arrival;
@@ -24,10 +26,27 @@ typedef struct sent_lane {
 } sent_lane;
 
 typedef struct sent_work {
-    sherd__head head; /* number: whose it is */
+    sherd__head head;
     sherd__work work;
 } sent_work;
 _Static_assert(sizeof(sent_work) <= SHERD_HEAD_BYTES, "it is the head of a message");
+
+/*
+ * Of one mesh after the other: its lane, how many flights and sets there are, the other words of
+ * the remains, the flights, the sets, and of the last set, the larger one, what there is of it.
+ */
+typedef struct sent_remains {
+    sherd__head head; /* number: words */
+    uint64_t word[sizeof(sherd__work) / sizeof(uint64_t)];
+} sent_remains;
+
+enum {
+    REMAINS_HEAD = 6, /* words */
+    SET_WORDS = sizeof(sherd__marks) / sizeof(uint64_t),
+    SINCE_WORDS = sizeof(sherd__many_marks) / sizeof(uint64_t),
+    REMAINS_MOST = REMAINS_HEAD + SHERD__LOST_FLIGHTS + SHERD__DEEDS * SET_WORDS + SINCE_WORDS
+};
+_Static_assert(REMAINS_MOST <= sizeof(sherd__work) / sizeof(uint64_t), "one fits");
 
 typedef struct sent_verdict {
     sherd__head head; /* number: the word */
@@ -69,6 +88,9 @@ void sherd__remote_mesh(sherd_world *world, const sherd__member *member)
     for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++)
         if (member->index[bits] >= 0)
             mirror_leaders(world, member->mesh, bits, member->first + member->index[bits]);
+    /* Mirrors may hold what a former world has left in its lanes: it is told anew. */
+    for (int lane = 0; lane < member->lanes; lane++)
+        sherd__lane_set_add(&world->used, member->first + lane);
 }
 
 /* The lane of all axes of a mesh. */
@@ -93,19 +115,11 @@ void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group)
     sherd__tell(world->remote, to, &sent, sizeof sent);
 }
 
-static void tell_work(sherd_world *world, int to, int owner, int lane)
-{
-    sent_work sent = {
-        .head = {.kind = SHERD__SENT_WORK, .lane = (uint32_t)lane, .number = (uint64_t)owner}};
-
-    sent.work = sherd__lane_of(world, owner, lane)->work;
-    sherd__tell(world->remote, to, &sent, sizeof sent);
-}
-
 /* What rank 0 has of this rank's work on a mesh already is not told again. */
 static void bring_work(sherd_world *world, int lane)
 {
-    const sherd__work *work = &sherd__lane_of(world, world->rank, lane)->work;
+    const sherd__work *work = sherd__work_of(world, world->rank, lane);
+    sent_work sent = {.head = {.kind = SHERD__SENT_WORK, .lane = (uint32_t)lane}};
     uint64_t *told = &sherd__lane_of(world, 0, lane)->told_work;
     uint64_t now = sherd__hash_word(sherd__hash_word(work->hash, work->count), work->good);
 
@@ -113,11 +127,13 @@ static void bring_work(sherd_world *world, int lane)
         now = sherd__hash_word(now, work->flight[i]);
     now = sherd__hash_word(now, (uint64_t)work->flights);
     now = sherd__hash_bytes(now, &work->wrote, sizeof work->wrote);
-    now = sherd__hash_bytes(now, work->since, sizeof work->since);
+    now = sherd__hash_bytes(now, &work->since, sizeof work->since);
     if (sherd__is_near(world, 0))
         return; /* it reads that itself */
-    if (now != *told)
-        tell_work(world, 0, world->rank, lane);
+    if (now == *told)
+        return;
+    sent.work = *work;
+    sherd__tell(world->remote, 0, &sent, sizeof sent);
     *told = now;
 }
 
@@ -125,12 +141,13 @@ static void bring_work(sherd_world *world, int lane)
 static void bring(sherd_world *world)
 {
     sherd__tell_lane(world, 0, &world->whole);
-    for (int i = 0; i < world->meshes; i++) {
-        const sherd__member *member = &world->mesh[i];
-        for (int g = 0; member->group && g < member->lanes; g++)
-            sherd__tell_lane(world, 0, &member->group[g]);
-        if (member->widest)
-            bring_work(world, widest_lane(member));
+    for (int lane = 0; (lane = sherd__lane_set_next(&world->used, lane + 1, world->lanes)) >= 0;) {
+        const sherd__member *member = sherd__member_at(world, lane);
+        if (!member->group)
+            continue;
+        sherd__tell_lane(world, 0, &member->group[lane - member->first]);
+        if (lane == widest_lane(member))
+            bring_work(world, lane);
     }
 }
 
@@ -167,6 +184,7 @@ bool sherd__remote_arrive(sherd_world *world, uint64_t round)
 
     if (sherd__look(world->death))
         return false;
+    sent.used = post->used;
     memcpy(sent.name, post->name, sizeof sent.name);
     memcpy(sent.text, post->text, sizeof sent.text);
     pass_alarm_on(world);
@@ -179,16 +197,55 @@ bool sherd__remote_arrive(sherd_world *world, uint64_t round)
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
 
-/* What all have done on a mesh, to all. */
-static void tell_all_work(sherd_world *world, const sherd__member *member)
+static void send_remains(sherd_world *world, sent_remains *sent)
 {
-    int lane = widest_lane(member);
+    sherd__tell_all(world->remote, sent,
+                    sizeof sent->head + sent->head.number * sizeof *sent->word);
+    sent->head.number = 0;
+}
 
-    for (int q = 1; q < world->ranks && member->lanes; q++)
-        for (int owner = 0; owner < world->ranks; owner++)
-            if (q != owner && atomic_load(&sherd__lane_of(world, q, lane)->leader) &&
-                atomic_load(&sherd__lane_of(world, owner, lane)->leader))
-                tell_work(world, q, owner, lane);
+static size_t since_words(const uint64_t *set)
+{
+    return set[0] > SHERD__MANY_MARKS ? SINCE_WORDS : 1 + (size_t)set[0];
+}
+
+static void add_remains(sent_remains *sent, int lane, const sherd__remains *remains)
+{
+    const uint64_t head[REMAINS_HEAD] = {(uint64_t)lane,          (uint64_t)remains->flights,
+                                         (uint64_t)remains->sets, remains->kept,
+                                         remains->most,           remains->from};
+    uint64_t *to = sent->word + sent->head.number;
+
+    memcpy(to, head, sizeof head);
+    to += REMAINS_HEAD;
+    memcpy(to, remains->flight, (size_t)remains->flights * sizeof *remains->flight);
+    to += remains->flights;
+    memcpy(to, remains->lost, (size_t)remains->sets * sizeof *remains->lost);
+    to += remains->sets * SET_WORDS;
+    memcpy(to, remains->lost_since.word, since_words(remains->lost_since.word) * sizeof *to);
+    to += since_words(remains->lost_since.word);
+    sent->head.number = (uint64_t)(to - sent->word);
+}
+
+/* What is left of what was done on each mesh: the same to all, as all have to go by the same. */
+static void tell_what_is_left(sherd_world *world)
+{
+    sent_remains sent = {.head = {.kind = SHERD__SENT_REMAINS}};
+    sherd__remains remains;
+
+    for (int i = 0; i < world->meshes; i++) {
+        const sherd__member *member = &world->mesh[i];
+        if (!member->lanes)
+            continue;
+        sherd__remains_find(world, widest_lane(member), &remains);
+        if (member->widest)
+            member->mesh->ledger->remains = remains;
+        if (sent.head.number + REMAINS_MOST > sizeof sent.word / sizeof *sent.word)
+            send_remains(world, &sent);
+        add_remains(&sent, widest_lane(member), &remains);
+    }
+    if (sent.head.number)
+        send_remains(world, &sent);
 }
 
 /* Claims that there was no room for have not been compared. */
@@ -212,8 +269,8 @@ void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool
         .base = verdict->base};
 
     memcpy(sent.text, verdict->text, sizeof sent.text);
-    for (int i = 0; failed && i < world->meshes; i++)
-        tell_all_work(world, &world->mesh[i]);
+    if (failed)
+        tell_what_is_left(world);
     if (lower)
         sherd__remote_lowered(world);
     sent.lowered = world->remote->lowered;
@@ -260,6 +317,7 @@ static bool take_arrival(sherd_world *world, int from, const sherd_message *m)
     post->kind = (sherd__meeting)sent.kind;
     post->status = (sherd_status)sent.status;
     post->arguments = sent.arguments;
+    post->used = sent.used;
     snprintf(post->name, sizeof post->name, "%.*s", (int)sizeof sent.name - 1, sent.name);
     snprintf(post->text, sizeof post->text, "%.*s", (int)sizeof sent.text - 1, sent.text);
     atomic_store(&post->arrived, sent.head.number);
@@ -279,20 +337,61 @@ static bool take_lane(sherd_world *world, int from, const sherd_message *m)
     return true;
 }
 
-static bool take_work(sherd_world *world, const sherd_message *m)
+static bool take_work(sherd_world *world, int from, const sherd_message *m)
 {
     sent_work sent;
 
-    if (m->head_bytes != sizeof sent)
+    if (m->head_bytes != sizeof sent || sherd__is_near(world, from))
         return false;
     memcpy(&sent, m->head, sizeof sent);
-    if (sent.head.number >= (uint64_t)world->ranks || (int)sent.head.number == world->rank)
-        return false;
     for (int i = 0; i < SHERD__DEEDS; i++)
         sent.work.last[i].name[SHERD__DEED_NAME - 1] = '\0';
-    if (!sherd__is_near(world, (int)sent.head.number))
-        sherd__lane_of(world, (int)sent.head.number, (int)sent.head.lane)->work = sent.work;
+    sherd__lane_of(world, from, (int)sent.head.lane)->work = sent.work;
     return true;
+}
+
+/* The remains at `word`, of which there are `words` at most, into a ledger or, if this rank is not
+ * in the mesh, nowhere. Returns its length; 0: it makes no sense. */
+static size_t take_remains(sherd_world *world, const uint64_t *word, size_t words)
+{
+    const uint64_t *flight = word + REMAINS_HEAD;
+
+    if (words < REMAINS_HEAD || word[0] >= (uint64_t)world->lanes ||
+        word[1] > SHERD__LOST_FLIGHTS || word[2] > SHERD__DEEDS)
+        return 0;
+    size_t before = REMAINS_HEAD + (size_t)word[1] + (size_t)word[2] * SET_WORDS;
+    if (before >= words || before + since_words(word + before) > words)
+        return 0;
+    const sherd__member *member = sherd__member_at(world, (int)word[0]);
+    if (!member || widest_lane(member) != (int)word[0])
+        return 0;
+    if (member->widest) {
+        sherd__remains *to = &member->mesh->ledger->remains;
+        *to = (sherd__remains){.flights = (int)word[1],
+                               .sets = (int)word[2],
+                               .kept = word[3],
+                               .most = word[4],
+                               .from = word[5]};
+        memcpy(to->flight, flight, word[1] * sizeof *flight);
+        memcpy(to->lost, flight + word[1], word[2] * sizeof *to->lost);
+        memcpy(to->lost_since.word, word + before, since_words(word + before) * sizeof *word);
+    }
+    return before + since_words(word + before);
+}
+
+static bool take_all_remains(sherd_world *world, const sherd_message *m)
+{
+    sent_remains sent;
+    size_t at = 0, length = 1;
+
+    if (m->head_bytes < sizeof sent.head || m->head_bytes > sizeof sent || !world->arrived)
+        return false;
+    memcpy(&sent, m->head, m->head_bytes);
+    if (sent.head.number != (m->head_bytes - sizeof sent.head) / sizeof *sent.word)
+        return false;
+    for (; length && at < sent.head.number; at += length)
+        length = take_remains(world, sent.word + at, sent.head.number - at);
+    return length > 0;
 }
 
 static bool take_verdict(sherd_world *world, const sherd_message *m)
@@ -324,7 +423,9 @@ bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m)
     case SHERD__SENT_LANE:
         return take_lane(world, from, m);
     case SHERD__SENT_WORK:
-        return take_work(world, m);
+        return take_work(world, from, m);
+    case SHERD__SENT_REMAINS:
+        return from == 0 && take_all_remains(world, m);
     case SHERD__SENT_VERDICT:
         return from == 0 && take_verdict(world, m);
     default:

@@ -109,6 +109,19 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
     return over;
 }
 
+/* Whom a meeting waits for: to come, or, once this rank has taken the verdict, to take it too. */
+static int awaited_at_meeting(const sherd_world *world)
+{
+    const sherd__post *post = world->arena.control->post;
+    bool taken = sherd__look(&world->post->arrived) == world->round;
+    int q = 0;
+
+    while (q + 1 < world->ranks && (taken ? sherd__look(&post[q].taken) >= world->round
+                                          : sherd__look(&post[q].arrived) > world->round))
+        q++;
+    return q;
+}
+
 static void time_out(sherd_world *world, const sherd__wait *wait)
 {
     char text[SHERD_ERROR_BYTES], group[96];
@@ -124,12 +137,8 @@ static void time_out(sherd_world *world, const sherd__wait *wait)
                  first.lack == SHERD__LEFT ? "finish" : "make",
                  (unsigned long long)sherd__calls_in(first.number, world->base), group);
     } else {
-        int q = 0;
-        while (q + 1 < world->ranks &&
-               sherd__look(&world->arena.control->post[q].arrived) > world->round)
-            q++;
         snprintf(text, sizeof text, "rank %d: waited %d s (SHERD_TIMEOUT) for rank %d in %s",
-                 world->rank, seconds, q, world->post->name);
+                 world->rank, seconds, awaited_at_meeting(world), world->post->name);
     }
     sherd__end_told(world, SHERD_ETIMEDOUT, text);
 }

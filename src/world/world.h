@@ -103,6 +103,25 @@ uint64_t sherd__failed_checks(const sherd_world *world);
 enum { SHERD__DEEDS = 64, SHERD__DEED_NAMES = 64 };
 
 /*
+ * What a failed check leaves of what was done on a mesh: of all its ranks, and the same on all of
+ * them.
+ */
+enum { SHERD__LOST_FLIGHTS = 64 };
+typedef struct sherd__remains {
+    uint64_t kept; /* deeds up to this one are there on all ranks */
+    uint64_t most; /* how many any rank has done */
+    /* Deeds whose results were in flight on some rank: these, and all from `from` on. */
+    uint64_t from;
+    int flights;
+    uint64_t flight[SHERD__LOST_FLIGHTS];
+    /* What deeds have written that not all ranks have done, each in a set of its own; and what ranks
+     * have written that are further ahead than they show. */
+    int sets;
+    sherd__marks lost[SHERD__DEEDS];
+    sherd__many_marks lost_since;
+} sherd__remains;
+
+/*
  * The ledger of a mesh: a running hash of all deeds, that is, of everything that this rank has done
  * on the mesh, local work included. All ranks of the mesh must do the same: the hash is part of the
  * history in their records, and a check compares it. A deed that failed is not in it. Every
@@ -111,6 +130,8 @@ enum { SHERD__DEEDS = 64, SHERD__DEED_NAMES = 64 };
 typedef struct sherd__ledger {
     uint64_t count; /* deeds; never falls */
     uint64_t hash;  /* of all since the last failed check */
+    /* Where a deed notes that there has been one since the last good check: sherd__lane_set. */
+    uint64_t *used, used_bit;
     bool paused;
     struct {
         uint64_t hash;
@@ -120,16 +141,14 @@ typedef struct sherd__ledger {
     struct {
         uint64_t hash;
         const char *name;
-    } known[SHERD__DEED_NAMES];           /* hashes of names, found by their addresses */
-    bool writes;                          /* `wrote` is not empty */
-    sherd__marks wrote;                   /* what has been written for the next deed */
-    sherd__marks since[SHERD__MARK_SETS]; /* and all that was since the last check */
-    uint64_t good; /* count at the last check that passed; equal on all ranks */
-    uint64_t told; /* count at the last meeting */
-    uint64_t kept; /* after a failed check: deeds up to this one are there on all ranks */
-    bool dropped;  /* and calls that were open then have been dropped */
-    /* and what deeds have written that not all ranks have done, each in a set of its own */
-    sherd__marks lost[SHERD__DEEDS], lost_since[SHERD__MARK_SETS];
+    } known[SHERD__DEED_NAMES]; /* hashes of names, found by their addresses */
+    bool writes;                /* `wrote` is not empty */
+    sherd__marks wrote;         /* what has been written for the next deed */
+    sherd__many_marks since;    /* and all that was since the last check */
+    uint64_t good;              /* count at the last check that passed; equal on all ranks */
+    uint64_t told;              /* count at the last meeting */
+    bool dropped;               /* a failed check has dropped the calls that were open */
+    sherd__remains remains;     /* of the last check that failed */
 } sherd__ledger;
 
 /* The hash of a name's text, cached in the ledger. */
@@ -151,15 +170,16 @@ static inline uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name,
         return ledger ? ledger->count : 0;
     uint64_t hash = ledger->known[place].name == name ? ledger->known[place].hash
                                                       : sherd__deed_name(ledger, name);
+    *ledger->used |= ledger->used_bit;
     ledger->hash = *identity = sherd__hash_word(ledger->hash, what ^ hash);
     uint64_t number = ++ledger->count;
     ledger->last[number % SHERD__DEEDS].hash = ledger->hash;
     ledger->last[number % SHERD__DEEDS].name = name;
-    ledger->last[number % SHERD__DEEDS].wrote.count = 0;
+    ledger->last[number % SHERD__DEEDS].wrote.word[0] = 0;
     if (ledger->writes) {
         ledger->last[number % SHERD__DEEDS].wrote = ledger->wrote;
         ledger->writes = false;
-        ledger->wrote.count = 0;
+        ledger->wrote.word[0] = 0;
     }
     return number;
 }
@@ -174,9 +194,10 @@ static inline void sherd__deed_writes(const sherd_mesh *mesh, uint64_t identity)
 
     if (!ledger)
         return;
+    *ledger->used |= ledger->used_bit;
     ledger->writes = true;
-    sherd__marks_add(&ledger->wrote, identity);
-    sherd__marks_add(sherd__marks_for(ledger->since, identity), identity);
+    sherd__mark_put(ledger->wrote.word, SHERD__MARKS, identity);
+    sherd__mark_put(ledger->since.word, SHERD__MANY_MARKS, identity);
 }
 /* The number of the last deed; 0 if there is no ledger. */
 uint64_t sherd__deed_count(const sherd_mesh *mesh);
