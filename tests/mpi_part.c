@@ -5,6 +5,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 
 static const char *broken = ""; /* the function that fails next, and then works again */
 static int sends;               /* how often MPI_Isend was called */
+static int stopped_us;          /* the process is stopped for so long in the next MPI_Test */
 
 static int fails(const char *function)
 {
@@ -55,6 +57,8 @@ int MPI_Iallgather(const void *data, int count, MPI_Datatype type, void *out, in
 int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 {
     int error = fails("MPI_Test");
+    usleep((unsigned)stopped_us);
+    stopped_us = 0;
     return error ? error : PMPI_Test(request, done, status);
 }
 
@@ -233,6 +237,25 @@ static int miss_one(int rank)
     return end_together(rank);
 }
 
+/* Rank 0 is stopped while it waits for rank 1, for longer than it would wait; then rank 1 comes. */
+static int stop_one(int rank)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = NULL;
+
+    if (rank == 0)
+        stopped_us = 1300 * 1000;
+    else
+        usleep(1400 * 1000);
+    if (sherd_world_open_mpi(&world, MPI_COMM_WORLD, &(sherd_world_options){.error = text}))
+        printf("not opened: %s\n", text);
+    if (!world)
+        return end_together(rank);
+    int bad = sherd_world_close(world) != SHERD_OK;
+    MPI_Finalize();
+    return bad;
+}
+
 /* Let the process have so much more memory than it has now; 0: as much as it likes. */
 static void allow(size_t bytes)
 {
@@ -245,6 +268,29 @@ static void allow(size_t bytes)
     if (file)
         fclose(file);
     (void)setrlimit(RLIMIT_AS, &limit);
+}
+
+/* What all ranks bring: much more than before, of which rank 1 has no second copy. */
+static bool gathers(const sherd_carrier *carrier)
+{
+    enum { FEW = 8 << 10, MANY = 1 << 20 };
+    char *mine = malloc(MANY), *all = malloc((size_t)MANY * (size_t)carrier->ranks);
+    bool good = mine && all;
+
+    if (!good)
+        return false;
+    memset(mine, 1 + carrier->rank, MANY);
+    good = carrier->gather(carrier->self, mine, FEW, all); /* MPI has what it needs now */
+    memset(all, 0, (size_t)MANY * (size_t)carrier->ranks);
+    if (carrier->rank == 1)
+        allow(256 << 10);
+    good = carrier->gather(carrier->self, mine, MANY, all) && good;
+    allow(0);
+    for (int r = 0; r < carrier->ranks; r++)
+        good = good && all[(size_t)r * MANY] == 1 + r && all[(size_t)(r + 1) * MANY - 1] == 1 + r;
+    free(mine);
+    free(all);
+    return good;
 }
 
 /* Rank 1 has memory for a carrier, has none for the next, and has it again: the first time MPI
@@ -262,6 +308,7 @@ static int starve_one(int rank)
         allow(0);
         printf("%s: %s\n", sherd_status_name(status), text);
         good = good && status == (turn == 1 ? SHERD_ENOMEM : SHERD_OK);
+        good = good && (turn != 2 || status || gathers(&carrier));
         if (!status)
             carrier.close(carrier.self, good);
     }
@@ -372,10 +419,11 @@ int main(int argc, char **argv)
     if (argc > 2)
         return break_all(argv + 2, rank);
     if (argc > 1)
-        return strcmp(argv[1], "late") == 0   ? come_late(rank)
-               : strcmp(argv[1], "poor") == 0 ? starve_one(rank)
-               : strcmp(argv[1], "dies") == 0 ? die_in_two(rank)
-                                              : miss_one(rank);
+        return strcmp(argv[1], "late") == 0      ? come_late(rank)
+               : strcmp(argv[1], "stopped") == 0 ? stop_one(rank)
+               : strcmp(argv[1], "poor") == 0    ? starve_one(rank)
+               : strcmp(argv[1], "dies") == 0    ? die_in_two(rank)
+                                                 : miss_one(rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
     bad |= sherd_world_open_mpi(&world, MPI_COMM_NULL, NULL) != SHERD_EINVAL;
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);

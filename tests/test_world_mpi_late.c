@@ -136,6 +136,21 @@ static void what_mpi_says_is_wrong_ends_an_opening(void)
     unsetenv("SHERD_TIMEOUT");
 }
 
+/* As the world's own waits do; it takes longer than most tests. */
+static void who_was_stopped_has_not_waited(void)
+{
+    if (!getenv("SHERD_PROOF"))
+        return;
+    setenv("SHERD_TIMEOUT", "1", 1);
+    const program_end *ends = mpi_run_part(2, "stopped");
+    FOR_EACH_MPI(kind)
+    {
+        CHECK_EQ(ends[kind_i].status, 0);
+        CHECK_EQ(times(ends[kind_i].out, "not opened: "), 0);
+    }
+    unsetenv("SHERD_TIMEOUT");
+}
+
 static void who_has_no_memory_for_it_ends_an_opening_on_all_ranks(void)
 {
     const program_end *ends = mpi_run_part(3, "poor");
@@ -189,6 +204,7 @@ static const check_test tests[] = {
     {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},
     {TEST(a_rank_that_does_not_open_it_ends_in_a_time_out)},
     {TEST(what_mpi_says_is_wrong_ends_an_opening)},
+    {TEST(who_was_stopped_has_not_waited)},
     {TEST(who_has_no_memory_for_it_ends_an_opening_on_all_ranks)},
     {TEST(what_mpi_says_is_wrong_all_ranks_learn)},
 };

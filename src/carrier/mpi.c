@@ -26,6 +26,8 @@ enum { LATE = -1 }; /* no error of MPI's, which are positive */
 enum { PIECE_HERE = 4 << 20, PIECE_THERE = 60 << 10, PIECE_THERE_MPICH = 16 << 10 };
 /* The longest message of a head and its body. */
 enum { ONCE = 60 << 10 };
+/* What each rank brings to a gathering at once; more is gathered in pieces. */
+enum { BROUGHT = 2 << 10 };
 /* In the length of the body: it is in the message of its head. */
 static const uint64_t joined = UINT64_C(1) << 63;
 
@@ -63,8 +65,9 @@ typedef struct carrier {
     unsigned char *head;    /* [ONCE] */
     peer *peer;             /* [ranks] */
     unsigned char *nowhere; /* [PIECE_HERE]: where pieces go that nobody has room for */
-    int error;              /* the first that MPI has said; then nothing that comes is trusted */
-    const char *function;   /* that has said it */
+    char *gathered; /* [1 + ranks][BROUGHT]: from this one, and of all; NULL: MPI still has it */
+    int error;      /* the first that MPI has said; then nothing that comes is trusted */
+    const char *function; /* that has said it */
 } carrier;
 
 /* The first bytes of a head. */
@@ -133,6 +136,8 @@ static bool is_free(carrier *c, MPI_Request *request)
 
 /* ---- what all ranks do together -------------------------------------------------------------- */
 
+static const double longest_round = 0.1; /* seconds that count */
+
 /* SHERD_TIMEOUT; what is wrong with it the world says later. */
 static double most_seconds(void)
 {
@@ -145,16 +150,19 @@ static double most_seconds(void)
 /*
  * Until it is done: MPI_SUCCESS, what MPI says, or LATE when the time is over. MPI itself would
  * wait for ever for a rank that does not come, and what it has begun can not be taken back: unless
- * it has succeeded, the memory of it is not to be freed.
+ * it has succeeded, the memory of it is not to be freed. Time counts by rounds, of which none is
+ * long: if the job was stopped in one (Ctrl-Z, a debugger), this rank has waited for nobody.
  */
 static int await(MPI_Request *request)
 {
     const struct timespec nap = {0, 50000};
-    double begin = MPI_Wtime(), waited = 0, most = most_seconds();
+    double last = MPI_Wtime(), waited = 0, most = most_seconds();
     int done = 0, error;
 
     while (!(error = MPI_Test(request, &done, MPI_STATUS_IGNORE)) && !done) {
-        waited = MPI_Wtime() - begin;
+        double now = MPI_Wtime();
+        waited += now - last < longest_round ? now - last : longest_round;
+        last = now;
         if (waited > most)
             return LATE;
         if (waited > 0.01)
@@ -163,29 +171,38 @@ static int await(MPI_Request *request)
     return error;
 }
 
+/* Of each rank so many bytes, which are few, from `at` on. */
+static bool gather_some(carrier *c, const char *mine, size_t bytes, size_t at, char *all)
+{
+    size_t some = bytes - at < BROUGHT ? bytes - at : BROUGHT;
+    char *own = c->gathered, *theirs = own + BROUGHT;
+    MPI_Request request;
+
+    memcpy(own, mine + at, some);
+    if (!works(c,
+               MPI_Iallgather(own, (int)some, MPI_BYTE, theirs, (int)some, MPI_BYTE, c->comm,
+                              &request),
+               "MPI_Iallgather"))
+        return false;
+    int error = await(&request);
+    if (error == LATE || !works(c, error, "MPI_Iallgather")) {
+        c->gathered = NULL;
+        return false;
+    }
+    for (int r = 0; r < c->ranks; r++)
+        memcpy(all + (size_t)r * bytes + at, theirs + (size_t)r * some, some);
+    return true;
+}
+
+/* It needs no memory: a rank that had none would leave the others waiting. */
 static bool gather(void *self, const void *mine, size_t bytes, void *all)
 {
     carrier *c = self;
-    size_t total = bytes * (size_t)c->ranks;
-    char *room = bytes <= INT_MAX ? malloc(bytes + total + 1) : NULL;
-    MPI_Request request;
+    bool good = c->gathered != NULL;
 
-    if (!room)
-        return false;
-    memcpy(room, mine, bytes);
-    if (!works(c,
-               MPI_Iallgather(room, (int)bytes, MPI_BYTE, room + bytes, (int)bytes, MPI_BYTE,
-                              c->comm, &request),
-               "MPI_Iallgather")) {
-        free(room);
-        return false;
-    }
-    int error = await(&request);
-    if (error == LATE || !works(c, error, "MPI_Iallgather"))
-        return false;
-    memcpy(all, room + bytes, total);
-    free(room);
-    return true;
+    for (size_t at = 0; good && at < bytes; at += BROUGHT)
+        good = gather_some(c, mine, bytes, at, all);
+    return good;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -407,6 +424,7 @@ static void close_carrier(void *self, bool well)
         MPI_Comm_free(&c->comm);
     free(c->peer);
     free(c->nowhere);
+    free(c->gathered);
     free(c->head);
     free(c);
 }
@@ -437,7 +455,8 @@ static sherd_status make_room(carrier *c, int rank, char *text, size_t room)
     c->peer = calloc((size_t)c->ranks, sizeof *c->peer);
     c->nowhere = malloc(PIECE_HERE);
     c->head = malloc(ONCE);
-    c->poor = c->peer && c->nowhere && c->head ? c->ranks : rank;
+    c->gathered = malloc(((size_t)c->ranks + 1) * BROUGHT);
+    c->poor = c->peer && c->nowhere && c->head && c->gathered ? c->ranks : rank;
     int error = MPI_Iallreduce(&c->poor, &c->poorest, 1, MPI_INT, MPI_MIN, c->comm, &request);
     if (error || (error = await(&request)))
         return not_begun(text, room, error);
