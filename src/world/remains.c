@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a failed check leaves of what was done on meshes: the last deed that all ranks have done, and
- * of the tensors that are there on all of them those that some have written, or were about to fill.
- * All ranks go by the same, which is found from what each has told. Costs a look at the last deeds
- * of all ranks, only after a failed check.
+ * What a failed check leaves of what was done on meshes: the last deed that all ranks have done,
+ * and of the tensors that are there on all of them those that some have written, or were about to
+ * fill. All ranks go by the same, which is found from what each has told. Costs a look at the last
+ * deeds of all ranks, only after a failed check.
  */
 #include "inside.h"
 
