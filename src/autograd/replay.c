@@ -354,18 +354,18 @@ static void freeze_again(sherd__replay *r, thawed *t)
 static void run_again(sherd__replay *r)
 {
     sherd_tensor *tensors[64];
-    thawed thawed = {NULL, 0, 0};
+    thawed leaves = {NULL, 0, 0};
 
     for (int i = 0; i < r->keeper->ins; i++)
         tensors[i] = argument(r, i);
     if (sherd__alarmed(r->world))
         return;
-    if (thaw(r, &thawed)) {
+    if (thaw(r, &leaves)) {
         r->what.run(r->what.self, tensors, r->keeper->ins);
         if (r->at < r->nodes)
             (void)differ(r, "its end", "another operator");
     }
-    freeze_again(r, &thawed);
+    freeze_again(r, &leaves);
 }
 
 static void have_all(sherd__replay *r)
