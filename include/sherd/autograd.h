@@ -63,7 +63,8 @@ typedef struct sherd_backward_options {
  * @shapes     outputs: [count], of any shape, 0 or less = nothing to do; gradients: [count], of the
  *             outputs' shapes and dtypes; `gradients` or an entry of it may be NULL for outputs of
  *             one element: their gradient is 1; options: NULL = all zero
- * @owns       gradients are only read, but gradients of leaves may share their storage
+ * @owns       gradients are only read, but gradients of leaves may share their storage until
+ *             sherd_grad has returned these: writing one in place before may change the other
  * @errors     EINVAL an output that depends on no leaf that requires a gradient, an output of other
  *             than one element without a gradient, a gradient that does not fit or varies, a saved
  *             tensor that was written since, a part of the graph that has run and was not retained,
@@ -100,7 +101,8 @@ typedef struct sherd_gradients_options {
  * @collective the meshes of all tensors that gradients pass through
  * @shapes     out, inputs: [n], two different arrays; outputs: [count]; 0 or less of either =
  *             nothing to do; options: NULL = all zero
- * @owns       results belong to the scope
+ * @owns       results belong to the scope; they may share their storage with each other and with
+ *             the gradients passed, so they are not for writing in place (sherd_clone)
  * @errors     EINVAL as sherd_backward_with, an input that requires no gradient, or one that no
  *             output depends on; with create_graph a plain gradient of a distributed output that
  *             requires a gradient itself; EDIFFER; ENOMEM; EPEER; all by the alarm, and then each
@@ -112,10 +114,12 @@ SHERD_API void sherd_gradients(sherd_tensor **out, sherd_tensor *const *inputs, 
 
 /**
  * The gradient of a leaf, or of a tensor passed to sherd_retain_grad, in the tensor's own layout;
- * pending sums are settled here. NULL if there is none.
+ * pending sums are settled here. NULL if there is none. It may be written in place: no gradient of
+ * another tensor changes with it.
  *
  * @collective the tensor's mesh, if its gradient is not settled yet
- * @owns       borrowed from the tensor, until the next backward, clear or optimizer step
+ * @owns       borrowed from the tensor, until the next backward, clear or optimizer step. The first
+ *             call copies one that shares its storage with others, or that is a stretched view
  * @errors     EDIFFER; ENOMEM; EPEER; then the failed tensor is returned
  */
 SHERD_API sherd_tensor *sherd_grad(sherd_tensor *t);
@@ -138,7 +142,8 @@ SHERD_API sherd_tensor *sherd_retain_grad(sherd_tensor *t);
  * A hook on the gradient of a tensor. It runs once in each backward that reaches the tensor, after
  * the gradients of all uses have been added, and gets the gradient in the tensor's own layout with
  * nothing pending; so what it computes is right under any layout. It may return another gradient of
- * the same shape and dtype, which replaces the first, or NULL to leave it as it is. Tensors made in
+ * the same shape and dtype, which replaces the first, or NULL to leave it as it is. It does not
+ * write its argument in place: other gradients may share the storage. Tensors made in
  * a hook are not recorded (but for create_graph) and belong to a scope of the hook's call. All
  * ranks call it at the same point of backward, so it may communicate.
  */
@@ -181,7 +186,7 @@ typedef struct sherd_check_options {
  * ends with a check of the world; all ranks get the same result.
  *
  * The function gets copies of those inputs, in their layouts. A result with a pending sum counts as
- * that sum; of an input with a pending sum the first addend is changed.
+ * that sum; of an input with a pending sum or average the first addend is changed.
  *
  * @collective the world
  * @shapes     inputs: [count], 1 to 32 of them; options: NULL = all zero

@@ -74,7 +74,10 @@ static bool finish_gradient(sherd__pass *p, sherd_node *node, sherd__result *out
         sherd_tensor_release(watch->retained);
         watch->retained = NULL;
     }
-    return sherd__add_grad(&watch->retained, out->grad);
+    const sherd_tensor *before = watch->retained;
+    bool good = sherd__add_grad(&watch->retained, out->grad);
+    watch->retained_seen &= watch->retained == before;
+    return good;
 }
 
 /* The gradient of this leaf is complete. */

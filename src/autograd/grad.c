@@ -213,7 +213,9 @@ bool sherd__add_leaf_grad(sherd_tensor *leaf, sherd_tensor *grad)
 {
     if (!leaf->requires_grad)
         return true;
+    const sherd_tensor *before = leaf->grad;
     bool good = sherd__add_grad(&leaf->grad, as_kept(leaf, grad));
+    leaf->grad_seen &= leaf->grad == before;
     if (good && leaf->grad)
         sherd__serve(leaf->grad->storage, SHERD_MEMORY_GRADIENTS);
     return good;
@@ -231,42 +233,55 @@ void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad)
     if (!leaf->storage || before == grad)
         return;
     leaf->grad = grad ? sherd_tensor_retain(grad) : NULL;
+    leaf->grad_seen = false;
     if (grad && grad->storage)
         sherd__serve(grad->storage, SHERD_MEMORY_GRADIENTS);
     sherd_tensor_release(before);
 }
 
-/* Where the gradient of a tensor is kept; NULL for a tensor that is neither a leaf nor retained. */
-static sherd_tensor **kept_at(sherd_tensor *t)
+/* ---- handed out ----------------------------------------------------------------------------- */
+
+/* Where the gradient of a tensor is kept, and whether it was handed out. */
+typedef struct kept {
+    sherd_tensor **grad; /* NULL for a tensor that is neither a leaf nor retained */
+    bool *seen;
+} kept;
+
+static kept kept_of(sherd_tensor *t)
 {
     sherd__watch *watch = t->node ? sherd__watch_of(t) : NULL;
 
     if (!t->node)
-        return &t->grad;
-    return watch ? &watch->retained : NULL;
+        return (kept){&t->grad, &t->grad_seen};
+    return watch ? (kept){&watch->retained, &watch->retained_seen} : (kept){NULL, NULL};
 }
 
-static void set(sherd_tensor **at, sherd_tensor *grad)
+static void set(const kept *k, sherd_tensor *grad)
 {
-    sherd_tensor *before = *at;
+    sherd_tensor *before = *k->grad;
 
     if (before == grad)
         return;
-    *at = grad ? sherd_tensor_retain(grad) : NULL;
+    *k->grad = grad ? sherd_tensor_retain(grad) : NULL;
+    *k->seen = false;
     sherd_tensor_release(before);
 }
 
 void sherd_clear_grad(sherd_tensor *t)
 {
-    if (t && t->storage && kept_at(t))
-        set(kept_at(t), NULL);
+    kept k = t && t->storage ? kept_of(t) : (kept){NULL, NULL};
+
+    if (k.grad)
+        set(&k, NULL);
 }
 
-sherd_tensor *sherd_grad(sherd_tensor *t)
+sherd_tensor *sherd__settled_grad(sherd_tensor *t)
 {
     if (sherd_tensor_failed(t))
         return t;
-    sherd_tensor **at = kept_at(t), *grad = at ? *at : NULL;
+    kept k = kept_of(t);
+    sherd_tensor *grad = k.grad ? *k.grad : NULL;
+
     if (!grad)
         return NULL;
     sherd__where before = sherd__where_now(t->world);
@@ -274,6 +289,45 @@ sherd_tensor *sherd_grad(sherd_tensor *t)
     grad = sherd__settled_to(grad, t->layout, false);
     sherd__where_set(t->world, before);
     if (grad->storage)
-        set(at, grad);
+        set(&k, grad);
+    return grad;
+}
+
+/*
+ * A kept gradient that may be written in place: a copy if other gradients, or the caller's own,
+ * share its memory, or its elements share each other's. `holders`: who holds it by right. Whether
+ * there is one may differ between ranks, so for the ledger it is the same tensor, lying as before.
+ */
+static sherd_tensor *as_own(const sherd_tensor *t, sherd_tensor *grad, int holders)
+{
+    if (grad->refs == holders && grad->storage->refs == 1 && sherd__is_contiguous(grad))
+        return grad;
+    sherd_tensor *copy = sherd__copied(grad);
+    if (!copy->storage)
+        return copy;
+    copy->strided = grad->strided;
+    copy->born_at = grad->born_at;
+    copy->born = grad->born;
+    copy->storage->born = grad->storage->born;
+    if (!t->node)
+        sherd__serve(copy->storage, SHERD_MEMORY_GRADIENTS);
+    return copy;
+}
+
+sherd_tensor *sherd_grad(sherd_tensor *t)
+{
+    if (sherd_tensor_failed(t))
+        return t;
+    kept k = kept_of(t);
+    const sherd_tensor *before = k.grad ? *k.grad : NULL;
+    sherd_tensor *grad = sherd__settled_grad(t);
+
+    if (!grad || !grad->storage || *k.seen)
+        return grad;
+    grad = as_own(t, grad, grad == before ? 1 : 2); /* the scope holds what was just moved */
+    if (grad->storage) {
+        set(&k, grad);
+        *k.seen = true;
+    }
     return grad;
 }

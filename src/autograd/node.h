@@ -46,6 +46,7 @@ typedef struct sherd__watch {
     int next_hook, running;
     bool retains;           /* of what is no leaf: its gradient is kept here */
     sherd_tensor *retained; /* counted */
+    bool retained_seen;     /* as grad_seen of a leaf */
     /* For the backward that runs: */
     struct sherd__pass *pass; /* it knows of this leaf; NULL = none does */
     sherd_tensor *leaf;       /* not counted: an edge or the caller holds it */

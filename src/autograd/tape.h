@@ -125,6 +125,8 @@ sherd_tensor *sherd__accumulate(sherd_tensor *a, sherd_tensor *b);
  * For the optimizer: the gradient as it arrived (NULL = none), and replacing it by a settled one.
  */
 sherd_tensor *sherd__raw_grad(const sherd_tensor *leaf);
+/* As sherd_grad, for reading only: it may share its memory. */
+sherd_tensor *sherd__settled_grad(sherd_tensor *t);
 void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad);
 
 #endif

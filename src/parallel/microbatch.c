@@ -249,7 +249,7 @@ static int take_back(const turn *t, sherd_tensor **y, sherd_tensor **g)
 /* The gradient of an input as it returns: where the input lies, zeros if there is none. */
 static sherd_tensor *gradient_of(sherd_tensor *x)
 {
-    sherd_tensor *g = sherd_grad(x);
+    sherd_tensor *g = sherd__settled_grad(x);
 
     g = g ? g : sherd_constant_on(x->layout, x->dtype, 0);
     return sherd_redistribute(sherd_cast(g, x->dtype), x->layout, NULL);

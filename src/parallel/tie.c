@@ -378,7 +378,7 @@ static sherd_tensor *own_part(const sherd__tie *tie, int side)
 {
     sherd_tensor *t = tie->p[side];
 
-    return t ? sherd_detach(sherd_cast(sherd_grad(t), t->dtype)) : NULL;
+    return t ? sherd_detach(sherd_cast(sherd__settled_grad(t), t->dtype)) : NULL;
 }
 
 /* What earlier runs have left, and the sum of both parts (NULL: none). False: failed. */

@@ -57,14 +57,12 @@ static bool compact(sherd_tensor *t, sherd_tensor *to)
     return true;
 }
 
-sherd_tensor *sherd__contiguous(sherd_tensor *t)
+sherd_tensor *sherd__copied(sherd_tensor *t)
 {
-    sherd_tensor *out;
-
-    if (!t->storage || sherd__is_contiguous(t))
+    if (!t->storage)
         return t;
     bool before = sherd__make_there(t->world, sherd__is_there(t));
-    out = sherd__new_like(t, t->dtype);
+    sherd_tensor *out = sherd__new_like(t, t->dtype);
     sherd__make_there(t->world, before);
     if (!out->storage)
         return out;
@@ -76,6 +74,11 @@ sherd_tensor *sherd__contiguous(sherd_tensor *t)
         return sherd__failed(t->world);
     }
     return out;
+}
+
+sherd_tensor *sherd__contiguous(sherd_tensor *t)
+{
+    return !t->storage || sherd__is_contiguous(t) ? t : sherd__copied(t);
 }
 
 /* The copy stays with the view, so a pointer from an earlier read stays valid. */

@@ -119,6 +119,7 @@ struct sherd_tensor {
     sherd__refcounted *node;  /* the operator that made it; counted; NULL of a leaf */
     sherd__refcounted *saved; /* how the tape saved it; not counted, NULL once that is gone */
     sherd_tensor *grad;       /* of a leaf; counted */
+    bool grad_seen;           /* sherd_grad has returned it, so nothing but views of it shares it */
     int ties; /* in which it is the second copy: norms of several optimizers leave it out */
     sherd__refcounted *watch; /* of a leaf: hooks on its gradient; counted */
     sherd_tensor *moved_from; /* result of a move: its source; counted, or NULL */
@@ -343,6 +344,8 @@ void sherd__set_varies(sherd_tensor *t, unsigned axes);
 bool sherd__is_contiguous(const sherd_tensor *t);
 /* t itself if contiguous, otherwise a compact copy in the current scope. Not recorded. */
 sherd_tensor *sherd__contiguous(sherd_tensor *t);
+/* A compact copy, in the current scope; for the ledger it is the same tensor. Not recorded. */
+sherd_tensor *sherd__copied(sherd_tensor *t);
 
 /*
  * Move by the plan that `options` choose. Not recorded. It may also make a replicated axis pending.
