@@ -37,6 +37,20 @@ static void what_is_marked_equal_must_be(sherd_world *world)
     }
 }
 
+/* sherd_from_local believes what it is told. */
+static void pieces_that_are_declared_equal_must_be(sherd_world *world)
+{
+    const sherd_placement whole = sherd_replicate();
+    double data[2] = {1, sherd_world_rank(world)};
+
+    sherd_scope_begin(world);
+    sherd_from_local(sherd_from_data(world, SHERD_F64, SHAPE(2), 1, data), line_of_ranks(world),
+                     &whole, NULL);
+    CHECK_EQ(sherd_world_check(world), sherd_world_ranks(world) > 1 ? SHERD_EDIFFER : SHERD_OK);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A replica that one rank has written: the others still hold the old values. */
 static void a_replica_that_was_written_is_found(sherd_world *world)
 {
@@ -136,6 +150,7 @@ static void what_was_equal_before_is_compared(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(what_is_marked_equal_must_be), {1, 2, 3, 4}},
+    {TEST(pieces_that_are_declared_equal_must_be), {1, 2, 3, 4}},
     {TEST(a_replica_that_was_written_is_found), {1, 2, 3}},
     {TEST(pieces_are_compared_with_their_replicas), {4}},
     {TEST(no_memory_for_it_fails_on_all), {2, 3}},

@@ -14,7 +14,8 @@
  * A plain tensor carries the set of mesh axes over which it *varies*, that is, over which ranks may
  * hold different values. Data of unknown origin varies over all axes; constants, random tensors and
  * the local piece of a replicated tensor vary over none; the result of an operator varies over the
- * union of its operands' axes. Only a tensor that does not vary may stand for a replicated one.
+ * union of its operands' axes. Beside distributed tensors, only a tensor that does not vary stands
+ * for a replicated one; sherd_mark_equal and sherd_from_local declare what their caller knows.
  */
 #ifndef SHERD_TENSOR_H
 #define SHERD_TENSOR_H
@@ -269,8 +270,14 @@ typedef struct sherd_from_local_options {
  * A distributed tensor made of each rank's own piece. No element moves; the result shares the
  * storage of `local`.
  *
+ * The placements are believed, also of a piece that varies: ranks compare the shapes of replicas,
+ * not their values, which must be equal. If they are not, each rank computes on with its own;
+ * SHERD_VERIFY=1 finds that at the next check.
+ *
  * Gradient: it gets the placements of the forward, with pending sums replicated; or those in
- * options->gradient.
+ * options->gradient. Each addend of a pending sum gets the gradient of the sum, each of n addends
+ * of a pending average 1/n of it. None flows into those of a pending maximum, minimum or product:
+ * backward ends in EINVAL. (Make the pieces shards of one dim more, and reduce over that dim.)
  *
  * @collective the mesh
  * @shapes     placements: sherd_placement[axes of mesh]; options: NULL = CHUNK without shape
@@ -295,7 +302,9 @@ SHERD_API sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_lay
 /**
  * This rank's piece as a plain tensor. It shares the storage and remembers its layout.
  *
- * Gradient: taken as having the layout of the forward, with pending sums replicated. A rank that
+ * Gradient: taken as having the layout of the forward, with pending sums replicated; of a pending
+ * average all addends change together, and of other pending reductions there is none, as with
+ * sherd_from_local. A rank that
  * has nothing to compute must use its piece all the same, as in y = y + 0 sum(piece): backward ends
  * in EDIFFER if only some ranks have a gradient.
  *

@@ -266,8 +266,39 @@ static sherd_tensor *record_global(sherd_tensor *y, sherd_tensor *local, unsigne
 static const sherd_op to_local_table;
 
 /*
- * The axes where a tensor is a pending sum and its gradient is not. There each rank's addend has
- * the whole gradient: so where such gradients are differentiated again, whole numbers become
+ * How many addends a pending average has: 1 / n of its gradient is that of each. Of a pending
+ * maximum, minimum or product that depends on the other addends. False: it has one, raised.
+ */
+static bool count_averaged(double *n, const sherd_layout *layout, const char *function)
+{
+    const sherd__layout_spec *spec = &layout->spec;
+
+    *n = 1;
+    for (int x = 0; x < spec->mesh->axes; x++) {
+        if (spec->pending[x] == SHERD_AVG)
+            *n *= (double)spec->mesh->extent[x];
+        if (spec->pending[x] <= SHERD_AVG || spec->mesh->extent[x] == 1)
+            continue;
+        sherd__fail_tensor(sherd__space_world(layout->space), true, SHERD_EINVAL,
+                           "backward of %s: no gradient flows through pieces of %s: make them "
+                           "shards of one dim more, and reduce that (sherd_max, sherd_min, "
+                           "sherd_prod)",
+                           function, sherd_layout_text(layout));
+        return false;
+    }
+    return true;
+}
+
+static sherd_tensor *divided(sherd_tensor *t, double n)
+{
+    const double parameter[SHERD__PARAMETERS] = {n};
+
+    return n == 1 ? t : sherd_apply(&sherd__unary_ops[SHERD__DIVIDED], &t, 1, parameter);
+}
+
+/*
+ * The axes where a tensor is a pending sum or average and its gradient is not. There each rank's
+ * addend has the whole gradient: so where such gradients are differentiated again, whole numbers become
  * addends and addends whole numbers.
  */
 static unsigned of_addends(const sherd_layout *layout, unsigned declared)
@@ -275,7 +306,7 @@ static unsigned of_addends(const sherd_layout *layout, unsigned declared)
     unsigned axes = 0;
 
     for (int x = 0; x < layout->spec.mesh->axes; x++)
-        if (layout->spec.pending[x] == SHERD_SUM)
+        if (layout->spec.pending[x] == SHERD_SUM || layout->spec.pending[x] == SHERD_AVG)
             axes |= 1u << x;
     return axes & ~declared;
 }
@@ -303,8 +334,11 @@ static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, she
     sherd_tensor *g = grad_out[0];
     const int64_t *shape;
     int ndim = sherd_node_shape(node, 0, &shape);
+    double n;
 
-    if (g->layout && layout_of_gradient(&to, layout, attrs->pending) != SHERD_OK)
+    if (!count_averaged(&n, layout, "sherd_from_local"))
+        g = sherd__failed(g->world);
+    else if (g->layout && layout_of_gradient(&to, layout, attrs->pending) != SHERD_OK)
         g = sherd__fail_diag(g->world, true);
     else if (g->layout)
         g = sherd__record_same(sherd__move_planned(g, to, NULL, false), g);
@@ -313,7 +347,7 @@ static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, she
     else if (g->layout && !sherd__in_mesh(g->world, g->layout->spec.mesh))
         grad_in[0] = sherd_constant(g->world, g->dtype, shape, ndim, 0);
     else
-        grad_in[0] = g->layout ? taken(g, layout, attrs->pending) : g;
+        grad_in[0] = divided(g->layout ? taken(g, layout, attrs->pending) : g, n);
 }
 
 static const sherd_op from_local_table = {
@@ -361,13 +395,19 @@ static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd
 {
     const local_attrs *attrs = sherd_node_attributes(node);
     const sherd_layout *layout = sherd_node_layout(node, 0), *to;
-    sherd_tensor *g = sherd_apply(&sherd__contiguous_op, grad_out, 1, NULL);
+    double n;
 
+    grad_in[0] = sherd__failed(sherd__node_world(node));
+    if (!count_averaged(&n, layout, "sherd_to_local"))
+        return;
+    sherd_tensor *g = sherd_apply(&sherd__contiguous_op, grad_out, 1, NULL);
     if (layout_of_gradient(&to, layout, attrs->pending) != SHERD_OK)
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
     else
         grad_in[0] = record_global(sherd__global_view(g, to, "the gradient of sherd_to_local"), g,
                                    of_addends(layout, attrs->pending));
+    if (n != 1)
+        grad_in[0] = sherd_scale(grad_in[0], n);
 }
 
 static const sherd_op to_local_table = {

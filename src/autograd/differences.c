@@ -111,14 +111,25 @@ static double *element(sherd_tensor *t, int64_t i)
     return data ? data + at : NULL;
 }
 
+/* How far to change the first addend for a change of the whole by 1: an average of n, by n. */
+static double reach(const sherd_tensor *t)
+{
+    double n = 1;
+
+    for (int a = 0; t->layout && a < t->layout->spec.mesh->axes; a++)
+        if (t->layout->spec.pending[a] == SHERD_AVG)
+            n *= (double)t->layout->spec.mesh->extent[a];
+    return n;
+}
+
 static double difference(check *c, int input, int64_t i)
 {
-    double value[2];
+    double value[2], by = c->step * reach(c->x[input]);
 
     for (int side = 0; side < 2; side++) {
         double *at = element(c->x[input], i), before = at ? *at : 0;
         if (at)
-            *at = before + (side ? c->step : -c->step);
+            *at = before + (side ? by : -by);
         value[side] = number(c);
         at = element(c->x[input], i);
         if (at)
