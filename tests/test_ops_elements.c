@@ -257,7 +257,57 @@ static void integers_add_up(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The gradient of one element of each operand. */
+static double slope_at(sherd_world *world, sherd_tensor *(*run)(sherd_tensor *const *in), int which,
+                       sherd_dtype dtype, double a, double b)
+{
+    const int64_t shape[] = {9}; /* a vector and a rest */
+    sherd_tensor *in[] = {sherd_require_grad(sherd_constant(world, dtype, shape, 1, a), true),
+                          sherd_require_grad(sherd_constant(world, dtype, shape, 1, b), true)};
+
+    sherd_backward(sherd_sum(run(in)));
+    double first = sherd_item(sherd_select(sherd_grad(in[which]), 0, 0));
+    CHECK_EQ(sherd_item(sherd_select(sherd_grad(in[which]), 0, 8)), first);
+    return first;
+}
+
+static sherd_tensor *elu_of_one(sherd_tensor *const *in)
+{
+    return sherd_elu(in[0], 1.5);
+}
+
+static sherd_tensor *selu_of_one(sherd_tensor *const *in)
+{
+    return sherd_selu(in[0]);
+}
+
+static sherd_tensor *atan2_of_two(sherd_tensor *const *in)
+{
+    return sherd_atan2(in[0], in[1]);
+}
+
+static void slopes_at_the_edges(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16};
+
+    for (int d = 0; d < LEN(dtypes); d++) {
+        CHECK_EQ(slope_at(world, elu_of_one, 0, dtypes[d], NAN, 0), NAN);
+        CHECK_EQ(slope_at(world, selu_of_one, 0, dtypes[d], NAN, 0), NAN);
+        CHECK_EQ(slope_at(world, elu_of_one, 0, dtypes[d], 0, 0), 1.5);
+        CHECK_EQ(slope_at(world, atan2_of_two, 0, dtypes[d], 0, 0), 0);
+        CHECK_NEAR(slope_at(world, atan2_of_two, 0, dtypes[d], 3, 4), 0.16, 1e-3);
+    }
+    for (int d = 0; d < 3; d++) { /* their squares are 0 */
+        double tiny = dtypes[d] == SHERD_F64 ? 0x1p-600 : 0x1p-80;
+        CHECK_EQ(slope_at(world, atan2_of_two, 0, dtypes[d], tiny, 0), 0);
+        CHECK_EQ(slope_at(world, atan2_of_two, 1, dtypes[d], tiny, 0), -1 / tiny);
+        CHECK_EQ(slope_at(world, atan2_of_two, 0, dtypes[d], 0, tiny), 1 / tiny);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(slopes_at_the_edges), {1}},
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(halves_are_computed_in_f32), {1, 2, 4}},

@@ -2,7 +2,8 @@
 /*
  * Elementwise operators, beside those of ops.h. What the head of ops.h says of all operators ("see
  * above") holds here too; shapes broadcast as in NumPy; pending reductions are settled first unless
- * a comment says otherwise. Results at infinities and NaN, and gradients at kinks, are PyTorch's.
+ * a comment says otherwise. Results at infinities and NaN, and gradients at kinks, are PyTorch's,
+ * unless a comment says otherwise. A number beside 16-bit elements is taken in f32.
  */
 #ifndef SHERD_OPS_ELEMENTS_H
 #define SHERD_OPS_ELEMENTS_H
@@ -48,7 +49,8 @@ SHERD_API sherd_tensor *sherd_sqrt(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_rsqrt(sherd_tensor *a);
 
 /**
- * a^exponent. See sherd_power for an exponent per element.
+ * a^exponent, as C's pow. See sherd_power for an exponent per element. (PyTorch takes the square root
+ * for an exponent of 1/2 or -1/2, which differs at -inf and at -0, and in the slope there.)
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -171,7 +173,7 @@ SHERD_API sherd_tensor *sherd_mish(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_softsign(sherd_tensor *a);
 /** a / 6 + 1 / 2, limited to [0, 1]. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_hardsigmoid(sherd_tensor *a);
-/** a sherd_hardsigmoid(a). @collective see above @owns scope @errors see above */
+/** a sherd_hardsigmoid(a); 0 at -inf (PyTorch: NaN). @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_hardswish(sherd_tensor *a);
 
 /**

@@ -5,7 +5,7 @@
  * (counted from the last one); with `keepdim` they stay, with size 1. If a reduced dim is sharded,
  * nothing is gathered: the result is a pending reduction, or ranks exchange a few numbers for each
  * element of the result. Pending reductions of the operand are settled first unless a comment says
- * otherwise. Edge cases are PyTorch's.
+ * otherwise. Edge cases are PyTorch's, unless a comment says otherwise.
  *
  * @shapes for all: dims[count]; count 0 = all dims.
  * @errors for all: as in ops.h; EINVAL no such dim, a dim named twice, dims NULL with count > 0.
@@ -55,6 +55,8 @@ SHERD_API sherd_tensor *sherd_std(sherd_tensor *a, const int *dims, int count, d
 /**
  * The p-norm, (sum of |a|^p)^(1/p), for any p; INFINITY gives the largest |a|, -INFINITY the
  * smallest, 0 the number of nonzero elements. The gradient at 0 is 0, and everywhere if p is 0.
+ * Beside an infinite element or NaN gradients are what the formula gives: 0 or NaN, and not always
+ * where PyTorch has these.
  *
  * @collective see above   @owns scope   @errors see above; EINVAL p is NaN
  */
@@ -73,7 +75,9 @@ SHERD_API sherd_tensor *sherd_max(sherd_tensor *a, const int *dims, int count, b
 SHERD_API sherd_tensor *sherd_min(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /**
- * The product; of integers and bool in i64. Over sharded dims it is a pending product.
+ * The product; of integers and bool in i64. Over sharded dims it is a pending product. The
+ * gradient of an element is the product of the others; beside a 0 it is 0, also if another one is
+ * infinite or NaN (PyTorch: NaN).
  *
  * @collective see above   @owns scope   @errors see above
  */

@@ -465,8 +465,7 @@ static sherd_tensor *mean_of_probabilities(sherd_tensor *const *in, entropy_attr
     for (int d = 0; d + 1 < in[LOGITS]->ndim; d++)
         n *= in[LOGITS]->shape[d];
     attributes.reduction = SHERD_LOSS_SUM;
-    return sherd_scale(sherd_apply(&sherd__cross_entropy_with_op, in, OPERANDS, &attributes),
-                       n ? 1 / (double)n : (double)NAN);
+    return sherd__mean_of(sherd_apply(&sherd__cross_entropy_with_op, in, OPERANDS, &attributes), n);
 }
 
 sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_tensor *targets,

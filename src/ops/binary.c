@@ -92,10 +92,10 @@ static const sherd_op gradient_op = {
 static sherd_tensor *angle_slope(int which, sherd_tensor *a, sherd_tensor *b, sherd_tensor *dy)
 {
     sherd_tensor *none = sherd_logical_and(sherd_eq_scalar(a, 0), sherd_eq_scalar(b, 0));
-    sherd_tensor *square = sherd_add(sherd_square(a), sherd_square(b));
     sherd_tensor *side = which == 0 ? b : sherd_neg(a);
+    sherd_tensor *length = sherd_hypot(sherd_masked_fill(a, none, 1), b);
 
-    return sherd_mul(dy, sherd_div(side, sherd_masked_fill(square, none, 1)));
+    return sherd_mul(dy, sherd_div(sherd_div(side, length), length));
 }
 
 /* dy times the slope of a or b, made of operators. */

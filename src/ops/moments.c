@@ -37,11 +37,9 @@ static sherd_tensor *widened(const sherd_call *call)
     return sherd_cast(call->in[0], sherd__statistics_dtype(call->in[0]->dtype));
 }
 
-static sherd_tensor *mean_of(sherd_tensor *a, const sherd__dims *dims)
+static sherd_tensor *mean_along(sherd_tensor *a, const sherd__dims *dims)
 {
-    int64_t n = sherd__dims_count(dims, a);
-
-    return sherd_scale(sherd__sum_over(a, dims), n ? 1 / (double)n : (double)NAN);
+    return sherd__mean_of(sherd__sum_over(a, dims), sherd__dims_count(dims, a));
 }
 
 /* What the sum of squared differences is divided by. */
@@ -56,7 +54,7 @@ static bool mean_over(sherd_call *call)
 
     if (!check_dims(call, dims))
         return false;
-    call->out[0] = sherd_cast(mean_of(widened(call), dims), call->in[0]->dtype);
+    call->out[0] = sherd_cast(mean_along(widened(call), dims), call->in[0]->dtype);
     return true;
 }
 
@@ -92,7 +90,7 @@ static void variance_back(sherd_node *node, sherd_tensor *const *grad_out, sherd
 
     kept.keepdim = true;
     sherd_tensor *mean =
-        sherd__makes_graph(a->world) ? mean_of(a, &kept) : sherd__saved(node, SAVED_MEAN);
+        sherd__makes_graph(a->world) ? mean_along(a, &kept) : sherd__saved(node, SAVED_MEAN);
     dy = sherd_scale(dy, 2 / divisor_of(a, attributes));
     grad_in[0] = sherd_mul(sherd_sub(a, mean), dy);
 }
@@ -107,9 +105,9 @@ static sherd_tensor *variance_of(sherd_call *call)
 
     kept.keepdim = true;
     bool before = sherd_set_recording(call->world, false);
-    sherd_tensor *mean = mean_of(a, &kept), *squares = sherd_square(sherd_sub(a, mean));
-    sherd_tensor *y =
-        sherd_scale(sherd__sum_over(squares, &attributes->dims), 1 / divisor_of(a, attributes));
+    sherd_tensor *mean = mean_along(a, &kept), *squares = sherd_square(sherd_sub(a, mean));
+    sherd_tensor *y = sherd__unary(SHERD__DIVIDED, sherd__sum_over(squares, &attributes->dims),
+                                   divisor_of(a, attributes));
     sherd_set_recording(call->world, before);
     if (sherd_tensor_failed(y))
         return y;

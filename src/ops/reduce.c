@@ -334,16 +334,20 @@ sherd_tensor *sherd_sum(sherd_tensor *a)
     return sherd_apply(&sherd__sum_op, &a, 1, NULL);
 }
 
+/* Divided, not multiplied by 1 / n: the mean of equal numbers is that number. */
+sherd_tensor *sherd__mean_of(sherd_tensor *total, int64_t n)
+{
+    return sherd__unary(SHERD__DIVIDED, total, (double)n);
+}
+
 /* In 16 bits the sum of many numbers may overflow where their mean does not. */
 static bool mean(sherd_call *call)
 {
     sherd_tensor *a = call->in[0];
-    int64_t n = sherd_tensor_count(a);
-    double factor = n ? 1 / (double)n : (double)NAN;
     bool half = sherd__is_half(a->dtype);
     sherd_tensor *total = sherd_sum(half ? sherd_cast(a, SHERD_F32) : a);
 
-    call->out[0] = sherd_scale(total, factor);
+    call->out[0] = sherd__mean_of(total, sherd_tensor_count(a));
     if (half)
         call->out[0] = sherd_cast(call->out[0], a->dtype);
     return true;

@@ -78,6 +78,8 @@ void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride);
 
 /* Apply a function of one operand, also a hidden one (kernels/functions.inc). */
 sherd_tensor *sherd__unary(sherd__unary_kind kind, sherd_tensor *a, double parameter);
+/* The sum of n numbers as their mean; NaN of none. */
+sherd_tensor *sherd__mean_of(sherd_tensor *total, int64_t n);
 
 /*
  * The sum over the dims that broadcasting `shape` to the shape of t has added or stretched: the
