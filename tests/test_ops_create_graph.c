@@ -233,6 +233,26 @@ static sherd_tensor *squared(sherd_tensor *grad, void *payload)
 }
 
 /* y = x^2 at h = sin(x): the hook makes g(h) = (2h)^2, so the gradient of x is 4 sin^2 cos. */
+/* Of what is repeated 0 times the gradient is 0, and so is the gradient of that. */
+static void a_repeat_of_nothing_is_recorded(sherd_world *world)
+{
+    static const char *const placements[] = {NULL, "R", "S(0)"};
+    const double zero[N] = {0};
+
+    for (int p = 0; p < LEN(placements); p++)
+        for (int tiles = 0; tiles < 2; tiles++) {
+            sherd_scope_begin(world);
+            sherd_tensor *x = leaf_of(world, placements[p], 3);
+            sherd_tensor *y = tiles ? sherd_tile(x, SHAPE(0), 1) : sherd_repeat(x, SHAPE(2, 0), 2);
+            sherd_tensor *g = gradient(sherd_sum(sherd_square(y)), x, &recorded);
+            is_near(g, zero, N);
+            sherd_backward(sherd_sum(sherd_square(g)));
+            is_near(sherd_grad(x), zero, N);
+            sherd_scope_end(world);
+            CHECK_OK(sherd_world_check(world));
+        }
+}
+
 static void hooks_are_recorded(sherd_world *world)
 {
     double at[MOST], want[N];
@@ -432,6 +452,7 @@ static const check_test tests[] = {
     {TEST(a_hessian_times_a_vector), {1, 2, 3, 4}},
     {TEST(a_given_gradient_has_a_gradient), {1, 2, 3}},
     {TEST(moves_are_recorded), {1, 2, 3, 4}},
+    {TEST(a_repeat_of_nothing_is_recorded), {1, 2, 3}},
     {TEST(hooks_are_recorded), {1, 2, 3}},
     {TEST(recording_may_be_off), {1, 2}},
     {TEST(the_graph_is_retained), {1, 2}},

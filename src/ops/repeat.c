@@ -218,6 +218,15 @@ static sherd_tensor *sum_copies(sherd_tensor *g, int d, int64_t time, int64_t n)
     return sum;
 }
 
+/* Zeros instead of the nothing that dim d is of. */
+static sherd_tensor *zeros_along(sherd_tensor *g, int d, int64_t n)
+{
+    int64_t before[SHERD_MAX_DIMS] = {0}, after[SHERD_MAX_DIMS] = {0};
+
+    after[d] = n;
+    return sherd_pad(g, before, after, 0);
+}
+
 static void repeat_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const repeats *t = sherd_node_attributes(node);
@@ -231,7 +240,7 @@ static void repeat_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
     for (int d = 0; d < ndim; d++) {
         sherd_tensor **g = &grad_in[0];
         if (t->time[d] == 0)
-            *g = sherd__embed(*g, d, shape[d], (sherd__part){0, 1, 0}, NULL);
+            *g = zeros_along(*g, d, shape[d]);
         else if (t->time[d] != 1)
             *g = never ? sherd_narrow(*g, d, 0, shape[d]) : sum_copies(*g, d, t->time[d], shape[d]);
     }
