@@ -266,6 +266,29 @@ static void the_factor_is_as_torchs(sherd_world *world)
     scene_end(&s);
 }
 
+/* Many skipped steps in a row: the factor stays a number that gradients can be divided by. */
+static void the_factor_has_an_end(sherd_world *world)
+{
+    scene s = scene_of(world);
+    sherd_scaler scaler = {.backoff = 0x1p-150};
+
+    for (int i = 0; i < 9; i++) {
+        scaled_backward(&s, &scaler, 1, NAN);
+        CHECK(!sherd_scaler_step(&scaler, s.o, 0.5, 0, NULL));
+        CHECK_EQ(scaler.scale, 0x1p-24);
+        sherd_optimizer_clear(s.o);
+    }
+    scaled_backward(&s, &scaler, 1, 1);
+    CHECK(sherd_scaler_step(&scaler, s.o, 0.5, 0, NULL));
+    scaler.scale = 0x1p-30; /* the program's own, below that */
+    sherd_optimizer_clear(s.o);
+    scaled_backward(&s, &scaler, 1, NAN);
+    CHECK(!sherd_scaler_step(&scaler, s.o, 0.5, 0, NULL));
+    CHECK_EQ(scaler.scale, 0x1p-30);
+    CHECK_OK(sherd_world_check(world));
+    scene_end(&s);
+}
+
 /* ---- hooks ----------------------------------------------------------------------------------- */
 
 /* A product, which autocast would compute in 16 bits. */
@@ -312,6 +335,7 @@ static const check_test tests[] = {
     {TEST(what_is_run_again_computes_as_it_did), {1}},
     {TEST(a_step_is_as_without_scaling), {1, 2, 3}},
     {TEST(an_overflow_on_one_rank_skips_the_step_on_all), {1, 2, 3, 4}},
+    {TEST(the_factor_has_an_end), {1, 2, 3}},
     {TEST(the_factor_is_as_torchs), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -22,7 +22,7 @@ SHERD_BEGIN
 typedef struct sherd_scaler {
     double scale;     /* [65536] */
     double growth;    /* [2] multiplies the factor after `interval` good steps in a row */
-    double backoff;   /* [0.5] multiplies it after a skipped step */
+    double backoff;   /* [0.5] multiplies it after a skipped step, but to no less than 2^-24 */
     int64_t interval; /* [2000] */
     int64_t good;     /* good steps in a row since the factor changed */
     int64_t skipped;  /* skipped steps in all */

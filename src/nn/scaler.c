@@ -10,6 +10,9 @@
 #include "sherd/ops.h"
 #include "sherd/scaler.h"
 
+/* The least number of f16: with a smaller factor, the gradient of a loss in f16 would be 0. */
+static const double least = 0x1p-24;
+
 static void fill_in(sherd_scaler *s)
 {
     s->scale = s->scale == 0 ? 65536 : s->scale;
@@ -47,7 +50,7 @@ sherd_tensor *sherd_scaler_scale(sherd_scaler *scaler, sherd_tensor *loss)
 static void adjust(sherd_scaler *s, bool good)
 {
     if (!good) {
-        s->scale *= s->backoff;
+        s->scale = fmax(s->scale * s->backoff, fmin(s->scale, least));
         s->good = 0;
         s->skipped++;
         return;
