@@ -134,7 +134,8 @@ static bool find_direction(const sherd_optimizer *o, sherd__optimized *item, dou
     sherd_tensor *d = sherd__new_like(p, sherd__statistics_dtype(p->dtype));
     sherd__update u;
 
-    if (sherd_tensor_failed(d) || !sherd__optimizer_begin(o, item, &u))
+    if (sherd_tensor_failed(d) || !sherd__optimizer_begin(o, item, &u) ||
+        !sherd__optimizer_count(item, &u))
         return false;
     sherd__fill(d, 0);
     const sherd__sgd_step step = {.rate = with->plain ? -1 : with->momentum - 1,

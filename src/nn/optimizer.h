@@ -117,10 +117,11 @@ int sherd__optimizer_states(const sherd_optimizer *o, const sherd__optimized *it
 sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optimized *item);
 
 /*
- * What a step needs of an item that has a gradient, except where p lies; counts the step. False:
- * ended by the alarm.
+ * What a step needs of an item that has a gradient, except where p lies and the number of the step;
+ * and counting that. False: ended by the alarm.
  */
 bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sherd__update *u);
+bool sherd__optimizer_count(sherd__optimized *item, sherd__update *u);
 
 /*
  * What a step changes, in the GPU's memory if it computes there: the parameter, or its exact copy

@@ -68,15 +68,14 @@ bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const
     return true;
 }
 
-/*
- * The number of this step, or 0: ended by the alarm. A rank outside the mesh has nothing to count
- * with.
- */
-static int64_t count_step(sherd_tensor *steps)
+/* A rank outside the mesh has nothing to count with. */
+bool sherd__optimizer_count(sherd__optimized *item, sherd__update *u)
 {
+    sherd_tensor *steps = item->tensor[SHERD__OPTIMIZER_STEPS];
     int64_t *n = steps->count ? sherd__mutable(steps) : NULL;
 
-    return n ? ++*n : steps->count == 0;
+    u->steps = n ? ++*n : steps->count == 0;
+    return u->steps != 0;
 }
 
 /* State that only some ranks changed is gone; without it a step would be another one. */
@@ -198,12 +197,10 @@ bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sh
     for (int i = 0; i < sherd__optimizer_states(o, item); i++)
         if (!(u->state[i] = to_write(item->tensor[i], u->device)))
             return false;
-    u->steps = count_step(item->tensor[SHERD__OPTIMIZER_STEPS]);
     /* A plain parameter varies as far as it did, or its gradient does. */
-    if (u->steps)
-        sherd__set_varies(p, p->varies | g->varies);
+    sherd__set_varies(p, p->varies | g->varies);
     u->kernels = sherd__kernels_of(sherd__world_kernels(o->world), p->dtype);
-    return u->steps != 0;
+    return true;
 }
 
 /* Updates of one dtype on the GPU, which are queued together. */
@@ -248,7 +245,8 @@ static bool update(const sherd_optimizer *o, list *l, sherd__optimized *item, do
 
     if (!takes_part(item))
         return true;
-    if (!sherd__optimizer_begin(o, item, &u) || !(u.p = sherd__optimizer_change(item, u.device)))
+    if (!sherd__optimizer_begin(o, item, &u) || !sherd__optimizer_count(item, &u) ||
+        !(u.p = sherd__optimizer_change(item, u.device)))
         return false;
     u.rate = rate * item->rate;
     u.grad_scale = grad_scale;

@@ -152,7 +152,7 @@ static sherd_tensor *bring(write *w)
 }
 
 /* Whether another rank writes b into the pending sum, and this one a zero. */
-static bool is_elsewhere(const write *w)
+static bool is_other_ranks_addend(const write *w)
 {
     int64_t coordinate[SHERD_MAX_AXES];
 
@@ -281,7 +281,7 @@ static sherd__device *device_of(const write *w)
 static bool write_piece(const write *w)
 {
     sherd_tensor *a = w->a;
-    bool elsewhere = is_elsewhere(w);
+    bool not_ours = is_other_ranks_addend(w);
     int64_t stride[SHERD_MAX_DIMS] = {0};
     const void *from = w->b ? open_source(w, stride) : NULL;
 
@@ -291,7 +291,7 @@ static bool write_piece(const write *w)
     void *to = w->device ? sherd__device_mutable(a) : sherd__mutable_view(a);
     if (!to)
         return false;
-    if (a->count == 0 || (elsewhere && w->kind == ADD))
+    if (a->count == 0 || (not_ours && w->kind == ADD))
         return true;
     bool combines = w->kind == ADD || w->kind == MULTIPLY;
     if (sherd__left_out(a->world, w->name, a->dtype, combines ? (double)a->count : 0,
@@ -301,8 +301,8 @@ static bool write_piece(const write *w)
                             sherd__local_bytes(a)) &&
         !combines)
         return true;
-    if (w->kind == FILL || elsewhere)
-        write_value(w, to, elsewhere ? 0 : w->value);
+    if (w->kind == FILL || not_ours)
+        write_value(w, to, not_ours ? 0 : w->value);
     else if (w->kind == COPY)
         copy_box(w, to, a->stride, from, stride);
     else

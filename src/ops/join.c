@@ -228,7 +228,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 /* ---- forward and backward -------------------------------------------------------------------- */
 
 /* Whether another rank adds operand i to the pending sum, and this one must not. */
-static bool is_elsewhere(const sherd_tensor *y, const sherd_tensor *operand)
+static bool is_other_ranks_addend(const sherd_tensor *y, const sherd_tensor *operand)
 {
     int64_t coordinate[SHERD_MAX_AXES];
 
@@ -251,14 +251,14 @@ static bool join(sherd_call *call)
     bool some = false;
 
     for (int i = 0; i < call->operands; i++)
-        some |= call->in[i]->count && is_elsewhere(y, call->in[i]);
+        some |= call->in[i]->count && is_other_ranks_addend(y, call->in[i]);
     if (some)
         sherd__fill_in(call, 0, 0);
     for (int i = 0; i < call->operands; i++) {
         const sherd_tensor *t = call->in[i];
         if (t->count == 0)
             continue;
-        if (!is_elsewhere(y, t))
+        if (!is_other_ranks_addend(y, t))
             sherd__copy_in(call, element, t->ndim, t->local, to, y->stride, call->from[i],
                            t->stride);
         to += sherd__bytes(t->local[dim] * y->stride[dim]) * element;

@@ -28,8 +28,8 @@ typedef struct joining {
     const sherd_mesh *named;
     sherd_from_local_options options;
     const sherd_layout *layout; /* NULL = it follows from the pieces */
-    const sherd_layout
-        *sample;  /* the placements on some shape: which axes shard a dim, in what order */
+    /* the placements on some shape: which axes shard a dim, in what order */
+    const sherd_layout *pattern;
     int64_t *all; /* [ranks of the mesh * WORDS] */
 } joining;
 
@@ -73,16 +73,16 @@ static bool same_axes(const sherd__dim *a, const sherd__dim *b)
  */
 static const sherd_layout *remembered(const joining *j)
 {
-    const sherd_layout *was = j->local->was, *sample = j->sample;
+    const sherd_layout *was = j->local->was, *pattern = j->pattern;
     int64_t coordinate[SHERD_MAX_AXES];
     sherd_box box;
 
     if (!was || was->spec.mesh != j->mesh || was->spec.ndim != j->local->ndim ||
-        memcmp(was->spec.pending, sample->spec.pending,
+        memcmp(was->spec.pending, pattern->spec.pending,
                (size_t)j->mesh->axes * sizeof *was->spec.pending) != 0)
         return NULL;
     for (int d = 0; d < j->local->ndim; d++)
-        if (!same_axes(&was->spec.dim[d], &sample->spec.dim[d]))
+        if (!same_axes(&was->spec.dim[d], &pattern->spec.dim[d]))
             return NULL;
     if (!sherd_mesh_coordinate(j->mesh, sherd_world_rank(j->world), coordinate))
         return was;
@@ -97,7 +97,7 @@ static bool read_arguments(joining *j)
 
     if (o->mode != SHERD_FROM_CHUNK && o->mode != SHERD_FROM_INFER)
         return fail(j, SHERD_EINVAL, "no such mode: %d", (int)o->mode);
-    if (!create(j, &j->sample, j->local->shape, NULL))
+    if (!create(j, &j->pattern, j->local->shape, NULL))
         return false;
     if (o->mode == SHERD_FROM_INFER) {
         if (o->shape || o->sizes)
@@ -109,23 +109,23 @@ static bool read_arguments(joining *j)
     if (o->sizes)
         return fail(j, SHERD_EINVAL, "sizes without a shape");
     j->layout = remembered(j);
-    if (!j->layout && j->sample->shard_axes != 0)
+    if (!j->layout && j->pattern->shard_axes != 0)
         return fail(j, SHERD_EINVAL,
                     "a sharded dim needs options.shape, or the mode SHERD_FROM_INFER");
     return true;
 }
 
-/* Content of the arguments. The sample's shape is this rank's own and not part of it. */
+/* Content of the arguments. The shape of the pattern is this rank's own and not part of it. */
 static int64_t hash_of_arguments(const joining *j)
 {
     uint64_t hash = sherd__hash_word((uint64_t)j->options.mode, j->mesh->hash);
 
     for (int d = 0; d < j->local->ndim; d++)
-        for (int i = 0; i < j->sample->spec.dim[d].axes; i++)
+        for (int i = 0; i < j->pattern->spec.dim[d].axes; i++)
             hash = sherd__hash_word(
-                hash, (uint64_t)(d * SHERD_MAX_AXES + j->sample->spec.dim[d].axis[i]));
+                hash, (uint64_t)(d * SHERD_MAX_AXES + j->pattern->spec.dim[d].axis[i]));
     for (int a = 0; a < j->mesh->axes; a++)
-        hash = sherd__hash_word(hash, (uint64_t)j->sample->spec.pending[a]);
+        hash = sherd__hash_word(hash, (uint64_t)j->pattern->spec.pending[a]);
     hash = sherd__hash_word(hash, j->layout ? j->layout->hash : 0);
     return (int64_t)(hash >> 1);
 }
@@ -241,7 +241,7 @@ static int64_t shard_number(const joining *j, const sherd__dim *dim, int64_t ind
  */
 static int64_t infer_dim(const joining *j, int d, int64_t parts, int64_t *sizes)
 {
-    const sherd__dim *dim = &j->sample->spec.dim[d];
+    const sherd__dim *dim = &j->pattern->spec.dim[d];
     int64_t sum = 0;
 
     memset(sizes, -1, (size_t)parts * sizeof *sizes);
@@ -280,7 +280,7 @@ static bool infer(joining *j)
     bool good = room || fail(j, SHERD_ENOMEM, "out of memory");
 
     for (int d = 0; d < ndim && good; d++) {
-        const sherd__dim *dim = &j->sample->spec.dim[d];
+        const sherd__dim *dim = &j->pattern->spec.dim[d];
         int64_t *mine = room + (size_t)d * ranks;
         shape[d] = infer_dim(j, d, sherd__dim_parts(j->mesh, dim), mine);
         sizes[d] = dim->axes ? mine : NULL;
