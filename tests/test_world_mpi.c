@@ -5,6 +5,7 @@
 #include "mpirun.h"
 #include "world/world.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -151,8 +152,100 @@ static int play_death(void)
     return sherd_world_close(world) == SHERD_EPEER ? 4 : 9;
 }
 
+/* ---- memory of guards ------------------------------------------------------------------------ */
+
+/* What stands behind a name in a file of /proc. */
+static bool read_line_of(const char *path, const char *name, char out[64])
+{
+    char line[256];
+    bool found = false;
+    FILE *file = fopen(path, "r");
+
+    while (file && !found && fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0) {
+            snprintf(out, 64, "%.60s", line + strlen(name));
+            found = true;
+        }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* Whether a process is a guard: this program, in a session whose first process is gone. */
+static bool is_guard(int process)
+{
+    char path[64], mine[64], its[64];
+    pid_t session = getsid(process);
+
+    snprintf(path, sizeof path, "/proc/%d/comm", process);
+    return session > 0 && kill(session, 0) < 0 && read_line_of("/proc/self/comm", "", mine) &&
+           read_line_of(path, "", its) && strcmp(mine, its) == 0;
+}
+
+/* Memory that only this process has, kB; of one that is gone 0. */
+static long private_kb(int process)
+{
+    char path[64], line[64] = "0";
+
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", process);
+    return read_line_of(path, "Private_Dirty:", line) ? atol(line) : 0;
+}
+
+/* The most that a guard on this machine has alone, kB; -1: there are fewer than `least`. */
+static long heaviest_guard(int least)
+{
+    DIR *all = opendir("/proc");
+    long most = 0;
+
+    MUST(all);
+    for (struct dirent *one; (one = readdir(all));) {
+        int process = atoi(one->d_name);
+        if (process <= 0 || !is_guard(process))
+            continue;
+        long kb = private_kb(process);
+        most = kb > most ? kb : most;
+        least--;
+    }
+    closedir(all);
+    return least > 0 ? -1 : most;
+}
+
+/* Ranks write memory that they had before they opened their world: their guards have no old copies
+ * of it. Some is of the heap, some a mapping of its own. */
+static int play_heavy(void)
+{
+    enum { BLOCKS = 256, BLOCK = 64 << 10 };
+    const size_t bytes = (size_t)BLOCKS * BLOCK;
+    char *block[BLOCKS], *large = malloc(bytes);
+    long kb = -1;
+
+    for (int i = 0; i < BLOCKS; i++) {
+        MUST(large && (block[i] = malloc(BLOCK)));
+        memset(block[i], 1, BLOCK);
+    }
+    memset(large, 1, bytes);
+    sherd_world *world = open_world();
+    const sherd_mesh *mesh = line_of_ranks(world);
+    for (int i = 0; i < BLOCKS; i++)
+        memset(block[i], 2, BLOCK);
+    memset(large, 2, bytes);
+    MUST(share(world, mesh));
+    for (int i = 0; i < 500 && (kb < 0 || kb > 4096); i++) {
+        kb = heaviest_guard(sherd_world_ranks(world));
+        usleep(10000);
+    }
+    printf("guards: %s\n", kb >= 0 && kb <= 4096 ? "light" : "heavy");
+    MUST(share(world, mesh));
+    for (int i = 0; i < BLOCKS; i++)
+        MUST(block[i][BLOCK - 1] == 2);
+    MUST(large[bytes - 1] == 2);
+    return sherd_world_close(world) ? 1 : 0;
+}
+
 static int play_rank(const char *mode)
 {
+    if (strcmp(mode, "heavy") == 0)
+        return play_heavy();
     if (strcmp(mode, "threads") == 0)
         return play_threads();
     if (strcmp(mode, "twice") == 0)
@@ -313,6 +406,18 @@ static void a_part_of_a_communicator_is_a_world(void)
     }
 }
 
+static void a_guard_has_no_copy_of_what_its_rank_writes(void)
+{
+    const program_end *ends = mpi_run(2, "heavy");
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = &ends[kind_i];
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "guards: light"), 2);
+        CHECK_TEXT(end->err, "");
+    }
+}
+
 static const check_test tests[] = {
     {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
@@ -323,5 +428,6 @@ static const check_test tests[] = {
     {TEST(a_module_that_does_not_load_is_one_clear_line)},
     {TEST(ranks_of_two_hosts_are_one_world)},
     {TEST(a_part_of_a_communicator_is_a_world)},
+    {TEST(a_guard_has_no_copy_of_what_its_rank_writes)},
 };
 MPIRUN_MAIN(tests, play_rank)

@@ -4,7 +4,9 @@
  * the job when a rank dies, but not every one says which rank it was, and none tells the others,
  * who could save what they have. The guard is nobody's child (a rank must not find one that it did
  * not start) and in a session of its own (a launcher that ends the job's processes would end it
- * before it has said a word). It sleeps in the kernel and costs nothing but a fork.
+ * before it has said a word). It sleeps in the kernel. It costs a fork, and the rank a fault at the
+ * first write to each of its pages; memory it lets go of (forget.c), and so it is frugal: a few
+ * functions that were called before, and plain system calls.
  *
  * Each rank has one. A guard of all of them would find several dead when it gets its turn, since
  * launchers are quick to kill the others, and could not say who was first; and ranks that share no
@@ -13,6 +15,7 @@
  * is given back and its files are closed, which is what launchers see.
  */
 #include "carried.h"
+#include "forget.h"
 #include "hello.h"
 #include "watch.h"
 #include "world/inside.h"
@@ -20,7 +23,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +32,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What rank and guard share. */
@@ -41,10 +45,18 @@ struct sherd__guard {
 typedef struct watched {
     sherd__arena arena;
     int rank;
-    int process; /* its pidfd */
-    bool main;   /* its first thread has the mutex */
-    uint64_t job;
+    int process;            /* its pidfd */
+    bool main;              /* its first thread has the mutex */
+    struct sockaddr_un job; /* the name of the job's guards */
+    socklen_t job_bytes;
+    char host[SHERD__HOST_BYTES];
 } watched;
+
+static _Noreturn void leave(void)
+{
+    for (;;)
+        syscall(SYS_exit_group, 0);
+}
 
 /* ---- who was first --------------------------------------------------------------------------- */
 
@@ -54,53 +66,56 @@ typedef struct notice {
     int64_t at; /* when it saw its rank end; nanoseconds */
 } notice;
 
-static socklen_t name_of(struct sockaddr_un *name, uint64_t job)
+static void name_job(watched *w, uint64_t job)
 {
-    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "sherd-%016llx",
+    w->job = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(w->job.sun_path + 1, sizeof w->job.sun_path - 1, "sherd-%016llx",
                      (unsigned long long)job);
-    return (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)n;
+    w->job_bytes = (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)n;
 }
 
 /*
  * A socket if no other guard of this job was here before: its name is one that the kernel gives to
  * one process, and takes back with it. Else -1, and the first one is told.
  */
-static int be_first(uint64_t job, const notice *mine)
+static int be_first(const watched *w, const notice *mine)
 {
-    struct sockaddr_un name;
-    socklen_t length = name_of(&name, job);
-    int own = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int own = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-    if (own >= 0 && bind(own, (struct sockaddr *)&name, length) == 0)
+    if (own >= 0 && syscall(SYS_bind, own, &w->job, w->job_bytes) == 0)
         return own;
-    (void)sendto(own, mine, sizeof *mine, MSG_DONTWAIT, (struct sockaddr *)&name, length);
+    syscall(SYS_sendto, own, mine, sizeof *mine, MSG_DONTWAIT, &w->job, w->job_bytes);
     return -1;
 }
 
-static void say(const char *format, ...)
+static void say(const watched *w, const char *text)
 {
-    char host[SHERD__HOST_BYTES] = "?", line[SHERD_ERROR_BYTES + 128];
-    va_list arguments;
+    char line[SHERD_ERROR_BYTES + 128];
 
-    (void)gethostname(host, sizeof host);
-    int n = snprintf(line, sizeof line, "sherd: host %s: ", host);
-    va_start(arguments, format);
-    n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, arguments);
-    va_end(arguments);
-    line[n++] = '\n';
-    if (write(2, line, (size_t)n) < 0)
-        return;
+    int n = snprintf(line, sizeof line, "sherd: host %s: %s\n", w->host, text);
+    syscall(SYS_write, 2, line, (size_t)n);
 }
 
 /* Close the world for the others, and say who it was. */
-static void tell(sherd__arena *arena, int rank)
+static void tell(watched *w)
 {
     char text[SHERD_ERROR_BYTES];
+    sherd__control *control = w->arena.control;
 
-    sherd__end_world(arena, sherd__end_word(SHERD__END_VANISHED, rank, 0, SHERD_EPEER));
-    sherd__end_text(arena->control, sherd__look(&arena->control->death), text, sizeof text);
-    say("%.*s", SHERD_ERROR_BYTES - 1, text);
+    sherd__end_world(&w->arena, sherd__end_word(SHERD__END_VANISHED, w->rank, 0, SHERD_EPEER));
+    sherd__end_text(control, sherd__look(&control->death), text, sizeof text);
+    say(w, text);
+}
+
+/* Whether there is something to be read, or a process has ended, after some nanoseconds at most;
+ * negative: for ever. */
+static bool wait_file(int fd, int64_t ns)
+{
+    struct pollfd file = {.fd = fd, .events = POLLIN};
+    struct timespec most = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+
+    return syscall(SYS_ppoll, &file, 1, ns < 0 ? NULL : &most, NULL, 0) > 0 &&
+           (file.revents & POLLIN);
 }
 
 /*
@@ -108,35 +123,27 @@ static void tell(sherd__arena *arena, int rank)
  * turn when they do. Those that the launcher has killed come later. `told`: what the first one did
  * was told, so there is something to add.
  */
-static void hear(int own, int64_t at, bool told)
+static void hear(const watched *w, int own, int64_t at, bool told)
 {
-    enum { LAUNCHERS_MS = 1000, SAME_NS = 10000000 };
-    int64_t end = sherd__now() + INT64_C(1000000) * LAUNCHERS_MS;
-    struct pollfd file = {.fd = own, .events = POLLIN};
+    const int64_t launchers = 1000000000, same = 10000000;
+    int64_t end = sherd__now() + launchers;
+    char text[64];
     notice other;
 
     for (int64_t now; (now = sherd__now()) < end;) {
-        if (poll(&file, 1, (int)((end - now) / 1000000) + 1) <= 0 ||
-            recv(own, &other, sizeof other, MSG_DONTWAIT) != sizeof other)
+        if (!wait_file(own, end - now) || syscall(SYS_recvfrom, own, &other, sizeof other,
+                                                  MSG_DONTWAIT, NULL, NULL) != sizeof other)
             continue;
-        double ms = 1e-6 * (double)(other.at - at);
-        if (told && other.at - at < SAME_NS)
-            say("so did rank %d, %.1f ms %s", other.rank, ms < 0 ? -ms : ms,
-                ms < 0 ? "before" : "later");
+        int64_t apart = other.at - at, tenths = (apart < 0 ? -apart : apart) / 100000;
+        if (!told || apart >= same)
+            continue;
+        snprintf(text, sizeof text, "so did rank %d, %lld.%lld ms %s", other.rank,
+                 (long long)tenths / 10, (long long)tenths % 10, apart < 0 ? "before" : "later");
+        say(w, text);
     }
 }
 
 /* ---- watching -------------------------------------------------------------------------------- */
-
-/* Wait for the end of a process. False: its descriptor is gone. */
-static bool is_over(int process)
-{
-    struct pollfd file = {.fd = process, .events = POLLIN};
-
-    while (poll(&file, 1, -1) < 0 && errno == EINTR)
-        ;
-    return file.revents & POLLIN;
-}
 
 /* Until the rank has closed its world (false), or is over. */
 static bool wait_for(sherd__guard *guard, const watched *w, int64_t *at)
@@ -144,22 +151,51 @@ static bool wait_for(sherd__guard *guard, const watched *w, int64_t *at)
     (void)pthread_mutex_lock(&guard->mutex);
     *at = sherd__now();
     /* Where a thread has ended another may have the world now: the process is asked. */
-    return (w->main || is_over(w->process)) && !atomic_load(&guard->dismissed);
+    return (w->main || wait_file(w->process, -1)) && !atomic_load(&guard->dismissed);
 }
 
 static _Noreturn void watch(sherd__guard *guard, watched *w)
 {
     notice mine = {.rank = w->rank};
-    int own = wait_for(guard, w, &mine.at) ? be_first(w->job, &mine) : -1;
+    int own = wait_for(guard, w, &mine.at) ? be_first(w, &mine) : -1;
     if (own < 0)
-        _exit(0);
+        leave();
     bool tells =
         !sherd__look(&w->arena.control->death); /* else somebody did, or they knew it before */
     if (tells)
-        tell(&w->arena, w->rank);
-    sherd__arena_unmap(&w->arena); /* memory that others may want */
-    hear(own, mine.at, tells);
-    _exit(0);
+        tell(w);
+    /* memory that others may want */
+    if (w->arena.own_bytes)
+        syscall(SYS_munmap, w->arena.control, w->arena.own_bytes);
+    syscall(SYS_munmap, w->arena.base, w->arena.bytes);
+    hear(w, own, mine.at, tells);
+    leave();
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+/* What a program does at a signal it does with its memory. */
+static void forget_handlers(void)
+{
+    struct sigaction action;
+
+    for (int number = 1; number < NSIG; number++)
+        if (!sigaction(number, NULL, &action) && action.sa_handler != SIG_IGN)
+            signal(number, SIG_DFL);
+}
+
+/* All but the stack from here on, and what the C library has in this thread: `errno`, and what
+ * pthread_self() points at. */
+static void forget_memory(const watched *here)
+{
+    enum { BELOW = 64 << 10, ABOVE = 16 << 10 };
+    uintptr_t stack = (uintptr_t)here, own = (uintptr_t)&errno, thread = (uintptr_t)pthread_self();
+    sherd__span keep[] = {
+        {stack - BELOW, stack + ABOVE},
+        {(own < thread ? own : thread) - ABOVE, (own < thread ? thread : own) + ABOVE},
+    };
+
+    sherd__forget_memory(keep, 2);
 }
 
 /* All but this one and the standard error output: a file that others wait to be closed must not
@@ -190,24 +226,32 @@ static sherd__guard *create(void)
     return guard;
 }
 
+static _Noreturn void run(sherd__guard *guard, watched *w)
+{
+    if (setsid() < 0 || fork() != 0)
+        _exit(0);
+    keep_only(w->process);
+    forget_handlers();
+    forget_memory(w);
+    watch(guard, w);
+}
+
 sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job)
 {
     watched mine = {.arena = *arena,
                     .rank = rank,
                     .process = (int)syscall(SYS_pidfd_open, getpid(), 0),
                     .main = getpid() == gettid(),
-                    .job = job};
+                    .host = "?"};
     sherd__guard *guard = create();
 
+    name_job(&mine, job);
+    (void)gethostname(mine.host, sizeof mine.host - 1);
     /* MPI is not for a process that was forked: where ranks send messages it tells people only. */
     mine.arena.remote = NULL;
     pid_t child = guard && mine.process >= 0 ? fork() : -1;
-    if (child == 0) {
-        if (setsid() < 0 || fork() != 0)
-            _exit(0);
-        keep_only(mine.process);
-        watch(guard, &mine);
-    }
+    if (child == 0)
+        run(guard, &mine);
     while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
     if (mine.process >= 0)
