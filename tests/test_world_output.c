@@ -69,11 +69,31 @@ static void flood(void)
             _exit(32);
 }
 
-/* Without a world: that would make no difference here. */
+/* Rank 1 fills the pipe to its last byte with lines of 64, marks included, and leaves. */
+static int leave_a_full_pipe(void)
+{
+    static const char line[60] = "01234567890123456789012345678901234567890123456789012345678";
+    sherd_world *world = NULL;
+
+    if (sherd_world_open(&world, NULL))
+        return 33;
+    const sherd_mesh *mesh = line_of_ranks(world);
+    bool good = meet(world, mesh);
+    for (int i = 0; good && i < 640 && sherd_world_rank(world) == 1; i++)
+        good = write(2, line, 59) == 59 && write(2, "\n", 1) == 1;
+    if (sherd_world_rank(world) == 1)
+        _exit(good ? 3 : 34);
+    (void)meet(world, mesh);
+    return 3;
+}
+
+/* Most have no world: that would make no difference there. */
 static int play_rank(const char *mode)
 {
     int rank = atoi(getenv("SHERD_RANK"));
 
+    if (strcmp(mode, "leaves") == 0)
+        return leave_a_full_pipe();
     if (strcmp(mode, "lines") == 0) {
         print_lines(1, rank);
         print_lines(2, rank);
@@ -328,6 +348,30 @@ static void a_slow_reader_stops_nobody_from_watching(void)
     close(ends[1]);
 }
 
+/* What the launcher says at the end waits for its reader as lines of ranks do. */
+static void a_slow_reader_gets_the_flight_record(void)
+{
+    char line[512], *at = seen;
+    ssize_t n;
+    int ends[2];
+
+    CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+    CHECK_EQ(fcntl(ends[1], F_SETPIPE_SZ, 4096), 4096);
+    snprintf(line, sizeof line, "/bin/sh -c exec\t%s\trun\t-n\t2\t--prefix\t%s\tleaves\t2>&1",
+             SHERD, self);
+    program p = program_start_to(line, ends[1]);
+    close(ends[1]);
+    p.out = program_file("out");
+    for (; (n = read(ends[0], at, 4096)) > 0 && at + 2 * 4096 < seen + ROOM; at += n)
+        program_pause(0.002);
+    *at = '\0';
+    close(ends[0]);
+    CHECK_EQ(program_wait(&p)->status, 3);
+    CHECK(strstr(seen, "flight record: rank 1 exited with status 3") != NULL);
+    CHECK(strstr(seen, "  rank 0: waits ") != NULL);
+    CHECK(strstr(last_line(seen), "sherd: rank 1 exited with status 3") != NULL);
+}
+
 /* `| head`: the ranks get what they would get without a launcher between. */
 static void a_reader_that_is_gone_ends_the_ranks(void)
 {
@@ -391,6 +435,7 @@ static const check_test tests[] = {
     {TEST(many_ranks_need_no_higher_limit)},
     {TEST(rank_0_alone_has_the_input)},
     {TEST(a_slow_reader_stops_nobody_from_watching)},
+    {TEST(a_slow_reader_gets_the_flight_record)},
     {TEST(a_reader_that_is_gone_ends_the_ranks)},
     {TEST(full_streams_end_with_their_reader)},
 };

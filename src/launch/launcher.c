@@ -182,9 +182,11 @@ static void close_launch(launch *l)
     sherd__arena_unmap(&l->arena);
 }
 
-/* The last line: why the exit status is not 0. */
-static int say_cause(const launch *l, int code)
+/* The last line: why the exit status is not 0; before it the flight record, which waits for its
+ * reader unless somebody wants an end by a signal. */
+static int say_cause(launch *l, int code)
 {
+    const int64_t patience = INT64_C(10000000000);
     char text[2 * SHERD_ERROR_BYTES];
     const sherd__watch *w = &l->watch;
 
@@ -193,6 +195,7 @@ static int say_cause(const launch *l, int code)
                  sherd__signal_name(w->signal));
     } else if (code) {
         sherd__recorder_tell(w);
+        sherd__output_finish(&l->output, w->signal ? 0 : patience);
         sherd__cause_text(&l->arena, l->child, text, sizeof text);
     } else if (l->output.failed) {
         snprintf(text, sizeof text, "output of the ranks is lost: %s", strerror(l->output.failed));

@@ -7,6 +7,7 @@
  * reader that is gone is gone for the ranks too, who get what they would get from a pipe.
  */
 #include "output.h"
+#include "world/world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -359,4 +360,23 @@ bool sherd__output_say(sherd__output *out, const char *text)
     sink->length += length;
     drain(out, sink);
     return true;
+}
+
+void sherd__output_finish(sherd__output *out, int64_t patience)
+{
+    for (int i = 0; i < out->sinks; i++) {
+        sherd__sink *sink = &out->sink[i];
+        int64_t end = sherd__now() + patience;
+        while (sink->length > 0) {
+            struct pollfd ready = {.fd = sink->fd, .events = POLLOUT};
+            int64_t left = end - sherd__now();
+            size_t before = sink->length;
+            if (left <= 0)
+                break;
+            (void)poll(&ready, 1, (int)(left / 1000000) + 1);
+            drain(out, sink);
+            if (sink->length < before)
+                end = sherd__now() + patience;
+        }
+    }
 }

@@ -68,6 +68,8 @@ void sherd__output_move(sherd__output *out, const struct pollfd *fds);
 bool sherd__output_remains(sherd__output *out);
 /* A text of the launcher's own for standard error, among the lines. False: no room. */
 bool sherd__output_say(sherd__output *out, const char *text);
+/* Write all that is still to be written, unless nothing of it goes for so many nanoseconds. */
+void sherd__output_finish(sherd__output *out, int64_t patience);
 void sherd__output_close(sherd__output *out);
 
 #endif
