@@ -3,7 +3,7 @@
  * sherd dry: starts a program as one rank of many, with the environment that lets its worlds be dry
  * (sherd/dry.h), and shows what they have reported; or as several, one after the other, so that a
  * stage of a pipeline learns what the one before has sent, through a folder that is gone
- * afterwards; or on many meshes (dry_meshes.c).
+ * afterwards, also after a signal; or on many meshes (dry_meshes.c).
  */
 #include "dry.h"
 
@@ -155,12 +155,14 @@ static bool show(char *report, bool json)
 static int run_rank(const cli_dry_asked *ranks, int i, char **argv, bool json)
 {
     char *report = NULL;
-    int status = cli_dry_program(argv, ranks->which[i], ranks->of,
-                                 json ? CLI_DRY_TO_ERRORS : CLI_DRY_AS_IT_IS, &report);
+    int status =
+        cli_dry_program(ranks, i, argv, json ? CLI_DRY_TO_ERRORS : CLI_DRY_AS_IT_IS, &report);
     int exit_status = CLI_FAILED;
     bool shown = status >= 0 && show(report, json);
 
     free(report);
+    if (ranks->signals->last)
+        return exit_status;
     if (status < 0)
         cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[0], strerror(errno));
     else if (status != 0 || shown)
@@ -190,12 +192,37 @@ static int remove_one(const char *path, const struct stat *what, int kind, struc
     return remove(path);
 }
 
+/* With a folder, which is there while signals wait. */
+static int run_all(cli_dry_asked *ranks, const cli_values *values, char **argv)
+{
+    const char *axes = values->of[CLI_DRY_AXES];
+    bool json = values->of[CLI_JSON] != NULL;
+    cli_dry_signals signals = {.last = 0};
+    char folder[448];
+    int exit_status = 0;
+
+    ranks->signals = &signals;
+    sherd__signals_take(&signals.taken, false);
+    if (!make_folder(folder, sizeof folder)) {
+        exit_status = CLI_FAILED;
+    } else {
+        if (axes)
+            exit_status = cli_dry_meshes(ranks, axes, folder, argv, json);
+        for (int i = 0; i < ranks->count && !axes && exit_status == 0; i++)
+            exit_status = run_rank(ranks, i, argv, json);
+        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    }
+    sherd__signals_give_back(&signals.taken);
+    if (signals.last)
+        raise(signals.last);
+    return exit_status;
+}
+
 int cli_dry(int argc, char **argv)
 {
     cli_values values;
     cli_dry_asked ranks;
-    char folder[448];
-    int at = 0, exit_status = 0;
+    int at = 0;
 
     if (!cli_values_before_program(&values, CLI_OF_DRY, "dry", argc, argv, &at) ||
         !read_ranks(&ranks, &values))
@@ -212,13 +239,5 @@ int cli_dry(int argc, char **argv)
     }
     if (!set_environment(&values))
         return CLI_UNUSABLE;
-    if (!make_folder(folder, sizeof folder))
-        return CLI_FAILED;
-    if (values.of[CLI_DRY_AXES])
-        exit_status = cli_dry_meshes(&ranks, values.of[CLI_DRY_AXES], folder, argv + at,
-                                     values.of[CLI_JSON] != NULL);
-    for (int i = 0; i < ranks.count && !values.of[CLI_DRY_AXES] && exit_status == 0; i++)
-        exit_status = run_rank(&ranks, i, argv + at, values.of[CLI_JSON] != NULL);
-    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    return exit_status;
+    return run_all(&ranks, &values, argv + at);
 }

@@ -8,23 +8,34 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "launch/watch.h"
+
 enum { CLI_DRY_MOST = 256 };
+
+/* Signals to this process go to the program that runs; those that end one end this one, once it
+ * has removed its folder. */
+typedef struct cli_dry_signals {
+    sherd__signals taken;
+    int last; /* that came; 0 = none */
+} cli_dry_signals;
 
 /* Which ranks, and of how many: 0 = nobody says. */
 typedef struct cli_dry_asked {
     long which[CLI_DRY_MOST];
     int count;
     long of;
+    cli_dry_signals *signals;
 } cli_dry_asked;
 
 typedef enum cli_dry_output { CLI_DRY_AS_IT_IS, CLI_DRY_TO_ERRORS, CLI_DRY_NOWHERE } cli_dry_output;
 
 /*
- * Run a program as one rank; `output`: where what it prints goes. Returns its status, as of
+ * Run a program as the i-th of the ranks; `output`: where what it prints goes. Returns its status, as of
  * waitpid, or -1 and errno if it can not be started. *report: a line of JSON for each world that it
  * has closed; the caller frees it; NULL: no memory, or not started.
  */
-int cli_dry_program(char **argv, long rank, long of, cli_dry_output output, char **report);
+int cli_dry_program(const cli_dry_asked *ranks, int i, char **argv, cli_dry_output output,
+                    char **report);
 
 /* The rates of a core of this machine, as SHERD_DRY_RATES wants them, into out[room]. False: no
  * memory. */

@@ -133,10 +133,11 @@ static void add_world(tried *t, const char *line)
 }
 
 /* False: the program can not be started. */
-static bool try_rank(tried *t, char **argv, long rank, long of)
+static bool try_rank(tried *t, char **argv, const cli_dry_asked *ranks, int i)
 {
     char *report, *rest;
-    int status = cli_dry_program(argv, rank, of, CLI_DRY_NOWHERE, &report);
+    long rank = ranks->which[i];
+    int status = cli_dry_program(ranks, i, argv, CLI_DRY_NOWHERE, &report);
 
     rest = report;
     for (char *line; report && (line = strtok_r(rest, "\n", &rest));)
@@ -182,6 +183,8 @@ static bool own_folder(const search *s)
 
 static void try_mesh(search *s)
 {
+    if (s->ranks->signals->last)
+        return;
     tried *t = &s->list[s->count++];
     size_t at = 0;
 
@@ -194,7 +197,7 @@ static void try_mesh(search *s)
     else if (!own_folder(s))
         snprintf(t->failure, sizeof t->failure, "no folder for what is sent: %s", strerror(errno));
     for (int i = 0; argv && i < s->ranks->count && !*t->failure; i++)
-        if (!try_rank(t, argv, s->ranks->which[i], s->ranks->of))
+        if (!try_rank(t, argv, s->ranks, i))
             snprintf(t->failure, sizeof t->failure, "it can not be started: %s", strerror(errno));
     free_arguments(argv);
 }
@@ -268,7 +271,9 @@ int cli_dry_meshes(const cli_dry_asked *ranks, const char *axes, const char *fol
     s.count = 0;
     visit(&s, 0, ranks->of, try_mesh);
     qsort(s.list, (size_t)s.count, sizeof *s.list, by_time);
-    if (json)
+    if (ranks->signals->last)
+        s.count = 0;
+    else if (json)
         print_json(s.list, s.count);
     else
         print(s.list, s.count);

@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,8 +39,38 @@ static bool redirect(cli_dry_output output)
     return nowhere >= 0 && dup2(nowhere, 1) == 1 && dup2(nowhere, 2) == 2;
 }
 
+/* Pass on a signal that has come, if any. */
+static void pass_signal(pid_t child, int file, cli_dry_signals *signals)
+{
+    struct signalfd_siginfo info;
+
+    if (read(file, &info, sizeof info) != sizeof info)
+        return;
+    if (info.ssi_signo != SIGUSR1 && info.ssi_signo != SIGUSR2)
+        signals->last = (int)info.ssi_signo;
+    kill(child, (int)info.ssi_signo);
+}
+
+/* Until it has ended: its status, as of waitpid. */
+static int wait_for(pid_t child, cli_dry_signals *signals)
+{
+    struct pollfd fds[] = {
+        {.fd = signalfd(-1, &signals->taken.taken, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN},
+        {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN},
+    };
+    int status = 0;
+
+    while (waitpid(child, &status, WNOHANG) == 0)
+        if (poll(fds, 2, fds[1].fd < 0 ? 10 : -1) > 0 && fds[0].revents)
+            pass_signal(child, fds[0].fd, signals);
+    for (int i = 0; i < 2; i++)
+        if (fds[i].fd >= 0)
+            close(fds[i].fd);
+    return status;
+}
+
 /* Its status, as of waitpid; -1 and errno if it can not be started. */
-static int run(char **argv, cli_dry_output output)
+static int run(char **argv, cli_dry_output output, cli_dry_signals *signals)
 {
     int status = 0, error = 0, line[2];
 
@@ -45,6 +78,7 @@ static int run(char **argv, cli_dry_output output)
         return -1;
     pid_t child = fork();
     if (child == 0) {
+        sherd__signals_give_back(&signals->taken);
         if (redirect(output))
             execvp(argv[0], argv);
         error = errno;
@@ -57,8 +91,8 @@ static int run(char **argv, cli_dry_output output)
     if (child > 0 && read(line[0], &status, sizeof status) == sizeof status)
         error = status;
     close(line[0]);
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
+    if (child > 0)
+        status = wait_for(child, signals);
     errno = error;
     return error ? -1 : status;
 }
@@ -88,10 +122,12 @@ void cli_dry_end_text(char *out, size_t room, long rank, int status)
         snprintf(out, room, "rank %ld exited with status %d", rank, WEXITSTATUS(status));
 }
 
-int cli_dry_program(char **argv, long rank, long of, cli_dry_output output, char **report)
+int cli_dry_program(const cli_dry_asked *ranks, int i, char **argv, cli_dry_output output,
+                    char **report)
 {
     int file = memfd_create("sherd dry", MFD_CLOEXEC);
-    int status = file >= 0 && set_rank(rank, of, file) ? run(argv, output) : -1, error = errno;
+    bool ready = file >= 0 && set_rank(ranks->which[i], ranks->of, file);
+    int status = ready ? run(argv, output, ranks->signals) : -1, error = errno;
 
     *report = status < 0 ? NULL : read_report(file);
     if (file >= 0)

@@ -8,6 +8,8 @@
 #include "program.h"
 #include "cli.h"
 
+#include <sys/stat.h>
+
 #define MODEL   "--layers 2 --dim 48 --heads 4 --context 24 --batch 6 --steps 6"
 #define NO_RATE "--rates f32=1e9,half=2e9,memory=1e10 "
 
@@ -382,6 +384,44 @@ static void wrong_arguments_are_refused(void)
     CHECK(strstr(end->out, "--price PRICE") && !strstr(end->out, "torch"));
 }
 
+/* Whether a folder has something in it within some seconds. */
+static bool is_filled(const char *folder)
+{
+    struct stat about;
+
+    for (double end = program_clock() + 10; program_clock() < end; program_pause(0.002))
+        if (stat(folder, &about) == 0 && about.st_nlink > 2)
+            return true;
+    return false;
+}
+
+/* Neither its folder nor the program stays, whichever way it was ended, and no other mesh is
+ * tried. */
+static void a_signal_leaves_nothing_behind(void)
+{
+    static const char *const lines[] = {"-n 2 --rank 0,1 /bin/sleep 77",
+                                        "-n 2 --axes x,y /bin/sh -c exec\tsleep\t77;:\t{mesh}"};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+    for (int i = 0; i < LEN(lines) * LEN(signals); i++) {
+        char folder[] = "/tmp/sherd-signal-XXXXXX", line[512];
+        int number = signals[i / LEN(lines)];
+        if (!CHECK(mkdtemp(folder) != NULL))
+            return;
+        snprintf(line, sizeof line, SHERD " dry " NO_RATE "%s", lines[i % LEN(lines)]);
+        setenv("TMPDIR", folder, 1);
+        program p = program_start(line);
+        unsetenv("TMPDIR");
+        CHECK(is_filled(folder));
+        kill(p.pid, number);
+        const program_end *end = program_wait(&p);
+        CHECK_EQ(end->status, 128 + number);
+        CHECK_TEXT(end->out, "");
+        CHECK_EQ(end->left, 0);
+        CHECK_EQ(rmdir(folder), 0);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(a_step_is_that_of_real_ranks)},
     {TEST(the_keys_are_there_in_their_order)},
@@ -394,6 +434,7 @@ static const check_test tests[] = {
     {TEST(stages_are_run_one_after_the_other)},
     {TEST(meshes_are_compared)},
     {TEST(meshes_of_pipelines_are_compared)},
+    {TEST(a_signal_leaves_nothing_behind)},
     {TEST(wrong_arguments_are_refused)},
 };
 
