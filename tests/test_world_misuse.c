@@ -104,6 +104,8 @@ MISUSE(no_world_opens_without_a_place_for_it)
     ONLY_SAYS(SHERD_EINVAL, sherd_world_alone(NULL, &options));
     ANSWERS(strcmp(error, "sherd_world_alone: out is NULL") == 0);
     ONLY_SAYS(SHERD_EINVAL, sherd_world_open(NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_open(NULL, &options));
+    ANSWERS(strcmp(error, "sherd_world_open: out is NULL") == 0);
     ONLY_SAYS(SHERD_EINVAL, sherd_world_paper(NULL, 4));
     ONLY_SAYS(SHERD_EINVAL, sherd_world_paper(&world, 0));
     ONLY_SAYS(SHERD_EINVAL, sherd_world_paper(&world, -1));

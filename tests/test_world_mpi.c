@@ -82,6 +82,20 @@ static int play_alone(void)
     return sherd_world_close(world) ? 1 : 0;
 }
 
+/* Rank 1 has no room for its world: nobody gets one, and all may try again. */
+static int play_roomless(void)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world_options options = {.seed = 4, .error = text};
+    sherd_world *world = NULL;
+    bool none = strcmp(getenv(getenv("PMI_RANK") ? "PMI_RANK" : "OMPI_COMM_WORLD_RANK"), "1") == 0;
+
+    MUST(sherd_world_open(none ? NULL : &world, &options) == SHERD_EINVAL && !world);
+    MUST(strcmp(text, "rank 1: sherd_world_open: out is NULL") == 0);
+    world = open_world();
+    return sherd_world_close(world) ? 1 : 0;
+}
+
 static void *open_elsewhere(void *world)
 {
     *(sherd_world **)world = open_world();
@@ -244,6 +258,8 @@ static int play_heavy(void)
 
 static int play_rank(const char *mode)
 {
+    if (strcmp(mode, "roomless") == 0)
+        return play_roomless();
     if (strcmp(mode, "heavy") == 0)
         return play_heavy();
     if (strcmp(mode, "threads") == 0)
@@ -289,6 +305,16 @@ static void a_wrong_call_is_the_same_error_on_all_ranks(void)
         const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
         CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 passed ("), 3);
+    }
+}
+
+static void who_brings_no_room_is_an_error_on_all_ranks(void)
+{
+    const program_end *ends = mpi_run(2, "roomless");
+    FOR_EACH_MPI(kind)
+    {
+        CHECK_EQ(ends[kind_i].status, 0);
+        CHECK_TEXT(ends[kind_i].err, "");
     }
 }
 
@@ -421,6 +447,7 @@ static void a_guard_has_no_copy_of_what_its_rank_writes(void)
 static const check_test tests[] = {
     {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
+    {TEST(who_brings_no_room_is_an_error_on_all_ranks)},
     {TEST(a_world_may_go_to_another_thread)},
     {TEST(who_dies_is_named_with_its_host_and_nothing_is_left)},
     {TEST(who_dies_is_named_also_where_ranks_share_nothing)},

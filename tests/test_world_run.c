@@ -61,6 +61,34 @@ static int leave_nothing(void)
     return there.st_blocks * 512 < BYTES / 2 ? 0 : 26;
 }
 
+/* Ranks that differ open nothing; who tries again is told the same again. */
+static int try_again(int rank)
+{
+    char first[SHERD_ERROR_BYTES] = "", text[SHERD_ERROR_BYTES] = "";
+    sherd_world_options options = {.error = first, .seed = (uint64_t)rank};
+    sherd_world *world = NULL;
+
+    if (sherd_world_open(&world, &options) != SHERD_EDIFFER || world)
+        return 41;
+    options = (sherd_world_options){.error = text};
+    for (int turn = 0; turn < 2; turn++)
+        if (sherd_world_open(&world, &options) != SHERD_EDIFFER || strcmp(text, first) != 0)
+            return 42;
+    return 0;
+}
+
+/* Rank 1 has no room for its world, and goes: the others learn the former first. */
+static int bring_no_room(int rank)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world_options options = {.error = text};
+    sherd_world *world = NULL;
+
+    if (sherd_world_open(rank == 1 ? NULL : &world, &options) != SHERD_EINVAL || world)
+        return 51;
+    return strcmp(text, "rank 1: sherd_world_open: out is NULL") ? 52 : 0;
+}
+
 /* What this program does as a rank of `sherd run`. */
 static int play_rank(const char *mode)
 {
@@ -70,6 +98,10 @@ static int play_rank(const char *mode)
 
     if (strcmp(mode, "twice") == 0)
         return run_twice();
+    if (strcmp(mode, "again") == 0)
+        return try_again(rank);
+    if (strcmp(mode, "roomless") == 0)
+        return bring_no_room(rank);
     if (strcmp(mode, "leaves") == 0)
         return leave_nothing();
     if (strcmp(mode, "never") == 0)
@@ -99,6 +131,10 @@ static void programs_are_run_as_ranks(void)
     CHECK_EQ(e.status, 0);
     CHECK_TEXT(e.err, "");
     e = play(RANKS, NULL, "leaves");
+    CHECK_EQ(e.status, 0);
+    e = play(RANKS, NULL, "again");
+    CHECK_EQ(e.status, 0);
+    e = play(RANKS, NULL, "roomless");
     CHECK_EQ(e.status, 0);
     e = play(RANKS, NULL, "usage");
     CHECK_EQ(e.status, 2);

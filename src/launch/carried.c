@@ -347,6 +347,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
                              .function = launched ? "sherd_world_open" : "sherd_world_open_with"};
     sherd__carried *carried = NULL;
     sherd__arena arena = {.base = NULL};
+    const sherd__argument need[] = {{"out", out}, {NULL, NULL}};
 
     sherd_status status = refuse(carrier, diag);
     if (!status) {
@@ -354,7 +355,8 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
         carried = sherd__alloc(&heap, 1, sizeof *carried);
         if (!carried || (launched && !sherd__say_joined(true)))
             (void)sherd__no_memory(diag, unkept.function);
-        else if (!sherd__trace_begin(diag) /* all may: nobody writes before all have met */ &&
+        else if (!sherd__require(diag, unkept.function, need) &&
+                 !sherd__trace_begin(diag) /* all may: nobody writes before all have met */ &&
                  carrier->rank == 0)
             (void)sherd__price_find(&unkept.price, &heap, options, diag);
         mine.traced = sherd__trace_is_asked();

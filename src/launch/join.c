@@ -202,11 +202,23 @@ static void leave_environment(void)
         unsetenv(invited_names[i]);
 }
 
+/* Nobody of this launch opens a world any more: what this or another rank has tried has failed. */
+static sherd_status say_why_closed(const sherd__arena *arena, sherd__diag *diag)
+{
+    uint64_t word = sherd__look(&arena->control->death);
+
+    diag->status = sherd__status_in(word);
+    sherd__end_text(arena->control, word, diag->text, sizeof diag->text);
+    return diag->status;
+}
+
 static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns, invitation *in,
                          const sherd_world_options *options, sherd__diag *diag)
 {
     sherd__pinning before = {.pinned = false};
 
+    if (is_present(arena, in) && !in->again && sherd__look(&arena->control->death))
+        return say_why_closed(arena, diag);
     if (is_present(arena, in))
         return in->again
                    ? sherd__fail(diag, SHERD_EINVAL, "this process has joined its world already")
@@ -228,24 +240,39 @@ static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns
     return status;
 }
 
-sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *options)
+static sherd_status open_launched(sherd_world **out, const sherd_world_options *options,
+                                  sherd__diag *diag)
 {
     static const sherd_world_options none;
-    sherd__diag diag = {.rank = -1};
     sherd__arena arena;
     invitation in;
 
-    bool dry = sherd__dry_is_asked(), launched = !dry && sherd__is_launched();
-    if (!out || (!dry && !launched && !sherd__is_carried()))
-        return sherd_world_alone(out, options);
-    *out = NULL;
-    sherd_status status = dry        ? sherd__dry_open(out, 0, options, &diag)
-                          : launched ? find_arena(&arena, &in, &diag)
-                                     : sherd__carried_open(out, options, &diag);
-    if (launched && !status) {
-        status = join(out, &arena, true, &in, options ? options : &none, &diag);
-        if (status)
-            sherd__arena_unmap(&arena);
+    if (find_arena(&arena, &in, diag))
+        return diag->status;
+    sherd_status status = join(out, &arena, true, &in, options ? options : &none, diag);
+    if (status)
+        sherd__arena_unmap(&arena);
+    return status;
+}
+
+/* Where there are other ranks, they learn also that one has no room for its world. */
+sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *options)
+{
+    const sherd__argument need[] = {{"out", out}, {NULL, NULL}};
+    sherd__diag diag = {.rank = -1};
+    sherd_status status;
+
+    if (out)
+        *out = NULL;
+    bool dry = sherd__dry_is_asked();
+    if (!dry && sherd__is_launched()) {
+        status = open_launched(out, options, &diag);
+    } else if (!dry && sherd__is_carried()) {
+        status = sherd__carried_open(out, options, &diag);
+    } else if (!(status = sherd__require(&diag, "sherd_world_open", need))) {
+        if (!dry)
+            return sherd_world_alone(out, options);
+        status = sherd__dry_open(out, 0, options, &diag);
     }
     if (status && options && options->error)
         snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag.text);

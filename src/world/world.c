@@ -235,12 +235,20 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
 sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, bool owns, int rank,
                                const sherd_world_options *options, sherd__diag *diag)
 {
-    sherd_world *world = arena->dry ? create(arena->dry->ranks, arena->dry->rank, options)
-                                    : create(arena->control->ranks, rank, options);
+    const char *function = arena->opened_by ? arena->opened_by : "sherd_world_open";
+    const sherd__argument need[] = {{"out", out}, {NULL, NULL}};
     sherd__post *post = &arena->control->post[rank];
-    sherd_status status;
+    sherd_world *world = NULL;
 
-    *out = NULL;
+    diag->rank = rank;
+    sherd_status status = sherd__require(diag, function, need);
+    if (!status) {
+        *out = NULL;
+        world = arena->dry ? create(arena->dry->ranks, arena->dry->rank, options)
+                           : create(arena->control->ranks, rank, options);
+        if (!world)
+            status = sherd__no_memory(diag, function);
+    }
     if (world) {
         status = attach(world, arena, options);
         if (!status) {
@@ -250,9 +258,6 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
         }
         *diag = world->diag;
         destroy(world, false);
-    } else {
-        diag->rank = rank;
-        status = sherd__no_memory(diag, "sherd_world_open");
     }
     /* The others must not wait for a rank that never came. */
     if (!sherd__look(&arena->control->death)) {
