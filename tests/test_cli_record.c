@@ -68,6 +68,18 @@ static int wait_in_groups(sherd_world *world)
     return 0;
 }
 
+/* Rank 1 leaves with a status that a shell would take for a signal's. */
+static int exit_high(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    meet(world, mesh);
+    if (sherd_world_rank(world) == 1)
+        _exit(200);
+    meet(world, mesh);
+    return 0;
+}
+
 static int body(sherd_world *world, void *payload)
 {
     (void)payload;
@@ -89,6 +101,8 @@ static int play_rank(const char *mode)
         value = differ(world, false);
     else if (strcmp(mode, "mended") == 0)
         value = differ(world, true) ? 50 : 3;
+    else if (strcmp(mode, "exits") == 0)
+        value = exit_high(world);
     else if (strcmp(mode, "groups") == 0)
         value = wait_in_groups(world);
     return sherd_world_close(world) && !value ? 1 : value;
@@ -180,6 +194,15 @@ static void a_death_is_told_with_who_waits(void)
     CHECK_EQ(end->status, 137);
     if (!CHECK(in_order(end->err, parts, LEN(parts))))
         fprintf(stderr, "%s\n", end->err);
+}
+
+static void an_exit_status_is_no_signal(void)
+{
+    program p = launch("-n 2", "exits");
+    const program_end *end = end_of(&p);
+
+    CHECK_EQ(end->status, 200);
+    CHECK(strstr(end->err, "  rank 1: has exited with status 200\n") != NULL);
 }
 
 static void a_timeout_is_told_with_who_waited(void)
@@ -383,6 +406,7 @@ static void whatever_stands_there_is_read(void)
 
 static const check_test tests[] = {
     {TEST(a_death_is_told_with_who_waits)},
+    {TEST(an_exit_status_is_no_signal)},
     {TEST(a_timeout_is_told_with_who_waited)},
     {TEST(a_difference_is_told_where_it_was_the_end)},
     {TEST(who_asks_is_told)},

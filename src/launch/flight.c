@@ -167,6 +167,7 @@ static void read_rank(const sherd__watch *w, int rank, int64_t now, bool failed,
     bool vanished = child->inner.pid && !child->inner.lives;
     if (vanished || child->ended) {
         out->code = vanished ? -1 : child->code;
+        out->signal = vanished ? 0 : child->signal;
         if (out->doing != SHERD__WAITED && !child->inner.lives)
             out->doing = SHERD__HAS_ENDED;
     }

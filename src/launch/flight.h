@@ -34,6 +34,7 @@ typedef struct sherd__flight_rank {
     sherd__doing doing;
     int process; /* 0 = not known */
     int code;    /* HAS_ENDED: exit status, or 128 + signal; -1 = not known */
+    int signal;  /* HAS_ENDED: that has killed it; 0 = none */
     /* WAITS, WAITED: */
     int64_t waited_ns;
     sherd__ranks awaited;

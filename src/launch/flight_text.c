@@ -83,14 +83,15 @@ static void write_wait(sherd__writer *w, const sherd__flight_rank *rank)
     }
 }
 
-static void write_end(sherd__writer *w, int code)
+static void write_end(sherd__writer *w, const sherd__flight_rank *rank)
 {
-    if (code < 0)
+    if (rank->code < 0)
         sherd__write(w, "has ended");
-    else if (code > 128)
-        sherd__write(w, "was killed by signal %d (%s)", code - 128, sherd__signal_name(code - 128));
+    else if (rank->signal)
+        sherd__write(w, "was killed by signal %d (%s)", rank->signal,
+                     sherd__signal_name(rank->signal));
     else
-        sherd__write(w, "has exited with status %d", code);
+        sherd__write(w, "has exited with status %d", rank->code);
 }
 
 static void write_doing(sherd__writer *w, const sherd__flight_rank *rank)
@@ -113,7 +114,7 @@ static void write_doing(sherd__writer *w, const sherd__flight_rank *rank)
         sherd__write(w, "has closed its world");
         return;
     case SHERD__HAS_ENDED:
-        write_end(w, rank->code);
+        write_end(w, rank);
         return;
     }
 }

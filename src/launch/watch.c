@@ -104,6 +104,7 @@ static void note_end(sherd__watch *w, int rank, const siginfo_t *info)
 
     look_behind(w, rank); /* it may have joined just now */
     child->ended = true;
+    child->signal = killed ? info->si_status : 0;
     child->code = killed ? 128 + info->si_status : info->si_status;
     if (w->signal && child->inner.lives)
         return; /* a wrapper that did not wait for its rank, which may have to save something */

@@ -43,6 +43,7 @@ typedef struct sherd__child {
     int fd;                /* pidfd, or -1 where the kernel has none */
     bool ended;            /* reaped; then: */
     int code;              /* exit status, or 128 + signal */
+    int signal;            /* that has killed it; 0 = none */
     int64_t stopped_since; /* ns; 0 = it is not stopped */
     int stop_signal;
     sherd__wrapped inner;
