@@ -2,6 +2,7 @@
 /* What the rooms above ask of a world's transport: calls, slices, shared numbers, one status for
  * all. */
 #include "devices.h"
+#include "whole.h"
 
 #include <string.h>
 
@@ -145,6 +146,27 @@ static void places(const sherd_world *world, const sherd_mesh *mesh, int16_t *pl
     }
 }
 
+/* In a group, with what is counted and traced of it. */
+static bool share_in(sherd_world *world, sherd__group *group, const char *name,
+                     const sherd__sharing *numbers)
+{
+    int64_t bytes = (int64_t)(group->count - 1) * numbers->words * 8;
+    int64_t start = sherd__trace_start(world);
+    sherd__timing timing = sherd__log_begin(world, group, SHERD__SHARE, bytes);
+
+    if (!world->transport->share(world, group, name, numbers))
+        return false;
+    sherd__log_end(world, group, SHERD__SHARE, bytes, timing);
+    if (start)
+        sherd__trace_add(world, &(sherd__event){"call",
+                                                sherd__log_op(SHERD__SHARE),
+                                                start,
+                                                {{.key = "of", .text = name},
+                                                 {.key = "axes", .text = group->name},
+                                                 {.key = "bytes received", .number = bytes}}});
+    return true;
+}
+
 bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, const int64_t *mine,
                   int words, int64_t *all)
 {
@@ -163,20 +185,27 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
     }
     if (!world->dry)
         places(world, mesh, place);
-    sherd__sharing numbers = {.mine = mine, .words = words, .all = all, .place = place};
-    int64_t bytes = (int64_t)(group->count - 1) * words * 8, start = sherd__trace_start(world);
-    sherd__timing timing = sherd__log_begin(world, group, SHERD__SHARE, bytes);
-    if (!world->transport->share(world, group, name, &numbers))
+    return share_in(world, group, name,
+                    &(sherd__sharing){.mine = mine, .words = words, .all = all, .place = place});
+}
+
+bool sherd__share_whole(sherd_world *world, const char *name, int64_t mine, int64_t *all)
+{
+    int16_t place[SHERD_MAX_RANKS];
+    sherd__group one = world->whole;
+
+    if (!world->transport->share)
+        return no_peers(world, name);
+    if (!may_publish(world))
         return false;
-    sherd__log_end(world, group, SHERD__SHARE, bytes, timing);
-    if (start)
-        sherd__trace_add(world, &(sherd__event){"call",
-                                                sherd__log_op(SHERD__SHARE),
-                                                start,
-                                                {{.key = "of", .text = name},
-                                                 {.key = "axes", .text = group->name},
-                                                 {.key = "bytes received", .number = bytes}}});
-    return true;
+    all[0] = mine;
+    if (world->ranks == 1)
+        return true;
+    one.count = 1;
+    if (!world->dry)
+        sherd__group_places(&world->whole, place);
+    return share_in(world, world->dry ? &one : &world->whole, name,
+                    &(sherd__sharing){.mine = &mine, .words = 1, .all = all, .place = place});
 }
 
 bool sherd__in_mesh(const sherd_world *world, const sherd_mesh *mesh)

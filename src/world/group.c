@@ -111,10 +111,9 @@ static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__m
         out->index[bits] = bits && (bits & ~wide) == 0 ? (int16_t)out->lanes++ : -1;
     if (world->lanes + out->lanes > SHERD__LANES)
         return sherd__fail(&world->diag, SHERD_ELIMIT,
-                           "mesh %s needs %d groups, but a world has %d, and %d are taken, as long "
-                           "as it lives: make "
-                           "meshes once and use them again",
-                           mesh->text, out->lanes, SHERD__LANES, world->lanes);
+                           "mesh %s needs %d groups, but a world has %d for meshes, and %d are "
+                           "taken, as long as it lives: make meshes once and use them again",
+                           mesh->text, out->lanes, SHERD__LANES - 1, world->lanes - 1);
     if (world->meshes == world->mesh_room) {
         sherd__member *grown = sherd__grow(&world->heap, world->mesh, (size_t)world->mesh_room,
                                            (size_t)world->mesh_room + 8, sizeof *grown);
