@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "world/arena.h"
+#include "world/limit.h"
 #include "world/world.h"
 
 enum { MB = 1 << 20 };
@@ -273,16 +274,100 @@ static int with_less_than_the_launcher(void)
                : 5;
 }
 
+/* As many ranks as the addresses are enough for: what is not tensors takes 16 MB of them each. */
+static int with_many_ranks(void)
+{
+    struct rlimit limit = {(rlim_t)3000 * MB, (rlim_t)3000 * MB};
+    sherd__diag diag = {.rank = -1};
+    sherd__arena arena;
+
+    if (setrlimit(RLIMIT_AS, &limit) || sherd__arena_create(&arena, 100, 0, NULL, &diag))
+        return 1;
+    if (arena.bytes > (size_t)3000 * MB || arena.control->region_bytes < 4 * MB)
+        return 2;
+    sherd__arena_unmap(&arena);
+    if (sherd__arena_create(&arena, 1000, 0, NULL, &diag) != SHERD_ENOMEM)
+        return 3;
+    return strstr(diag.text, "the arena of 1000 ranks takes ") &&
+                   strstr(diag.text, "limited to 3000 MB (RLIMIT_AS): raise `ulimit -v`")
+               ? 0
+               : 4;
+}
+
+/* Whoever follows the advice can map the arena, and so many ranks can open a world in it. */
+static int with_advice(void)
+{
+    static const size_t rooms[] = {300, 500, 700, 900, 1500, 3000};
+    enum { COUNT = 8 };
+    sherd__diag diag;
+    sherd__arena arena;
+    int fd[2] = {-1, -1}, advised = 0;
+
+    for (int i = 0; i < LEN(rooms); i++) {
+        struct rlimit limit = {rooms[i] * MB, RLIM_INFINITY}, before;
+        const char *at;
+        diag = (sherd__diag){.rank = 1};
+        if (getrlimit(RLIMIT_AS, &before) ||
+            sherd__arena_create(&arena, COUNT, (size_t)4 << 30, &fd[0], &diag))
+            return 1;
+        sherd__arena_unmap(&arena);
+        if (setrlimit(RLIMIT_AS, &limit) ||
+            sherd__arena_map(&arena, fd[0], "sherd_open", &diag) != SHERD_ENOMEM)
+            return 2;
+        close(fd[0]);
+        setrlimit(RLIMIT_AS, &before);
+        if (!(at = strstr(diag.text, "--memory ")))
+            continue;
+        unsigned long megabytes = strtoul(at + strlen("--memory "), NULL, 10);
+        char text[32];
+        snprintf(text, sizeof text, "%luM", megabytes);
+        setenv("SHERD_ARENA_BYTES", text, 1);
+        if (megabytes * MB < COUNT * SHERD__PIECE ||
+            sherd__arena_create(&arena, COUNT, 0, &fd[1], &diag) || arena.bytes > rooms[i] * MB)
+            return 3;
+        sherd__arena_unmap(&arena);
+        close(fd[1]);
+        unsetenv("SHERD_ARENA_BYTES");
+        advised++;
+    }
+    return advised == 3 ? 0 : 10 + advised;
+}
+
+/* As docs/running.md has it. */
+static void an_arena_takes_the_addresses_that_are_told(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    static const int ranks[] = {2, 3, 8, 100}, memory[] = {2, 17, 100, 1000};
+
+    for (int i = 0; i < LEN(ranks) * LEN(memory); i++) {
+        size_t n = (size_t)ranks[i / LEN(memory)], m = (size_t)memory[i % LEN(memory)];
+        sherd__diag diag = {.rank = -1};
+        sherd__arena arena;
+        char text[32];
+        snprintf(text, sizeof text, "%zuM", m);
+        setenv("SHERD_ARENA_BYTES", text, 1);
+        CHECK_OK(sherd__arena_create(&arena, (int)n, 0, NULL, &diag));
+        CHECK(arena.bytes <= n * (2 * m + 80) * MB);
+        sherd__arena_unmap(&arena);
+    }
+    unsetenv("SHERD_ARENA_BYTES");
+#endif
+}
+
 static void regions_shrink_where_address_space_is_short(void)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK_EQ(in_a_child(with_little_address_space), 0);
     CHECK_EQ(in_a_child(with_hardly_any), 0);
     CHECK_EQ(in_a_child(with_less_than_the_launcher), 0);
+    CHECK_EQ(in_a_child(with_many_ranks), 0);
+    CHECK_EQ(in_a_child(with_advice), 0);
 #else
     (void)with_little_address_space;
     (void)with_hardly_any;
     (void)with_less_than_the_launcher;
+    (void)with_many_ranks;
+    (void)with_advice;
 #endif
     CHECK_EQ(in_a_child(with_small_files), 0);
     CHECK_EQ(in_a_child(with_small_files_for_good), 0);
@@ -369,6 +454,7 @@ static const check_test tests[] = {
     {TEST(blocks_are_recycled)},
     {TEST(a_full_region_is_out_of_memory)},
     {TEST(a_full_region_waits_for_readers)},
+    {TEST(an_arena_takes_the_addresses_that_are_told)},
     {TEST(regions_shrink_where_address_space_is_short)},
     {TEST(regions_lie_at_odd_distances)},
     {TEST(a_world_of_one_rank_is_whole)},

@@ -244,7 +244,7 @@ enum { SHERD_MEMORY_USES = 5 };
  *
  * Each rank maps the regions of all. Whoever reserves them, `sherd run` or sherd_spawn, keeps
  * within its own RLIMIT_AS, and within what SHERD_ARENA_BYTES needs (for each rank twice that and
- * 32 MB). A rank whose RLIMIT_AS is too small for it all, because a wrapper has lowered it, does
+ * 80 MB). A rank whose RLIMIT_AS is too small for it all, because a wrapper has lowered it, does
  * not open the world (ENOMEM): start with a smaller SHERD_ARENA_BYTES.
  */
 typedef struct sherd_memory {

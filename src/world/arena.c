@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,7 +28,23 @@ enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pag
 enum { APART = 11, APART_OF = 16 };
 enum { HOLES = 32 << 20 };
 
-/* What of the address space regions may take. */
+/* Where lanes, needs and regions begin. */
+typedef struct outline {
+    size_t lanes, needs, regions;
+} outline;
+
+static outline outline_of(int ranks)
+{
+    size_t lanes = sherd__round_up(sizeof(sherd__control), 4096);
+    size_t needs = sherd__round_up(lanes + (size_t)ranks * SHERD__LANES * sizeof(sherd__lane),
+                                   sizeof(sherd__need));
+    size_t regions = sherd__round_up(needs + (size_t)ranks * SHERD__NEEDS * sizeof(sherd__need),
+                                     (size_t)1 << PAGE_LOG2);
+
+    return (outline){lanes, needs, regions};
+}
+
+/* What of the address space a whole arena may take. */
 static size_t most_addresses(int ranks)
 {
     struct rlimit limit;
@@ -52,34 +69,54 @@ static size_t usual_region(void)
     return (size_t)most;
 }
 
-/* Bytes for one region: what was asked for, but so that all regions fit into the address space and
- * leave some of it. */
+/*
+ * From one region to the next: 11 times 2 MB beyond a multiple of 32 MB. Ranks that do the same
+ * have what belongs together at the same place in each region, and an AMD core looks for a line in
+ * its first cache by a hash of some bits of the address. At a distance of 1 GB writing a sum into
+ * two regions takes four times as long. Regions that are smaller than that lie an odd number of
+ * pages apart.
+ */
+static size_t step_of(size_t region)
+{
+    size_t pages = sherd__round_up(region, (size_t)1 << PAGE_LOG2) >> PAGE_LOG2;
+
+    if (pages < APART)
+        return (pages | 1) << PAGE_LOG2;
+    while (pages % APART_OF != APART)
+        pages++;
+    return pages << PAGE_LOG2;
+}
+
+/* The largest region that takes no more than `room` with what lies behind it; 0: none. */
+static size_t region_within(size_t room)
+{
+    size_t pages = room >> PAGE_LOG2;
+
+    if (pages >= APART)
+        pages -= (pages - APART) % APART_OF;
+    else
+        pages -= pages > 0 && pages % 2 == 0;
+    return pages << PAGE_LOG2;
+}
+
+/* Bytes for one region: what was asked for, but so that the arena fits into the address space and
+ * leaves some of it. */
 static size_t region_size(int ranks, size_t asked)
 {
-    size_t most = most_addresses(ranks) / (size_t)ranks;
+    size_t all = most_addresses(ranks), before = outline_of(ranks).regions;
+    size_t most = all > before ? region_within((all - before) / (size_t)ranks) : 0;
     size_t bytes = asked ? asked : usual_region();
+    const size_t floor = (size_t)1 << SHERD__REGION_FLOOR_LOG2,
+                 least = bytes < floor ? bytes : floor;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     /* Shadow memory is a multiple of this. */
     most = ((size_t)1 << 34) / (size_t)ranks;
 #endif
     if (bytes > most)
         bytes = most;
+    if (bytes < least)
+        bytes = least;
     return sherd__round_up(bytes, (size_t)1 << PAGE_LOG2);
-}
-
-/*
- * From one region to the next: 11 times 2 MB beyond a multiple of 32 MB. Ranks that do the same
- * have what belongs together at the same place in each region, and an AMD core looks for a line in
- * its first cache by a hash of some bits of the address. At a distance of 1 GB writing a sum into
- * two regions takes four times as long.
- */
-static size_t step_of(size_t region)
-{
-    size_t pages = sherd__round_up(region, (size_t)1 << PAGE_LOG2) >> PAGE_LOG2;
-
-    while (pages % APART_OF != APART)
-        pages++;
-    return pages << PAGE_LOG2;
 }
 
 static int open_memory(size_t bytes)
@@ -135,46 +172,61 @@ static void *reserve(size_t bytes, int *fd)
 
 static sherd_status no_space(sherd__diag *diag, int ranks, size_t asked)
 {
+    size_t least =
+        outline_of(ranks).regions + (size_t)ranks * step_of((size_t)1 << SHERD__REGION_FLOOR_LOG2);
+    int reason = errno;
     struct rlimit limit;
 
-    if (errno == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0)
+    if (reason == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0)
         return sherd__fail(diag, SHERD_ENOMEM,
                            "files of this process are limited to %llu bytes, and so is memory that "
                            "processes share: raise `ulimit -f`",
                            (unsigned long long)limit.rlim_max);
+    if (reason == ENOMEM && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        return sherd__fail(diag, SHERD_ENOMEM,
+                           "no address space: the arena of %d ranks takes %zu MB of it at least, "
+                           "but this process is limited to %llu MB (RLIMIT_AS): raise `ulimit -v`",
+                           ranks, least >> 20, (unsigned long long)limit.rlim_cur >> 20);
     return sherd__fail(diag, SHERD_ENOMEM, "no address space for %d regions of %zu MB: %s", ranks,
-                       asked >> 20, strerror(errno));
+                       asked >> 20, strerror(reason));
 }
 
 sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
                                  sherd__diag *diag)
 {
-    size_t lanes = sherd__round_up(sizeof(sherd__control), 4096);
-    size_t needs = sherd__round_up(lanes + (size_t)ranks * SHERD__LANES * sizeof(sherd__lane),
-                                   sizeof(sherd__need));
-    size_t first = sherd__round_up(needs + (size_t)ranks * SHERD__NEEDS * sizeof(sherd__need),
-                                   (size_t)1 << PAGE_LOG2);
+    const outline parts = outline_of(ranks);
     size_t region = region_size(ranks, region_bytes);
     size_t asked = region;
     void *base = NULL;
 
     memset(out, 0, sizeof *out);
-    while (!(base = reserve(first + step_of(region) * (size_t)ranks, fd))) {
+    while (!(base = reserve(parts.regions + step_of(region) * (size_t)ranks, fd))) {
         if (region >> (SHERD__REGION_FLOOR_LOG2 + 1) == 0)
             return no_space(diag, ranks, asked);
         region = sherd__round_up(region / 2, (size_t)1 << PAGE_LOG2);
     }
     out->base = base;
-    out->bytes = first + step_of(region) * (size_t)ranks;
+    out->bytes = parts.regions + step_of(region) * (size_t)ranks;
     out->control = base;
     out->control->ranks = ranks;
     out->control->region_bytes = region;
     out->control->region_step = step_of(region);
-    out->control->regions = first;
-    out->control->lanes = lanes;
-    out->control->needs = needs;
+    out->control->regions = parts.regions;
+    out->control->lanes = parts.lanes;
+    out->control->needs = parts.needs;
     out->control->magic = magic;
     return SHERD_OK;
+}
+
+/* The largest limit of tensors, in MB, with which an arena takes no more than `room`; 0: none that
+ * so many ranks open a world with. */
+static size_t fitting_limit(int ranks, size_t room)
+{
+    size_t before = outline_of(ranks).regions;
+    size_t region = room > before ? region_within((room - before) / (size_t)ranks) : 0;
+    size_t fits = region > HOLES ? (region - HOLES) / 2 >> 20 : 0;
+
+    return fits << 20 < (size_t)ranks * SHERD__PIECE ? 0 : fits;
 }
 
 /* A wrapper may have given a rank less than its launcher has. */
@@ -182,23 +234,25 @@ static sherd_status no_room_to_map(int fd, long long bytes, const char *function
 {
     int reason = errno, ranks = 0;
     struct rlimit limit;
+    char advice[96] = "";
 
     if (reason != ENOMEM || getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
         return sherd__fail(diag, SHERD_ENOMEM, "%s: no address space for an arena of %lld MB: %s",
                            function, bytes >> 20, strerror(reason));
     if (pread(fd, &ranks, sizeof ranks, offsetof(sherd__control, ranks)) != sizeof ranks ||
-        ranks < 1)
+        ranks < 1 || ranks > SHERD_MAX_RANKS)
         ranks = 1;
-    /* What would fit, with some left for the program. */
-    long long each = (long long)(limit.rlim_cur / 4 * 3) / ranks - 2 * HOLES - (32 << 20);
-    long long fits = each > 2 << 20 ? each / 2 >> 20 : 1;
+    /* With some left for the program. */
+    size_t fits = fitting_limit(ranks, (size_t)limit.rlim_cur / 4 * 3);
+    if (fits)
+        snprintf(advice, sizeof advice,
+                 ", or start with `sherd run --memory %zuM` (SHERD_ARENA_BYTES) or less", fits);
     return sherd__fail(diag, SHERD_ENOMEM,
                        "%s: each rank maps the tensors of all %d, which takes %lld "
                        "MB of addresses, but this one is limited to %llu MB (RLIMIT_AS): raise "
-                       "`ulimit -v`, or start with `sherd run --memory %lldM` (SHERD_ARENA_BYTES) "
-                       "or less",
+                       "`ulimit -v`%s",
                        function, ranks, bytes >> 20, (unsigned long long)limit.rlim_cur >> 20,
-                       fits);
+                       advice);
 }
 
 sherd_status sherd__arena_map(sherd__arena *out, int fd, const char *function, sherd__diag *diag)
