@@ -140,6 +140,21 @@ static void put_file(const char *root, const char *name, const char *text)
     fclose(file);
 }
 
+/* As on a machine with thousands of containers: the ones that count come last. */
+static void put_many_mounts(const char *root, const char *last)
+{
+    enum { LINES = 4000, LINE = 160 };
+    char *text = malloc(LINES * LINE + strlen(last) + 1), *at = text;
+
+    if (!CHECK(text != NULL))
+        return;
+    for (int i = 0; i < LINES; i++)
+        at += sprintf(at, "%d 1 0:%d / /run/%070d rw - tmpfs tmpfs rw\n", 100 + i, i, i);
+    strcpy(at, last);
+    put_file(root, "/proc/self/mountinfo", text);
+    free(text);
+}
+
 static void the_least_of_a_cgroup_and_those_above_counts(void)
 {
     char root[] = "/tmp/sherd-limit-XXXXXX";
@@ -169,6 +184,8 @@ static void the_least_of_a_cgroup_and_those_above_counts(void)
     put_file(root, "/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9223372036854771712\n");
     CHECK_EQ(sherd__limit_detect(root, 4).bytes, 224 * MB);
     put_file(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "134217728\n");
+    CHECK_EQ(sherd__limit_detect(root, 4).bytes, 112 * MB);
+    put_many_mounts(root, V1_MOUNTS V2_MOUNTS);
     CHECK_EQ(sherd__limit_detect(root, 4).bytes, 112 * MB);
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }

@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { RANK_SHARE = 4 << 20, TEXT_BYTES = 1 << 18, NAME_BYTES = 2 * PATH_MAX };
+enum { RANK_SHARE = 4 << 20, TEXT_BYTES = 1 << 16, NAME_BYTES = 2 * PATH_MAX };
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -190,6 +190,38 @@ static bool read_file(char *out, size_t room, const char *root, const char *name
     return more == 0;
 }
 
+/* The whole text of a file, however long; NULL: it can not be read, or there is no memory. The
+ * caller frees it. */
+static char *read_text(sherd__heap *heap, const char *root, const char *name)
+{
+    char path[NAME_BYTES], *text = NULL;
+    size_t n = 0, room = 0;
+    ssize_t more = 1;
+
+    if (snprintf(path, sizeof path, "%s%s", root, name) >= (int)sizeof path)
+        return NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && more > 0) {
+        if (n + 1 >= room) {
+            char *grown = sherd__grow(heap, text, room, room + TEXT_BYTES, 1);
+            if (!grown)
+                break;
+            text = grown;
+            room += TEXT_BYTES;
+        }
+        more = read(fd, text + n, room - 1 - n);
+        n += more > 0 ? (size_t)more : 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (text && more == 0) {
+        text[n] = '\0';
+        return text;
+    }
+    sherd__free(heap, text);
+    return NULL;
+}
+
 /* The least limit of a cgroup and of all above it. */
 static uint64_t least_above(const char *root, char *folder, size_t mount, const char *file)
 {
@@ -211,19 +243,18 @@ static uint64_t cgroup_limit(const char *root)
 {
     static const char *const file[] = {"memory.limit_in_bytes", "memory.max"};
     sherd__heap heap = {0};
-    char folder[PATH_MAX], *groups = sherd__alloc(&heap, 2, TEXT_BYTES);
-    char *mounts = groups ? groups + TEXT_BYTES : NULL;
+    char folder[PATH_MAX], *groups = read_text(&heap, root, "/proc/self/cgroup");
+    char *mounts = read_text(&heap, root, "/proc/self/mountinfo");
     uint64_t least = UINT64_MAX;
     size_t mount;
 
-    if (groups && read_file(groups, TEXT_BYTES, root, "/proc/self/cgroup") &&
-        read_file(mounts, TEXT_BYTES, root, "/proc/self/mountinfo"))
-        for (int version = 1; version <= 2; version++) {
-            if (!sherd__cgroup_folder(folder, sizeof folder, &mount, groups, mounts, version))
-                continue;
-            uint64_t bytes = least_above(root, folder, mount, file[version - 1]);
-            least = bytes < least ? bytes : least;
-        }
+    for (int version = 1; groups && mounts && version <= 2; version++) {
+        if (!sherd__cgroup_folder(folder, sizeof folder, &mount, groups, mounts, version))
+            continue;
+        uint64_t bytes = least_above(root, folder, mount, file[version - 1]);
+        least = bytes < least ? bytes : least;
+    }
+    sherd__free(&heap, mounts);
     sherd__free(&heap, groups);
     return least;
 }
