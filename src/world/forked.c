@@ -22,7 +22,7 @@ static const unsigned char always = 1;
 
 void sherd__own_nothing(sherd_world *world)
 {
-    world->own = &always;
+    world->unforked = &always;
 }
 
 /* Kernels before 4.14 do not wipe: there only checks, meetings and the close see a fork. */
@@ -38,14 +38,14 @@ bool sherd__own_open(sherd_world *world)
         return true;
     }
     *page = 1;
-    world->own = page;
+    world->unforked = page;
     return true;
 }
 
 void sherd__own_close(sherd_world *world)
 {
-    if (world->own != &always)
-        munmap((void *)(uintptr_t)world->own, BYTES);
+    if (world->unforked != &always)
+        munmap((void *)(uintptr_t)world->unforked, BYTES);
     sherd__own_nothing(world);
 }
 

@@ -12,7 +12,7 @@ void sherd__own_nothing(sherd_world *world);
  * ranks share. One load. */
 static inline bool sherd__is_forked(const sherd_world *world)
 {
-    return !*world->own;
+    return !*world->unforked;
 }
 /* The text for that into the diag; returns its status. */
 sherd_status sherd__say_forked(sherd_world *world);

@@ -157,7 +157,7 @@ struct sherd_world {
     sherd__arena arena;
     bool owns_arena;
     int process;                    /* that opened it; one forked from it is no rank */
-    const unsigned char *own;       /* 1; where a fork has copied the world 0: forked.c */
+    const unsigned char *unforked;  /* 1; where a fork has copied the world 0: forked.c */
     bool lent;                      /* to a body of sherd_spawn, which will close it */
     struct sherd__carried *carried; /* NULL: no carrier has brought the ranks together */
     /* Leave what was there before the arena, at the close; NULL: there was nothing. */
