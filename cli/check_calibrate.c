@@ -7,6 +7,8 @@
 #include "check.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,34 +22,74 @@
 
 typedef struct target {
     const char *path;
-    char written[4096]; /* what is renamed to it at the end; itself if it is no regular file */
-    FILE *to;
+    FILE *to;   /* the file itself, or what becomes one at the end */
+    char *text; /* of that, if it is a regular file: nothing half-done is ever seen */
+    size_t bytes;
 } target;
 
+/* A file of a name of its own beside the one that it becomes; -1: it can not be. */
+static int create_beside(const target *t, char *name, size_t room)
+{
+    mode_t mask = umask(0);
+
+    umask(mask);
+    snprintf(name, room, "%.4000s.XXXXXX", t->path);
+    int fd = mkostemp(name, O_CLOEXEC);
+    if (fd >= 0)
+        (void)fchmod(fd, 0666 & ~mask);
+    return fd;
+}
+
+/* What can not be written at the end is known before anything is measured. */
 static bool target_open(target *t, const char *path)
 {
     struct stat there;
     bool regular = stat(path, &there) != 0 || S_ISREG(there.st_mode);
+    char name[PATH_MAX];
 
     t->path = path;
-    snprintf(t->written, sizeof t->written, "%.4000s%s", path, regular ? ".new" : "");
-    t->to = fopen(t->written, "we");
+    if (!regular) {
+        t->to = fopen(path, "we");
+        return t->to != NULL;
+    }
+    int fd = create_beside(t, name, sizeof name);
+    if (fd < 0)
+        return false;
+    close(fd);
+    unlink(name);
+    t->to = open_memstream(&t->text, &t->bytes);
     return t->to != NULL;
 }
 
-static bool target_close(target *t)
+/* Its text in the place of the file. */
+static bool replace(const target *t)
+{
+    char name[PATH_MAX];
+    int fd = create_beside(t, name, sizeof name);
+    FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
+    bool good = to && fwrite(t->text, 1, t->bytes, to) == t->bytes;
+
+    if (to)
+        good = fclose(to) == 0 && good;
+    else if (fd >= 0)
+        close(fd);
+    good = good && rename(name, t->path) == 0;
+    int cause = errno;
+    if (fd >= 0 && !good)
+        unlink(name);
+    errno = cause;
+    return good;
+}
+
+/* `whole`: what is in it is all that there is to be; otherwise the file stays as it was. */
+static bool target_close(target *t, bool whole)
 {
     bool good = !ferror(t->to);
 
     good = fclose(t->to) == 0 && good;
-    return good && (strcmp(t->written, t->path) == 0 || rename(t->written, t->path) == 0);
-}
-
-/* Nothing half-done stays. */
-static void target_drop(const target *t)
-{
-    if (t->to && strcmp(t->written, t->path) != 0)
-        unlink(t->written);
+    good = good && (!whole || !t->text || replace(t));
+    free(t->text);
+    return good;
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
@@ -135,13 +177,9 @@ static int run_rank(sherd_world *world, void *payload)
     if (mesh && sherd_world_rank(world) == 0 && !target_open(&t, given->path))
         fail_file(world, given->path);
     bool good = mesh && sherd_world_check(world) == SHERD_OK && calibrate(&t, world, mesh);
-    if (t.to && good && !target_close(&t))
+    if (t.to && !target_close(&t, good) && good)
         fail_file(world, given->path);
-    else if (t.to && !good)
-        fclose(t.to);
     good = sherd_world_check(world) == SHERD_OK && good;
-    if (!good)
-        target_drop(&t);
     if (!good && sherd_world_rank(world) == 0)
         cli_refuse("check", "%s", sherd_world_error(world));
     return good ? 0 : CLI_FAILED;

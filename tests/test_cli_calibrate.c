@@ -8,6 +8,8 @@
 #include "mpirun.h"
 #include "cli.h"
 
+#include <sys/stat.h>
+
 #include "calibrate.h"
 
 /* ---- what times say -------------------------------------------------------------------------- */
@@ -296,6 +298,28 @@ static void what_is_predicted_is_the_worlds_price(void)
     unsetenv("SHERD_PRICE");
 }
 
+/* Nothing stays of a file that was not finished, and what stands beside it is somebody else's. */
+static void a_signal_leaves_no_half_of_a_file(void)
+{
+    char folder[] = "/tmp/sherd-calibrate-XXXXXX", line[256], beside[64];
+
+    if (!CHECK(mkdtemp(folder) != NULL))
+        return;
+    snprintf(beside, sizeof beside, "%s/f.new", folder);
+    FILE *file = fopen(beside, "w");
+    CHECK(file && fputs("mine", file) >= 0 && fclose(file) == 0);
+    leave_out_large(false);
+    snprintf(line, sizeof line, "%s check --calibrate %s/f --mesh x=2", SHERD, folder);
+    program p = program_start(line);
+    program_pause(0.2);
+    kill(p.pid, SIGTERM);
+    CHECK_EQ(program_wait(&p)->status, 128 + SIGTERM);
+    struct stat there;
+    CHECK(stat(beside, &there) == 0 && there.st_size == 4);
+    CHECK_EQ(unlink(beside), 0);
+    CHECK_EQ(rmdir(folder), 0);
+}
+
 static const check_test tests[] = {
     {TEST(links_are_found_again_in_their_times)},
     {TEST(a_link_that_changes_with_the_size_is_found_at_each)},
@@ -306,6 +330,7 @@ static const check_test tests[] = {
     {TEST(axes_are_measured_one_by_one)},
     {TEST(ranks_of_the_job_measure)},
     {TEST(ranks_under_mpirun_measure)},
+    {TEST(a_signal_leaves_no_half_of_a_file)},
     {TEST(refusals)},
     {TEST(check_joins_the_job_that_it_is_in)},
     {TEST(what_is_predicted_is_the_worlds_price)},
