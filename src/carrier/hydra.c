@@ -9,6 +9,7 @@
  */
 #include "carrier.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,10 @@ static bool hear(int fd, const char *expected)
             MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &any, MPI_STATUS_IGNORE);
             continue;
         }
-        if (read(fd, line + length, 1) != 1)
+        ssize_t n = read(fd, line + length, 1);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n != 1)
             return false;
         if (line[length++] == '\n')
             break;
@@ -65,7 +69,12 @@ static bool hear(int fd, const char *expected)
 
 static bool say(int fd, const char *line)
 {
-    return write(fd, line, strlen(line)) == (ssize_t)strlen(line);
+    ssize_t n;
+
+    do {
+        n = write(fd, line, strlen(line));
+    } while (n < 0 && errno == EINTR);
+    return n == (ssize_t)strlen(line);
 }
 
 bool sherd__hydra_end(void)
