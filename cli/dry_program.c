@@ -48,7 +48,9 @@ static void pass_signal(pid_t child, int file, cli_dry_signals *signals)
         return;
     if (info.ssi_signo != SIGUSR1 && info.ssi_signo != SIGUSR2)
         signals->last = (int)info.ssi_signo;
-    kill(child, (int)info.ssi_signo);
+    /* A terminal has sent it to both. */
+    if (info.ssi_code != SI_KERNEL || getpgid(child) != getpgrp())
+        kill(child, (int)info.ssi_signo);
 }
 
 /* Until it has ended: its status, as of waitpid. */
