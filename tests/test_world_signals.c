@@ -6,6 +6,10 @@
 #define CHECK_PURE
 #include "launched.h"
 
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
 static const double patience = 10;
 
 enum { SAVING_MS = 1800 }; /* longer than what there was before */
@@ -167,9 +171,54 @@ static void other_signals_are_passed_on(void)
     }
 }
 
+/* ---- without a descriptor -------------------------------------------------------------------- */
+
+static atomic_int *survivors; /* ranks that the signal has not reached */
+
+static int end_parent(sherd_world *world, void *payload)
+{
+    (void)payload;
+    if (sherd_world_rank(world) == 0)
+        kill(getppid(), SIGTERM);
+    pause_for(1000);
+    atomic_fetch_add(survivors, 1);
+    return 0;
+}
+
+static int spawn_without_descriptors(void)
+{
+    sherd_world_options options = {.ranks = 2, .as = SHERD_PROCESSES};
+    struct rlimit limit = {3, 3};
+    int exit_status;
+
+    for (int fd = 3; fd < 64; fd++)
+        close(fd);
+    return setrlimit(RLIMIT_NOFILE, &limit) ||
+           sherd_spawn(&exit_status, &options, end_parent, NULL);
+}
+
+/* A signal that can not be read from a descriptor ends the ranks all the same. */
+static void signals_need_no_descriptor(void)
+{
+    int status = 0;
+
+    survivors =
+        mmap(NULL, sizeof *survivors, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!CHECK(survivors != MAP_FAILED))
+        return;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(spawn_without_descriptors());
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    CHECK_EQ(atomic_load(survivors), 0);
+    munmap(survivors, sizeof *survivors);
+}
+
 static const check_test tests[] = {
     {TEST(ranks_have_time_to_save)},     {TEST(they_have_not_for_ever)},
     {TEST(survivors_have_time_to_save)}, {TEST(what_is_ignored_stays_ignored)},
-    {TEST(other_signals_are_passed_on)},
+    {TEST(other_signals_are_passed_on)}, {TEST(signals_need_no_descriptor)},
 };
 LAUNCHED_MAIN(tests, play_rank)

@@ -11,7 +11,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { GRACE_SECONDS = 10 };
@@ -122,13 +124,30 @@ static void pass_on(const sherd__watch *w, int signal)
     }
 }
 
+/* The next that has come; false: none. Where there is no descriptor for them they are asked for. */
+static bool next_signal(const sherd__watch *w, struct signalfd_siginfo *out)
+{
+    const struct timespec at_once = {0, 0};
+    siginfo_t info;
+
+    if (w->signal_fd >= 0)
+        return read(w->signal_fd, out, sizeof *out) == (ssize_t)sizeof *out;
+    int signal = sigtimedwait(&w->signals->taken, &info, &at_once);
+    if (signal <= 0)
+        return false;
+    memset(out, 0, sizeof *out);
+    out->ssi_signo = (uint32_t)signal;
+    out->ssi_code = info.si_code;
+    return true;
+}
+
 void sherd__read_signals(sherd__watch *w)
 {
     struct signalfd_siginfo info;
 
     for (int r = 0; r < w->ranks; r++)
         sherd__wrapped_find(&w->child[r], &w->arena->control->post[r], w->space);
-    while (read(w->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+    while (next_signal(w, &info))
         if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
             if (info.ssi_signo == SIGUSR1)
                 sherd__recorder_asked(w);

@@ -21,7 +21,7 @@
 
 enum {
     TICK_MS = 100,
-    TICK_BLIND_MS = 10, /* where the kernel has no pidfds */
+    TICK_BLIND_MS = 10, /* where the kernel has no pidfds, or there are no more descriptors */
     STOPPED_MS = 500,   /* a rank that is stopped for longer counts as dead */
     MS = 1000000
 };
@@ -127,7 +127,8 @@ static void look_if_stopped(sherd__watch *w, int rank)
     sherd__kill_rank(child, SIGKILL);
 }
 
-static void look_at(sherd__watch *w, int rank)
+/* What the kernel has to tell of a child: that it was stopped, goes on, or has ended. */
+static void reap(sherd__watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];
     siginfo_t info;
@@ -176,7 +177,7 @@ static void sleep_a_while(sherd__watch *w)
 {
     struct pollfd fds[2 * SHERD_MAX_RANKS + 1 + SHERD__OUTPUT_FDS];
     nfds_t count = 0;
-    bool blind = false;
+    bool blind = w->signal_fd < 0;
 
     for (int r = 0; r < w->ranks; r++) {
         const sherd__child *child = &w->child[r];
@@ -189,10 +190,11 @@ static void sleep_a_while(sherd__watch *w)
     }
     fds[count++] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
     nfds_t all = count + (nfds_t)(w->output ? sherd__output_poll(w->output, fds + count) : 0);
-    if (poll(fds, all, blind ? TICK_BLIND_MS : TICK_MS) <= 0)
-        return;
-    if (fds[count - 1].revents)
+    int ready = poll(fds, all, blind ? TICK_BLIND_MS : TICK_MS);
+    if (w->signal_fd < 0 || (ready > 0 && fds[count - 1].revents))
         sherd__read_signals(w);
+    if (ready <= 0)
+        return;
     if (w->output)
         sherd__output_move(w->output, fds + count);
 }
@@ -233,7 +235,7 @@ void sherd__watch_all(sherd__watch *w)
     for (;;) {
         for (int r = 0; r < w->ranks; r++) {
             look_behind(w, r);
-            look_at(w, r);
+            reap(w, r);
             look_if_stopped(w, r);
         }
         look_for_missing(w);

@@ -74,12 +74,12 @@ typedef struct sherd__watch {
     /* Set while watching. */
     uint64_t space;    /* this process's pid namespace */
     int64_t oom_kills; /* when watching began */
-    int signal_fd;
-    int signal;      /* that is to end this process; 0 = none */
-    bool lost_first; /* the world had ended before that signal came */
-    int64_t kill_at; /* when survivors are killed, ns; 0 = not yet */
-    bool taken;      /* the flight record of a failure is in `flight` */
-    bool differs;    /* ... which was EDIFFER, and may be dealt with yet */
+    int signal_fd;     /* or -1: then signals are asked for in each round */
+    int signal;        /* that is to end this process; 0 = none */
+    bool lost_first;   /* the world had ended before that signal came */
+    int64_t kill_at;   /* when survivors are killed, ns; 0 = not yet */
+    bool taken;        /* the flight record of a failure is in `flight` */
+    bool differs;      /* ... which was EDIFFER, and may be dealt with yet */
 } sherd__watch;
 
 /*
