@@ -30,9 +30,9 @@ typedef struct cli_dry_asked {
 typedef enum cli_dry_output { CLI_DRY_AS_IT_IS, CLI_DRY_TO_ERRORS, CLI_DRY_NOWHERE } cli_dry_output;
 
 /*
- * Run a program as the i-th of the ranks; `output`: where what it prints goes. Returns its status, as of
- * waitpid, or -1 and errno if it can not be started. *report: a line of JSON for each world that it
- * has closed; the caller frees it; NULL: no memory, or not started.
+ * Run a program as the i-th of the ranks; `output`: where what it prints goes. Returns its status,
+ * as of waitpid, or -1 and errno if it can not be started. *report: a line of JSON for each world
+ * that it has closed; the caller frees it; NULL: no memory, or not started.
  */
 int cli_dry_program(const cli_dry_asked *ranks, int i, char **argv, cli_dry_output output,
                     char **report);
