@@ -350,8 +350,29 @@ static void rank_counts_are_limited(void)
         CHECK_EQ(spawn(-1, (sherd_ranks_as)as, nothing, &exit_status), SHERD_EINVAL);
         CHECK_OK(spawn(0, (sherd_ranks_as)as, nothing, &exit_status));
     }
-    setenv("SHERD_TRANSPORT", "pigeon", 1);
-    CHECK_EQ(spawn(2, SHERD_THREADS, nothing, &exit_status), SHERD_EINVAL);
+}
+
+/* Whoever opens a world: a name with an error in it is no name. */
+static void a_transport_that_there_is_not_is_refused(void)
+{
+    static const char *const wrong[] = {"pigeon", "MPI", "arena "};
+    static const char *const right[] = {"", "arena", "threads", "mpi"};
+    char text[SHERD_ERROR_BYTES];
+    const sherd_world_options options = {.error = text};
+    sherd_world *world;
+    int exit_status;
+
+    for (int i = 0; i < LEN(wrong); i++) {
+        setenv("SHERD_TRANSPORT", wrong[i], 1);
+        CHECK_EQ(spawn(2, SHERD_THREADS, nothing, &exit_status), SHERD_EINVAL);
+        CHECK_EQ(sherd_world_open(&world, &options), SHERD_EINVAL);
+        CHECK(!world && strstr(text, ": expected arena, threads or mpi"));
+    }
+    for (int i = 0; i < LEN(right); i++) {
+        setenv("SHERD_TRANSPORT", right[i], 1);
+        CHECK_OK(sherd_world_open(&world, &options));
+        CHECK_OK(sherd_world_close(world));
+    }
     unsetenv("SHERD_TRANSPORT");
 }
 
@@ -430,6 +451,7 @@ static const check_test tests[] = {
     {TEST(a_world_that_one_left_is_lost)},
     {TEST(the_status_of_a_rank_is_not_lost)},
     {TEST(rank_counts_are_limited)},
+    {TEST(a_transport_that_there_is_not_is_refused)},
     {TEST(a_rank_that_never_comes_ends_all_at_last)},
     {TEST(time_in_which_all_are_stopped_does_not_count)},
 };

@@ -174,6 +174,10 @@ static void a_broken_environment_is_refused(void)
     setenv("SHERD_ARENA_FD", "987", 1);
     CHECK_EQ(sherd_world_open(&world, &options), SHERD_EINVAL);
     CHECK(strstr(text, "987") != NULL);
+    setenv("SHERD_TRANSPORT", "pigeon", 1);
+    CHECK_EQ(sherd_world_open(&world, &options), SHERD_EINVAL);
+    CHECK(strstr(text, "SHERD_TRANSPORT=pigeon: expected arena, threads or mpi") != NULL);
+    unsetenv("SHERD_TRANSPORT");
     CHECK(world == NULL);
     unsetenv("SHERD_ARENA_FD");
     unsetenv("SHERD_RANK");

@@ -19,13 +19,17 @@ SHERD_BEGIN
  * The world's ranks are the communicator's, in its order. The caller has initialised MPI;
  * MPI_THREAD_FUNNELED is enough, since all MPI calls are made by the thread that uses the world.
  * sherd sends its messages on a duplicate of the communicator, so they never meet the caller's.
+ * Programs that this process starts afterwards are not ranks. In a dry run (`sherd dry`) the world
+ * is the one that was asked for: it has more ranks than the communicator, which has one.
  *
  * @collective the communicator
  * @shapes     options: NULL = all zero
  * @owns       the caller closes *out with sherd_world_close, before MPI_Finalize; `comm` stays the
  *             caller's and is not kept; NULL on failure
- * @errors     EINVAL MPI is not running, MPI_COMM_NULL or an intercommunicator, options out of
- *             range, a price file that cannot be read or parsed; ENOTSUP the memory of a rank of
+ * @errors     EINVAL MPI is not running, MPI_COMM_NULL or an intercommunicator, MPI_COMM_WORLD has
+ *             one rank where the launcher has started several (`sherd run`, or the mpirun of
+ *             another MPI), options out of range, a broken environment, a price file that cannot
+ *             be read or parsed; ENOTSUP the memory of a rank of
  *             this machine cannot be opened; ETIMEDOUT a rank of the communicator did not call it
  *             within SHERD_TIMEOUT: MPI can not take that back, so end the job with MPI_Abort;
  *             EDIFFER ranks differ in their options; ENOMEM; ELIMIT more than SHERD_MAX_RANKS;

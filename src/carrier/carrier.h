@@ -16,6 +16,9 @@
  */
 sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
 
+/* The same, and it says so where MPI_Finalize has been called: ended.c. */
+sherd_status sherd__mpi_ranks(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
+
 /*
  * The door of a module that libsherd loads (launch/module.c): MPI is started if nobody has, and all
  * its ranks are brought together. Once for each world of the process. The text says why it failed.

@@ -63,7 +63,7 @@ sherd_status sherd_carrier_open(sherd_carrier *out, char *text, size_t room)
 {
     if (!start(text, room))
         return SHERD_EINVAL;
-    sherd_status status = sherd__mpi_carrier(out, MPI_COMM_WORLD, text, room);
+    sherd_status status = sherd__mpi_ranks(out, MPI_COMM_WORLD, text, room);
     mpi.lost |= status == SHERD_ETIMEDOUT; /* MPI would wait for that rank */
     if (status)
         return status;

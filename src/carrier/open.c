@@ -4,6 +4,7 @@
 #include "sherd/mpi.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static sherd_status fail(const sherd_world_options *options, sherd_status status, const char *text)
@@ -16,6 +17,29 @@ static sherd_status fail(const sherd_world_options *options, sherd_status status
 static sherd_status refuse(const sherd_world_options *options, const char *text)
 {
     return fail(options, SHERD_EINVAL, text);
+}
+
+/*
+ * Whether this process is one of several for whoever has started it, but alone for MPI: each of
+ * them would have a world of its own, and do all the work.
+ */
+static bool is_cut_off(char *text, size_t room)
+{
+    static const char *const names[] = {"SHERD_RANKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    int known = 0, n = sizeof names / sizeof *names;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &known);
+    for (int i = 0; known == 1 && i < n; i++) {
+        const char *said = getenv(names[i]);
+        if (!said || atoi(said) <= 1)
+            continue;
+        snprintf(text, room,
+                 "%s is %.20s, but MPI_COMM_WORLD has one rank: start the program with the mpirun "
+                 "of its MPI",
+                 names[i], said);
+        return true;
+    }
+    return false;
 }
 
 /* A text that comes from below names the function that was called there. */
@@ -48,7 +72,9 @@ sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
         return refuse(options, "the communicator is MPI_COMM_NULL: only its ranks open the world");
     if (MPI_Comm_test_inter(comm, &two) || two)
         return refuse(options, "the communicator is one of two groups: merge them first");
-    sherd_status status = sherd__mpi_carrier(&carrier, comm, text, sizeof text);
+    if (is_cut_off(text, sizeof text))
+        return refuse(options, text);
+    sherd_status status = sherd__mpi_ranks(&carrier, comm, text, sizeof text);
     if (status)
         return fail(options, status, text);
     status = sherd_world_open_with(out, &carrier, options);

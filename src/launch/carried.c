@@ -11,6 +11,7 @@
 #include "clocks.h"
 #include "hello.h"
 #include "watch.h"
+#include "world/dry.h"
 #include "world/inside.h"
 #include "world/priced.h"
 #include "world/remote.h"
@@ -348,14 +349,16 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
     sherd__carried *carried = NULL;
     sherd__arena arena = {.base = NULL};
     const sherd__argument need[] = {{"out", out}, {NULL, NULL}};
+    const char *transport;
 
     sherd_status status = refuse(carrier, diag);
     if (!status) {
         sherd__hello mine = sherd__introduce(options ? options : &none);
         carried = sherd__alloc(&heap, 1, sizeof *carried);
-        if (!carried || (launched && !sherd__say_joined(true)))
+        if (!carried || !(launched ? sherd__say_joined(true) : sherd__leave_job()))
             (void)sherd__no_memory(diag, unkept.function);
         else if (!sherd__require(diag, unkept.function, need) &&
+                 !sherd__transport_asked(&transport, diag) &&
                  !sherd__trace_begin(diag) /* all may: nobody writes before all have met */ &&
                  carrier->rank == 0)
             (void)sherd__price_find(&unkept.price, &heap, options, diag);
@@ -387,6 +390,17 @@ sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *o
     return open_with(out, &carrier, true, options, diag);
 }
 
+/* The world that `sherd dry` asks for, whatever the carrier has brought together. */
+static sherd_status open_dry(sherd_world **out, const sherd_carrier *carrier,
+                             const sherd_world_options *options, sherd__diag *diag)
+{
+    if (!refuse(carrier, diag))
+        (void)sherd__dry_open(out, 0, options, diag);
+    if (carrier->version == SHERD_CARRIER_VERSION && carrier->close)
+        carrier->close(carrier->self, true);
+    return diag->status;
+}
+
 sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carrier,
                                    const sherd_world_options *options)
 {
@@ -397,7 +411,8 @@ sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carri
         *out = NULL;
     sherd_status status = sherd__require(&diag, "sherd_world_open_with", list);
     if (!status)
-        status = open_with(out, carrier, false, options, &diag);
+        status = sherd__dry_is_asked() ? open_dry(out, carrier, options, &diag)
+                                       : open_with(out, carrier, false, options, &diag);
     else if (carrier && carrier->version == SHERD_CARRIER_VERSION && carrier->close)
         carrier->close(carrier->self, true);
     if (status && options && options->error)

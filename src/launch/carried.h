@@ -16,6 +16,8 @@ bool sherd__has_joined(void);
 /* From now on it has, or no longer; programs that it starts are no ranks. False: no memory for the
  * environment. */
 bool sherd__say_joined(bool open);
+/* The same of a process whose world comes by a carrier of its own, and which may join besides. */
+bool sherd__leave_job(void);
 /* Load the module of this launcher's MPI, and open its carrier. EINVAL. */
 sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag);
 

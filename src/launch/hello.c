@@ -5,6 +5,7 @@
  * the same verdict. Some 900 bytes a rank.
  */
 #include "hello.h"
+#include "launch.h"
 #include "watch.h"
 #include "world/inside.h"
 
@@ -31,6 +32,19 @@ static void name_machine(sherd__hello *out)
     (void)sherd__read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     out->machine = sherd__hash_text(given ? sherd__hash_text(6, given) : 5, boot);
     out->space = sherd__pid_space();
+}
+
+sherd_status sherd__transport_asked(const char **name, sherd__diag *diag)
+{
+    static const char *const known[] = {"", "arena", "threads", "mpi"};
+    const char *text = getenv("SHERD_TRANSPORT");
+
+    *name = text ? text : "";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(*name, known[i]) == 0)
+            return SHERD_OK;
+    return sherd__fail(diag, SHERD_EINVAL, "SHERD_TRANSPORT=%.40s: expected arena, threads or mpi",
+                       text);
 }
 
 sherd__hello sherd__introduce(const sherd_world_options *options)

@@ -154,7 +154,9 @@ static sherd_status find_invitation(invitation *in, sherd__diag *diag)
 /* Map the arena that this process was started with. */
 static sherd_status find_arena(sherd__arena *arena, invitation *in, sherd__diag *diag)
 {
-    if (find_invitation(in, diag))
+    const char *transport;
+
+    if (find_invitation(in, diag) || sherd__transport_asked(&transport, diag))
         return diag->status;
     diag->rank = in->rank;
     if (map_of(arena, in->fd, in, diag))
@@ -260,6 +262,7 @@ sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *opti
 {
     const sherd__argument need[] = {{"out", out}, {NULL, NULL}};
     sherd__diag diag = {.rank = -1};
+    const char *transport;
     sherd_status status;
 
     if (out)
@@ -269,10 +272,14 @@ sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *opti
         status = open_launched(out, options, &diag);
     } else if (!dry && sherd__is_carried()) {
         status = sherd__carried_open(out, options, &diag);
-    } else if (!(status = sherd__require(&diag, "sherd_world_open", need))) {
-        if (!dry)
+    } else {
+        status = sherd__require(&diag, "sherd_world_open", need);
+        if (!status && !dry)
+            status = sherd__transport_asked(&transport, &diag);
+        if (!status && !dry)
             return sherd_world_alone(out, options);
-        status = sherd__dry_open(out, 0, options, &diag);
+        if (!status)
+            status = sherd__dry_open(out, 0, options, &diag);
     }
     if (status && options && options->error)
         snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag.text);

@@ -32,6 +32,11 @@ typedef struct sherd__launch_options {
  */
 int sherd__launch(const sherd__launch_options *options, sherd__diag *diag);
 
+/* ---- hello.c: how ranks are to talk ----------------------------------------------------------- */
+
+/* What SHERD_TRANSPORT says; "" where it says nothing. EINVAL: there is no such transport. */
+sherd_status sherd__transport_asked(const char **name, sherd__diag *diag);
+
 /* ---- join.c: in such a program --------------------------------------------------------------- */
 
 /* The cores that a job has taken, held as long as these descriptors are open. */

@@ -90,6 +90,13 @@ bool sherd__say_joined(bool open)
     return setenv(mark_name, text, 1) == 0;
 }
 
+bool sherd__leave_job(void)
+{
+    bool other, open;
+
+    return !find_mark() || is_mine(&other, &open) || other || sherd__say_joined(false);
+}
+
 /* ---- the module ------------------------------------------------------------------------------ */
 
 /* The folder of what this code is in: the shared library, or the program. */

@@ -129,7 +129,7 @@ static sherd_status spawn_dry(int *exit_status, const sherd__launch_plan *plan, 
 
 static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag *diag)
 {
-    const char *name = getenv("SHERD_TRANSPORT");
+    const char *name;
     int ranks = plan->options->ranks;
 
     if (ranks < 0)
@@ -144,12 +144,10 @@ static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag 
                            SHERD_MAX_RANKS);
     plan->ranks = ranks ? ranks : 1;
     *threads = plan->options->as == SHERD_THREADS;
-    if (!name || !*name || strcmp(name, "mpi") == 0)
-        return SHERD_OK; /* that one is for ranks that mpirun has started */
-    if (strcmp(name, "threads") != 0 && strcmp(name, "arena") != 0)
-        return sherd__fail(diag, SHERD_EINVAL, "SHERD_TRANSPORT=%.40s: expected arena or threads",
-                           name);
-    *threads = strcmp(name, "threads") == 0;
+    if (sherd__transport_asked(&name, diag))
+        return diag->status;
+    if (*name && strcmp(name, "mpi") != 0) /* that one is for ranks that mpirun has started */
+        *threads = strcmp(name, "threads") == 0;
     return SHERD_OK;
 }
 

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs that use MPI themselves, and are started in another way than by mpirun, or end in
+ * another order. */
+#define CHECK_PURE
+#include "mpirun.h"
+
+#include <unistd.h>
+
+/* mpi_opens.c of an MPI, under `sherd` with these words before it. */
+static const program_end *under_sherd(const char *words, const char *kind, const char *what)
+{
+    char line[1024];
+
+    snprintf(line, sizeof line, SHERD " %s %s/mpi_opens_%s %s", words, SHERD_BUILD_DIR, kind, what);
+    allow_mpirun();
+    return program_run(line);
+}
+
+/* Its ranks under the mpirun of each MPI. */
+static const program_end *under_mpirun(int ranks, const char *what)
+{
+    char line[1024];
+
+    snprintf(line, sizeof line, "%s/mpi_opens_%%s %s", SHERD_BUILD_DIR, what);
+    return mpi_run_each(ranks, line);
+}
+
+/* ---- the tests ------------------------------------------------------------------------------- */
+
+static void a_dry_run_writes_nothing(void)
+{
+    char path[] = "/tmp/sherd_opens_XXXXXX", what[64];
+    int fd = mkstemp(path);
+
+    if (!CHECK(fd >= 0))
+        return;
+    close(fd);
+    unlink(path);
+    snprintf(what, sizeof what, "writes %s", path);
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = under_sherd("dry -n 4 --rank 2 --rates f32=1", kind, what);
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "rank 2 of 4\n"), 1);
+        CHECK_EQ(times(end->out, "rank 2 of 4, dry: nothing was computed"), 1);
+        CHECK(access(path, F_OK) != 0);
+    }
+    unlink(path);
+}
+
+/* Three processes that are alone for MPI would do the same work three times. */
+static void ranks_that_mpi_does_not_connect_are_refused(void)
+{
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = under_sherd("run -n 3", kind, "");
+        CHECK(end->status != 0);
+        CHECK(times(end->out, "open EINVAL: sherd_world_open_mpi: SHERD_RANKS is 3, but "
+                              "MPI_COMM_WORLD has one rank") >= 1);
+        CHECK_EQ(times(end->out, "rank 0 of 1"), 0);
+        end = under_sherd("run -n 1", kind, "");
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "rank 0 of 1"), 1);
+    }
+}
+
+static void what_a_rank_starts_is_none(void)
+{
+    const program_end *ends = under_mpirun(2, "starts");
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = &ends[kind_i];
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "alone: 1\n"), 2);
+    }
+}
+
+static void a_world_that_outlives_mpi_is_one_clear_line(void)
+{
+    setenv("SHERD_TRANSPORT", "mpi", 1);
+    const program_end *ends = under_mpirun(2, "early");
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = &ends[kind_i];
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "check EPEER: rank "), 2);
+        CHECK_EQ(times(end->out, "MPI_Finalize was called while the world was open"), 2);
+        CHECK_EQ(times(end->out, "close EPEER"), 2);
+    }
+    unsetenv("SHERD_TRANSPORT");
+}
+
+static void a_transport_that_there_is_not_is_refused(void)
+{
+    setenv("SHERD_TRANSPORT", "MPI", 1);
+    const program_end *ends = under_mpirun(2, "");
+    FOR_EACH_MPI(kind)
+    CHECK_EQ(times(ends[kind_i].out,
+                   "open EINVAL: rank 0: SHERD_TRANSPORT=MPI: expected arena, threads or mpi"),
+             2);
+    unsetenv("SHERD_TRANSPORT");
+}
+
+static int play_nothing(const char *mode)
+{
+    (void)mode;
+    return 1;
+}
+
+static const check_test tests[] = {
+    {TEST(a_dry_run_writes_nothing)},
+    {TEST(ranks_that_mpi_does_not_connect_are_refused)},
+    {TEST(what_a_rank_starts_is_none)},
+    {TEST(a_world_that_outlives_mpi_is_one_clear_line)},
+    {TEST(a_transport_that_there_is_not_is_refused)},
+};
+MPIRUN_MAIN(tests, play_nothing)
