@@ -32,7 +32,7 @@ typedef struct sherd__launch_options {
  */
 int sherd__launch(const sherd__launch_options *options, sherd__diag *diag);
 
-/* ---- hello.c: how ranks are to talk ----------------------------------------------------------- */
+/* ---- hello.c: how ranks are to talk ---------------------------------------------------------- */
 
 /* What SHERD_TRANSPORT says; "" where it says nothing. EINVAL: there is no such transport. */
 sherd_status sherd__transport_asked(const char **name, sherd__diag *diag);
