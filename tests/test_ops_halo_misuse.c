@@ -69,6 +69,30 @@ MISUSE(a_halo_that_cannot_be_is_refused)
     }
 }
 
+/* Both sides are told, and what is no number by its name. */
+static void what_differs_in_halos_is_told(sherd_world *world)
+{
+    bool other = sherd_world_rank(world) == 1;
+    const sherd_halo_options wide = {.before[0] = {other ? 2 : 1, SHERD_BORDER_REPLICATE}};
+    const sherd_halo_options ends = {
+        .before[0] = {1, other ? SHERD_BORDER_REFLECT : SHERD_BORDER_REPLICATE}};
+    const sherd_halo_options mirror = {.before[0] = {9, SHERD_BORDER_REFLECT}};
+    things t = make(world);
+
+    sherd_halo(t.x, &wide);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "windows 1+0,0+0 of [6(x),4] on (x=2) on rank 0"));
+    CHECK(strstr(sherd_world_error(world), "windows 2+0,0+0 of [6(x),4] on (x=2) on rank 1"));
+    t = make(world);
+    sherd_halo(t.x, &ends);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "but with other arguments") != NULL);
+    t = make(world);
+    sherd_halo(t.x, &mirror);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "before[0] of width 9 and border REFLECT on ") != NULL);
+}
+
 MISUSE(a_halo_needs_a_tensor_and_its_widths)
 {
     things t = make(m->world);
@@ -155,6 +179,7 @@ MISUSE(fields_of_two_meshes_are_two_calls)
 
 static const check_test tests[] = {
     {TEST(a_halo_that_cannot_be_is_refused), {1, 2, 3}},
+    {TEST(what_differs_in_halos_is_told), {2}},
     {TEST(a_halo_needs_a_tensor_and_its_widths), {1, 2, 3}},
     {TEST(what_a_halo_would_be_needs_a_layout), {1, 2}},
     {TEST(ghosts_need_a_layout_of_elements), {1, 2, 3}},

@@ -32,6 +32,7 @@ typedef struct around {
 static const char *side_fault(sherd_call *call, int d, int64_t width, int border, int64_t n)
 {
     const char *fault = NULL;
+    char number[16];
 
     if (width == 0)
         return NULL;
@@ -45,8 +46,8 @@ static const char *side_fault(sherd_call *call, int d, int64_t width, int border
         fault = "a mirror is narrower than the dim";
     else if (n == 0 && border != SHERD_BORDER_CONSTANT)
         fault = "there is nothing to repeat";
-    return fault ? sherd_call_reason(call, "%lld elements with border %d at dim %d: %s",
-                                     (long long)width, border, d, fault)
+    return fault ? sherd_call_reason(call, "%lld elements with border %s at dim %d: %s",
+                                     (long long)width, sherd__border_text(border, number), d, fault)
                  : NULL;
 }
 

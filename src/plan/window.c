@@ -7,6 +7,7 @@
 #include "window_schedule.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -232,6 +233,17 @@ static const char *side_fault(const sherd_halo_side *side, bool exists, int64_t 
                : NULL;
 }
 
+const char *sherd__border_text(int border, char text[16])
+{
+    static const char *const names[SHERD_BORDERS] = {"NONE", "CONSTANT", "REPLICATE", "REFLECT",
+                                                     "PERIODIC"};
+
+    if (border >= 0 && border < SHERD_BORDERS)
+        return names[border];
+    snprintf(text, 16, "%d", border);
+    return text;
+}
+
 bool sherd__has_constant_border(const sherd_halo_options *options, int ndim)
 {
     for (int d = 0; d < ndim; d++)
@@ -272,6 +284,7 @@ static sherd_status check_halo(const sherd_layout *layout, const sherd_halo_opti
                                const char *function, const char *text)
 {
     static const char *const side_names[] = {"before", "after"};
+    char number[16];
 
     if (layout->pending_axes)
         return sherd__fail(layout->space->diag, SHERD_EINVAL,
@@ -283,9 +296,9 @@ static sherd_status check_halo(const sherd_layout *layout, const sherd_halo_opti
             const char *fault = side_fault(sides[i], exists, exists ? layout->spec.shape[d] : 0);
             if (fault)
                 return sherd__fail(layout->space->diag, SHERD_EINVAL,
-                                   "%s: %s[%d] of width %lld and border %d on %s: %s", function,
+                                   "%s: %s[%d] of width %lld and border %s on %s: %s", function,
                                    side_names[i], d, (long long)sides[i]->width,
-                                   (int)sides[i]->border, text, fault);
+                                   sherd__border_text((int)sides[i]->border, number), text, fault);
         }
     }
     return sherd__check_borders(layout, options, function, text);

@@ -68,6 +68,9 @@ sherd_status sherd__window_of_halo(sherd__window **out, const sherd_layout *layo
 sherd_status sherd__check_borders(const sherd_layout *layout, const sherd_halo_options *options,
                                   const char *function, const char *text);
 
+/* The name of a border, "REFLECT", or its number if there is none. */
+const char *sherd__border_text(int border, char text[16]);
+
 /* Whether the value of the options stands beyond an end of one of ndim dims. */
 bool sherd__has_constant_border(const sherd_halo_options *options, int ndim);
 

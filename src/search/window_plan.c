@@ -49,7 +49,8 @@ static void add_given(sums *all, const sherd__reach *reach, const int64_t *box)
     }
 }
 
-static bool find_sums(sums **out, const sherd__window *window, int d)
+/* `beyond`: how far windows reach at most before the ranks' own pieces, and after them. */
+static bool find_sums(sums **out, int64_t beyond[2], const sherd__window *window, int d)
 {
     const sherd__layout_spec *spec = &window->layout->spec;
     const sherd__reach *reach = &window->reach[d];
@@ -63,6 +64,10 @@ static bool find_sums(sums **out, const sherd__window *window, int d)
         for (int64_t p = 0; p < reach->shards; p++) {
             all[p].held = box[2 * p + 1] - box[2 * p];
             all[p].window = reach->span[2 * p + 1] - reach->span[2 * p];
+            if (all[p].held && all[p].window) {
+                beyond[0] = sherd__max(beyond[0], box[2 * p] - reach->span[2 * p]);
+                beyond[1] = sherd__max(beyond[1], reach->span[2 * p + 1] - box[2 * p + 1]);
+            }
             all[p].asked = meeting(reach, p, 0, reach->n);
             all[p].kept = meeting(reach, p, box[2 * p], box[2 * p + 1]);
         }
@@ -172,6 +177,18 @@ static void write_trace(sherd__writer *w, const void *object)
     sherd__write(w, folds(plan) ? "windows->%s" : "%s->windows", plan->from->placements);
 }
 
+/* "windows 2+1,0+0 of [6(x),2] on (x=3)": before and after the piece, in each dim. */
+static void describe(sherd_plan *plan, int64_t beyond[][2])
+{
+    sherd__writer w = {plan->what, sizeof plan->what, 0};
+
+    sherd__write(&w, "windows");
+    for (int d = 0; d < plan->from->spec.ndim; d++)
+        sherd__write(&w, "%c%lld+%lld", d ? ',' : ' ', (long long)beyond[d][0],
+                     (long long)beyond[d][1]);
+    sherd__write(&w, folds(plan) ? " -> %s" : " of %s", plan->from->text);
+}
+
 static uint64_t fingerprint_of(const sherd_plan *plan)
 {
     uint64_t hash = sherd__hash_word(0x77696e64, plan->element_bytes);
@@ -186,13 +203,15 @@ static sherd_status fill(sherd_plan *plan)
     const sherd__window *window = plan->window;
     int ndim = window->layout->spec.ndim;
     sums *all[SHERD_MAX_DIMS] = {NULL};
+    int64_t beyond[SHERD_MAX_DIMS][2] = {{0}};
     totals t;
     bool good = true;
 
     for (int d = 0; d < ndim && good; d++)
-        good = find_sums(&all[d], window, d);
+        good = find_sums(&all[d], beyond[d], window, d);
     if (good)
         find_totals(&t, window, all);
+    describe(plan, beyond);
     for (int d = 0; d < ndim; d++)
         sherd__free(heap, all[d]);
     plan->step = sherd__alloc(heap, 1, sizeof *plan->step);
@@ -228,8 +247,6 @@ sherd_status sherd__window_plan_make(sherd_plan **out, sherd__window *window,
     window->refs++;
     plan->direction = (int)direction;
     plan->fingerprint = fingerprint_of(plan);
-    sherd__writer w = {plan->what, sizeof plan->what, 0};
-    sherd__write(&w, folds(plan) ? "windows -> %s" : "windows of %s", plan->from->text);
     sherd_status status = fill(plan);
     if (status) {
         sherd__plan_destroy(plan);

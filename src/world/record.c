@@ -116,8 +116,13 @@ void sherd__record_difference(const sherd_world *world, int lane, int a, int b, 
             continue;
         sherd__record_text(world, a, lane, number, left, sizeof left);
         sherd__record_text(world, b, lane, number, right, sizeof right);
-        snprintf(out, room, "call %llu of group %s is %s on rank %d, and %s on rank %d",
-                 (unsigned long long)k, group, left, a, right, b);
+        if (strcmp(left, right) == 0) /* what differs is not in the text */
+            snprintf(out, room,
+                     "call %llu of group %s is %s on ranks %d and %d, but with other arguments",
+                     (unsigned long long)k, group, left, a, b);
+        else
+            snprintf(out, room, "call %llu of group %s is %s on rank %d, and %s on rank %d",
+                     (unsigned long long)k, group, left, a, right, b);
         return;
     }
     if (na == nb) {
