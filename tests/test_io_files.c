@@ -283,6 +283,40 @@ static void wrong_files_are_refused(sherd_world *world)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
+/* Rank 1 passes another path, name, dtype, note: the error has both. */
+static void what_differs_is_told(sherd_world *world, const char *path, sherd_tensor *t)
+{
+    bool other = sherd_world_rank(world) == 1;
+    int64_t ten = 10, two = 2;
+    sherd_tensor *half = sherd_constant(world, SHERD_F16, &ten, 1, 1);
+    sherd_tensor *short_one = sherd_constant(world, SHERD_F32, &two, 1, 1);
+    char text[300];
+    const sherd_named_tensor named[2] = {{"t", t}, {other ? "u" : "v", t}};
+    const sherd_named_tensor typed[2] = {{"t", t}, {"v", other ? half : t}};
+    const sherd_named_tensor sized[2] = {{"t", t}, {"v", other ? short_one : t}};
+    const sherd_file_note step = {"step", other ? "5" : "6"};
+
+    if (sherd_world_ranks(world) < 2)
+        return;
+    CHECK_EQ(sherd_file_write(world, other ? "/tmp/b.st" : "/tmp/a.st", named, 1, NULL, 0),
+             SHERD_EDIFFER);
+    CHECK_TEXT(sherd_world_error(world), "rank 0: sherd_file_write: rank 0 passed to "
+                                         "\"/tmp/a.st\", rank 1 to \"/tmp/b.st\"");
+    snprintf(text, sizeof text, "%s%s", path, other ? ".other" : "");
+    CHECK_EQ(sherd_file_write(world, text, named, 1, NULL, 0), SHERD_EDIFFER);
+    CHECK_EQ(sherd_file_write(world, path, named, 2, NULL, 0), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "tensor 1, f32[10], \"v\", rank 1 ") != NULL);
+    CHECK(strstr(sherd_world_error(world), "tensor 1, f32[10], \"u\"") != NULL);
+    CHECK_EQ(sherd_file_write(world, path, typed, 2, NULL, 0), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "tensor 1, f16[10], \"v\"") != NULL);
+    CHECK_EQ(sherd_file_write(world, path, sized, 2, NULL, 0), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "tensor 1, f32[2], \"v\"") != NULL);
+    CHECK_EQ(sherd_file_write(world, path, named, other ? 0 : 1, NULL, 0), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "0 tensors and 0 notes") != NULL);
+    CHECK_EQ(sherd_file_write(world, path, named, 1, &step, 1), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "note \"step\", \"6\", rank 1 note \"step\", \"5\""));
+}
+
 /* What was there stays, and nothing is left behind. */
 static void a_failed_write_leaves_what_was_there(sherd_world *world)
 {
@@ -313,6 +347,7 @@ static void a_failed_write_leaves_what_was_there(sherd_world *world)
         list[1] = (sherd_named_tensor){sherd_world_rank(world) ? "v" : "w", t};
         CHECK_EQ(sherd_file_write(world, path, list, 2, NULL, 0), SHERD_EDIFFER);
     }
+    what_differs_is_told(world, path, t);
     /* A folder in the place of PATH.part: the file can not be made; of PATH: it can not take its
      * place. */
     if (sherd_world_rank(world) == 0)

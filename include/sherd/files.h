@@ -47,7 +47,7 @@ typedef struct sherd_file_note {
  *             as a name, a tensor that varies or has failed, another job that writes this file, a
  *             PATH or PATH.part that exists and is not a file, a system error of the file; ELIMIT
  *             names and notes of more than 100 MiB, or tensors of 2^62 bytes; ENOTSUP built without
- *             jansson; EDIFFER; ENOMEM; EPEER
+ *             jansson; EDIFFER ranks have other paths, tensors or notes; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_file_write(sherd_world *world, const char *path,
                                          const sherd_named_tensor *tensors, int count,

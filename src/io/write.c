@@ -9,8 +9,10 @@
 #include "io/rows.h"
 
 #include "base/file_limit.h"
+#include "base/hash.h"
 #include "base/open.h"
 #include "base/num.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -133,6 +135,56 @@ static bool agree(writing *w, uint64_t arguments)
 {
     w->status = sherd__agree(w->world, w->status, arguments, w->function);
     return w->status == SHERD_OK;
+}
+
+/*
+ * All ranks have passed the same, which is called so: what it is, and its text. If not, the error
+ * tells both, shortened.
+ */
+static bool agree_on(writing *w, uint64_t hash, const char *kind, const char *text)
+{
+    char shown[48], name[160];
+
+    sherd__fit_text(shown, sizeof shown, text);
+    snprintf(name, sizeof name, "%s: %s \"%s\"", w->function, kind, shown);
+    w->status = sherd__agree(w->world, w->status, sherd__hash_text(hash, text), name);
+    return w->status == SHERD_OK;
+}
+
+/* "tensor 1, f32[2,3],", of the header. */
+static void describe_tensor(const sherd_file_entry *e, int i, char *text, size_t room)
+{
+    sherd__writer w = {text, room, 0};
+
+    sherd__write(&w, "tensor %d, %s[", i, sherd_dtype_name(e->dtype));
+    for (int d = 0; d < e->ndim; d++)
+        sherd__write(&w, "%s%lld", d ? "," : "", (long long)e->shape[d]);
+    sherd__write(&w, "],");
+}
+
+/* All headers are equal. The error is of the first tensor or note that is not. */
+static bool agree_on_header(writing *w, const char *text, size_t bytes)
+{
+    const sherd__header *h = &w->header;
+    char kind[96];
+
+    if (agree(w, text ? sherd__hash_bytes(1, text, bytes) : 0) || w->status != SHERD_EDIFFER)
+        return w->status == SHERD_OK;
+    w->status = SHERD_OK;
+    snprintf(kind, sizeof kind, "%d tensors and %d notes for", h->entries, h->notes);
+    bool same = agree_on(w, 0, kind, w->path);
+    for (int i = 0; same && i < h->entries; i++) {
+        describe_tensor(&h->entry[i], i, kind, sizeof kind);
+        same = agree_on(w, 0, kind, h->entry[i].name);
+    }
+    for (int i = 0; same && i < h->notes; i++) {
+        snprintf(kind, sizeof kind, "note %d,", i);
+        same = agree_on(w, 0, kind, h->note[i].key);
+        snprintf(kind, sizeof kind, "note \"%.24s\",", h->note[i].key);
+        same = same && agree_on(w, 1, kind, h->note[i].text);
+    }
+    w->status = w->status ? w->status : SHERD_EDIFFER;
+    return false;
 }
 
 /* Open PATH.part if it is a file. A link may lead to the file of somebody else; a pipe would
@@ -337,7 +389,7 @@ sherd_status sherd__file_write(const sherd__to_write *what, const char *function
         w.status = list_all(&w, what);
     if (!w.status)
         w.status = sherd__header_text(&header, &bytes, &w.header, diag, function);
-    if (agree(&w, header ? sherd__hash_bytes(1, header, bytes) : 0)) {
+    if (agree_on(&w, 0, "to", w.path ? w.path : "") && agree_on_header(&w, header, bytes)) {
         sherd__file_signal_hold(&limit);
         write_all(&w, header, bytes);
         if (w.made)
