@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/library.h"
 #include "device/cuda.h"
 #include "gpus.h"
 
@@ -56,8 +57,8 @@ int find_gpus(gpu out[GPUS])
     driver d;
     int count = 0, found = 0;
 
-    if (!find(&d, dlopen(given && *given ? given : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) ||
-        d.init(0) || d.count(&count))
+    if (!find(&d, sherd__library_open(given && *given ? given : "libcuda.so.1")) || d.init(0) ||
+        d.count(&count))
         return 0;
     for (int i = 0; i < count && found < GPUS; i++)
         found += look_at(&out[found], &d, i);

@@ -8,6 +8,8 @@
  */
 #include "inside.h"
 
+#include "base/library.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,22 +25,16 @@ static const char *const library_source[] = {
     "install cuBLAS, and name its folder in LD_LIBRARY_PATH",
 };
 
-/* They stay: threads of theirs may live in them. */
-static void *open_library(const char *name)
-{
-    return dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
-
 /* Where the system keeps libraries, or else where CUDA puts itself. */
 static void *open_somewhere(const char *name)
 {
     char path[256];
-    void *library = open_library(name);
+    void *library = sherd__library_open(name);
 
     if (library)
         return library;
     snprintf(path, sizeof path, "/usr/local/cuda/lib64/%s", name);
-    return open_library(path);
+    return sherd__library_open(path);
 }
 
 /* The version of a library that may work with CUDA's `version`. cuFFT's goes one behind. */
@@ -69,9 +65,9 @@ static void *open_one(sherd__device *device, int which)
     int version = 0;
 
     if (given && *given)
-        return open_library(given);
+        return sherd__library_open(given);
     if (which == DRIVER)
-        return open_library(library_name[DRIVER]);
+        return sherd__library_open(library_name[DRIVER]);
     return device->cuda.driver_version(&version) == 0 ? open_version(which, version / 1000) : NULL;
 }
 
@@ -105,12 +101,9 @@ sherd_status sherd__cuda_load(sherd__device *device, sherd__diag *diag)
 {
     for (int which = 0; which < NEEDED; which++) {
         void *library = open_one(device, which);
-        if (!library) {
-            const char *why = dlerror();
+        if (!library)
             return sherd__fail(diag, SHERD_ENOTSUP, "no GPU can be used without %s: %s (%s)",
-                               library_name[which], library_source[which],
-                               why ? why : "it was not found");
-        }
+                               library_name[which], library_source[which], sherd__library_fault());
         device->library[which] = library;
         const char *missing = find_all(&device->cuda, library, which);
         if (missing)

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 
+#include "base/library.h"
 #include "onednn.h"
 
 #define TEXT_OF(number) #number
@@ -19,10 +20,9 @@
  * was built. It stays: threads of its OpenMP may live in it. */
 static void *load(void)
 {
-    void *library =
-        dlopen("libdnnl.so." TEXT(DNNL_VERSION_MAJOR), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = sherd__library_open("libdnnl.so." TEXT(DNNL_VERSION_MAJOR));
 
-    return library ? library : dlopen(SHERD_DNNL_FILE, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    return library ? library : sherd__library_open(SHERD_DNNL_FILE);
 }
 
 /* Functions by name; C has no cast for that. */

@@ -8,6 +8,8 @@
 #include "carried.h"
 #include "watch.h"
 
+#include "base/library.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,10 +135,10 @@ static void *load_beside(const char *folder, const char *module)
     for (size_t i = 0; i < sizeof places / sizeof places[0] && !handle; i++) {
         snprintf(path, sizeof path, "%s/%s/sherd_mpi_%s.so", folder, places[i], module);
         if (access(path, R_OK) == 0)
-            handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+            handle = sherd__library_open(path);
     }
     snprintf(path, sizeof path, "%s/sherd_mpi_%s.so", SHERD_MODULES, module);
-    return handle ? handle : dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    return handle ? handle : sherd__library_open(path);
 }
 
 /* A program that is linked to an MPI can have no other. */
@@ -151,20 +153,20 @@ static const char *linked_module(void)
 
 static void *load(const struct mark *mark, char *text, size_t room)
 {
-    const char *given = getenv("SHERD_MPI_MODULE"), *linked = linked_module(), *why;
+    const char *given = getenv("SHERD_MPI_MODULE"), *linked = linked_module();
     const char *module[] = {linked ? linked : mark->module[0], linked ? NULL : mark->module[1]};
     char folder[1024] = "/";
     void *handle = NULL;
 
     (void)dlerror();
     if (given)
-        handle = dlopen(given, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        handle = sherd__library_open(given);
     else if (!own_folder(folder, sizeof folder))
         snprintf(folder, sizeof folder, "/");
     for (int i = 0; !given && i < 2 && module[i] && !handle; i++)
         handle = load_beside(folder, module[i]);
     if (!handle)
-        snprintf(text, room, "%s", (why = dlerror()) ? why : "it is not there");
+        snprintf(text, room, "%s", sherd__library_fault());
     return handle;
 }
 
@@ -174,6 +176,11 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
     char text[SHERD_ERROR_BYTES] = "";
     sherd_status (*open)(sherd_carrier * out, char *text, size_t room);
 
+    if (sherd__is_static())
+        return sherd__fail(diag, SHERD_ENOTSUP,
+                           "%s says that this is rank %s of a job of MPI, but a static executable "
+                           "can load no module for it: link it to libsherd.so",
+                           mark->rank, getenv(mark->rank));
     void *handle = load(mark, text, sizeof text);
     void *door = handle ? dlsym(handle, "sherd_carrier_open") : NULL;
     if (handle && !door)
