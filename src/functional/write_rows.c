@@ -6,6 +6,7 @@
  */
 #include "ops/shared.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -109,12 +110,22 @@ static sherd_tensor *bring(const filling *f, sherd_tensor *t)
     return sherd_tensor_failed(t) ? NULL : t;
 }
 
-static bool is_outside(const filling *f, const int32_t *index)
+/* Whether there are rows for all indices; the first for which there is none is told. */
+static bool are_inside(const filling *f, const int32_t *index)
 {
-    for (int64_t i = 0; i < f->index->count; i++)
-        if (index[i] >= f->a->shape[1])
-            return true;
-    return false;
+    int64_t n = f->index->local[1], first = sherd_tensor_offset(f->index, 0);
+    char reason[160];
+
+    for (int64_t i = 0; i < f->index->count; i++) {
+        if (index[i] < f->a->shape[1])
+            continue;
+        snprintf(reason, sizeof reason, "index[%lld,%lld] is %d, outside of the %lld rows of a",
+                 (long long)(first + i / n), (long long)(i % n), (int)index[i],
+                 (long long)f->a->shape[1]);
+        refuse(f, SHERD_EINVAL, reason);
+        return false;
+    }
+    return true;
 }
 
 /* Those of the rows that lie in this rank's piece. */
@@ -190,10 +201,8 @@ static bool write_piece(const filling *f)
         return false;
     if (sherd__left_out(f->a->world, name, f->a->dtype, 0, 2 * sherd__local_bytes(f->rows)))
         return sherd__mutable_view(f->a) != NULL;
-    if (is_outside(f, index)) {
-        refuse(f, SHERD_EINVAL, "an index is outside of a");
+    if (!are_inside(f, index))
         return false;
-    }
     if (there)
         return write_there(f);
     char *to = sherd__mutable_view(f->a);
