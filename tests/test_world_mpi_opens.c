@@ -101,6 +101,18 @@ static void a_transport_that_there_is_not_is_refused(void)
     unsetenv("SHERD_TRANSPORT");
 }
 
+static void a_wait_may_have_no_limit(void)
+{
+    setenv("SHERD_TIMEOUT", "none", 1);
+    const program_end *ends = under_mpirun(2, "");
+    FOR_EACH_MPI(kind)
+    {
+        CHECK_EQ(ends[kind_i].status, 0);
+        CHECK_EQ(times(ends[kind_i].out, " of 2\n"), 2);
+    }
+    unsetenv("SHERD_TIMEOUT");
+}
+
 static int play_nothing(const char *mode)
 {
     (void)mode;
@@ -113,5 +125,6 @@ static const check_test tests[] = {
     {TEST(what_a_rank_starts_is_none)},
     {TEST(a_world_that_outlives_mpi_is_one_clear_line)},
     {TEST(a_transport_that_there_is_not_is_refused)},
+    {TEST(a_wait_may_have_no_limit)},
 };
 MPIRUN_MAIN(tests, play_nothing)

@@ -400,6 +400,30 @@ static void a_rank_that_never_comes_ends_all_at_last(void)
     }
     setenv("SHERD_TIMEOUT", "soon", 1);
     CHECK_EQ(spawn(2, SHERD_THREADS, nothing, &exit_status), SHERD_EINVAL);
+    setenv("SHERD_TIMEOUT", "-1", 1);
+    CHECK_EQ(spawn(2, SHERD_THREADS, nothing, &exit_status), SHERD_EINVAL);
+    unsetenv("SHERD_TIMEOUT");
+}
+
+static int waits_for_a_while(sherd_world *world, void *payload)
+{
+    (void)payload;
+    if (sherd_world_rank(world) == 1)
+        sleep_for(0.3);
+    share(world, line_of_ranks(world));
+    return sherd_world_check(world) ? 1 : 0;
+}
+
+static void a_wait_may_have_no_limit(void)
+{
+    static const char *const none[] = {"0", "none"};
+    int exit_status = -1;
+
+    for (int i = 0; i < LEN(none); i++) {
+        setenv("SHERD_TIMEOUT", none[i], 1);
+        CHECK_OK(spawn(2, SHERD_THREADS, waits_for_a_while, &exit_status));
+        CHECK_EQ(exit_status, 0);
+    }
     unsetenv("SHERD_TIMEOUT");
 }
 
@@ -453,6 +477,7 @@ static const check_test tests[] = {
     {TEST(rank_counts_are_limited)},
     {TEST(a_transport_that_there_is_not_is_refused)},
     {TEST(a_rank_that_never_comes_ends_all_at_last)},
+    {TEST(a_wait_may_have_no_limit)},
     {TEST(time_in_which_all_are_stopped_does_not_count)},
 };
 

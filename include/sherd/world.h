@@ -19,6 +19,12 @@
  *     if (sherd_world_check(world))          all ranks take the same branch
  *         return skip_this_step(world);
  *
+ * Waiting. A rank waits for the others for at most SHERD_TIMEOUT seconds, in the environment: 600 if
+ * it is not set; with 0 or "none" for as long as it takes, as a server needs whose ranks wait for
+ * its next request. A wait that takes longer closes the world, as the death of a rank does, and all
+ * functions that may return EPEER return ETIMEDOUT. Time in which the whole job is stopped does not
+ * count.
+ *
  * NULL arguments. Passing NULL where the header does not allow it is an error with a defined
  * result:
  * - A function that returns a status returns EINVAL and sets *out to NULL. The error text is stored
@@ -92,9 +98,11 @@ typedef struct sherd_world_options {
  * @shapes     options: NULL = all zero
  * @owns       the caller closes *out with sherd_world_close; NULL on failure
  * @errors     EINVAL options out of range, a broken environment, a price file that cannot be read
- *             or parsed, or a launcher's MPI that sherd has no module for; ENOTSUP the memory of a
- *             rank of this machine cannot be opened, or there is no GPU where one is asked for;
- *             EDIFFER ranks differ in their options; ENOMEM; ELIMIT; EPEER
+ *             or parsed, SHERD_TRANSPORT other than arena, threads or mpi, or a launcher's MPI that
+ *             sherd has no module for; ENOTSUP the memory of a rank of this machine cannot be
+ *             opened, there is no GPU where one is asked for, or a static executable is under
+ *             mpirun; EDIFFER ranks differ in their options; ETIMEDOUT a rank did not come within
+ *             SHERD_TIMEOUT; ENOMEM; ELIMIT; EPEER
  */
 SHERD_CALL sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *options);
 
@@ -164,8 +172,8 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
  * @collective the world
  * @errors     what raised the alarm; EDIFFER ranks made different calls, did different things on a
  *             mesh, or (with SHERD_VERIFY=1 in the environment) hold different values of what
- *             should be equal; EPEER; ETIMEDOUT; EINVAL in a process that was forked from the
- *             rank's own
+ *             should be equal; EPEER; ETIMEDOUT a rank did not come within SHERD_TIMEOUT; EINVAL in
+ *             a process that was forked from the rank's own
  */
 SHERD_API sherd_status sherd_world_check(sherd_world *world);
 
@@ -179,7 +187,7 @@ SHERD_API sherd_status sherd_world_check(sherd_world *world);
  * @collective the world; in a dry world the others pass what this one does
  * @shapes     most: one number, which does not change after a failure
  * @errors     EINVAL `most` or `world` is NULL; ENOTSUP a paper world; after an alarm what raised
- *             it; ENOMEM; EPEER
+ *             it; ENOMEM; EPEER; ETIMEDOUT a rank did not call it within SHERD_TIMEOUT
  */
 SHERD_CALL sherd_status sherd_world_most(int64_t *most, sherd_world *world, int64_t mine);
 

@@ -15,6 +15,7 @@
 #include "carrier.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,8 @@ static double most_seconds(void)
     const char *text = getenv("SHERD_TIMEOUT");
     double seconds = text ? strtod(text, NULL) : 0;
 
+    if (text && (strcmp(text, "0") == 0 || strcmp(text, "none") == 0))
+        return HUGE_VAL;
     return seconds >= 1 ? seconds : 600;
 }
 

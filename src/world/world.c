@@ -28,14 +28,17 @@ static sherd_status read_patience(sherd_world *world)
     long seconds = TIMEOUT_SECONDS;
     char *end = NULL;
 
-    if (text) {
+    if (text && strcmp(text, "none") == 0) {
+        seconds = 0;
+    } else if (text) {
         seconds = strtol(text, &end, 10);
-        if (end == text || *end || seconds < 1 || seconds > 1000000)
+        if (end == text || *end || seconds < 0 || seconds > 1000000)
             return sherd__fail(&world->diag, SHERD_EINVAL,
-                               "SHERD_TIMEOUT=%.40s: expected seconds, 1 to 1000000", text);
+                               "SHERD_TIMEOUT=%.40s: expected seconds, 1 to 1000000, or none",
+                               text);
     }
     sherd__patience_init(&world->patience, world->ranks > world->arena.cores,
-                         (int64_t)seconds * 1000000000);
+                         seconds ? (int64_t)seconds * 1000000000 : INT64_MAX);
     return SHERD_OK;
 }
 
