@@ -19,9 +19,9 @@
  *     if (sherd_world_check(world))          all ranks take the same branch
  *         return skip_this_step(world);
  *
- * Waiting. A rank waits for the others for at most SHERD_TIMEOUT seconds, in the environment: 600 if
- * it is not set; with 0 or "none" for as long as it takes, as a server needs whose ranks wait for
- * its next request. A wait that takes longer closes the world, as the death of a rank does, and all
+ * Waiting. A rank waits for the others for at most SHERD_TIMEOUT seconds (environment; 600 if it is
+ * not set); with 0 or "none" for as long as it takes, as a server needs whose ranks wait for its
+ * next request. A wait that takes longer closes the world, as the death of a rank does, and all
  * functions that may return EPEER return ETIMEDOUT. Time in which the whole job is stopped does not
  * count.
  *
