@@ -8,7 +8,8 @@
  * expression on tensors that fails raises the world's *alarm* and returns the world's *failed
  * tensor*, which every later expression passes on. No rank falls out of step and no rank hangs.
  * sherd_world_check() reads and lowers the alarm: there all ranks get the same status and text, and
- * go on.
+ * go on. A rank that has failed by itself calls sherd_world_fail() and may leave the step: it goes
+ * on at the step's check. The others fail in what they call without it, and come there too.
  *
  * Branch only on a status: that of sherd_world_check() or of a collective function. Whether a
  * tensor has failed (sherd_tensor_failed(), or sherd_tensor_read() returning NULL) is a local
