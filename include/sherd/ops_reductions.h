@@ -7,8 +7,15 @@
  * element of the result. Pending reductions of the operand are settled first unless a comment says
  * otherwise. Edge cases are PyTorch's, unless a comment says otherwise.
  *
- * @shapes for all: dims[count]; count 0 = all dims.
- * @errors for all: as in ops.h; EINVAL no such dim, a dim named twice, dims NULL with count > 0.
+ * @shapes   for all: dims[count]; count 0 = all dims.
+ * @numerics for all, and sherd_sum and sherd_mean: f32, bf16 and f16 are added in f32, a few at a
+ *           time, and what those add up to in f64, so that the error does not grow with how many
+ *           there are: of f32 of one sign it is below 1e-6 of a rank's sum, and of the mean, norm
+ *           or loss that is made of it. Results of 16 bits are rounded at the end. Sums of ranks
+ *           are added in rank order in the tensor's dtype. What is added first depends on the
+ *           layout and on the instruction set, and so do the last bits; they are the same in every
+ *           run. GPUs add in f32, in many short sums.
+ * @errors   for all: as in ops.h; EINVAL no such dim, a dim named twice, dims NULL with count > 0.
  */
 #ifndef SHERD_OPS_REDUCTIONS_H
 #define SHERD_OPS_REDUCTIONS_H

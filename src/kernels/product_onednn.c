@@ -10,7 +10,9 @@
 
 #ifdef SHERD_HAVE_DNNL
 
+#include "base/num.h"
 #include "onednn.h"
+#include "sums.h"
 
 enum { A, B, BIAS, C, ARRAYS };
 
@@ -31,18 +33,26 @@ static void destroy(void *thing)
     sherd__free(k->engine->heap, k);
 }
 
+static int64_t a_row_of(const sherd__product *p)
+{
+    return p->a_row ? p->a_row : p->ta ? p->m : p->k;
+}
+
+static int64_t b_row_of(const sherd__product *p)
+{
+    return p->b_row ? p->b_row : p->tb ? p->k : p->n;
+}
+
 /* Arrays that are not there are left out. */
 static bool describe(const sherd__dnnl *dnnl, sherd__lying *lying, int *made,
                      const sherd__product *p)
 {
-    int64_t a_row = p->a_row ? p->a_row : p->ta ? p->m : p->k;
-    int64_t b_row = p->b_row ? p->b_row : p->tb ? p->k : p->n;
     const struct {
         dnnl_dims_t size, stride; /* two of them; oneDNN's declarations want room for all */
         sherd_dtype dtype;
     } array[ARRAYS] = {
-        [A] = {{p->m, p->k}, {p->ta ? 1 : a_row, p->ta ? a_row : 1}, p->dtype},
-        [B] = {{p->k, p->n}, {p->tb ? 1 : b_row, p->tb ? b_row : 1}, p->dtype},
+        [A] = {{p->m, p->k}, {p->ta ? 1 : a_row_of(p), p->ta ? a_row_of(p) : 1}, p->dtype},
+        [B] = {{p->k, p->n}, {p->tb ? 1 : b_row_of(p), p->tb ? b_row_of(p) : 1}, p->dtype},
         [BIAS] = {{1, p->n}, {p->n, 1}, p->dtype},
         [C] = {{p->m, p->n}, {p->c_row ? p->c_row : p->n, 1}, p->result},
     };
@@ -120,8 +130,7 @@ static bool is_worth_it(const sherd__engine *e, const sherd__product *p)
 static sherd__done multiply_f32(sherd__engine *e, const sherd__product *p, void *c, const void *a,
                                 const void *b)
 {
-    int64_t a_row = p->a_row ? p->a_row : p->ta ? p->m : p->k;
-    int64_t b_row = p->b_row ? p->b_row : p->tb ? p->k : p->n;
+    int64_t a_row = a_row_of(p), b_row = b_row_of(p);
 
     if (p->dtype != SHERD_F32 || p->result != SHERD_F32 || p->bias || !sherd__engine_start(e))
         return SHERD__CANNOT;
@@ -129,6 +138,35 @@ static sherd__done multiply_f32(sherd__engine *e, const sherd__product *p, void 
                                      a_row, b, b_row, p->adds, c, p->c_row ? p->c_row : p->n))
                ? SHERD__DONE
                : SHERD__CANNOT; /* lack of memory for its packed copies */
+}
+
+/* A few long sums (see sums.h). Without a part nothing was written. */
+static sherd__done multiply_long(sherd__engine *e, const sherd__product *p, float *c,
+                                 const float *a, const float *b)
+{
+    int64_t a_step = p->ta ? a_row_of(p) : 1, b_step = p->tb ? 1 : b_row_of(p);
+    int64_t c_row = p->c_row ? p->c_row : p->n;
+    sherd__product part = *p;
+    double total[SHERD__LONG_SUMS] = {0};
+    float some[SHERD__LONG_SUMS];
+
+    part.a_row = a_row_of(p);
+    part.b_row = b_row_of(p);
+    part.c_row = 0;
+    part.adds = false;
+    for (int64_t at = 0; at < p->k; at += SHERD__LONG_PART) {
+        part.k = sherd__min(SHERD__LONG_PART, p->k - at);
+        sherd__done done = multiply_f32(e, &part, some, a + at * a_step, b + at * b_step);
+        if (done != SHERD__DONE)
+            return done;
+        for (int64_t i = 0; i < p->m * p->n; i++)
+            total[i] += (double)some[i];
+    }
+    for (int64_t i = 0; i < p->m * p->n; i++) {
+        float *to = c + i / p->n * c_row + i % p->n;
+        *to = (float)(total[i] + (p->adds ? (double)*to : 0));
+    }
+    return SHERD__DONE;
 }
 
 static sherd__done multiply_kept(sherd__engine *e, const sherd__product *p, void *c, const void *a,
@@ -173,6 +211,8 @@ sherd__done sherd__product_onednn(sherd__engine *e, const sherd__product *p, voi
 {
     if (p->m < 1 || p->n < 1 || p->k < 1)
         return SHERD__CANNOT;
+    if (p->dtype == SHERD_F32 && sherd__is_long_sum(p->m, p->n, p->k))
+        return multiply_long(e, p, c, a, b);
     sherd__done done = is_worth_it(e, p) ? multiply_kept(e, p, c, a, b, bias) : SHERD__CANNOT;
     return done == SHERD__CANNOT ? multiply_f32(e, p, c, a, b) : done;
 }

@@ -2,15 +2,19 @@
 /*
  * The plain version of every kernel, for f32 and f64: what tests compare with, and what runs where
  * nothing faster does. Scalar, in the order in which one would write it on paper. Sums inside a row
- * are kept in f64; sums over rows and over addends run in the element type, in order, as the fast
- * versions do.
+ * are kept in f64; sums over rows (but for sums.h) and over addends run in the element type, in
+ * order, as the fast versions do.
  */
 #include "ref.h"
 
 #include <string.h>
 
+#include "base/num.h"
 #include "fft.h"
 #include "half.h"
+#include "sums.h"
+
+enum { COLUMNS = 256 }; /* that are summed side by side */
 
 /* Word i of the stream of a key. */
 static uint32_t random_word(sherd__key key, int64_t i)

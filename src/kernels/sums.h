@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many f32 are added up, also of 16 bits: a few in f32, and what those add up to in f64. So the
+ * error does not grow with their number: one running sum of 10 million equal numbers in f32 is
+ * wrong in the third digit.
+ */
+#ifndef SHERD__SUMS_H
+#define SHERD__SUMS_H
+
+#include "kernels.h"
+
+/*
+ * Columns, in which whole rows are added, have the same bits in all tables of a dtype: up to so many
+ * rows one after the other; of more, groups of neighbours from the first row on, the last one
+ * shorter, whose sums are added in f64, in order. Of f64 always one after the other.
+ */
+enum { SHERD__ROWS_IN_ORDER = 32, SHERD__ROWS_OF_GROUP = 8 };
+
+/*
+ * Products of f32 that are a few long sums: they are made in parts of so many terms, whose sums are
+ * added in f64. Only where there are few of them, which read so much that this takes no time.
+ */
+enum { SHERD__LONG_SUM = 1 << 16, SHERD__LONG_SUMS = 64, SHERD__LONG_PART = 1 << 12 };
+
+static inline bool sherd__is_long_sum(int64_t m, int64_t n, int64_t k)
+{
+    return k > SHERD__LONG_SUM && m <= SHERD__LONG_SUMS && n <= SHERD__LONG_SUMS &&
+           m * n <= SHERD__LONG_SUMS;
+}
+
+#endif
