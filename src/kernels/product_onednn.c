@@ -140,6 +140,42 @@ static sherd__done multiply_f32(sherd__engine *e, const sherd__product *p, void 
                : SHERD__CANNOT; /* lack of memory for its packed copies */
 }
 
+enum { PART = 1024 }; /* terms of a product of vectors that are added in f32 */
+
+/* A product of vectors takes the time of reading them; in dnnl_sgemm, which has one running sum,
+ * six times that. */
+static bool is_dot(const sherd__product *p)
+{
+    return p->dtype == SHERD_F32 && p->result == SHERD_F32 && p->m == 1 && p->n == 1 &&
+           (!p->ta || a_row_of(p) == 1) && (p->tb || b_row_of(p) == 1) && p->k > PART && !p->bias;
+}
+
+static float dot_part(int64_t k, const float *a, const float *b)
+{
+    enum { LANES = 16 };
+    float lane[LANES] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= k; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lane[j] += a[i + j] * b[i + j];
+    for (int j = 0; i < k; i++, j++)
+        lane[j] += a[i] * b[i];
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+
+static void dot(const sherd__product *p, float *c, const float *a, const float *b)
+{
+    double total = p->adds ? (double)*c : 0;
+
+    for (int64_t i = 0; i < p->k; i += PART)
+        total += (double)dot_part(sherd__min(PART, p->k - i), a + i, b + i);
+    *c = (float)total;
+}
+
 /* A few long sums (see sums.h). Without a part nothing was written. */
 static sherd__done multiply_long(sherd__engine *e, const sherd__product *p, float *c,
                                  const float *a, const float *b)
@@ -211,6 +247,10 @@ sherd__done sherd__product_onednn(sherd__engine *e, const sherd__product *p, voi
 {
     if (p->m < 1 || p->n < 1 || p->k < 1)
         return SHERD__CANNOT;
+    if (is_dot(p)) {
+        dot(p, c, a, b);
+        return SHERD__DONE;
+    }
     if (p->dtype == SHERD_F32 && sherd__is_long_sum(p->m, p->n, p->k))
         return multiply_long(e, p, c, a, b);
     sherd__done done = is_worth_it(e, p) ? multiply_kept(e, p, c, a, b, bias) : SHERD__CANNOT;

@@ -11,10 +11,10 @@
 
 /*
  * Columns, in which whole rows are added, have the same bits in all tables of a dtype: up to so many
- * rows one after the other; of more, groups of neighbours from the first row on, the last one
- * shorter, whose sums are added in f64, in order. Of f64 always one after the other.
+ * rows one after the other; of more, groups of so many neighbours from the first row on, whose sums
+ * from 0 on are added in f64, in order. Of f64 always one after the other.
  */
-enum { SHERD__ROWS_IN_ORDER = 32, SHERD__ROWS_OF_GROUP = 8 };
+enum { SHERD__ROWS_OF_SUM = 32 };
 
 /*
  * Products of f32 that are a few long sums: they are made in parts of so many terms, whose sums are
