@@ -184,18 +184,20 @@ static void forget_handlers(void)
             signal(number, SIG_DFL);
 }
 
-/* All but the stack from here on, and what the C library has in this thread: `errno`, and what
- * pthread_self() points at. */
+/* All but the stack from here on, what the guard knows, and what the C library has in this thread:
+ * `errno`, and what pthread_self() points at. */
 static void forget_memory(const watched *here)
 {
     enum { BELOW = 64 << 10, ABOVE = 16 << 10 };
-    uintptr_t stack = (uintptr_t)here, own = (uintptr_t)&errno, thread = (uintptr_t)pthread_self();
+    uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t own = (uintptr_t)&errno, thread = (uintptr_t)pthread_self();
     sherd__span keep[] = {
         {stack - BELOW, stack + ABOVE},
+        {(uintptr_t)here, (uintptr_t)(here + 1)},
         {(own < thread ? own : thread) - ABOVE, (own < thread ? thread : own) + ABOVE},
     };
 
-    sherd__forget_memory(keep, 2);
+    sherd__forget_memory(keep, 3);
 }
 
 /* All but this one and the standard error output: a file that others wait to be closed must not
