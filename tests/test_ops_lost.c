@@ -167,8 +167,12 @@ static void what_is_only_read_is_there(sherd_world *world)
         CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
         for (int i = 0; i < WEIGHTS; i++)
             CHECK(!sherd_tensor_failed(weight[i]));
+        if (request % 2)
+            CHECK(sherd_tensor_revive_all(world) <= CACHES);
         for (int i = 0; i < CACHES; i++)
-            sherd_tensor_revive(cache[i]);
+            CHECK(request % 2 ? !sherd_tensor_failed(cache[i])
+                              : sherd_tensor_revive(cache[i]) == cache[i]);
+        CHECK_EQ(sherd_tensor_revive_all(world), 0);
         CHECK_OK(sherd_world_check(world));
     }
 }

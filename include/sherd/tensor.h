@@ -70,7 +70,8 @@ SHERD_API void sherd_tensor_release(sherd_tensor *t);
  * A plain tensor with a copy of `data`. It varies over all axes (see sherd_mark_equal).
  *
  * @local
- * @shapes shape: int64_t[ndim]; data: row-major, as many elements of `dtype` as the shape has
+ * @shapes shape: int64_t[ndim]; data: row-major, as many elements of `dtype` as the shape has; NULL
+ *         if it has none
  * @owns   the result belongs to the scope; `data` is only read
  * @errors EINVAL a negative size, an unknown dtype, data NULL; ELIMIT; ENOMEM
  */
@@ -163,6 +164,15 @@ SHERD_API bool sherd_tensor_failed(const sherd_tensor *t);
  *             stays as it is
  */
 SHERD_API sherd_tensor *sherd_tensor_revive(sherd_tensor *t);
+
+/**
+ * The same for all such tensors of a world, after a failed check: for programs that go on with what
+ * they have, and write again what the failed step wrote. Returns how many tensors, views counted,
+ * were lost on this rank.
+ *
+ * @collective the world   @errors as sherd_tensor_revive; 0 for NULL
+ */
+SHERD_API int64_t sherd_tensor_revive_all(sherd_world *world);
 
 /**
  * The tensor's dtype and layout as text: "f32[8(x),4] on (x=2)"; "f32[8,4]" if plain; "the failed

@@ -125,6 +125,21 @@ sherd_tensor *sherd_tensor_revive(sherd_tensor *t)
     return t;
 }
 
+/* Those that all ranks have are the same on all, in the same order. */
+int64_t sherd_tensor_revive_all(sherd_world *world)
+{
+    int64_t lost = 0;
+
+    if (!world || sherd__alarmed(world))
+        return 0;
+    for (const sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next)
+        lost += t->layout && t->lost == SHERD__HALF_WRITTEN;
+    for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next)
+        if (t->layout && t->lost == SHERD__HALF_WRITTEN)
+            sherd_tensor_revive(t);
+    return lost;
+}
+
 /* ---- saying so ------------------------------------------------------------------------------- */
 
 void sherd__raise_lost(sherd_tensor *t, const char *function)
