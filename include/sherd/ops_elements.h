@@ -49,8 +49,8 @@ SHERD_API sherd_tensor *sherd_sqrt(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_rsqrt(sherd_tensor *a);
 
 /**
- * a^exponent, as C's pow. See sherd_power for an exponent per element. (PyTorch takes the square root
- * for an exponent of 1/2 or -1/2, which differs at -inf and at -0, and in the slope there.)
+ * a^exponent, as C's pow. See sherd_power for an exponent per element. (PyTorch takes the square
+ * root for an exponent of 1/2 or -1/2, which differs at -inf and at -0, and in the slope there.)
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -173,7 +173,11 @@ SHERD_API sherd_tensor *sherd_mish(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_softsign(sherd_tensor *a);
 /** a / 6 + 1 / 2, limited to [0, 1]. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_hardsigmoid(sherd_tensor *a);
-/** a sherd_hardsigmoid(a); 0 at -inf (PyTorch: NaN). @collective see above @owns scope @errors see above */
+/**
+ * a sherd_hardsigmoid(a); 0 at -inf (PyTorch: NaN).
+ *
+ * @collective see above   @owns scope   @errors see above
+ */
 SHERD_API sherd_tensor *sherd_hardswish(sherd_tensor *a);
 
 /**

@@ -280,14 +280,12 @@ typedef struct sherd_from_local_options {
  * A distributed tensor made of each rank's own piece. No element moves; the result shares the
  * storage of `local`.
  *
- * The placements are believed, also of a piece that varies: ranks compare the shapes of replicas,
- * not their values, which must be equal. If they are not, each rank computes on with its own;
- * SHERD_VERIFY=1 finds that at the next check.
+ * The placements are believed, also of a piece that varies. The values of replicas must be equal;
+ * only SHERD_VERIFY=1 looks at them, at the next check. Otherwise each rank goes on with its own.
  *
  * Gradient: it gets the placements of the forward, with pending sums replicated; or those in
- * options->gradient. Each addend of a pending sum gets the gradient of the sum, each of n addends
- * of a pending average 1/n of it. None flows into those of a pending maximum, minimum or product:
- * backward ends in EINVAL. (Make the pieces shards of one dim more, and reduce over that dim.)
+ * options->gradient. Each of n addends of a pending average gets 1/n of it. Into those of a pending
+ * maximum, minimum or product none flows (EINVAL): reduce over one sharded dim more instead.
  *
  * @collective the mesh
  * @shapes     placements: sherd_placement[axes of mesh]; options: NULL = CHUNK without shape

@@ -298,8 +298,8 @@ static sherd_tensor *divided(sherd_tensor *t, double n)
 
 /*
  * The axes where a tensor is a pending sum or average and its gradient is not. There each rank's
- * addend has the whole gradient: so where such gradients are differentiated again, whole numbers become
- * addends and addends whole numbers.
+ * addend has the whole gradient: so where such gradients are differentiated again, whole numbers
+ * become addends and addends whole numbers.
  */
 static unsigned of_addends(const sherd_layout *layout, unsigned declared)
 {
