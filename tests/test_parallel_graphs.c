@@ -95,6 +95,16 @@ static sherd_tensor *move_across(runner *r, sherd_tensor *t, const need *w, uint
     return sherd_redistribute(sherd_redistribute(t, there, &options), back, &options);
 }
 
+/* Whether gradients flow through pieces: not through those of a pending minimum, say. */
+static bool has_addends(const sherd_layout *layout)
+{
+    bool good = true;
+
+    for (int a = 0; a < layout->spec.mesh->axes; a++)
+        good &= layout->spec.pending[a] <= (int)SHERD_AVG;
+    return good;
+}
+
 /* Somewhere else; to another mesh and back; to each rank's piece and back; or to a plain tensor. */
 static sherd_tensor *moved(runner *r, sherd_tensor *t, const need *w, uint64_t *dice)
 {
@@ -106,7 +116,7 @@ static sherd_tensor *moved(runner *r, sherd_tensor *t, const need *w, uint64_t *
         return t;
     if (way == 0)
         return move_across(r, t, w, dice);
-    if (way == 1)
+    if (way == 1 && has_addends(from))
         return sherd_from_local_as(sherd_to_local(t), from);
     if (way == 2)
         return sherd_full(t);
