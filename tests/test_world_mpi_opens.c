@@ -86,6 +86,8 @@ static void a_world_that_outlives_mpi_is_one_clear_line(void)
         CHECK_EQ(times(end->out, "check EPEER: rank "), 2);
         CHECK_EQ(times(end->out, "MPI_Finalize was called while the world was open"), 2);
         CHECK_EQ(times(end->out, "close EPEER"), 2);
+        CHECK_TEXT(end->err, "sherd: rank 0: MPI_Finalize was called while the world was open: "
+                             "close the world first\n");
     }
     unsetenv("SHERD_TRANSPORT");
 }

@@ -14,6 +14,9 @@ typedef struct ended {
     bool over;
 } ended;
 
+static const char late[] =
+    "MPI_Finalize was called while the world was open: close the world first";
+
 /* Whether MPI still takes calls. */
 static bool is_running(ended *e)
 {
@@ -63,16 +66,17 @@ static bool has_failed(void *self, char *text, size_t room)
 
     if (is_running(e))
         return e->mpi.has_failed(e->mpi.self, text, room);
-    snprintf(text, room,
-             "%s: MPI_Finalize was called while the world was open: close the world first",
-             e->mpi.name);
+    snprintf(text, room, "%s: %s", e->mpi.name, late);
     return true;
 }
 
+/* Nobody can ask a closed world for its error; MPI_Finalize is of all ranks, so one says it. */
 static void close_both(void *self, bool well)
 {
     ended *e = self;
 
+    if (e->over && e->mpi.rank == 0)
+        fprintf(stderr, "sherd: rank 0: %s\n", late);
     e->mpi.close(e->mpi.self, well);
     free(e);
 }
