@@ -79,7 +79,7 @@ static void many_halves_add_up(void)
 
 static void columns_have_the_same_bits(void)
 {
-    static const int64_t mid[] = {31, 32, 33, 40, 64, 65, 200},
+    static const int64_t mid[] = {31, 63, 64, 65, 72, 129, 200},
                          inner[] = {2, 7, 16, 33, 1024, COLUMNS};
     sherd__kernels list[1 + FAST_SETS];
 

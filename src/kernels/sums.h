@@ -14,7 +14,7 @@
  * rows one after the other; of more, groups of so many neighbours from the first row on, whose sums
  * from 0 on are added in f64, in order. Of f64 always one after the other.
  */
-enum { SHERD__ROWS_OF_SUM = 32 };
+enum { SHERD__ROWS_OF_SUM = 64 };
 
 /*
  * Products of f32 that are a few long sums: they are made in parts of so many terms, whose sums are
