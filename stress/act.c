@@ -396,6 +396,20 @@ static void act_pass(runner *u, const op *o)
 
 /* ---- meetings -------------------------------------------------------------------------------- */
 
+/*
+ * A mesh that is not made: other ranks may be at a check, and stay there until all are. What that
+ * says goes to all; if it is good, this refusal was for all.
+ */
+static sherd_status refused(runner *u, sherd_status status)
+{
+    sherd_status checked = is_closed(status) ? status : sherd_world_check(u->world);
+
+    if (checked)
+        return checked;
+    u->good_at = u->at;
+    return status;
+}
+
 static void act_mesh(runner *u, const op *o)
 {
     const mesh_plan *m = &u->s->mesh[o->mesh];
@@ -409,7 +423,7 @@ static void act_mesh(runner *u, const op *o)
     else
         status = sherd_mesh_create(&u->mesh[o->mesh], u->world, m->axes, m->extent,
                                    m->named ? names : NULL, m->rank);
-    met(u, status);
+    met(u, status ? refused(u, status) : SHERD_OK);
 }
 
 static void act_check(runner *u, const op *o)

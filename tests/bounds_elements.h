@@ -63,7 +63,7 @@ typedef struct function_row {
     function_at at;
 } function_row;
 
-enum { FRACTIONS = 0, NUMBERS = 1, LINEAR = 1 };
+enum { FRACTIONS = 0, LINEAR_FRACTIONS = 0, NUMBERS = 1, LINEAR = 1 };
 
 static function_row unary_row(int64_t kind)
 {
@@ -79,10 +79,12 @@ static function_row unary_row(int64_t kind)
     return rows[kind];
 }
 
-/* Whole ones, of integers. */
+/* Whole ones, of integers; those that the type has. */
 static void draw_parameters(trial *t, double parameter[SHERD__PARAMETERS])
 {
     parameter[0] = (double)(1 + draw(t, "p", 4)) / (sherd__has_fractions(t->dtype) ? 2 : 1);
+    if (t->dtype == SHERD_BOOL)
+        parameter[0] = 1;
     parameter[1] = parameter[0] + (double)draw(t, "q", 3) - 1; /* bounds may cross */
 }
 

@@ -373,7 +373,7 @@ static void a_parameter_may_be_frozen_before_backward(sherd_world *world)
             sherd_backward(loss);
             for (int i = 0; i < 2; i++) {
                 CHECK(sherd_requires_grad(w[i]) == !(frozen >> i & 1));
-                CHECK(!sherd_grad(w[i]) == (frozen >> i & 1));
+                CHECK((sherd_grad(w[i]) == NULL) == (frozen >> i & 1));
                 sherd_clear_grad(w[i]);
                 sherd_require_grad(w[i], true);
             }

@@ -113,7 +113,7 @@ static void bad_positions_are_refused(sherd_world *world)
         else
             sherd_attention_cached(q, q, q, far, 0);
         CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-        CHECK(strstr(sherd_world_error(world), "outside of a"));
+        CHECK(strstr(sherd_world_error(world), "outside of "));
         sherd_scope_end(world);
     }
 }

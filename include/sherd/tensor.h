@@ -70,8 +70,7 @@ SHERD_API void sherd_tensor_release(sherd_tensor *t);
  * A plain tensor with a copy of `data`. It varies over all axes (see sherd_mark_equal).
  *
  * @local
- * @shapes shape: int64_t[ndim]; data: row-major, as many elements of `dtype` as the shape has; NULL
- *         if it has none
+ * @shapes shape: int64_t[ndim]; data: row-major, of `dtype`; NULL if the shape has no elements
  * @owns   the result belongs to the scope; `data` is only read
  * @errors EINVAL a negative size, an unknown dtype, data NULL; ELIMIT; ENOMEM
  */
@@ -127,11 +126,7 @@ SHERD_API int64_t sherd_tensor_count(const sherd_tensor *t);
 /** The layout; NULL for a plain tensor. @local @owns borrowed from the tensor @errors none */
 SHERD_API const sherd_layout *sherd_tensor_layout(const sherd_tensor *t);
 
-/**
- * The box of global indices that this rank holds; for a plain tensor its whole shape.
- *
- * @local   @errors none
- */
+/** The box of global indices that this rank holds; of a plain tensor all. @local @errors none */
 SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);
 
 /** Where this rank's box begins in a dim; 0 if there is no such dim. @local @errors none */
@@ -151,12 +146,12 @@ SHERD_API bool sherd_tensor_failed(const sherd_tensor *t);
 
 /**
  * Take a distributed tensor as it is, that was being written in place when a step failed. After a
- * failed check such a tensor is lost on all ranks, with all views of its storage, also if this rank
- * had written it, or not yet: using it is EINVAL. This makes all of them valid again. Elements that
- * the step has written, or would have, are undefined, and replicas may differ in them; all others
- * are what they were. So a cache of keys and values goes on after one request has failed, if the
- * rows of the failed step are written again. Not needed before sherd_fill, sherd_copy_from (of the
- * tensor as a whole) and sherd_module_load, sherd_module_read, which write all elements anew.
+ * failed check it is lost on all ranks, with all views of its storage: using it is EINVAL. This
+ * makes all of them valid again. Elements that the step has written, or would have, are undefined,
+ * and replicas may differ in them; all others are what they were. So a cache for attention goes
+ * on after one request has failed, if the rows of the failed step are written again. Not needed
+ * before sherd_fill, sherd_copy_from (of the tensor as a whole), sherd_module_load and
+ * sherd_module_read, which write all elements anew.
  *
  * @collective on the mesh of `t`
  * @owns       `t` itself is returned; the failed tensor if not all ranks have made it
@@ -166,9 +161,7 @@ SHERD_API bool sherd_tensor_failed(const sherd_tensor *t);
 SHERD_API sherd_tensor *sherd_tensor_revive(sherd_tensor *t);
 
 /**
- * The same for all such tensors of a world, after a failed check: for programs that go on with what
- * they have, and write again what the failed step wrote. Returns how many tensors, views counted,
- * were lost on this rank.
+ * The same for all such tensors of a world. Returns how many, with views, this rank had lost.
  *
  * @collective the world   @errors as sherd_tensor_revive; 0 for NULL
  */
@@ -310,11 +303,10 @@ SHERD_API sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_lay
 /**
  * This rank's piece as a plain tensor. It shares the storage and remembers its layout.
  *
- * Gradient: taken as having the layout of the forward, with pending sums replicated; of a pending
- * average all addends change together, and of other pending reductions there is none, as with
- * sherd_from_local. A rank that
- * has nothing to compute must use its piece all the same, as in y = y + 0 sum(piece): backward ends
- * in EDIFFER if only some ranks have a gradient.
+ * Gradient: taken as having the layout of the forward, with pending sums replicated; addends of an
+ * average change together; of other pending reductions there is none. A rank that has nothing to
+ * compute must use its piece all the same, as in y = y + 0 sum(piece): backward ends in EDIFFER if
+ * only some ranks have a gradient.
  *
  * @local   @owns the result belongs to the scope   @errors EINVAL `t` is plain
  */
@@ -454,8 +446,7 @@ SHERD_API sherd_tensor *sherd_redistribute_to(sherd_tensor *t, const char *text,
  *
  * @collective all meshes that tensors are on or go to, each with the same list; the world if a
  *             tensor goes to another mesh
- * @shapes     out, t, to: [count], 0 or less = nothing to move; out[i] is t[i] if the layouts are
- *             equal
+ * @shapes     out, t, to: [count], 0 or less: nothing moves; out[i] is t[i] if layouts are equal
  * @owns       the results belong to the scope
  * @errors     as sherd_redistribute; then every out[i] is the failed tensor
  */
@@ -463,8 +454,7 @@ SHERD_API void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *
                                        const sherd_layout *const *to, int count);
 
 /**
- * The whole tensor on every rank, as a plain tensor that does not vary. Gradient: taken as
- * replicated.
+ * The whole tensor on every rank, a plain tensor that does not vary. Gradient: as replicated.
  *
  * @collective the tensor's mesh
  * @owns       the result belongs to the scope; if `t` is plain, `t` itself is returned

@@ -407,7 +407,7 @@ static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd
         grad_in[0] = record_global(sherd__global_view(g, to, "the gradient of sherd_to_local"), g,
                                    of_addends(layout, attrs->pending));
     if (n != 1)
-        grad_in[0] = sherd_scale(grad_in[0], n);
+        grad_in[0] = sherd_apply(&sherd__scale_op, grad_in, 1, &n);
 }
 
 static const sherd_op to_local_table = {

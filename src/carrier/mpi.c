@@ -4,13 +4,11 @@
  * program sends; errors come back instead of ending the job.
  *
  * A head is one message, received from anybody into one buffer. A short body that lies behind it in
- * memory is in the same message, and copied out of that buffer: 16 KiB take a quarter less time so.
- * Otherwise the head announces the body, which comes with a tag of its own: to a rank of this
- * machine in one piece, which MPI copies straight from there to here; to others in pieces so small
- * that MPI sends them over TCP without asking first: that question would be answered on the same
- * connection, behind all that goes the other way (measured at 1 Gbit/s: each direction after the
- * other). All pieces are given to MPI at once, so that it can bring them on in any of its
- * functions, also those that the program calls.
+ * memory is in the same message, and copied out of that buffer. Otherwise the head announces the
+ * body, which comes with a tag of its own: to a rank of this machine in one piece, which MPI copies
+ * straight from there to here; to others in pieces so small that MPI sends them over TCP without
+ * asking first: the answer would come behind all that goes the other way. All pieces are given to
+ * MPI at once, so that it can bring them on in any of its functions.
  */
 #include "carrier.h"
 
@@ -21,14 +19,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8 };
-enum { LATE = -1 }; /* no error of MPI's, which are positive */
+enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8, LATE = -1 /* no error of MPI's: > 0 */ };
 /* Bytes of a piece: to a rank of this machine; to others, by Open MPI and by MPICH. */
 enum { PIECE_HERE = 4 << 20, PIECE_THERE = 60 << 10, PIECE_THERE_MPICH = 16 << 10 };
-/* The longest message of a head and its body. */
-enum { ONCE = 60 << 10 };
-/* What each rank brings to a gathering at once; more is gathered in pieces. */
-enum { BROUGHT = 2 << 10 };
+/* The longest message of a head and its body; what each rank brings to a gathering at once. */
+enum { ONCE = 60 << 10, BROUGHT = 2 << 10 };
 /* In the length of the body: it is in the message of its head. */
 static const uint64_t joined = UINT64_C(1) << 63;
 

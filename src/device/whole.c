@@ -36,8 +36,9 @@ static int64_t whole_of(sherd_dtype dtype, double x)
 static void find_parameters(sherd_dtype dtype, sherd__unary_kind kind, int64_t *out,
                             const double *parameter)
 {
-    if (kind == SHERD__SHIFT || kind == SHERD__FLOOR_DIVIDE_SCALAR ||
-        kind == SHERD__REMAINDER_SCALAR) {
+    if (kind == SHERD__SHIFT) {
+        out[0] = whole_of(SHERD_I64, parameter[0]);
+    } else if (kind == SHERD__FLOOR_DIVIDE_SCALAR || kind == SHERD__REMAINDER_SCALAR) {
         out[0] = whole_of(dtype, parameter[0]);
     } else if (kind == SHERD__CLAMP) {
         double low = ceil(parameter[0]), high = floor(parameter[1]);

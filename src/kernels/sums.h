@@ -10,9 +10,9 @@
 #include "kernels.h"
 
 /*
- * Columns, in which whole rows are added, have the same bits in all tables of a dtype: up to so many
- * rows one after the other; of more, groups of so many neighbours from the first row on, whose sums
- * from 0 on are added in f64, in order. Of f64 always one after the other.
+ * Columns, in which whole rows are added, have the same bits in all tables of a dtype: up to so
+ * many rows one after the other; of more, groups of so many neighbours from the first row on, whose
+ * sums from 0 on are added in f64, in order. Of f64 always one after the other.
  */
 enum { SHERD__ROWS_OF_SUM = 64 };
 

@@ -58,14 +58,18 @@ static void bend(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor *
 /* What a row says of numbers, and of what its slope reads. */
 #define NUMBERS_LINEAR .numbers = SHERD_NUMBERS, .linearity = SHERD_LINEAR, .takes_pending = true
 
-#define NUMBERS_FRACTIONS   .numbers = SHERD_FRACTIONS
-#define NUMBERS_NUMBERS     .numbers = SHERD_NUMBERS
-#define LINEARITY_LINEAR    .linearity = SHERD_LINEAR
-#define LINEARITY_FRACTIONS .linearity = SHERD_NONLINEAR
-#define LINEARITY_NUMBERS   .linearity = SHERD_NONLINEAR
-#define NEEDS_X             SHERD_NEEDS_OPERAND(0)
-#define NEEDS_Y             SHERD_NEEDS_RESULT(0)
-#define NEEDS_NOTHING       0
+#define NUMBERS_LINEAR_FRACTIONS \
+    .numbers = SHERD_FRACTIONS, .linearity = SHERD_LINEAR, .takes_pending = true
+
+#define NUMBERS_FRACTIONS          .numbers = SHERD_FRACTIONS
+#define NUMBERS_NUMBERS            .numbers = SHERD_NUMBERS
+#define LINEARITY_LINEAR           .linearity = SHERD_LINEAR
+#define LINEARITY_LINEAR_FRACTIONS LINEARITY_LINEAR
+#define LINEARITY_FRACTIONS        .linearity = SHERD_NONLINEAR
+#define LINEARITY_NUMBERS          .linearity = SHERD_NONLINEAR
+#define NEEDS_X                    SHERD_NEEDS_OPERAND(0)
+#define NEEDS_Y                    SHERD_NEEDS_RESULT(0)
+#define NEEDS_NOTHING              0
 
 #define PARAMETER(p, i)                                 \
     {                                                   \

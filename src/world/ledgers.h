@@ -44,7 +44,7 @@ bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, siz
  * are open. */
 void sherd__ledgers_passed(sherd_world *world);
 void sherd__ledgers_failed(sherd_world *world, bool dropped);
-/* What a failed check leaves on the mesh that is told in a lane, by what all its ranks have told. */
+/* What a failed check leaves on the mesh that is told in a lane, by what its ranks have told. */
 void sherd__remains_find(const sherd_world *world, int lane, sherd__remains *out);
 
 #endif

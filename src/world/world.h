@@ -114,8 +114,8 @@ typedef struct sherd__remains {
     uint64_t from;
     int flights;
     uint64_t flight[SHERD__LOST_FLIGHTS];
-    /* What deeds have written that not all ranks have done, each in a set of its own; and what ranks
-     * have written that are further ahead than they show. */
+    /* What deeds have written that not all ranks have done, each in a set of its own; and what
+     * ranks have written that are further ahead than they show. */
     int sets;
     sherd__marks lost[SHERD__DEEDS];
     sherd__many_marks lost_since;
