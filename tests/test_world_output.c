@@ -368,7 +368,7 @@ static void a_slow_reader_gets_the_flight_record(void)
     close(ends[0]);
     CHECK_EQ(program_wait(&p)->status, 3);
     CHECK(strstr(seen, "flight record: rank 1 exited with status 3") != NULL);
-    CHECK(strstr(seen, "  rank 0: waits ") != NULL);
+    CHECK(strstr(seen, "  rank 0: ") != NULL); /* it waits, or has gone already */
     CHECK(strstr(last_line(seen), "sherd: rank 1 exited with status 3") != NULL);
 }
 
