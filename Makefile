@@ -93,7 +93,7 @@ bench: ready ## run the benchmarks (make bench ARGS=... is passed to each)
 
 proof: ready ## the long tests: more meshes, many more pairs of layouts, the suite over MPI, emulated kernels
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
-	@for t in $$(grep -lE 'SHERD_PROOF|check_stride' tests/test_*.c); do \
+	@for t in $$(grep -lE 'SHERD_PROOF|check_stride|mpirun.h' tests/test_*.c); do \
 	    echo "== $$t"; SHERD_PROOF=1 SHERD_TEST_SECONDS=36000 $(BUILD)/$$(basename $$t .c) || exit 1; done
 	@tests/conformance.sh $(BUILD) long
 	@cmake --build $(BUILD) --parallel $(JOBS) --target stress

@@ -12,6 +12,7 @@
 
 static const char *self; /* this program */
 static const char *const mpi_kinds[] = {"openmpi", "mpich"};
+static int mpi_only = -1; /* the place of the one MPI that was run last; -1: all that are here */
 
 /* The launcher of an MPI, as a path; NULL: it is not here, or sherd was built without it. */
 static inline const char *mpirun_of(const char *kind)
@@ -29,6 +30,29 @@ static inline const char *mpirun_of(const char *kind)
         }
     }
     return NULL;
+}
+
+static inline bool mpi_is_run(int i)
+{
+    return (mpi_only < 0 || mpi_only == i) && mpirun_of(mpi_kinds[i]);
+}
+
+/*
+ * What to run a line with: all MPIs in the proof; else one of those that are here, by the line, as
+ * launchers take most of the time of such tests.
+ */
+static inline void mpi_choose(const char *line)
+{
+    const char *at = strrchr(line, '/');
+    unsigned sum = 0;
+
+    mpi_only = -1;
+    for (int i = 0; i < LEN(mpi_kinds); i++)
+        if (getenv("SHERD_PROOF") || !mpirun_of(mpi_kinds[i]))
+            return;
+    for (at = at ? at : line; *at; at++)
+        sum += (unsigned char)*at;
+    mpi_only = (int)(sum % LEN(mpi_kinds));
 }
 
 /* Whether this very process is a rank. */
@@ -80,7 +104,7 @@ static inline program mpi_start(const char *kind, int ranks, const char *line)
 }
 
 /*
- * The same for each MPI that is here, at once: launchers are asleep most of the time. `%s` in the
+ * The same for each MPI that is chosen, at once: launchers are asleep most of the time. `%s` in the
  * line, if it is there, is the MPI's kind. The ends, in the order of mpi_kinds, are valid until the
  * next call; what the programs leave behind has some seconds to go.
  */
@@ -91,16 +115,17 @@ static inline const program_end *mpi_run_each(int ranks, const char *line)
     char all[3072], folder[] = "/tmp/sherd_mpi_XXXXXX";
     bool made = make_mpi_folder(folder);
 
+    mpi_choose(line);
     for (int i = 0; i < LEN(mpi_kinds); i++) {
         const char *place = strstr(line, "%s");
         int before = place ? (int)(place - line) : (int)strlen(line);
         snprintf(all, sizeof all, "%.*s%s%s", before, line, place ? mpi_kinds[i] : "",
                  place ? place + 2 : "");
-        if (mpirun_of(mpi_kinds[i]))
+        if (mpi_is_run(i))
             p[i] = mpi_start(mpi_kinds[i], ranks, all);
     }
     for (int i = 0; i < LEN(mpi_kinds); i++)
-        if (mpirun_of(mpi_kinds[i]))
+        if (mpi_is_run(i))
             program_join(&p[i], &end[i]);
     CHECK_EQ(program_orphans(8), 0);
     if (made)
@@ -156,11 +181,11 @@ static inline sherd_world *open_world(void)
     return world;
 }
 
-/* Once for each MPI; kind_i is its place in mpi_kinds. */
-#define FOR_EACH_MPI(kind)                                                                \
-    for (int kind##_i = 0; kind##_i < LEN(mpi_kinds); kind##_i++)                         \
-        for (const char *kind = mpi_kinds[kind##_i];                                      \
-             kind && (mpirun_of(kind) || (printf("skipped: no %s here\n", kind), false)); \
+/* Once for each MPI that was run last; kind_i is its place in mpi_kinds. */
+#define FOR_EACH_MPI(kind)                                                                         \
+    for (int kind##_i = 0; kind##_i < LEN(mpi_kinds); kind##_i++)                                  \
+        for (const char *kind = mpi_only < 0 || mpi_only == kind##_i ? mpi_kinds[kind##_i] : NULL; \
+             kind && (mpirun_of(kind) || (printf("skipped: no %s here\n", kind), false));          \
              kind = NULL)
 
 #define MPIRUN_MAIN(tests, rank)                                               \
