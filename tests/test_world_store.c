@@ -385,11 +385,11 @@ static void what_is_needed_again_is_kept_longer(sherd_world *world)
 }
 
 static const check_test tests[] = {
-    {TEST(even_sizes_keep_the_region_small), {1, 2, 3, 8}},
-    {TEST(wide_sizes_keep_the_region_small), {1, 2, 3, 8}},
-    {TEST(small_and_large_keep_the_region_small), {1, 2, 3, 8}},
-    {TEST(awkward_sizes_keep_the_region_small), {1, 2, 3, 8}},
-    {TEST(large_sizes_keep_the_region_small), {1, 2, 3, 8}},
+    {TEST(even_sizes_keep_the_region_small), {1, 3, 8}},
+    {TEST(wide_sizes_keep_the_region_small), {1, 3, 8}},
+    {TEST(small_and_large_keep_the_region_small), {1, 3, 8}},
+    {TEST(awkward_sizes_keep_the_region_small), {1, 3, 8}},
+    {TEST(large_sizes_keep_the_region_small), {1, 3, 8}},
     {TEST(small_blocks_make_room_for_a_large_one), {1}},
     {TEST(a_growing_block_does_not_leave_its_past_behind), {1}},
     {TEST(changing_sizes_fit_into_a_small_region), {1, 2, 4}},
