@@ -195,6 +195,7 @@ typedef struct exchange {
     int64_t inner;      /* and on this one */
     size_t bytes;       /* of an element */
     bool dry;
+    int32_t *place, *code; /* room for the places of rows, in the result and in a shard */
 } exchange;
 
 /* The interval of the result that a rank of the line has, and its shard. */
@@ -282,29 +283,31 @@ static bool copy_rows(const exchange *x, copying how, int64_t count, const int32
 }
 
 /* Rows of this rank's own shard. */
-static bool take_own(const exchange *x, int32_t *place, int32_t *code)
+static bool take_own(const exchange *x)
 {
-    int64_t count = needed(x, x->line.me, x->line.mine, place, code);
+    int64_t count = needed(x, x->line.me, x->line.mine, x->place, x->code);
     int64_t bytes = count * x->inner * (int64_t)x->bytes;
     void *own = sherd__device_in(x->call) ? sherd__device_scratch(x->call, sherd__max(bytes, 1))
                                           : sherd_call_scratch(x->call, bytes);
 
-    return own && copy_rows(x, PICK, count, code, own, x->call->from[A]) &&
-           copy_rows(x, PUT, count, place, x->call->to[0], own);
+    return own && copy_rows(x, PICK, count, x->code, own, x->call->from[A]) &&
+           copy_rows(x, PUT, count, x->place, x->call->to[0], own);
 }
 
 /* Rows for the rank r behind. */
-static bool fill_list(const exchange *x, sherd_tensor *list, int64_t r, int32_t *code)
+static bool fill_list(const void *what, sherd_tensor *list, int64_t r)
 {
+    const exchange *x = what;
     void *to = sherd__device_in(x->call) ? sherd__device_fresh(list) : sherd__fresh(list);
-    int64_t count = needed(x, rank_behind(x, x->line.me, r), x->line.mine, NULL, code);
+    int64_t count = needed(x, rank_behind(x, x->line.me, r), x->line.mine, NULL, x->code);
 
-    return copy_rows(x, PICK, count, code, to, x->call->from[A]);
+    return copy_rows(x, PICK, count, x->code, to, x->call->from[A]);
 }
 
 /* Rows of the rank r before. */
-static bool empty_list(const exchange *x, const sherd__windowed *list, int64_t r, int32_t *place)
+static bool empty_list(const void *what, const sherd__windowed *list, int64_t r)
 {
+    const exchange *x = what;
     int64_t shard = sherd__shard_behind(&x->line, x->line.mine, -r);
     bool good = true;
     const void *data = sherd__device_in(x->call) ? sherd__list_came_there(list, &good)
@@ -312,26 +315,8 @@ static bool empty_list(const exchange *x, const sherd__windowed *list, int64_t r
 
     if (!data)
         return good;
-    return copy_rows(x, PUT, needed(x, x->line.me, shard, place, NULL), place, x->call->to[0],
+    return copy_rows(x, PUT, needed(x, x->line.me, shard, x->place, NULL), x->place, x->call->to[0],
                      data);
-}
-
-static bool send_all(const exchange *x, sherd__windowed *lists, int32_t *place, int32_t *code)
-{
-    sherd_call *call = x->call;
-    bool there = sherd__device_in(call);
-    int others = (int)x->line.shards - 1;
-    const sherd__lists of = {&x->line, false, sent_at, x, call->in[A]->dtype, there};
-    bool good = sherd__lists_make(lists, &of);
-
-    for (int64_t r = 1; good && r < x->line.shards; r++)
-        if (lists[r].whole->count)
-            good = fill_list(x, lists[r].whole, r, code);
-    good = good && (there ? sherd__gather_windows(lists + 1, others, false, call->op->name)
-                          : sherd__gather_windows_here(lists + 1, others, call->op->name));
-    for (int64_t r = 1; good && r < x->line.shards; r++)
-        good = empty_list(x, &lists[r], r, place);
-    return good;
 }
 
 /* The index on the CPU. NULL: there is none, or the alarm is raised. */
@@ -356,22 +341,21 @@ static bool exchange_rows(sherd_call *call)
     begin_traffic(&x.t, a->layout, &y->layout->spec.dim[0], how->k);
     int64_t *words = sherd_call_scratch(call, traffic_words(&x.t) * (int64_t)sizeof *words);
     int64_t longest = sherd__dim_longest(x.t.mesh, x.t.to, x.t.n);
-    int32_t *place = sherd_call_scratch(call, (longest + 1) * (int64_t)sizeof *place);
-    int32_t *code = sherd_call_scratch(call, (longest + 1) * (int64_t)sizeof *code);
+    x.place = sherd_call_scratch(call, (longest + 1) * (int64_t)sizeof *x.place);
+    x.code = sherd_call_scratch(call, (longest + 1) * (int64_t)sizeof *x.code);
     const int32_t *index = known_here(call);
     x.row = sherd__line_rows(&x.line, a->layout);
-    if (!words || !place || !code || !x.row || (!index && call->in[INDEX]->count))
+    if (!words || !x.place || !x.code || !x.row || (!index && call->in[INDEX]->count))
         return false;
     count_traffic(&x.t, index, words);
-    if (!take_own(&x, place, code))
+    if (!take_own(&x))
         return false;
     if (busiest(&x.t) == 0)
         return true;
     sherd__open_in(call);
-    sherd__windowed *lists = sherd__lists_room(&x.line, x.line.shards);
-    bool good = lists && send_all(&x, lists, place, code);
-    sherd__lists_release(lists, x.line.shards);
-    return good;
+    return sherd__lists_send(
+        &(sherd__lists){&x.line, false, sent_at, &x, a->dtype, sherd__device_in(call) != NULL},
+        fill_list, empty_list);
 }
 
 /* ---- the operator ---------------------------------------------------------------------------- */

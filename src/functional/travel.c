@@ -148,8 +148,9 @@ static void take_own(const trip *t)
         take(t, mine, (char *)t->call->to[0] + away_at(t, mine));
 }
 
-static bool fill_list(const trip *t, sherd_tensor *list, int64_t r)
+static bool fill_list(const void *what, sherd_tensor *list, int64_t r)
 {
+    const trip *t = what;
     void *to = sherd__fresh(list);
     int64_t other = sherd__shard_behind(&t->line, t->line.mine, r);
 
@@ -158,29 +159,14 @@ static bool fill_list(const trip *t, sherd_tensor *list, int64_t r)
     return to || !list->count;
 }
 
-static bool empty_list(const trip *t, const sherd__windowed *list, int64_t r)
+static bool empty_list(const void *what, const sherd__windowed *list, int64_t r)
 {
+    const trip *t = what;
     bool good = true;
     const void *data = sherd__list_came(list, &good);
 
     if (data && !sherd__is_dry(t->call->world))
         put(t, sherd__shard_behind(&t->line, t->line.mine, -r), data);
-    return good;
-}
-
-static bool send_all(const trip *t, sherd__windowed *lists)
-{
-    int64_t others = t->line.shards - 1;
-    const sherd__lists of = {&t->line, false, sent_at, t, t->call->in[SHERD__ROUTE_ROWS]->dtype,
-                             false};
-    bool good = sherd__lists_make(lists, &of);
-
-    for (int64_t r = 1; good && r <= others; r++)
-        if (lists[r].whole->count)
-            good = fill_list(t, lists[r].whole, r);
-    good = good && sherd__gather_windows(lists + 1, (int)others, false, t->call->op->name);
-    for (int64_t r = 1; good && r <= others; r++)
-        good = empty_list(t, &lists[r], r);
     return good;
 }
 
@@ -228,8 +214,6 @@ bool sherd__travel(sherd_call *call, bool back)
     if (!any_leaves(&t))
         return true;
     sherd__open_in(call);
-    sherd__windowed *lists = sherd__lists_room(&t.line, t.line.shards);
-    bool good = lists && send_all(&t, lists);
-    sherd__lists_release(lists, t.line.shards);
-    return good;
+    return sherd__lists_send(&(sherd__lists){&t.line, false, sent_at, &t, x->dtype, false},
+                             fill_list, empty_list);
 }

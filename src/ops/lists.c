@@ -147,3 +147,24 @@ const void *sherd__list_came_there(const sherd__windowed *one, bool *good)
     *good = *good && (data || one->piece->count == 0);
     return data;
 }
+
+bool sherd__lists_send(const sherd__lists *lists,
+                       bool (*fill)(const void *what, sherd_tensor *list, int64_t r),
+                       bool (*empty)(const void *what, const sherd__windowed *list, int64_t r))
+{
+    const char *name = lists->line->call->op->name;
+    int64_t shards = lists->line->shards;
+    int others = (int)shards - 1;
+    sherd__windowed *all = sherd__lists_room(lists->line, shards);
+    bool good = all && sherd__lists_make(all, lists);
+
+    for (int64_t r = 1; good && r < shards; r++)
+        if (all[r].whole->count)
+            good = fill(lists->what, all[r].whole, r);
+    good = good && (lists->there ? sherd__gather_windows(all + 1, others, false, name)
+                                 : sherd__gather_windows_here(all + 1, others, name));
+    for (int64_t r = 1; good && r < shards; r++)
+        good = empty(lists->what, &all[r], r);
+    sherd__lists_release(all, shards);
+    return good;
+}

@@ -64,4 +64,13 @@ const void *sherd__list_came_there(const sherd__windowed *one, bool *good);
 
 void sherd__lists_release(sherd__windowed *lists, int64_t count);
 
+/*
+ * All of that, where nothing else travels: make the lists, `fill` what this rank has for each rank
+ * r places away, send all in one call, and `empty` what has come from the rank r places before.
+ * Collective, in a scope of the call's. False: failed, raised.
+ */
+bool sherd__lists_send(const sherd__lists *lists,
+                       bool (*fill)(const void *what, sherd_tensor *list, int64_t r),
+                       bool (*empty)(const void *what, const sherd__windowed *list, int64_t r));
+
 #endif

@@ -192,7 +192,7 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
 bool sherd__share_whole(sherd_world *world, const char *name, int64_t mine, int64_t *all)
 {
     int16_t place[SHERD_MAX_RANKS];
-    sherd__group one = world->whole;
+    sherd__sharing numbers = {.mine = &mine, .words = 1, .all = all, .place = place};
 
     if (!world->transport->share)
         return no_peers(world, name);
@@ -201,11 +201,13 @@ bool sherd__share_whole(sherd_world *world, const char *name, int64_t mine, int6
     all[0] = mine;
     if (world->ranks == 1)
         return true;
-    one.count = 1;
-    if (!world->dry)
-        sherd__group_places(&world->whole, place);
-    return share_in(world, world->dry ? &one : &world->whole, name,
-                    &(sherd__sharing){.mine = &mine, .words = 1, .all = all, .place = place});
+    if (world->dry) { /* nothing comes from others */
+        sherd__group one = world->whole;
+        one.count = 1;
+        return share_in(world, &one, name, &numbers);
+    }
+    sherd__group_places(&world->whole, place);
+    return share_in(world, &world->whole, name, &numbers);
 }
 
 bool sherd__in_mesh(const sherd_world *world, const sherd_mesh *mesh)
