@@ -345,6 +345,14 @@ static inline bool draw_some_dims(call_plan *p, uint64_t *dice)
     return reduced(p) > 0;
 }
 
+RUN(run_drawn, sherd_multinomial(in[0], 1, false, a->generator))
+
+static inline bool draw_weights(call_plan *p, uint64_t *dice)
+{
+    draw_one(p, dice);
+    return p->in[0].shape[p->in[0].ndim - 1] > 0;
+}
+
 static inline bool draw_norm(call_plan *p, uint64_t *dice)
 {
     draw_dims(p, dice);

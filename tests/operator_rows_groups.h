@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows (operator_rows.h) of operators on rows in groups and on routes. */
+/* Rows (operator_rows.h) of operators on rows in groups, on routes, and behind masks. */
 #ifndef SHERD_TESTS_OPERATOR_ROWS_GROUPS_H
 #define SHERD_TESTS_OPERATOR_ROWS_GROUPS_H
 
 #include "operator_rows.h"
 
 #include "sherd/ops_groups.h"
+#include "sherd/ops_masks.h"
 #include "sherd/ops_routes.h"
 
 /* ---- runs: number[0] of them, and their ends; in reverse order of groups if number[6] -------- */
@@ -113,6 +114,24 @@ static inline bool draw_route(call_plan *p, uint64_t *dice)
     (void)dice;
     want(p, 1, 'i', 1, p->in[0].shape)->limit = 1;
     return true;
+}
+
+/* ---- masks: of the first dims of the operand --------------------------------------------------- */
+
+RUN(run_nonzero, sherd_nonzero(in[0]))
+RUN(run_masked_select, sherd_masked_select(in[0], in[1]))
+RUN(run_masked_scatter, sherd_masked_scatter(in[0], in[1], sherd_masked_select(in[2], in[1])))
+
+static inline bool draw_mask(call_plan *p, uint64_t *dice)
+{
+    want(p, 1, 'b', 1 + roll(dice, p->in[0].ndim), p->in[0].shape);
+    return true;
+}
+
+static inline bool draw_masked(call_plan *p, uint64_t *dice)
+{
+    want_same(p, 2, p->row->kind);
+    return draw_mask(p, dice);
 }
 
 #endif

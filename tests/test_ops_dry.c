@@ -80,6 +80,14 @@ static bool are_shards(const scene *s, int i)
     return i == 1 && (run == run_send_rows || run == run_return_rows);
 }
 
+static bool is_mask(const scene *s, int i)
+{
+    sherd_tensor *(*run)(act * a) = s->plan.row->run;
+
+    return (i == 0 && run == run_nonzero) ||
+           (i == 1 && (run == run_masked_select || run == run_masked_scatter));
+}
+
 static void evaluate(sherd_world *world, void *context)
 {
     const scene *s = context;
@@ -94,13 +102,16 @@ static void evaluate(sherd_world *world, void *context)
     for (int i = 0; i < s->plan.operands; i++) {
         const need *w = &s->plan.in[i];
         const sherd_layout *layout = draw_layout(mesh, w, &dice);
-        while ((are_choices(s, i) || are_shards(s, i)) && layout && layout->pending_axes)
+        while ((are_choices(s, i) || are_shards(s, i) || is_mask(s, i)) && layout &&
+               layout->pending_axes)
             layout = draw_layout(mesh, w, &dice);
         a.in[i] = leaf_on(world, w, layout);
         if (are_choices(s, i))
             spread_choices(a.in[i], w->limit);
         if (are_shards(s, i))
             spread_shards(a.in[i]);
+        if (is_mask(s, i))
+            sherd_fill(a.in[i], 1);
         if (s->low && is_fraction(w->dtype))
             a.in[i] = sherd_detach(sherd_cast(a.in[i], s->low));
         if (is_fraction(w->dtype))

@@ -2,8 +2,11 @@
 /* Misuse of operators on rows in groups and on routes: see misuse.h. */
 #include "misuse.h"
 
+#include "sherd/ops_elements.h"
 #include "sherd/ops_groups.h"
+#include "sherd/ops_masks.h"
 #include "sherd/ops_routes.h"
+#include "sherd/random.h"
 
 #define MISUSE(name) MISUSE_WORKS(name, misuse_works)
 
@@ -135,8 +138,43 @@ MISUSE(routes_need_numbers_of_shards)
     FAILS(SHERD_EINVAL, sherd_return_rows(BAD(t.rows, t.x), &route));
 }
 
+MISUSE(masks_need_the_first_sizes)
+{
+    const things t = make(m->world);
+    sherd_tensor *mask = sherd_ge_scalar(t.x, 1);
+    sherd_tensor *some = sherd_masked_select(t.x, mask);
+
+    CHECK_OK(sherd_world_check(m->world));
+    ONLY_SAYS(NULL, sherd_nonzero(NULL));
+    FAILS(SHERD_EINVAL, sherd_nonzero(BAD(t.scalar, t.x)));
+    ONLY_SAYS(NULL, sherd_masked_select(NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_masked_select(NUL(t.x), mask));
+    FAILS(SHERD_EINVAL, sherd_masked_select(t.x, NUL(mask)));
+    FAILS(SHERD_EINVAL, sherd_masked_select(t.x, BAD(t.x, mask)));
+    FAILS(SHERD_EINVAL, sherd_masked_select(BAD(t.rows, t.x), mask));
+    ONLY_SAYS(NULL, sherd_masked_scatter(NULL, NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_masked_scatter(NUL(t.x), mask, some));
+    FAILS(SHERD_EINVAL, sherd_masked_scatter(t.x, NUL(mask), some));
+    FAILS(SHERD_EINVAL, sherd_masked_scatter(t.x, mask, NUL(some)));
+    FAILS(SHERD_EINVAL, sherd_masked_scatter(t.x, BAD(t.choice, mask), some));
+    FAILS(SHERD_EINVAL, sherd_masked_scatter(t.x, mask, BAD(t.x, some)));
+}
+
+MISUSE(draws_need_weights)
+{
+    const things t = make(m->world);
+    sherd_generator dice = sherd_generator_named("");
+
+    ONLY_SAYS(NULL, sherd_multinomial(NULL, 1, false, NULL));
+    FAILS(SHERD_EINVAL, sherd_multinomial(t.x, 1, false, NUL(&dice)));
+    FAILS(SHERD_EINVAL, sherd_multinomial(BAD(t.scalar, t.x), 1, false, &dice));
+    FAILS(SHERD_EINVAL, sherd_multinomial(BAD(t.choice, t.x), 1, false, &dice));
+}
+
 static const check_test tests[] = {
     {TEST(routes_need_numbers_of_shards), {1, 2, 3}},
+    {TEST(masks_need_the_first_sizes), {1, 2, 3}},
+    {TEST(draws_need_weights), {1, 2, 3}},
     {TEST(groups_need_choices_and_weights), {1, 2, 3}},
     {TEST(rows_go_by_groups_that_fit), {1, 2, 3}},
     {TEST(weights_need_rows_and_ends), {1, 2, 3}},

@@ -253,7 +253,7 @@ static void other_rows_are_refused(sherd_world *world)
     sherd_send_rows(ones_on(line_of_ranks(world), 1, (int64_t[]){1}, "S(0)"), &route);
     refused(world, "sherd_send_rows: the route is of ");
     sherd_tensor *x = start(world, &route);
-    sherd_send_rows(x, &(sherd_route){route.shard, route.shard});
+    sherd_send_rows(x, &(sherd_route){.shard = route.shard, .count = route.shard});
     refused(world, "sherd_send_rows: this is no route (sherd_route_rows)");
     x = start(world, &route);
     sherd_fill(route.count, -1);
@@ -272,6 +272,14 @@ static void numbers_that_were_written_are_found(sherd_world *world)
         number[3] = 1 - number[3]; /* there is a shard with this number */
     sherd_return_rows(x, &route);
     refused(world, "sherd_return_rows: shard numbers were written after their route was made");
+    x = start(world, &route);
+    number = sherd_tensor_write(route.shard);
+    if (number && sherd_world_rank(world) == 0) { /* as many go to each shard as before */
+        number[5] = number[0];
+        number[0] = 1 - number[0];
+    }
+    sherd_send_rows(x, &route);
+    refused(world, "sherd_send_rows: shard numbers were written after their route was made");
     sherd_tensor *shard = neighbours(world, 1);
     number = sherd_tensor_write(shard);
     if (number && sherd_world_rank(world) == 1)

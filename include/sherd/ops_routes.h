@@ -32,6 +32,7 @@ typedef struct sherd_route {
     sherd_tensor *shard; /* i32 [rows]: the shard that each row goes to, sharded as rows are */
     /* i64 [shards, shards]: how many rows go from one shard to another; equal on all ranks */
     sherd_tensor *count;
+    int64_t written; /* how often `shard` had been written */
 } sherd_route;
 
 /**
@@ -41,7 +42,7 @@ typedef struct sherd_route {
  * @collective the mesh of `shard`: 8 bytes for each two shards
  * @shapes     shard: i32 [rows]
  * @owns       scope, both; `shard` is kept as it is: it must not be written while the route is used
- * @errors     see ops.h; EINVAL a number outside [0, shards); ELIMIT 2^31 rows or more in a shard
+ * @errors     see ops.h; EINVAL a number outside [0, shards), 2^31 rows or more in a shard
  */
 SHERD_API bool sherd_route_rows(sherd_route *out, sherd_tensor *shard);
 

@@ -127,6 +127,29 @@ SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype 
                                         sherd_distribution distribution,
                                         sherd_generator *generator);
 
+/**
+ * Draw indices of the last dim of weights: index i with probability weight[i] / sum of weights, as
+ * torch.multinomial. Weights need not add up to 1; a negative one counts as 0, and an infinite one
+ * is drawn first. Without `replacement` the `count` indices of one row are different ones.
+ *
+ * Each weight is divided by an exponential random number, and the largest quotients win: so what is
+ * drawn does not depend on the layout, and of a sharded dim only one candidate of each shard
+ * travels if one index is drawn (or several with replacement). Costs 8 bytes for each weight;
+ * with replacement, for each weight and index.
+ *
+ *     next = sherd_multinomial(sherd_softmax(logits, -1), 1, false, &generator);
+ *
+ * @collective only if the last dim is sharded: without `replacement` and of several indices it is
+ *             gathered, or moved to another dim
+ * @shapes     weights: [..., n], of any floating-point dtype; the result: i32 [..., count]
+ * @numerics   quotients are f64
+ * @owns       the result belongs to the scope; it has no gradient
+ * @errors     see ops.h; EINVAL no dims, count < 1, fewer than count (with replacement: no)
+ *             positive weights in a row, NaN in what is drawn, no generator
+ */
+SHERD_API sherd_tensor *sherd_multinomial(sherd_tensor *weights, int64_t count, bool replacement,
+                                          sherd_generator *generator);
+
 SHERD_END
 
 #endif

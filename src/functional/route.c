@@ -41,20 +41,10 @@ static const char *describe_counts(sherd_call *call)
     return NULL;
 }
 
-/* As shard numbers are given; a pending reduction is settled. */
-static sherd_status lay_numbers(const sherd_layout **out, const sherd_layout *given)
-{
-    sherd__layout_spec spec = given->spec;
-
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
-    return sherd__layout_intern(out, &spec);
-}
-
 static sherd_status lie_counts(const sherd_call *call, sherd_ways *ways)
 {
     const sherd_layout *operand, *result;
-    sherd_status status = lay_numbers(&operand, sherd__way_given(ways, 0));
+    sherd_status status = sherd__lay_settled(&operand, sherd__way_given(ways, 0));
 
     if (!status)
         status = sherd__replicated(&result, operand->spec.mesh, 2, call->shape[0]);
@@ -180,25 +170,14 @@ static sherd_status lay_sent(const sherd_layout **out, const sherd_call *call,
     return sherd__sketch_end(out, &s, call->op->name);
 }
 
-/* As x, with rows as they are in another layout. */
-static sherd_status lay_rows(const sherd_layout **out, const sherd_layout *x,
-                             const sherd_layout *rows)
-{
-    sherd__layout_spec spec = x->spec;
-
-    sherd__free_axes(&spec, sherd__dim_bits(&rows->spec.dim[0]));
-    spec.dim[0] = rows->spec.dim[0];
-    return sherd__layout_intern(out, &spec);
-}
-
 static sherd_status lie_sent(const sherd_call *call, sherd_ways *ways, bool back)
 {
     const sherd_layout *given = sherd__way_given(ways, SHERD__ROUTE_ROWS), *after, *result;
     const sherd_layout *operand[3];
     const sherd_tensor *count = call->in[SHERD__ROUTE_COUNT];
     int64_t rows = call->shape[0][0];
-    sherd_status status =
-        lay_numbers(&operand[SHERD__ROUTE_SHARD], sherd__way_given(ways, SHERD__ROUTE_SHARD));
+    sherd_status status = sherd__lay_settled(&operand[SHERD__ROUTE_SHARD],
+                                             sherd__way_given(ways, SHERD__ROUTE_SHARD));
 
     if (sherd__route_counts(call) && !are_counts(sherd__route_counts(call), count->shape[0], rows))
         return sherd__fail(sherd__world_diag(call->world), SHERD_EINVAL,
@@ -207,10 +186,10 @@ static sherd_status lie_sent(const sherd_call *call, sherd_ways *ways, bool back
     if (!status)
         status = lay_sent(&after, call, operand[SHERD__ROUTE_SHARD]);
     if (!status)
-        status = lay_rows(&operand[SHERD__ROUTE_ROWS], given,
-                          back ? after : operand[SHERD__ROUTE_SHARD]);
+        status = sherd__lay_rows(&operand[SHERD__ROUTE_ROWS], given,
+                                 back ? after : operand[SHERD__ROUTE_SHARD]);
     if (!status)
-        status = lay_rows(&result, given, back ? operand[SHERD__ROUTE_SHARD] : after);
+        status = sherd__lay_rows(&result, given, back ? operand[SHERD__ROUTE_SHARD] : after);
     if (!status)
         status = sherd__replicated(&operand[SHERD__ROUTE_COUNT], given->spec.mesh, 2, count->shape);
     return status ? status : sherd_way_add(ways, operand, &result);
@@ -293,6 +272,7 @@ bool sherd_route_rows(sherd_route *out, sherd_tensor *shard)
     }
     to->count = sherd_apply(&sherd__route_rows_op, &shard, 1, NULL);
     to->shard = sherd_tensor_failed(to->count) ? to->count : shard;
+    to->written = sherd_tensor_failed(shard) ? 0 : shard->storage->version;
     return !sherd_tensor_failed(to->count);
 }
 
@@ -301,6 +281,11 @@ static sherd_tensor *take_route(const sherd_op *op, sherd_tensor *rows, const sh
     static const sherd_route none;
     const sherd_route *r = route ? route : &none;
 
+    if (r->shard && !sherd_tensor_failed(r->shard) && r->shard->storage->version != r->written)
+        return sherd__fail_tensor(r->shard->world, r->shard->layout != NULL, SHERD_EINVAL,
+                                  "%s: shard numbers were written after their route was made: make "
+                                  "another",
+                                  op->name);
     return route_by(op, rows, r->shard, r->count);
 }
 

@@ -101,15 +101,6 @@ sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *to
     return sherd__sketch_end(out, &s, "sherd_dispatch");
 }
 
-void sherd__free_axes(sherd__layout_spec *spec, unsigned axes)
-{
-    for (int d = 1; d < spec->ndim; d++)
-        spec->dim[d] = sherd__dim_without(&spec->dim[d], axes);
-    for (int i = 0; i < SHERD_MAX_AXES; i++)
-        if (axes >> i & 1)
-            spec->pending[i] = -1;
-}
-
 /*
  * Where the rows of each shard of the groups begin, into cut[0], cut[step], ...: false if runs are
  * in another order.

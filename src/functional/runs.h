@@ -7,7 +7,7 @@
 #ifndef SHERD__RUNS_H
 #define SHERD__RUNS_H
 
-#include "apply/sketch.h"
+#include "rows.h"
 
 typedef struct sherd__runs {
     /* this rank is not in the mesh, and knows of no run: layouts do not matter to it */
@@ -49,9 +49,6 @@ int64_t sherd__known_digest(sherd_tensor *const *t, int count);
 
 /* [n * k]: k rows for each of the first dim [n, ...] of a layout, sharded as that. */
 sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *tokens, int64_t k);
-
-/* Dims but the first lose these axes, and nothing is pending on them. */
-void sherd__free_axes(sherd__layout_spec *spec, unsigned axes);
 
 /*
  * Set dim 0 of a sketch: how rows are sharded. By the axes of the groups (the first dim of the

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Indices drawn by weights: as often as the weights say, the same ones under every layout, and
+ * without replacement no index twice.
+ */
+#include "tensors.h"
+
+#include <math.h>
+
+#include "sherd/comm.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_reductions.h"
+#include "sherd/ops_shape.h"
+#include "sherd/random.h"
+
+enum { N = 7 };
+static const float weight[N] = {1, 0, 4, 2, 0.5F, 0, 2.5F}; /* 10 in all */
+
+/* The weights in `rows` rows. */
+static sherd_tensor *weights(sherd_world *world, int64_t rows)
+{
+    const int64_t shape[] = {rows, N};
+    sherd_tensor *one = sherd_mark_equal(sherd_from_data(world, SHERD_F32, shape + 1, 1, weight));
+
+    return sherd_contiguous(sherd_expand(one, shape, 2));
+}
+
+/* chi^2 of counts against the weights: over 30 once in 80,000 with 4 degrees of freedom. */
+static double deviation(const int32_t *index, int64_t n)
+{
+    double seen[N] = {0}, sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        seen[index[i]]++;
+    for (int i = 0; i < N; i++) {
+        double want = (double)n * (double)weight[i] / 10;
+        if (!CHECK(weight[i] > 0 || seen[i] == 0) || weight[i] == 0)
+            continue;
+        sum += (seen[i] - want) * (seen[i] - want) / want;
+    }
+    return sum;
+}
+
+static void indices_come_as_often_as_weights_say(sherd_world *world)
+{
+    const int64_t rows = 20000;
+    sherd_generator dice = sherd_generator_named("often");
+    sherd_tensor *one = sherd_multinomial(weights(world, rows), 1, false, &dice);
+
+    CHECK(CHECK_EQ(one->shape[0], rows) && CHECK_EQ(one->shape[1], 1) &&
+          CHECK_EQ(one->dtype, SHERD_I32));
+    CHECK(deviation(sherd_tensor_read(one), rows) < 30);
+    sherd_tensor *many = sherd_multinomial(weights(world, 4), rows, true, &dice);
+    CHECK(CHECK_EQ(many->shape[0], 4) && CHECK_EQ(many->shape[1], rows));
+    for (int64_t row = 0; row < 4; row++)
+        CHECK(deviation((const int32_t *)sherd_tensor_read(many) + row * rows, rows) < 30);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* The first of two without replacement is one draw; the second goes by the weights that are left. */
+static void none_is_drawn_twice(sherd_world *world)
+{
+    const int64_t rows = 20000;
+    sherd_generator dice = sherd_generator_named("once");
+    sherd_tensor *y = sherd_multinomial(weights(world, rows), 2, false, &dice);
+    const int32_t *index = sherd_tensor_read(y);
+    double after[N] = {0}, left = 0;
+    int32_t *first = malloc(sizeof *first * (size_t)rows);
+
+    for (int64_t i = 0; i < rows; i++) {
+        first[i] = index[2 * i];
+        CHECK(index[2 * i] != index[2 * i + 1]);
+        after[index[2 * i + 1]] += first[i] == 2;
+        left += first[i] == 2;
+    }
+    CHECK(deviation(first, rows) < 30);
+    for (int i = 0; i < N; i++) {
+        double p = i == 2 ? 0 : (double)weight[i] / 6;
+        CHECK_NEAR(after[i] / left, p, 5 * sqrt(p * (1 - p) / left));
+    }
+    free(first);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const struct {
+    const char *mesh, *placements;
+} layouts[] = {{"x=%d", "R"}, {"x=%d", "S(0)"}, {"x=%d", "S(1)"}, {"x=1,y=%d", "S(0)S(1)"}};
+
+/* Every layout draws what one rank alone draws. */
+static void layouts_do_not_matter(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16};
+
+    for (int i = 0; i < 4 * 3 * (int)LEN(layouts); i++) {
+        int way = i % 4, of = i / 4 % 3, at = i / 12;
+        int64_t count = way ? 3 : 1;
+        char text[32];
+        sherd_scope_begin(world);
+        sherd_generator dice = sherd_generator_named("where"), again = dice;
+        sherd_tensor *w = sherd_cast(weights(world, 6), dtypes[of]);
+        snprintf(text, sizeof text, layouts[at].mesh, sherd_world_ranks(world));
+        const sherd_layout *l =
+            layout_of(mesh_of(world, text), 2, w->shape, layouts[at].placements, NULL);
+        sherd_tensor *there = sherd_multinomial(sherd_distribute(w, l, -1), count, way > 1, &dice);
+        sherd_tensor *here = sherd_multinomial(w, count, way > 1, &again);
+        CHECK_EQ(memcmp(sherd_tensor_read(sherd_full(there)), sherd_tensor_read(here),
+                        sizeof(int32_t) * 6 * (size_t)count),
+                 0);
+        CHECK_EQ(dice.calls, again.calls);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* One index of a sharded vocabulary: a candidate of each shard travels, not the weights. */
+static void vocabularies_stay_sharded(sherd_world *world)
+{
+    const int64_t shape[] = {2, 10000};
+    sherd_generator dice = sherd_generator_named("words");
+    const sherd_layout *l = layout_of(line_of_ranks(world), 2, shape, "S(1)", NULL);
+    sherd_tensor *w = sherd_constant_on(l, SHERD_F32, 1);
+
+    sherd_comm_reset(world);
+    CHECK(!sherd_tensor_failed(sherd_multinomial(w, 1, false, &dice)));
+    CHECK_OK(sherd_world_check(world));
+    for (int i = 0; i < sherd_comm_count(world); i++)
+        CHECK(sherd_comm_get(world, i).bytes_received < 100);
+}
+
+static void refused(sherd_world *world, const char *text)
+{
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
+        fprintf(stderr, "%s\n", sherd_world_error(world));
+}
+
+/* Three of four weights are 0 or less; the generator goes on in any case. */
+static void too_few_weights_are_refused(sherd_world *world)
+{
+    const int64_t shape[] = {1, 4};
+    sherd_generator dice = sherd_generator_named("few");
+    const sherd_layout *l = layout_of(line_of_ranks(world), 2, shape, "R", NULL);
+    sherd_tensor *w = sherd_distribute(
+        sherd_mark_equal(sherd_from_data(world, SHERD_F32, shape, 2, (float[]){0, 3, -1, 0})), l,
+        -1);
+
+    sherd_tensor *y = sherd_full(sherd_multinomial(w, 1, false, &dice));
+    CHECK(!sherd_tensor_failed(y) && *(const int32_t *)sherd_tensor_read(y) == 1);
+    sherd_multinomial(w, 2, false, &dice);
+    refused(world, "a row has too few positive weights");
+    sherd_multinomial(sherd_scale(w, 0), 5, true, &dice);
+    refused(world, "a row has too few positive weights");
+    sherd_multinomial(sherd_scale(w, NAN), 1, false, &dice);
+    refused(world, "a weight is NaN");
+    sherd_multinomial(w, 5, false, &dice);
+    refused(world, "sherd_multinomial: fewer weights than indices to draw: weights are f32[1,4]");
+    sherd_multinomial(w, 0, true, &dice);
+    refused(world, "count must be 1 or more");
+    sherd_multinomial(sherd_cast(w, SHERD_I32), 1, true, &dice);
+    refused(world, "weights must be floating-point");
+    CHECK_EQ(dice.calls, 7);
+}
+
+static const check_test tests[] = {
+    {TEST(indices_come_as_often_as_weights_say), {1}}, {TEST(none_is_drawn_twice), {1}},
+    {TEST(layouts_do_not_matter), {1, 2, 3, 4}},       {TEST(vocabularies_stay_sharded), {2, 4}},
+    {TEST(too_few_weights_are_refused), {1, 2}},
+};
+CHECK_MAIN(tests)
