@@ -98,6 +98,8 @@ static const row rows[] = {
     ROW(gather, 'x', 1, 3, draw_gather, run_gather),
     ROW(scatter, 'x', 1, 3, draw_scatter, run_scatter),
     ROW(scatter_add, 'x', 1, 3, draw_scatter_add, run_scatter_add),
+    ROW(scatter_most, 'd', 1, 3, draw_scatter_reduce, run_scatter_reduce),
+    ROW(scatter_reduce, 'd', 1, 3, draw_scatter_reduce, run_scatter_reduce),
     ROW(sort, 'd', 1, 3, draw_sort, run_sort),
     ROW(topk, 'd', 1, 3, draw_sort, run_topk),
     ROW(cumsum, 'x', 1, 3, draw_dim, run_cumsum),

@@ -286,6 +286,19 @@ static inline bool draw_scatter_add(call_plan *p, uint64_t *dice)
     return true;
 }
 
+RUN(run_scatter_reduce,
+    sherd_scatter_reduce(in[0], (int)n[0], in[1], in[2], (sherd_reduce_op)n[5], n[6] != 0))
+
+static inline bool draw_scatter_reduce(call_plan *p, uint64_t *dice)
+{
+    if (!draw_places(p, false, dice))
+        return false;
+    want(p, 2, 'd', p->in[1].ndim, p->in[1].shape);
+    p->number[5] = SHERD_MIN + roll(dice, 2);
+    p->number[6] = roll(dice, 2);
+    return true;
+}
+
 static inline bool draw_sort(call_plan *p, uint64_t *dice)
 {
     p->number[1] = roll(dice, 2);

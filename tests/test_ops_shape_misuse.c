@@ -69,9 +69,10 @@ static void computes(sherd_world *world)
             sherd_repeat(a, square, 2), sherd_tile(a, square, 2), sherd_index_select(a, 0, a),     \
             sherd_gather(a, 0, a), sherd_scatter(a, 0, a, a), sherd_scatter_fill(a, 0, a, 1),      \
             sherd_scatter_add(a, 0, a, a), sherd_sort(a, 0, true, NULL),                           \
-            sherd_topk(a, 1, 0, true, NULL), sherd_cumsum(a, 0), sherd_tril(a, 0),                 \
-            sherd_triu(a, 0), sherd_add_to(a, a), sherd_mul_by(a, a), sherd_copy_from(a, a),       \
-            sherd_fill(a, 0), sherd_write_rows(a, a, a),                                           \
+            sherd_scatter_reduce(a, 0, a, a, SHERD_MAX, true), sherd_topk(a, 1, 0, true, NULL),    \
+            sherd_cumsum(a, 0), sherd_tril(a, 0), sherd_triu(a, 0), sherd_add_to(a, a),            \
+            sherd_mul_by(a, a), sherd_copy_from(a, a), sherd_fill(a, 0),                           \
+            sherd_write_rows(a, a, a),                                                             \
     }
 
 MISUSE(an_operator_on_nothing_is_nothing)
@@ -193,6 +194,13 @@ MISUSE(an_index_must_be_one)
     FAILS(SHERD_EINVAL, sherd_scatter_fill(a, 0, NUL(at), 1));
     FAILS(SHERD_EINVAL, sherd_scatter_add(a, 0, at, NUL(a)));
     FAILS(SHERD_EINVAL, sherd_scatter_add(a, 0, at, BAD(t.places, a)));
+    FAILS(SHERD_EINVAL, sherd_scatter_reduce(NUL(a), 0, at, a, SHERD_MAX, true));
+    FAILS(SHERD_EINVAL, sherd_scatter_reduce(a, 0, NUL(at), a, SHERD_MAX, true));
+    FAILS(SHERD_EINVAL, sherd_scatter_reduce(a, 0, at, NUL(a), SHERD_AVG, true));
+    FAILS(SHERD_EINVAL, sherd_scatter_reduce(a, 0, at, BAD(t.places, a), SHERD_MIN, false));
+    FAILS(SHERD_EINVAL, sherd_scatter_reduce(a, 0, BAD(a, at), a, SHERD_MIN, false));
+    FAILS(SHERD_EINVAL,
+          sherd_scatter_reduce(a, 0, at, a, BAD((sherd_reduce_op)9, SHERD_MIN), true));
 }
 
 MISUSE(a_whole_dim_must_be_there)

@@ -304,6 +304,27 @@ SHERD_API sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tenso
 SHERD_API sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor *index,
                                           sherd_tensor *source);
 
+/**
+ * A copy of `a` with y[.., index[.., j, ..], ..] = what `reduce` makes of all source[.., j, ..]
+ * with that index along a dim, and of a's own element if `include_self`: the sum, the average, the
+ * largest or the smallest. Places without an index keep a's element. For messages of a graph:
+ *
+ *     most = sherd_scatter_reduce(nodes, 0, target, score, SHERD_MAX, false);
+ *     score = sherd_exp(sherd_sub(score, sherd_gather(most, 0, target)));
+ *
+ * Shards as in sherd_scatter_add. A sum may be pending; the largest and smallest are settled, and
+ * the gradient of equal ones is shared evenly.
+ *
+ * @collective only if something must move: without include_self also what counts elements
+ * @numerics   as sherd_scatter_add; NaN is both the largest and the smallest; the smallest i64
+ *             without include_self is at most 2^63 - 1024
+ * @owns       scope
+ * @errors     as sherd_scatter; EINVAL SHERD_PRODUCT, bool, an average of integers
+ */
+SHERD_API sherd_tensor *sherd_scatter_reduce(sherd_tensor *a, int dim, sherd_tensor *index,
+                                             sherd_tensor *source, sherd_reduce_op reduce,
+                                             bool include_self);
+
 /* ---- over whole dims: shards of the dim are gathered, or moved to another dim ---------------- */
 
 /**

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "sherd/dtype.h"
+#include "sherd/layout.h"
 
 /*
  * One side is [outer, n, inner], the other [outer, entries, inner]: its entries are the indices
@@ -30,6 +31,9 @@ void sherd__scatter(size_t bytes, const sherd__pick *p, void *dst, const void *s
 
 /* The same with +=, in order of j: f32, f64, i32, i64, u8. */
 void sherd__scatter_add(sherd_dtype dtype, const sherd__pick *p, void *dst, const void *src);
+/* The same, or where `how` is SHERD_MAX or SHERD_MIN that of both; NaN stays. */
+void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,
+                           const void *src);
 
 /* As gather, but 0 also where a later j has the same index. winner[entries * inner] is scratch. */
 void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const void *src,

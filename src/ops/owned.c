@@ -79,7 +79,7 @@ sherd_status sherd__owned_lie(sherd__owned *out, const sherd__owned_question *q)
     sherd__layout_spec given = *a;
     for (int axis = 0; axis < a->mesh->axes; axis++)
         if (givers >> axis & 1)
-            given.pending[axis] = SHERD_SUM;
+            given.pending[axis] = (int)q->reduces;
     sherd_status status = lay(&out->taken, q, &rows, index->shape[at], false);
     if (!status)
         status = sherd__layout_intern(&out->given, &given);

@@ -344,7 +344,7 @@ bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a)
 
 /* ---- giving ---------------------------------------------------------------------------------- */
 
-/* a += elements [outer, count, inner] at these positions, in f32 for 16 bits. */
+/* a += elements [outer, count, inner] at these positions, or max, min; in f32 for 16 bits. */
 static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, const void *entries)
 {
     sherd_dtype dtype = x->w->taken->dtype;
@@ -355,14 +355,14 @@ static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, 
         return true;
     if (!sherd__is_half(dtype)) {
         if (!x->dry)
-            sherd__scatter_add(dtype, &to, a, entries);
+            sherd__scatter_reduce(dtype, x->w->reduces, &to, a, entries);
         return true;
     }
     float *wide = scratch(x, all, sizeof *wide);
     if (!wide || x->dry)
         return wide != NULL;
     sherd__convert(sherd__world_kernels(x->w->call->world), SHERD_F32, dtype, all, wide, entries);
-    sherd__scatter_add(SHERD_F32, &to, a, wide);
+    sherd__scatter_reduce(SHERD_F32, x->w->reduces, &to, a, wide);
     return true;
 }
 

@@ -25,6 +25,7 @@ typedef struct sherd__owned_question {
     const sherd_layout *a, *index;
     int dim;
     bool flat, gives;
+    sherd_reduce_op reduces; /* what is given */
 } sherd__owned_question;
 
 sherd_status sherd__owned_lie(sherd__owned *out, const sherd__owned_question *q);
@@ -39,14 +40,15 @@ typedef struct sherd__wants {
     const int32_t *index;
     int dim;
     bool flat;
+    sherd_reduce_op reduces; /* what is given: SHERD_SUM, SHERD_MAX or SHERD_MIN */
 } sherd__wants;
 
 /* taken[.., j, ..] = a[.., index, ..]. False: failed. */
 bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a);
 
 /*
- * a[.., index, ..] += taken[.., j, ..], in the order of shards and then of j; 16 bits add up in
- * f32, rounded once. False: failed.
+ * a[.., index, ..] += taken[.., j, ..], or the larger or smaller of both, in the order of shards
+ * and then of j; 16 bits add up in f32, rounded once. False: failed.
  */
 bool sherd__give_to_owners(const sherd__wants *w, void *a, const void *taken);
 

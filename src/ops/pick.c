@@ -74,7 +74,7 @@ sherd_status sherd__pick_ways(const sherd_call *call, sherd_ways *ways, parties 
         return SHERD_OK;
     sherd_status status = sherd__owned_lie(
         &owned, &(sherd__owned_question){a, sherd__way_given(ways, p.index), dim_of(call, a),
-                                         at->flat, p.source >= 0});
+                                         at->flat, p.source >= 0, (sherd_reduce_op)at->reduce});
     if (status || !owned.index)
         return status;
     operand[p.a] = a;
@@ -135,9 +135,14 @@ static const char *describe_back(sherd_call *call)
     return NULL;
 }
 
-/* y += the indexed elements, in f32 for 16 bits; y holds the initial values. False: no memory. */
+/*
+ * y += the indexed elements, or max, min; in f32 for 16 bits; y holds the initial values. False: no
+ * memory.
+ */
 static bool add_here(sherd_call *call, const sherd__pick *p, int source)
 {
+    const pick *at = call->attributes;
+    sherd_reduce_op reduces = (sherd_reduce_op)at->reduce;
     const sherd_tensor *src = call->in[source], *y = call->out[0];
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     void *total, *addend;
@@ -145,7 +150,7 @@ static bool add_here(sherd_call *call, const sherd__pick *p, int source)
     bool dry = sherd__is_dry(call->world);
     if (!sherd__is_half(y->dtype)) {
         if (!dry)
-            sherd__scatter_add(y->dtype, p, call->to[0], call->from[source]);
+            sherd__scatter_reduce(y->dtype, reduces, p, call->to[0], call->from[source]);
         return true;
     }
     total = sherd_call_scratch(call, y->count * (int64_t)sizeof(float));
@@ -154,7 +159,7 @@ static bool add_here(sherd_call *call, const sherd__pick *p, int source)
         return total && addend;
     sherd__convert(set, SHERD_F32, y->dtype, y->count, total, call->to[0]);
     sherd__convert(set, SHERD_F32, y->dtype, src->count, addend, call->from[source]);
-    sherd__scatter_add(SHERD_F32, p, total, addend);
+    sherd__scatter_reduce(SHERD_F32, reduces, p, total, addend);
     sherd__convert(set, y->dtype, SHERD_F32, y->count, call->to[0], total);
     return true;
 }
@@ -169,7 +174,8 @@ static bool give(sherd_call *call, parties p)
                             .taken = call->in[p.source],
                             .index = call->from[p.index],
                             .dim = sherd__dim_of(at->dim, y->ndim),
-                            .flat = at->flat};
+                            .flat = at->flat,
+                            .reduces = (sherd_reduce_op)at->reduce};
 
     return sherd__give_to_owners(&w, call->to[0], call->from[p.source]);
 }
@@ -291,9 +297,13 @@ static bool take(sherd_call *call)
         return false;
     sherd__pick p = sherd__pick_pieces(call, a, INDEX);
     if (exchanged)
-        return sherd__take_from_owners(
-            &(sherd__wants){call, a, call->out[0], call->from[INDEX], dim, at->flat}, call->to[0],
-            call->from[A]);
+        return sherd__take_from_owners(&(sherd__wants){.call = call,
+                                                       .a = a,
+                                                       .taken = call->out[0],
+                                                       .index = call->from[INDEX],
+                                                       .dim = dim,
+                                                       .flat = at->flat},
+                                       call->to[0], call->from[A]);
     if (call->out[0]->count && sherd__device_in(call))
         sherd__device_gather(sherd__device_in(call), sherd_dtype_bytes(a->dtype), &p, call->to[0],
                              call->from[A]);

@@ -10,13 +10,15 @@ typedef struct sherd__picking {
     int64_t entries; /* of the dim that indices point into, where no operand says it */
     double value;
     int dim;
-    int flat; /* the index has one dim */
+    int flat;   /* the index has one dim */
+    int reduce; /* a sherd_reduce_op: how elements with one index are put together */
 } sherd__picking;
 
 #define SHERD__PICK_FIELDS                                                                       \
     {                                                                                            \
         SHERD_FIELD(sherd__picking, entries, INT64), SHERD_FIELD(sherd__picking, value, DOUBLE), \
-            SHERD_FIELD(sherd__picking, dim, INT), SHERD_FIELD(sherd__picking, flat, INT)        \
+            SHERD_FIELD(sherd__picking, dim, INT), SHERD_FIELD(sherd__picking, flat, INT),       \
+            SHERD_FIELD(sherd__picking, reduce, INT)                                             \
     }
 
 /* Operands that an exchange with owners is about. */
@@ -47,7 +49,8 @@ bool sherd__pick_settle_place(sherd_call *call, const sherd_layout *a, sherd__pi
 
 /*
  * Result 0 += the elements of the source, each at its index, here or at its owner; the result holds
- * the initial values. `a`: the layout of what is indexed. False: failed.
+ * the initial values. Or the larger or smaller of both, on the CPU, as `reduce` of the attributes
+ * says. `a`: the layout of what is indexed. False: failed.
  */
 bool sherd__pick_add(sherd_call *call, const sherd_layout *a, sherd__pick_parties p);
 

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elements put together by index: sums, averages, the largest and the smallest, as a loop over them
+ * finds them, under every layout; and their gradients, shared among equal ones.
+ */
+#include "groups.h"
+
+#include <math.h>
+
+#include "sherd/ops_elements.h"
+#include "sherd/ops_reductions.h"
+#include "sherd/ops_shape.h"
+
+static const char *const meshes[][3] = {
+    {"1", "1x1", "1"}, {"2", "1x2", "2x1"}, {"3", "3", "1x3"}, {"4", "2x2", "2x2"},
+    {"5", "5", "1x5"}, {"6", "2x3", "3x2"}, {"7", "7", "7"},   {"8", "2x2x2", "2x4"}};
+
+enum { NODES = 12, EDGES = 30, MOST_WIDTH = 3 };
+
+typedef struct graph {
+    int64_t nodes, edges, width;
+    int32_t to[EDGES * MOST_WIDTH];   /* the same along a row */
+    sherd_tensor *a, *source, *index; /* plain */
+    sherd_reduce_op reduce;
+    bool self;
+} graph;
+
+static void draw_graph(scene *s, graph *g, sherd_dtype dtype)
+{
+    static const sherd_reduce_op ops[] = {SHERD_SUM, SHERD_MIN, SHERD_MAX, SHERD_AVG};
+
+    g->nodes = 1 + roll(&s->dice, NODES);
+    g->edges = roll(&s->dice, 6) ? roll(&s->dice, EDGES) : 0;
+    g->width = 1 + roll(&s->dice, MOST_WIDTH);
+    for (int64_t i = 0; i < g->edges; i++) {
+        int32_t node = roll(&s->dice, (int)g->nodes);
+        for (int64_t c = 0; c < g->width; c++)
+            g->to[i * g->width + c] = node;
+    }
+    const int64_t edges[] = {g->edges, g->width}, nodes[] = {g->nodes, g->width};
+    g->index = sherd_mark_equal(sherd_from_data(s->world, SHERD_I32, edges, 2, g->to));
+    g->a = numbers(s, dtype, 2, nodes, 20);
+    g->source = numbers(s, dtype, 2, edges, 20);
+    g->reduce = ops[roll(&s->dice, dtype == SHERD_I64 ? 3 : 4)];
+    g->self = roll(&s->dice, 2);
+}
+
+static double both(sherd_reduce_op reduce, double x, double y)
+{
+    return reduce == SHERD_MAX ? fmax(x, y) : reduce == SHERD_MIN ? fmin(x, y) : x + y;
+}
+
+/* What a loop finds at an element of the result, and among how many. */
+static double expected(const graph *g, int64_t node, int64_t c, double *count)
+{
+    double own = number_at(sherd_tensor_read(g->a), g->a->dtype, node * g->width + c), value = own;
+
+    *count = g->self;
+    for (int64_t i = 0; i < g->edges; i++) {
+        if (g->to[i * g->width] != node)
+            continue;
+        double x = number_at(sherd_tensor_read(g->source), g->a->dtype, i * g->width + c);
+        value = *count > 0 ? both(g->reduce, value, x) : x;
+        ++*count;
+    }
+    if (*count == 0)
+        *count = 1;
+    return g->reduce == SHERD_AVG ? value / *count : value;
+}
+
+static bool is_expected(const graph *g, sherd_tensor *y)
+{
+    sherd_tensor *whole = sherd_full(y);
+    const void *got = sherd_tensor_read(whole);
+    double count, near = y->dtype == SHERD_BF16 ? 0.01 : 1e-6;
+    bool good = CHECK(got != NULL) && CHECK_EQ(whole->count, g->nodes * g->width);
+
+    for (int64_t i = 0; good && i < whole->count; i++) {
+        double want = expected(g, i / g->width, i % g->width, &count);
+        good = CHECK_NEAR(number_at(got, y->dtype, i), want, near * fabs(want));
+    }
+    return good;
+}
+
+/* What reaches the result's element comes from a and the sources that went into it: as much. */
+static bool gradients_add_up(const graph *g, sherd_tensor *da, sherd_tensor *ds)
+{
+    const double *a = sherd_tensor_read(sherd_full(da)), *s = sherd_tensor_read(sherd_full(ds));
+    bool good = CHECK(a != NULL) && CHECK(s != NULL || g->edges == 0);
+
+    for (int64_t at = 0; good && at < g->nodes * g->width; at++) {
+        double sum = a[at], count, want = expected(g, at / g->width, at % g->width, &count);
+        for (int64_t i = 0; i < g->edges; i++) {
+            int64_t e = i * g->width + at % g->width;
+            if (g->to[e] != at / g->width)
+                continue;
+            double x = number_at(sherd_tensor_read(g->source), SHERD_F64, e);
+            sum += s[e];
+            if (g->reduce == SHERD_MAX || g->reduce == SHERD_MIN)
+                good = good && CHECK((s[e] > 0) == (x == want));
+        }
+        good = good && CHECK_NEAR(sum, g->reduce == SHERD_SUM ? count : 1, 1e-12);
+    }
+    return good;
+}
+
+static bool check_graph(scene *s, const sherd_mesh *mesh)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_I64, SHERD_BF16};
+    sherd_dtype dtype = dtypes[roll(&s->dice, 6) % 4];
+    graph g;
+
+    draw_graph(s, &g, dtype);
+    bool real = dtype == SHERD_F64;
+    sherd_tensor *a = sherd_require_grad(spread(s, mesh, g.a), real);
+    sherd_tensor *source = sherd_require_grad(spread(s, mesh, g.source), real);
+    sherd_tensor *index = roll(&s->dice, 3) ? spread(s, mesh, g.index) : g.index;
+    sherd_tensor *y = sherd_scatter_reduce(a, 0, index, source, g.reduce, g.self);
+    bool good = is_expected(&g, y);
+    if (!real || !good)
+        return good;
+    sherd_backward(sherd_sum(y));
+    return gradients_add_up(&g, sherd_grad(a), sherd_grad(source));
+}
+
+static void every_layout_finds_what_a_loop_finds(sherd_world *world)
+{
+    scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
+    int rounds = getenv("SHERD_PROOF") ? 1000 : 60;
+
+    for (int i = 0; i < rounds; i++) {
+        const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
+        sherd_scope_begin(world);
+        bool good = check_graph(&s, mesh);
+        if (!CHECK_OK(sherd_world_check(world)) || !good)
+            fprintf(stderr, "round %d: %s\n", i, sherd_world_error(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* NaN is found, -0 and infinities are numbers, and three equal ones share. */
+static void odd_numbers(sherd_world *world)
+{
+    static const int64_t two[] = {2}, five[] = {5};
+    sherd_tensor *a = sherd_from_data(world, SHERD_F64, two, 1, (double[]){1, -INFINITY});
+    sherd_tensor *to = sherd_from_data(world, SHERD_I32, five, 1, (int32_t[]){0, 0, 0, 1, 1});
+    sherd_tensor *x = sherd_from_data(world, SHERD_F64, five, 1, (double[]){1, NAN, 7, -0., 0});
+    const double *y = sherd_tensor_read(sherd_scatter_reduce(a, 0, to, x, SHERD_MAX, true));
+
+    CHECK(isnan(y[0]) && y[1] == 0);
+    y = sherd_tensor_read(sherd_scatter_reduce(a, 0, to, x, SHERD_MIN, true));
+    CHECK(isnan(y[0]) && y[1] == -INFINITY);
+    x = sherd_require_grad(sherd_from_data(world, SHERD_F64, five, 1, (double[]){1, 1, 0, 3, 2}),
+                           true);
+    sherd_require_grad(a, true);
+    sherd_backward(sherd_sum(sherd_scatter_reduce(a, 0, to, x, SHERD_MAX, true)));
+    const double *da = sherd_tensor_read(sherd_grad(a)), *dx = sherd_tensor_read(sherd_grad(x));
+    CHECK_NEAR(da[0], 1. / 3, 1e-15);
+    CHECK(da[1] == 0 && dx[2] == 0 && dx[3] == 1 && dx[4] == 0);
+    CHECK_NEAR(dx[0] + dx[1], 2. / 3, 1e-15);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void refused(sherd_world *world, const char *text)
+{
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
+        fprintf(stderr, "%s\n", sherd_world_error(world));
+}
+
+static void what_does_not_fit_is_refused(sherd_world *world)
+{
+    const int64_t n[] = {4};
+    const sherd_layout *l = layout_of(line_of_ranks(world), 1, n, "S(0)", NULL);
+    sherd_tensor *a = indices_on(l, SHERD_F64), *to = sherd_constant_on(l, SHERD_I32, 3);
+
+    sherd_scatter_reduce(a, 0, to, a, SHERD_PRODUCT, true);
+    refused(world, "sherd_scatter_reduce: it sums, averages, or finds max or min");
+    sherd_scatter_reduce(sherd_cast(a, SHERD_I64), 0, to, a, SHERD_AVG, true);
+    refused(world, "sherd_scatter_reduce: integers have no average");
+    sherd_scatter_reduce(a, 0, sherd_constant_on(l, SHERD_I32, 6), a, SHERD_MAX, true);
+    refused(world, "] = 6 is outside of [0,4)");
+    sherd_scatter_reduce(a, 1, to, a, SHERD_MIN, true);
+    refused(world, "no dim 1");
+}
+
+static const check_test tests[] = {
+    {TEST(every_layout_finds_what_a_loop_finds), {1, 2, 3, 4, 8}},
+    {TEST(odd_numbers), {1}},
+    {TEST(what_does_not_fit_is_refused), {1, 2}},
+};
+CHECK_MAIN(tests)
