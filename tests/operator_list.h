@@ -130,6 +130,7 @@ static const row rows[] = {
     ROW(avg_pool, 'x', 3, 4, draw_pool, run_avg_pool),
     ROW(adaptive_avg_pool, 'x', 3, 4, draw_new_sizes, run_adaptive_avg_pool),
     ROW(interpolate, 'x', 3, 4, draw_new_sizes, run_interpolate),
+    ROW(grid_sample, 'x', 3, 4, draw_sampled, run_grid_sample),
     ROW(neighbourhood_attention, 'x', 4, 4, draw_neighbours, run_neighbourhood_attention),
     ROW(fft, 'x', 2, 4, draw_fft, run_fft),
     ROW(ifft, 'x', 2, 4, draw_fft, run_ifft),

@@ -198,6 +198,24 @@ static inline bool draw_new_sizes(call_plan *p, uint64_t *dice)
     return x->shape[1] > 0;
 }
 
+RUN(run_grid_sample, sherd_grid_sample(in[0], in[1],
+                                       &(sherd_grid_sample_options){
+                                           .nearest = n[0], .border = n[1], .align_corners = n[2]}))
+
+static inline bool draw_sampled(call_plan *p, uint64_t *dice)
+{
+    const need *x = &p->in[0];
+    const int64_t shape[] = {x->shape[0], roll(dice, 5), x->ndim - 2};
+
+    for (int d = 2; d < x->ndim; d++)
+        if (x->shape[d] == 0)
+            return false;
+    want(p, 1, 's', 3, shape);
+    for (int i = 0; i < 3; i++)
+        p->number[i] = roll(dice, 4) == 0;
+    return true;
+}
+
 /* number: kernel, dilation. */
 RUN(run_neighbourhood_attention,
     sherd_neighbourhood_attention(in[0], in[1], in[2],

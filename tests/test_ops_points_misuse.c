@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "sherd/ops_elements.h"
 #include "sherd/ops_points.h"
 
 #define MISUSE(name) MISUSE_WORKS(name, misuse_works)
@@ -42,6 +43,22 @@ static things make(sherd_world *world)
     t.narrow = ones(world, 2, queries, SHERD_F32, "x=%d");
     CHECK_OK(sherd_world_check(world));
     return t;
+}
+
+MISUSE(fields_are_sampled_at_points_that_fit)
+{
+    static const int64_t shape[] = {2, 1, 4}, at[] = {2, 3, 1}, none[] = {2, 1, 0};
+    sherd_tensor *x = ones(m->world, 3, shape, SHERD_F64, "x=%d");
+    sherd_tensor *grid = ones(m->world, 3, at, SHERD_F64, "x=%d");
+    sherd_tensor *empty = ones(m->world, 3, none, SHERD_F64, "x=%d");
+
+    CHECK_OK(sherd_world_check(m->world));
+    ONLY_SAYS(NULL, sherd_grid_sample(NULL, NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_grid_sample(NUL(x), grid, NULL));
+    FAILS(SHERD_EINVAL, sherd_grid_sample(x, NUL(grid), NULL));
+    FAILS(SHERD_EINVAL, sherd_grid_sample(x, BAD(x, grid), NULL));
+    FAILS(SHERD_EINVAL, sherd_grid_sample(BAD(empty, x), grid, NULL));
+    FAILS(SHERD_EINVAL, sherd_grid_sample(x, BAD(sherd_cast(grid, SHERD_I32), grid), NULL));
 }
 
 MISUSE(nearest_points_need_clouds_that_fit)
@@ -97,6 +114,7 @@ MISUSE(a_radius_is_a_finite_number)
 }
 
 static const check_test tests[] = {
+    {TEST(fields_are_sampled_at_points_that_fit), {1, 2, 3}},
     {TEST(nearest_points_need_clouds_that_fit), {1, 2, 3}},
     {TEST(a_radius_is_a_finite_number), {1, 2, 3}},
 };

@@ -55,6 +55,31 @@ SHERD_API sherd_tensor *sherd_radius_search(sherd_tensor *points, sherd_tensor *
                                             double radius, int64_t max_points,
                                             sherd_tensor **indices, sherd_tensor **counts);
 
+/* ---- a field at points ------------------------------------------------------------------------ */
+
+typedef struct sherd_grid_sample_options {
+    bool nearest; /* the nearest element, ties to even; otherwise between the 2^d around (linear) */
+    bool border;  /* points outside take the nearest ones inside; otherwise it is 0 there */
+    bool align_corners; /* -1 and 1 are the centres of the corner elements, not their outer edges */
+} sherd_grid_sample_options;
+
+/**
+ * A field at points, as torch.nn.functional.grid_sample: y[b, c, p..] = x[b, c] at grid[b, p..],
+ * whose last dim has a coordinate for each spatial dim, that of the last dim of x first; [-1, 1] is
+ * the whole dim. Differentiable to any order, by the points too. A point that is NaN is outside.
+ *
+ * @collective as sherd_gather along the spatial dims, merged: if they are sharded, ranks get from
+ *             the owners just what is around their points, or the field is gathered
+ * @shapes     x: [batch, channels, ...], one to three spatial dims, not empty; grid: [batch,
+ *             points..., spatial dims]; result [batch, channels, points...]
+ * @numerics   coordinates in the grid's dtype: f32 or f64 for more than 256 elements a dim
+ * @owns       scope
+ * @errors     see ops.h; EINVAL other shapes, a grid that is not floating-point, a field of 2^31
+ *             elements or more
+ */
+SHERD_API sherd_tensor *sherd_grid_sample(sherd_tensor *x, sherd_tensor *grid,
+                                          const sherd_grid_sample_options *options);
+
 SHERD_END
 
 #endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fields at points: as the formula of each point says, with PyTorch's coordinates, under every
+ * layout; points at elements give these; linear fields are found exactly.
+ */
+#include "groups.h"
+
+#include <math.h>
+
+#include "sherd/ops_elements.h"
+#include "sherd/ops_points.h"
+#include "sherd/ops_reductions.h"
+#include "sherd/ops_shape.h"
+
+static const char *const meshes[][3] = {
+    {"1", "1x1", "1"}, {"2", "1x2", "2x1"}, {"3", "3", "1x3"}, {"4", "2x2", "2x2"},
+    {"5", "5", "1x5"}, {"6", "2x3", "3x2"}, {"7", "7", "7"},   {"8", "2x2x2", "2x4"}};
+
+enum { BATCH = 2, CHANNELS = 2, POINTS = 5, MOST_COORDINATES = BATCH * POINTS * 3 };
+
+typedef struct trial {
+    int dims;
+    int64_t size[3];
+    double at[MOST_COORDINATES]; /* [batch, points, dims] */
+    sherd_tensor *x, *grid;      /* plain */
+    sherd_grid_sample_options how;
+} trial;
+
+static void draw_trial(scene *s, trial *t)
+{
+    t->dims = 1 + roll(&s->dice, 3);
+    int64_t shape[5] = {BATCH, CHANNELS};
+    const int64_t points[] = {BATCH, POINTS, t->dims};
+
+    for (int d = 0; d < t->dims; d++)
+        shape[2 + d] = t->size[d] = 1 + roll(&s->dice, 5);
+    for (int i = 0; i < BATCH * POINTS * t->dims; i++) /* some far outside, some at elements */
+        t->at[i] =
+            roll(&s->dice, 6) == 0 ? roll(&s->dice, 5) - 2 : roll(&s->dice, 2601) * 1e-3 - 1.3;
+    t->x = numbers(s, SHERD_F64, 2 + t->dims, shape, 50);
+    t->grid = sherd_mark_equal(sherd_from_data(s->world, SHERD_F64, points, 3, t->at));
+    t->how = (sherd_grid_sample_options){.nearest = roll(&s->dice, 3) == 0,
+                                         .border = roll(&s->dice, 2),
+                                         .align_corners = roll(&s->dice, 2)};
+}
+
+/* The element, or 0 outside. */
+static double element(const trial *t, int64_t plane, const int64_t *index)
+{
+    const double *x = sherd_tensor_read(t->x);
+    int64_t at = plane;
+
+    for (int d = 0; d < t->dims; d++) {
+        if (index[d] < 0 || index[d] >= t->size[d])
+            return 0;
+        at = at * t->size[d] + index[d];
+    }
+    return x[at];
+}
+
+static double position(const trial *t, int d, double g)
+{
+    double n = (double)t->size[d];
+    double at = t->how.align_corners ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
+
+    return t->how.border ? fmin(fmax(at, 0), n - 1) : at;
+}
+
+/* What is found at a point of a plane (batch and channel). */
+static double expected(const trial *t, int64_t plane, int64_t point)
+{
+    const double *g = t->at + (plane / CHANNELS * POINTS + point) * t->dims;
+    double sum = 0;
+
+    for (int corner = 0; corner < 1 << t->dims; corner++) {
+        double weight = 1;
+        int64_t index[3];
+        for (int d = 0; d < t->dims; d++) {
+            double at = position(t, d, g[t->dims - 1 - d]), low = floor(at);
+            bool above = corner >> d & 1;
+            index[d] = (int64_t)(t->how.nearest ? rint(at) : low) + above;
+            weight *= t->how.nearest ? !above : above ? at - low : 1 - (at - low);
+        }
+        if (weight != 0)
+            sum += weight * element(t, plane, index);
+    }
+    return sum;
+}
+
+/* In even shards of any dims: a field has more dims than `spread` cuts. */
+static sherd_tensor *even(scene *s, const sherd_mesh *mesh, sherd_tensor *t)
+{
+    sherd_placement placement[SHERD_MAX_AXES];
+    const sherd_layout *layout = NULL;
+
+    for (int a = 0; a < sherd_mesh_axes(mesh); a++) {
+        int dim = roll(&s->dice, t->ndim + 1);
+        placement[a] = dim < t->ndim ? sherd_shard(dim) : sherd_replicate();
+    }
+    CHECK_OK(sherd_layout_create(&layout, mesh, t->ndim, t->shape, placement, NULL));
+    return sherd_distribute(t, layout, -1);
+}
+
+static bool check_trial(scene *s, const sherd_mesh *mesh)
+{
+    trial t;
+
+    draw_trial(s, &t);
+    sherd_tensor *x = even(s, mesh, t.x);
+    sherd_tensor *grid = roll(&s->dice, 3) ? spread(s, mesh, t.grid) : t.grid;
+    sherd_tensor *y = sherd_full(sherd_grid_sample(x, grid, &t.how));
+    const double *got = sherd_tensor_read(y);
+    bool good = CHECK(got != NULL) && CHECK_EQ(y->count, BATCH * CHANNELS * POINTS);
+
+    for (int64_t i = 0; good && i < y->count; i++)
+        good = CHECK_NEAR(got[i], expected(&t, i / POINTS, i % POINTS), 1e-10);
+    return good;
+}
+
+static void points_find_what_the_formula_says(sherd_world *world)
+{
+    scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
+    int rounds = getenv("SHERD_PROOF") ? 500 : 40;
+
+    for (int i = 0; i < rounds; i++) {
+        const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
+        sherd_scope_begin(world);
+        bool good = check_trial(&s, mesh);
+        if (!CHECK_OK(sherd_world_check(world)) || !good)
+            fprintf(stderr, "round %d: %s\n", i, sherd_world_error(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* Of x = 3 column + row, with corners aligned, the gradient by the coordinates is constant. */
+static void slopes_are_gradients(sherd_world *world)
+{
+    static const int64_t shape[] = {1, 1, 4, 5}, points[] = {1, 2, 1, 2};
+    double x[20];
+
+    for (int i = 0; i < 20; i++)
+        x[i] = 3 * (i % 5) + i / 5;
+    sherd_tensor *grid = sherd_require_grad(
+        sherd_from_data(world, SHERD_F64, points, 4, (double[]){0.1, -0.3, 0.7, 0.2}), true);
+    sherd_tensor *field = sherd_from_data(world, SHERD_F64, shape, 4, x);
+    sherd_tensor *y =
+        sherd_grid_sample(field, grid, &(sherd_grid_sample_options){.align_corners = true});
+    CHECK(CHECK_EQ(y->ndim, 4) && CHECK_EQ(y->shape[2], 2) && CHECK_EQ(y->shape[3], 1));
+    sherd_backward(sherd_sum(y));
+    const double *d = sherd_tensor_read(sherd_grad(grid));
+    for (int i = 0; d && i < 2; i++) {
+        CHECK_NEAR(d[2 * i], 3 * 2, 1e-12); /* 2 = (5 - 1) / 2 */
+        CHECK_NEAR(d[2 * i + 1], 1.5, 1e-12);
+    }
+    const double nowhere[] = {NAN, 0.5};
+    const int64_t one[] = {1, 2};
+    y = sherd_grid_sample(field, sherd_from_data(world, SHERD_F64, one, 2, nowhere), NULL);
+    CHECK(CHECK_EQ(y->ndim, 2) && *(const double *)sherd_tensor_read(y) == 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(points_find_what_the_formula_says), {1, 2, 3, 4, 8}},
+    {TEST(slopes_are_gradients), {1}},
+};
+CHECK_MAIN(tests)
