@@ -33,6 +33,17 @@ json_t *cli_whole(bool good, json_t *value)
     return NULL;
 }
 
+json_t *cli_string(const char *text)
+{
+    char *copy = strdup(text);
+
+    if (copy)
+        sherd__one_line(copy);
+    json_t *out = copy ? json_string(copy) : NULL;
+    free(copy);
+    return out;
+}
+
 json_t *cli_integers(const int64_t *values, int count)
 {
     json_t *array = json_array();
@@ -195,14 +206,6 @@ char *cli_case_answer(const cli_case *c, const char *line, size_t length, cli_ve
 
 /* ---- whole runs ------------------------------------------------------------------------------ */
 
-static int finish(const cli_command *command, int exit_status)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return exit_status;
-    cli_refuse(command->name, "standard output: %s", strerror(errno));
-    return CLI_FAILED;
-}
-
 static bool is_blank(const char *line, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -247,7 +250,7 @@ static int run_cases(const cli_command *command, const cli_values *values)
         exit_status = cli_refuse(command->name, "--cases: \"%.300s\": %s", path, strerror(errno));
     if (from != stdin)
         fclose(from);
-    return finish(command, exit_status);
+    return cli_flush(command->name) ? exit_status : CLI_FAILED;
 }
 
 /* What an error object says, on standard error. */
@@ -278,7 +281,7 @@ static int run_once(const cli_command *command, const cli_values *values)
     say(command, answer);
     free(text);
     json_decref(answer);
-    return finish(command, status[verdict]);
+    return cli_flush(command->name) ? status[verdict] : CLI_FAILED;
 }
 
 int cli_command_answer(const cli_command *command, const cli_values *values)

@@ -66,6 +66,8 @@ void cli_put(bool *good, json_t *object, const char *key, json_t *value);
 void cli_append(bool *good, json_t *array, json_t *value);
 /* The value itself if all of it is there, else NULL: then it is released. */
 json_t *cli_whole(bool good, json_t *value);
+/* A text from outside as one line: what is no UTF-8 becomes question marks. NULL: no memory. */
+json_t *cli_string(const char *text);
 json_t *cli_integers(const int64_t *values, int count);
 /* Text of an answer on one line; free() it. NULL for lack of memory. */
 char *cli_text_of(const json_t *answer);

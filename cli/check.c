@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "layout/layout.h"
+#include "world/dry.h"
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
@@ -125,6 +126,9 @@ int cli_check(int argc, char **argv)
     cli_values values;
     cli_job job;
 
+    if (sherd__dry_is_asked())
+        return cli_refuse("check", "SHERD_DRY is set: in a dry world nothing moves that could be "
+                                   "checked");
     if (!cli_job_find(&job, "check"))
         return CLI_FAILED;
     if (!cli_values_read(&values, CLI_OF_CHECK, "check", argc, argv))

@@ -105,7 +105,7 @@ static void print_json(json_t *answer, const cli_values *v)
 
     for (int i = 0; i < (int)(sizeof keys / sizeof keys[0]); i++)
         if (v->of[keys[i]])
-            cli_put(&good, id, cli_key_name(keys[i]), json_string(v->of[keys[i]]));
+            cli_put(&good, id, cli_key_name(keys[i]), cli_string(v->of[keys[i]]));
     cli_put(&good, answer, "id", id);
     char *text = good ? cli_text_of(answer) : NULL;
     cli_print_text(text);
@@ -182,5 +182,5 @@ int cli_check_all(const cli_values *values, const cli_job *job)
         printf("%d moves need more ranks than the %d of this job\n", t.skipped, job->ranks);
     if (!values->of[CLI_JSON])
         printf("%d moves, %d wrong\n", t.done, t.bad);
-    return fflush(stdout) == 0 && t.bad == 0 ? 0 : CLI_FAILED;
+    return cli_flush("check") && t.bad == 0 ? 0 : CLI_FAILED;
 }

@@ -6,6 +6,8 @@
 #ifndef SHERD_CLI_H
 #define SHERD_CLI_H
 
+#include <stdbool.h>
+
 enum {
     CLI_FAILED = 1,
     CLI_UNUSABLE = 2
@@ -19,6 +21,9 @@ int cli_plan(int argc, char **argv);
 int cli_layout(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_show(int argc, char **argv);
+
+/* Whether all that was printed has gone out; else it is said why not. "" = no command. */
+bool cli_flush(const char *name);
 
 /* One line on standard error, "sherd COMMAND: ..."; returns CLI_UNUSABLE. */
 int cli_refuse(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));

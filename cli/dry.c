@@ -19,7 +19,7 @@
 
 #include "options.h"
 #include "world/dry_rates.h"
-#include "world/world.h"
+#include "world/trace.h"
 
 static const char usage[] = "sherd dry [-n N] [OPTIONS] [--] PROGRAM [ARGUMENTS]";
 
@@ -105,6 +105,14 @@ static bool is_there(const char *program)
     }
 }
 
+/* One file for all ranks, who find that it was begun. */
+static bool begin_trace(void)
+{
+    sherd__diag diag = {.rank = -1};
+
+    return !sherd__trace_begin(&diag) || cli_refuse("dry", "%s", diag.text) == 0;
+}
+
 /* What is the same for all ranks; rates are measured once. */
 static bool set_environment(const cli_values *values)
 {
@@ -119,18 +127,19 @@ static bool set_environment(const cli_values *values)
         unsetenv("SHERD_PRICE");
     else if (price && setenv("SHERD_PRICE", price, 1))
         return false;
-    return cli_ask_trace(values->of[CLI_RUN_TRACE]);
+    return cli_ask_trace(values->of[CLI_RUN_TRACE]) && begin_trace();
 }
 
 /* ---- one rank after the other ---------------------------------------------------------------- */
 
 /* Its exit status, 128 + signal if it was killed; another one than 0 is told. */
-static int tell_end(long rank, int status)
+static int tell_end(long rank, const cli_dry_end *end)
 {
-    char text[128];
+    char text[2 * SHERD_ERROR_BYTES];
+    int status = end->status;
 
     if (status) {
-        cli_dry_end_text(text, sizeof text, rank, status);
+        cli_dry_end_text(text, sizeof text, rank, end);
         cli_refuse("dry", "%s", text);
     }
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -148,28 +157,28 @@ static bool show(char *report, bool json)
         else
             good = cli_dry_print(stdout, line);
     }
-    return good && fflush(stdout) == 0;
+    return good;
 }
 
 /* One rank from its start to its report; its exit status. */
 static int run_rank(const cli_dry_asked *ranks, int i, char **argv, bool json)
 {
-    char *report = NULL;
-    int status =
-        cli_dry_program(ranks, i, argv, json ? CLI_DRY_TO_ERRORS : CLI_DRY_AS_IT_IS, &report);
+    cli_dry_end end;
     int exit_status = CLI_FAILED;
-    bool shown = status >= 0 && show(report, json);
 
-    free(report);
+    cli_dry_program(&end, ranks, i, argv, json ? CLI_DRY_TO_ERRORS : CLI_DRY_AS_IT_IS);
+    int error = errno;
+    bool shown = end.status >= 0 && show(end.report, json), out = cli_flush("dry");
+    free(end.report);
     if (ranks->signals->last)
         return exit_status;
-    if (status < 0)
-        cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[0], strerror(errno));
-    else if (status != 0 || shown)
-        exit_status = tell_end(ranks->which[i], status);
+    if (end.status < 0)
+        cli_refuse("dry", "\"%.200s\" can not be started: %s", argv[0], strerror(error));
+    else if (end.status != 0 || shown)
+        exit_status = tell_end(ranks->which[i], &end);
     else
         cli_refuse("dry", "\"%.200s\" has opened no world of sherd, or not closed it", argv[0]);
-    return exit_status;
+    return exit_status == 0 && !out ? CLI_FAILED : exit_status;
 }
 
 /* A folder for what is sent, in path[room]. */
@@ -231,6 +240,9 @@ int cli_dry(int argc, char **argv)
         return cli_refuse("dry", "which program? %s", usage);
     if (values.of[CLI_DRY_AXES] && !cli_dry_axes_fit(values.of[CLI_DRY_AXES], ranks.of, argv + at))
         return CLI_UNUSABLE;
+    if (values.of[CLI_DRY_AXES] && (values.of[CLI_RUN_TRACE] || sherd__trace_is_asked()))
+        return cli_refuse("dry", "--axes takes no trace (--trace, SHERD_TRACE): run the mesh that "
+                                 "it shall be of without --axes");
     if (!are_rates(values.of[CLI_DRY_RATES]) || !is_price(values.of[CLI_DRY_PRICE]))
         return CLI_UNUSABLE;
     if (!is_there(argv[at])) {

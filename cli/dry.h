@@ -29,20 +29,26 @@ typedef struct cli_dry_asked {
 
 typedef enum cli_dry_output { CLI_DRY_AS_IT_IS, CLI_DRY_TO_ERRORS, CLI_DRY_NOWHERE } cli_dry_output;
 
-/*
- * Run a program as the i-th of the ranks; `output`: where what it prints goes. Returns its status,
- * as of waitpid, or -1 and errno if it can not be started. *report: a line of JSON for each world
- * that it has closed; the caller frees it; NULL: no memory, or not started.
- */
-int cli_dry_program(const cli_dry_asked *ranks, int i, char **argv, cli_dry_output output,
-                    char **report);
+/* What became of a program. */
+typedef struct cli_dry_end {
+    int status;   /* as of waitpid; -1 and errno: it can not be started */
+    char *report; /* a line of JSON for each world that it has closed; the caller frees it; NULL: no
+                     memory, or not started */
+    /* what it said of a bad end, one line; "" = nothing: its last words on standard error, if these
+       go nowhere, else the last failure that it reports */
+    char said[SHERD_ERROR_BYTES];
+} cli_dry_end;
+
+/* Run a program as the i-th of the ranks; `output`: where what it prints goes. */
+void cli_dry_program(cli_dry_end *out, const cli_dry_asked *ranks, int i, char **argv,
+                     cli_dry_output output);
 
 /* The rates of a core of this machine, as SHERD_DRY_RATES wants them, into out[room]. False: no
  * memory. */
 bool cli_dry_rates(char *out, size_t room);
 
-/* How a rank ended badly, by its status of waitpid: "rank 3 exited with status 1". */
-void cli_dry_end_text(char *out, size_t room, long rank, int status);
+/* How a rank ended badly: "rank 3 exited with status 1: what it said". */
+void cli_dry_end_text(char *out, size_t room, long rank, const cli_dry_end *end);
 
 /* ---- dry_text.c: the report of a world, a line of JSON --------------------------------------- */
 
@@ -56,7 +62,8 @@ bool cli_dry_print(FILE *to, const char *line);
 
 /* ---- dry_meshes.c ---------------------------------------------------------------------------- */
 
-/* Whether "dp,tp" are axes of which meshes can be made, and a program takes one; else refused. */
+/* Whether "dp,tp" are axes of which meshes can be made, and a program takes one; else refused, in a
+ * line. */
 bool cli_dry_axes_fit(const char *axes, long ranks, char *const *argv);
 /*
  * Run the program on each such mesh, and print what it takes, the fastest first. What ranks send

@@ -11,8 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cases.h"
 #include "options.h"
 #include "table.h"
+#include "base/text.h"
 
 enum { AXES = 8, MESHES = 1000, MESH_TEXT = 384 };
 
@@ -22,8 +24,9 @@ static const char place[] = "{mesh}";
 typedef struct tried {
     char mesh[MESH_TEXT];
     /* of the slowest rank: seconds of a step, computing, calling; the most of all: bytes */
-    double seconds, work, calls, received, peak;
-    char failure[CLI_CELL / 4]; /* "" = it ran */
+    double seconds, work, calls;
+    int64_t received, peak;
+    char failure[CLI_CELL / 2]; /* "" = it ran */
 } tried;
 
 typedef struct search {
@@ -39,17 +42,30 @@ typedef struct search {
 
 /* ---- the axes -------------------------------------------------------------------------------- */
 
-static bool read_axes(search *s, const char *axes)
+static bool is_taken(const search *s, const char *name)
 {
-    for (const char *at = axes;;) {
-        size_t length = strcspn(at, ",");
-        if (s->axes == AXES || length == 0 || length >= sizeof s->name[0])
-            return false;
-        snprintf(s->name[s->axes++], sizeof s->name[0], "%.*s", (int)length, at);
-        at += length;
-        if (!*at++)
+    for (int i = 0; i < s->axes; i++)
+        if (strcmp(s->name[i], name) == 0)
             return true;
-    }
+    return false;
+}
+
+/* NULL, or what is wrong: they are names as meshes have them. */
+static const char *read_axes(search *s, const char *axes)
+{
+    sherd__scanner at = {axes, axes};
+
+    do {
+        char name[sizeof s->name[0]];
+        if (!sherd__take_name(&at, name, sizeof name))
+            return "are no names of axes";
+        if (is_taken(s, name))
+            return "name an axis twice";
+        if (s->axes == AXES)
+            return "are more than 8 axes";
+        memcpy(s->name[s->axes++], name, sizeof name);
+    } while (sherd__take(&at, ","));
+    return sherd__at_end(&at) ? NULL : "are no names of axes";
 }
 
 /* Each way to write `ranks` as a product of the extents of the axes from one on. */
@@ -79,8 +95,9 @@ bool cli_dry_axes_fit(const char *axes, long ranks, char *const *argv)
 
     for (int i = 0; argv[i]; i++)
         takes |= strstr(argv[i], place) != NULL;
-    if (!read_axes(&s, axes))
-        return cli_refuse("dry", "--axes: \"%.100s\" are no names of axes", axes) == 0;
+    const char *wrong = read_axes(&s, axes);
+    if (wrong)
+        return cli_refuse("dry", "--axes: \"%.100s\" %s", axes, wrong) == 0;
     if (ranks == 0)
         return cli_refuse("dry", "--axes: of how many ranks? -n N") == 0;
     if (!takes)
@@ -117,37 +134,35 @@ static void add_world(tried *t, const char *line)
 {
     json_t *report = json_loads(line, 0, NULL);
     const json_t *counts = cli_dry_counts(report);
-    const char *failure = json_string_value(json_object_get(report, "failure"));
-    double peak = cli_dry_number(json_object_get(report, "memory"), "peak_bytes");
+    int64_t peak = (int64_t)cli_dry_number(json_object_get(report, "memory"), "peak_bytes");
 
-    if (failure && !*t->failure)
-        snprintf(t->failure, sizeof t->failure, "%s", failure);
     if (cli_dry_number(counts, "seconds") >= t->seconds) {
         t->seconds = cli_dry_number(counts, "seconds");
         t->work = cli_dry_sum(json_object_get(counts, "work"), "seconds");
         t->calls = cli_dry_sum(json_object_get(counts, "calls"), "seconds");
-        t->received = cli_dry_sum(json_object_get(counts, "calls"), "received_bytes");
+        t->received = (int64_t)cli_dry_sum(json_object_get(counts, "calls"), "received_bytes");
     }
     t->peak = peak > t->peak ? peak : t->peak;
     json_decref(report);
 }
 
-/* False: the program can not be started. */
-static bool try_rank(tried *t, char **argv, const cli_dry_asked *ranks, int i)
+/* Its exit status alone says whether it ran: who meets an error may recover. */
+static void try_rank(tried *t, char **argv, const cli_dry_asked *ranks, int i)
 {
-    char *report, *rest;
+    cli_dry_end end;
     long rank = ranks->which[i];
-    int status = cli_dry_program(ranks, i, argv, CLI_DRY_NOWHERE, &report);
 
-    rest = report;
-    for (char *line; report && (line = strtok_r(rest, "\n", &rest));)
-        add_world(t, line);
-    if (!*t->failure && status > 0)
-        cli_dry_end_text(t->failure, sizeof t->failure, rank, status);
-    else if (!*t->failure && status == 0 && (!report || !*report))
+    cli_dry_program(&end, ranks, i, argv, CLI_DRY_NOWHERE);
+    if (end.status < 0)
+        snprintf(t->failure, sizeof t->failure, "it can not be started: %s", strerror(errno));
+    else if (end.status > 0)
+        cli_dry_end_text(t->failure, sizeof t->failure, rank, &end);
+    else if (!end.report || !*end.report)
         snprintf(t->failure, sizeof t->failure, "rank %ld has closed no world of sherd", rank);
-    free(report);
-    return status >= 0;
+    char *rest = end.report;
+    for (char *line; end.report && (line = strtok_r(rest, "\n", &rest));)
+        add_world(t, line);
+    free(end.report);
 }
 
 static void free_arguments(char **argv)
@@ -197,8 +212,7 @@ static void try_mesh(search *s)
     else if (!own_folder(s))
         snprintf(t->failure, sizeof t->failure, "no folder for what is sent: %s", strerror(errno));
     for (int i = 0; argv && i < s->ranks->count && !*t->failure; i++)
-        if (!try_rank(t, argv, s->ranks, i))
-            snprintf(t->failure, sizeof t->failure, "it can not be started: %s", strerror(errno));
+        try_rank(t, argv, s->ranks, i);
     free_arguments(argv);
 }
 
@@ -230,7 +244,7 @@ static void write_cell(char *out, size_t room, const void *data, int64_t row, in
     else if (column < 4)
         cli_seconds_text(out, room, column == 1 ? t->seconds : column == 2 ? t->work : t->calls);
     else
-        cli_bytes_text(out, room, (int64_t)(column == 4 ? t->received : t->peak));
+        cli_bytes_text(out, room, column == 4 ? t->received : t->peak);
 }
 
 static void print(const tried *list, int count)
@@ -242,16 +256,30 @@ static void print(const tried *list, int count)
     cli_table_print(stdout, &table);
 }
 
+/* The keys are in docs/dry_runs.md; nothing is said in numbers of a mesh that failed. NULL: no
+ * memory. */
+static json_t *line_of(const tried *t)
+{
+    json_t *out = json_object();
+    bool good = out != NULL, ran = !*t->failure;
+
+    cli_put(&good, out, "mesh", json_string(t->mesh));
+    cli_put(&good, out, "seconds", ran ? json_real(t->seconds) : json_null());
+    cli_put(&good, out, "work_seconds", ran ? json_real(t->work) : json_null());
+    cli_put(&good, out, "calls_seconds", ran ? json_real(t->calls) : json_null());
+    cli_put(&good, out, "received_bytes", ran ? json_integer(t->received) : json_null());
+    cli_put(&good, out, "peak_bytes", ran ? json_integer(t->peak) : json_null());
+    cli_put(&good, out, "failure", ran ? json_null() : cli_string(t->failure));
+    return cli_whole(good, out);
+}
+
 static void print_json(const tried *list, int count)
 {
     for (int i = 0; i < count; i++) {
-        const tried *t = &list[i];
-        json_t *line = json_pack("{s:s,s:f,s:f,s:f,s:f,s:f,s:s?}", "mesh", t->mesh, "seconds",
-                                 t->seconds, "work_seconds", t->work, "calls_seconds", t->calls,
-                                 "received_bytes", t->received, "peak_bytes", t->peak, "failure",
-                                 *t->failure ? t->failure : NULL);
-        json_dumpf(line, stdout, JSON_COMPACT);
-        putchar('\n');
+        json_t *line = line_of(&list[i]);
+        char *text = line ? cli_text_of(line) : NULL;
+        cli_print_text(text);
+        free(text);
         json_decref(line);
     }
 }
@@ -279,5 +307,5 @@ int cli_dry_meshes(const cli_dry_asked *ranks, const char *axes, const char *fol
         print(s.list, s.count);
     bool some = s.count > 0 && !*s.list[0].failure;
     free(s.list);
-    return some && fflush(stdout) == 0 ? 0 : CLI_FAILED;
+    return cli_flush("dry") && some ? 0 : CLI_FAILED;
 }

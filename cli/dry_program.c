@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sherd dry: a program as one rank, from its start to what its worlds have reported, which they
- * append to a file without a name.
+ * append to a file without a name; and what it said last, if it ended badly.
  */
 #include "dry.h"
 
@@ -16,6 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/diag.h"
+#include "world/inside.h"
+
 /* The rank, of how many if that was said, and where its report goes. */
 static bool set_rank(long rank, long of, int report)
 {
@@ -26,8 +29,8 @@ static bool set_rank(long rank, long of, int report)
     return setenv("SHERD_DRY", text, 1) == 0 && setenv("SHERD_DRY_REPORT", path, 1) == 0;
 }
 
-/* In the child: where what it prints goes. */
-static bool redirect(cli_dry_output output)
+/* In the child: where what it prints goes; `errors`: the file that standard error goes to. */
+static bool redirect(cli_dry_output output, int errors)
 {
     int nowhere;
 
@@ -36,7 +39,7 @@ static bool redirect(cli_dry_output output)
     if (output == CLI_DRY_TO_ERRORS)
         return dup2(2, 1) == 1;
     nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    return nowhere >= 0 && dup2(nowhere, 1) == 1 && dup2(nowhere, 2) == 2;
+    return nowhere >= 0 && dup2(nowhere, 1) == 1 && dup2(errors, 2) == 2;
 }
 
 /* Pass on a signal that has come, if any. */
@@ -72,7 +75,7 @@ static int wait_for(pid_t child, cli_dry_signals *signals)
 }
 
 /* Its status, as of waitpid; -1 and errno if it can not be started. */
-static int run(char **argv, cli_dry_output output, cli_dry_signals *signals)
+static int run(char **argv, cli_dry_output output, int errors, cli_dry_signals *signals)
 {
     int status = 0, error = 0, line[2];
 
@@ -81,7 +84,7 @@ static int run(char **argv, cli_dry_output output, cli_dry_signals *signals)
     pid_t child = fork();
     if (child == 0) {
         sherd__signals_give_back(&signals->taken);
-        if (redirect(output))
+        if (redirect(output, errors))
             execvp(argv[0], argv);
         error = errno;
         ssize_t told = write(line[1], &error, sizeof error);
@@ -115,25 +118,65 @@ static char *read_report(int report)
     return text;
 }
 
-void cli_dry_end_text(char *out, size_t room, long rank, int status)
+/* ---- its end --------------------------------------------------------------------------------- */
+
+/* The last line of a file that says something, in out[room]. */
+static void read_last_line(char *out, size_t room, int file)
 {
-    if (WIFSIGNALED(status))
-        snprintf(out, room, "rank %ld was killed by signal %d (%s)", rank, WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
-    else
-        snprintf(out, room, "rank %ld exited with status %d", rank, WEXITSTATUS(status));
+    char text[4096];
+    off_t bytes = lseek(file, 0, SEEK_END);
+    off_t from = bytes < (off_t)sizeof text ? 0 : bytes - (off_t)sizeof text + 1;
+    ssize_t n = pread(file, text, sizeof text - 1, from);
+
+    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    const char *end = strrchr(text, '\n');
+    snprintf(out, room, "%.*s", (int)room - 1, end ? end + 1 : text);
+    sherd__one_line(out);
 }
 
-int cli_dry_program(const cli_dry_asked *ranks, int i, char **argv, cli_dry_output output,
-                    char **report)
+/* The failure of the last world that reports one, in out[room]. */
+static void find_failure(char *out, size_t room, const char *report)
 {
-    int file = memfd_create("sherd dry", MFD_CLOEXEC);
-    bool ready = file >= 0 && set_rank(ranks->which[i], ranks->of, file);
-    int status = ready ? run(argv, output, ranks->signals) : -1, error = errno;
+    for (const char *line = report; line && *line; line += strcspn(line, "\n") + 1) {
+        json_t *world = json_loadb(line, strcspn(line, "\n"), 0, NULL);
+        const char *text = json_string_value(json_object_get(world, "failure"));
+        if (text)
+            snprintf(out, room, "%s", text);
+        json_decref(world);
+    }
+}
 
-    *report = status < 0 ? NULL : read_report(file);
+void cli_dry_end_text(char *out, size_t room, long rank, const cli_dry_end *end)
+{
+    int n, status = end->status;
+
+    if (WIFSIGNALED(status))
+        n = snprintf(out, room, "rank %ld was killed by signal %d (%s)", rank, WTERMSIG(status),
+                     sherd__signal_name(WTERMSIG(status)));
+    else
+        n = snprintf(out, room, "rank %ld exited with status %d", rank, WEXITSTATUS(status));
+    if (*end->said && (size_t)n < room)
+        snprintf(out + n, room - (size_t)n, ": %s", end->said);
+}
+
+void cli_dry_program(cli_dry_end *out, const cli_dry_asked *ranks, int i, char **argv,
+                     cli_dry_output output)
+{
+    int file = memfd_create("sherd dry", MFD_CLOEXEC), errors = memfd_create("errors", MFD_CLOEXEC);
+    bool ready = file >= 0 && errors >= 0 && set_rank(ranks->which[i], ranks->of, file);
+
+    *out = (cli_dry_end){.status = ready ? run(argv, output, errors, ranks->signals) : -1};
+    int error = errno;
+    out->report = out->status < 0 ? NULL : read_report(file);
+    if (out->status > 0)
+        read_last_line(out->said, sizeof out->said, errors);
+    if (out->status > 0 && !*out->said && WIFEXITED(out->status))
+        find_failure(out->said, sizeof out->said, out->report);
     if (file >= 0)
         close(file);
+    if (errors >= 0)
+        close(errors);
     errno = error;
-    return status;
 }

@@ -2,6 +2,7 @@
 /* sherd info: this machine, the kernels in use, and their speed, measured now on one core. */
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -56,12 +57,12 @@ static json_t *gpu_list(void)
 
     for (int i = 0; i < count; i++)
         cli_append(&good, list,
-                   json_pack("{s:i,s:s,s:I}", "number", all[i].number, "name", all[i].name,
-                             "memory_bytes", (json_int_t)all[i].bytes));
+                   json_pack("{s:i,s:o,s:I}", "number", all[i].number, "name",
+                             cli_string(all[i].name), "memory_bytes", (json_int_t)all[i].bytes));
     return cli_whole(good, list);
 }
 
-/* The keys are in docs/running.md. False: no memory, or nowhere to write. */
+/* The keys are in docs/running.md. False: no memory. */
 static bool print_json(const sherd_info *info, const sherd_memory *memory)
 {
     struct utsname system = {.sysname = ""};
@@ -70,9 +71,9 @@ static bool print_json(const sherd_info *info, const sherd_memory *memory)
     json_int_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
     (void)uname(&system);
-    cli_put(&good, out, "system", json_string(system.sysname));
-    cli_put(&good, out, "release", json_string(system.release));
-    cli_put(&good, out, "machine", json_string(system.machine));
+    cli_put(&good, out, "system", cli_string(system.sysname));
+    cli_put(&good, out, "release", cli_string(system.release));
+    cli_put(&good, out, "machine", cli_string(system.machine));
     cli_put(&good, out, "cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     cli_put(&good, out, "usable_cores", json_integer(usable_cores()));
     cli_put(&good, out, "memory_bytes", json_integer(pages * page));
@@ -85,9 +86,11 @@ static bool print_json(const sherd_info *info, const sherd_memory *memory)
             info->bf16_peak > 0 ? json_real(info->bf16_peak) : json_null());
     cli_put(&good, out, "gemm_rate", json_real(info->gemm_rate));
     cli_put(&good, out, "gpus", gpu_list());
-    good = good && json_dumpf(out, stdout, 0) == 0 && putchar('\n') != EOF;
+    char *text = good ? json_dumps(out, 0) : NULL;
+    cli_print_text(text);
+    free(text);
     json_decref(out);
-    return good;
+    return text != NULL;
 }
 
 int cli_info(int argc, char **argv)
@@ -96,6 +99,7 @@ int cli_info(int argc, char **argv)
     const sherd_world_options options = {.no_pin = true, .error = error};
     cli_values values;
     sherd_world *world;
+    bool good = true;
 
     if (!cli_values_read(&values, CLI_OF_INFO, "info", argc, argv))
         return CLI_UNUSABLE;
@@ -106,10 +110,12 @@ int cli_info(int argc, char **argv)
     sherd_info info = sherd_world_info(world);
     sherd_memory memory = sherd_world_memory(world);
     sherd_world_close(world);
-    if (values.of[CLI_JSON])
-        return print_json(&info, &memory) && fflush(stdout) == 0 ? 0 : CLI_FAILED;
-    print_machine(&memory);
-    print_compute(&info);
-    print_gpus(stdout);
-    return fflush(stdout) == 0 ? 0 : CLI_FAILED;
+    if (values.of[CLI_JSON]) {
+        good = print_json(&info, &memory);
+    } else {
+        print_machine(&memory);
+        print_compute(&info);
+        print_gpus(stdout);
+    }
+    return cli_flush("info") && good ? 0 : CLI_FAILED;
 }

@@ -71,7 +71,7 @@ static int help(void)
         printf("  sherd %-6s %-44s %s\n", table[i].name, table[i].arguments, table[i].help);
     printf("  sherd %-51s this text, or more on a command\n", "help [COMMAND]");
     printf("  sherd %-51s the version\n", "--version");
-    return 0;
+    return cli_flush("") ? 0 : CLI_FAILED;
 }
 
 static const command *find(const char *name)
@@ -98,7 +98,7 @@ static int help_on(const char *name)
                           "read.");
     }
     printf("Examples\n%s", c->more);
-    return 0;
+    return cli_flush("") ? 0 : CLI_FAILED;
 }
 
 static bool is_any(const char *word, const char *a, const char *b, const char *c)
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         return argc > 2 ? help_on(argv[2]) : help();
     if (is_any(argv[1], "version", "--version", "-V")) {
         puts("sherd " SHERD_VERSION);
-        return 0;
+        return cli_flush("") ? 0 : CLI_FAILED;
     }
     const command *c = find(argv[1]);
     if (!c)

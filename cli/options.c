@@ -111,7 +111,8 @@ static const option table[CLI_KEYS] = {
                         "record.json"},
     [CLI_RUN_TRACE] = {"trace", CLI_OF_RUN | CLI_OF_DRY, 0, NULL, "FILE",
                        "write what each rank does and waits for into FILE, for ui.perfetto.dev: "
-                       "operators, calls with their bytes, axes and plans, waits [SHERD_TRACE]",
+                       "operators, calls with their bytes, axes and plans, waits. Dry: all ranks "
+                       "that are run; not with --axes [SHERD_TRACE]",
                        "trace.json"},
     [CLI_DRY_RANK] =
         {"rank", CLI_OF_DRY, 0, NULL, "R",

@@ -8,12 +8,12 @@
 #include "plan/inside.h"
 
 /* A refusal of a planner is blamed on what asked for it. */
-static cli_key blamed_for(sherd_status status, const cli_problem *p)
+static cli_key blamed_for(sherd_status status, const cli_problem *p, sherd_planner planner)
 {
     if (status == SHERD_ELIMIT)
         return p->max_bytes ? CLI_MAX_BYTES : CLI_PLANNER;
-    if (status == SHERD_ENOTSUP)
-        return CLI_PLANNER;
+    if (status == SHERD_ENOTSUP) /* else an average of integers */
+        return p->from->spec.mesh != p->to->spec.mesh && planner ? CLI_PLANNER : CLI_DTYPE;
     return status == SHERD_EINVAL ? CLI_TO : CLI_KEYS;
 }
 
@@ -24,7 +24,7 @@ sherd_status cli_plan_make(const sherd_plan **out, cli_problem *p, sherd_planner
     options.planner = planner;
     sherd_status status = sherd_plan_create(out, p->from, p->to, p->dtype, &options);
     if (status != SHERD_OK)
-        p->blamed = blamed_for(status, p);
+        p->blamed = blamed_for(status, p, planner);
     return status;
 }
 

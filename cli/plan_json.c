@@ -105,7 +105,7 @@ void cli_plan_put(bool *good, json_t *out, const cli_problem *p, const sherd_pla
     const char *price = p->values->of[CLI_PRICE];
 
     cli_put(good, out, "planner", json_string(sherd_planner_name(sherd_plan_planner(plan))));
-    cli_put(good, out, "price", json_string(price ? price : "arena"));
+    cli_put(good, out, "price", cli_string(price ? price : "arena"));
     cli_put(good, out, "from",
             json_sprintf("%s%s", sherd_dtype_name(p->dtype), sherd_layout_text(p->from)));
     cli_put(good, out, "to",

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error line of a command that cannot be run. */
+/* The error line of a command that cannot be run, or whose output is lost. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/diag.h"
 #include "cli.h"
@@ -17,4 +19,14 @@ int cli_refuse(const char *name, const char *format, ...)
     sherd__one_line(line);
     fprintf(stderr, "sherd%s%s: %s\n", name[0] ? " " : "", name, line);
     return CLI_UNUSABLE;
+}
+
+/* What was printed before and failed then has left no errno. */
+bool cli_flush(const char *name)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    cli_refuse(name, "standard output: %s", errno ? strerror(errno) : "it could not be written");
+    return false;
 }

@@ -38,7 +38,7 @@ static json_t *call_of(const sherd__flight_call *call)
     good = (out = json_object()) != NULL;
     cli_put(&good, out, "number", json_integer((json_int_t)call->number));
     cli_put(&good, out, "group", ranks_of(&call->group));
-    cli_put(&good, out, "label", call->label[0] ? json_string(call->label) : json_null());
+    cli_put(&good, out, "label", call->label[0] ? cli_string(call->label) : json_null());
     cli_put(&good, out, "done", json_boolean(call->done));
     return cli_whole(good, out);
 }
@@ -78,7 +78,7 @@ static json_t *wait_of(const sherd__flight_rank *rank)
             json_string(rank->meeting[0]  ? "come"
                         : rank->to_finish ? "finish"
                                           : "make"));
-    cli_put(&good, out, "meeting", rank->meeting[0] ? json_string(rank->meeting) : json_null());
+    cli_put(&good, out, "meeting", rank->meeting[0] ? cli_string(rank->meeting) : json_null());
     cli_put(&good, out, "call", call_of(&rank->call));
     return cli_whole(good, out);
 }
@@ -106,7 +106,7 @@ static json_t *record_of(const sherd__flight *flight)
 
     for (int r = 0; r < flight->ranks; r++)
         cli_append(&good, ranks, rank_of(&flight->rank[r], r));
-    cli_put(&good, out, "why", json_string(flight->why));
+    cli_put(&good, out, "why", cli_string(flight->why));
     cli_put(&good, out, "missing", ranks_of(&flight->missing));
     cli_put(&good, out, "ranks", ranks);
     return cli_whole(good, out);

@@ -138,9 +138,5 @@ int cli_show(int argc, char **argv)
     int exit_status = show_in(world, &values);
     sherd_status closed = sherd_world_close(world);
     (void)closed; /* what failed in it is said already */
-    if (fflush(stdout) != 0) {
-        cli_refuse("show", "standard output: %s", strerror(errno));
-        return CLI_FAILED;
-    }
-    return exit_status;
+    return cli_flush("show") ? exit_status : CLI_FAILED;
 }

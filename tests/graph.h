@@ -103,7 +103,7 @@ static inline int64_t peak(const sherd_layout *source, const sherd__priced *step
         sherd_box c = sherd_layout_box(step->step.to, rank, 0);
         int64_t held = sherd__box_count(&a);
         held += step->step.from == source ? 0 : sherd__box_count(&b);
-        if (step->step.kind != SHERD_STEP_SLICE || !sherd__boxes_stay(&step->change))
+        if (step->step.kind != SHERD_STEP_SLICE || sherd__box_count(&b) != sherd__box_count(&c))
             held += sherd__box_count(&c);
         worst = held > worst ? held : worst;
     }

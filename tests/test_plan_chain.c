@@ -20,6 +20,7 @@ static sherd__chain walk_chain(const sherd__problem *problem, const sherd__price
 
     for (int r = 0; r < problem->from->spec.mesh->count; r++) {
         int64_t source = held(problem->from, r);
+        bool fresh = false;
         at_least(&w.peak, source * (int64_t)problem->element_bytes);
         for (int i = 0; i < count; i++) {
             const sherd_step *step = &steps[i].step;
@@ -28,9 +29,11 @@ static sherd__chain walk_chain(const sherd__problem *problem, const sherd__price
             received[r] += s->recv_bytes;
             sherd__schedule_add_sent(s, r, problem->element_bytes, sent);
             sherd__schedule_destroy(problem->space, s);
-            bool shares = step->kind == SHERD_STEP_SLICE && sherd__boxes_stay(&steps[i].change);
-            int64_t in = i == 0 ? 0 : held(step->from, r), out = shares ? 0 : held(step->to, r);
-            at_least(&w.peak, (source + in + out) * (int64_t)problem->element_bytes);
+            int64_t in = held(step->from, r), out = held(step->to, r);
+            bool shares = step->kind == SHERD_STEP_SLICE && in == out;
+            int64_t sum = source + (fresh ? in : 0) + (shares ? 0 : out);
+            at_least(&w.peak, sum * (int64_t)problem->element_bytes);
+            fresh |= !shares;
         }
     }
     for (int r = 0; r < problem->from->spec.mesh->count; r++) {

@@ -186,9 +186,9 @@ typedef struct sherd_plan sherd_plan;
  * @owns   *out is borrowed from the cache, and valid until the next call on this world; NULL on
  *         failure
  * @errors EINVAL shapes or worlds differ, a shard or another reduction would become a pending one,
- *         options out of range; ENOTSUP GREEDY or GRAPH between two meshes; ELIMIT no plan keeps
- *         within max_bytes and forbidden, GRAPH has visited 200,000 states, or in one step this
- *         rank reads, or is read by, more than 2^24 others; ENOMEM
+ *         options out of range; ENOTSUP GREEDY or GRAPH between two meshes, an average of integers;
+ *         ELIMIT no plan keeps within max_bytes and forbidden, GRAPH has visited 200,000 states, or
+ *         in one step this rank reads, or is read by, more than 2^24 others; ENOMEM
  */
 SHERD_CALL sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
                                           const sherd_layout *to, sherd_dtype dtype,

@@ -189,6 +189,7 @@ static int say_cause(launch *l, int code)
     const int64_t patience = INT64_C(10000000000);
     char text[2 * SHERD_ERROR_BYTES];
     const sherd__watch *w = &l->watch;
+    int lost = l->output.failed;
 
     if (w->signal && !w->lost_first) {
         snprintf(text, sizeof text, "ended by signal %d (%s)", w->signal,
@@ -197,8 +198,10 @@ static int say_cause(launch *l, int code)
         sherd__recorder_tell(w);
         sherd__output_finish(&l->output, w->signal ? 0 : patience);
         sherd__cause_text(&l->arena, l->child, text, sizeof text);
-    } else if (l->output.failed) {
-        snprintf(text, sizeof text, "output of the ranks is lost: %s", strerror(l->output.failed));
+        if (lost && lost != EPIPE) /* else they know it */
+            fprintf(stderr, "sherd: output of the ranks is lost: %s\n", strerror(lost));
+    } else if (lost) {
+        snprintf(text, sizeof text, "output of the ranks is lost: %s", strerror(lost));
         code = 1;
     } else {
         return 0;

@@ -4,7 +4,8 @@
  * their order; a last line without an end gets one. Buffers are made at the start and never grow:
  * when the reader of the launcher is slow, ranks wait as they would for any pipe, but the launcher
  * itself never does, and goes on watching. A line longer than LINE bytes goes on in pieces. A
- * reader that is gone is gone for the ranks too, who get what they would get from a pipe.
+ * reader that is gone is gone for the ranks too, who get what they would get from a pipe. What can
+ * not be written for another reason, as on a full disk, is lost, and the ranks go on.
  */
 #include "output.h"
 #include "world/world.h"
@@ -271,8 +272,19 @@ static ssize_t push(const sherd__sink *sink)
     return write(sink->fd, sink->text, sink->length < PIPE_BUF ? sink->length : PIPE_BUF);
 }
 
+/* Nothing more goes there: ranks hear of it if its reader is gone, else whoever asks for `failed`. */
+static void give_up(sherd__output *out, sherd__sink *sink, int error)
+{
+    out->failed = error;
+    sink->gone = error == EPIPE;
+    sink->lost = error != EPIPE;
+    sink->length = 0;
+}
+
 static void drain(sherd__output *out, sherd__sink *sink)
 {
+    if (sink->lost)
+        sink->length = 0;
     while (sink->length > 0) {
         ssize_t n = push(sink);
         if (n < 0 && errno == EINTR)
@@ -280,9 +292,7 @@ static void drain(sherd__output *out, sherd__sink *sink)
         if (n < 0 && errno == EAGAIN)
             return;
         if (n < 0) {
-            out->failed = errno;
-            sink->gone = true;
-            sink->length = 0;
+            give_up(out, sink, errno);
             return;
         }
         sink->length -= (size_t)n;
@@ -354,7 +364,7 @@ bool sherd__output_say(sherd__output *out, const char *text)
     sherd__sink *sink = &out->sink[out->sinks == 2]; /* the last */
     size_t length = strlen(text);
 
-    if (out->sinks == 0 || sink->gone || sink->length + length > QUEUE)
+    if (out->sinks == 0 || sink->gone || sink->lost || sink->length + length > QUEUE)
         return false;
     memcpy(sink->text + sink->length, text, length);
     sink->length += length;

@@ -20,7 +20,8 @@ typedef struct sherd__sink {
     bool own;    /* opened anew, so that writing never blocks */
     bool socket; /* ... which a socket does when it is told so */
     bool waits;  /* it may block: only what surely fits is written */
-    bool gone;   /* it takes no more */
+    bool gone;   /* nobody reads it any more */
+    bool lost;   /* it could not be written: what comes is thrown away */
     char *text;  /* what is still to be written */
     size_t length;
     int polled; /* its place in the list for poll, or -1 */

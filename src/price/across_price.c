@@ -257,9 +257,12 @@ static int64_t held(const sherd_layout *layout, int rank)
     return sherd_layout_boxes(layout, rank) ? sherd__box_count(&box) : 0;
 }
 
-static bool shares(const sherd__priced *step)
+/* What the result of a step takes: who keeps a box in a slice shares its storage. */
+static int64_t held_after(const sherd__priced *step, int rank)
 {
-    return sherd__boxes_stay(&step->change) && step->step.kind == SHERD_STEP_SLICE;
+    int64_t out = held(step->step.to, rank);
+
+    return step->step.kind == SHERD_STEP_SLICE && out == held(step->step.from, rank) ? 0 : out;
 }
 
 /* Elements that a rank holds during a step; it still has the source. */
@@ -267,15 +270,15 @@ static int64_t held_during(const sherd__problem *problem, const sherd__priced *s
                            int rank)
 {
     int64_t in = first ? 0 : held(step->step.from, rank);
-    int64_t out = shares(step) ? 0 : held(step->step.to, rank);
 
-    return sherd__add_cut(held(problem->from, rank), sherd__add_cut(in, out));
+    return sherd__add_cut(held(problem->from, rank), sherd__add_cut(in, held_after(step, rank)));
 }
 
 /* The same of a rank that is the fullest of all in all of it. */
 static int64_t held_at_most(int64_t source, const sherd__priced *step, bool first)
 {
-    int64_t both = shares(step) ? step->amounts.source_max : step->amounts.both_max;
+    bool shares = step->step.kind == SHERD_STEP_SLICE && sherd__boxes_stay(&step->change);
+    int64_t both = shares ? step->amounts.source_max : step->amounts.both_max;
 
     return first ? both : sherd__add_cut(source, both);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The amounts of a whole plan on the worst rank. For a plan of one step they are the step's maxima.
- * With several steps the busiest rank may be another one each time, so the largest sums are
+ * The amounts of a whole plan on the worst rank. For a plan of one step they are the step's maxima,
+ * but in a slice ranks that keep their boxes hold less. With several steps the busiest rank may be another one each time, so the largest sums are
  * searched for among the ranks, first by lengths, then by positions:
  *
  * - Runs of coordinates that give equal lengths in all layouts are taken at once, axis by axis;
@@ -39,7 +39,8 @@ typedef struct move {
     const sherd__priced *priced;
     unsigned crossed;   /* axes that pulls cross */
     int64_t copies;     /* how often a group asks for the same */
-    bool local, shares; /* nothing travels; not even the storage is new */
+    bool local, slices; /* nothing travels; and who keeps a box shares its storage */
+    bool shares;        /* all ranks do */
     sherd__wide most_received, most_sent;
     /*
      * per dim: axes that its overlaps depend on by position; what a rank keeps, or at least; what
@@ -161,6 +162,7 @@ static amount bound(const chain *c)
 {
     amount all = {0, 0, c->stop[0].held};
     bool lengths = c->axes == 0 || c->known >> c->order[c->axes - 1] & 1;
+    bool fresh = false; /* the input has other storage than the source */
 
     for (int i = 0; i < c->count; i++) {
         const move *m = &c->move[i];
@@ -171,7 +173,9 @@ static amount bound(const chain *c)
             all.receive += smaller(m->most_received, out * m->priced->change.addends);
             all.send += smaller(m->most_sent, in * m->copies);
         }
-        all.peak = larger(all.peak, c->stop[0].held + (i == 0 ? 0 : in) + (m->shares ? 0 : out));
+        bool shares = m->shares || (m->slices && lengths && in == out);
+        all.peak = larger(all.peak, c->stop[0].held + (fresh ? in : 0) + (shares ? 0 : out));
+        fresh = fresh || !shares;
     }
     return all;
 }
@@ -319,7 +323,8 @@ static void make_move(const chain *c, move *m, const sherd__priced *priced, size
 
     m->priced = priced;
     m->local = priced->step.kind == SHERD_STEP_SLICE || priced->step.kind == SHERD_STEP_PARTITION;
-    m->shares = priced->step.kind == SHERD_STEP_SLICE && sherd__boxes_stay(change);
+    m->slices = priced->step.kind == SHERD_STEP_SLICE;
+    m->shares = m->slices && sherd__boxes_stay(change);
     if (m->local)
         return;
     m->crossed = change->gathered | change->reduced;
@@ -346,7 +351,7 @@ static void make(chain *c, const sherd__priced *steps, size_t element_bytes)
     set_order(c);
 }
 
-/* Of several steps within one mesh. */
+/* Of steps within one mesh. */
 static sherd_status find(sherd__chain *out, const sherd__problem *problem,
                          const sherd__priced *steps, int count)
 {
@@ -387,10 +392,15 @@ sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
         out->peak = cut_bytes(sherd__layout_largest(problem->from), problem->element_bytes);
         return SHERD_OK;
     }
+    bool slices = steps->step.kind == SHERD_STEP_SLICE, stay = sherd__boxes_stay(&steps->change);
+    if (slices && !stay && !steps->change.across)
+        return find(out, problem, steps, count); /* some ranks may keep their boxes */
     out->receive_max = steps->step.recv_max_bytes;
     out->send_max = steps->send_max_bytes;
-    bool shares = steps->step.kind == SHERD_STEP_SLICE && sherd__boxes_stay(&steps->change);
-    out->peak = cut_bytes(shares ? steps->amounts.source_max : steps->amounts.both_max,
-                          problem->element_bytes);
+    if (slices && !stay)
+        out->peak = sherd__across_peak(problem, steps);
+    else
+        out->peak = cut_bytes(slices ? steps->amounts.source_max : steps->amounts.both_max,
+                              problem->element_bytes);
     return SHERD_OK;
 }

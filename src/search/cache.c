@@ -8,6 +8,7 @@
 #include "planners.h"
 #include "plan/window_schedule.h"
 
+#include "base/dtype.h"
 #include "base/hash.h"
 
 enum { PLANS_KEPT = 4096 };
@@ -200,6 +201,34 @@ sherd_status sherd__window_plan(const sherd_plan **out, sherd__window *window,
                                  .direction = direction});
 }
 
+/* Whether a step takes an average, of which a move of integers is refused. */
+static bool averages(const sherd_step *step)
+{
+    const sherd__layout_spec *a = &step->from->spec, *b = &step->to->spec;
+    bool parts = step->kind == SHERD_STEP_PARTITION, some = false;
+
+    for (int i = 0; i < b->mesh->axes && parts; i++)
+        some = some || b->pending[i] == SHERD_AVG;
+    for (int i = 0; i < a->mesh->axes && sherd__step_reduces(step); i++)
+        some = some || (a->pending[i] == SHERD_AVG && a->mesh->extent[i] > 1 &&
+                        (a->mesh != b->mesh || b->pending[i] < 0));
+    return some;
+}
+
+static sherd_status check_averages(const sherd_plan *plan, sherd_dtype dtype)
+{
+    bool some = false;
+
+    for (int i = 0; i < plan->steps && !sherd__has_fractions(dtype); i++)
+        some = some || averages(&plan->step[i]);
+    if (some)
+        return sherd__fail(plan->space->diag, SHERD_ENOTSUP,
+                           "sherd_plan_create: %.150s: %s has no average: cast it to a dtype with "
+                           "fractions first",
+                           plan->what, sherd_dtype_name(dtype));
+    return SHERD_OK;
+}
+
 sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
                                const sherd_layout *to, sherd_dtype dtype,
                                const sherd_plan_options *options)
@@ -211,7 +240,10 @@ sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
         *out = NULL;
     if (sherd__require(any ? any->space->diag : NULL, "sherd_plan_create", need))
         return SHERD_EINVAL;
-    return sherd__plan_find(out, from, to, sherd_dtype_bytes(dtype), options);
+    sherd_status status = sherd__plan_find(out, from, to, sherd_dtype_bytes(dtype), options);
+    if (status == SHERD_OK && (status = check_averages(*out, dtype)))
+        *out = NULL;
+    return status;
 }
 
 void sherd__plan_retain(const sherd_plan *plan)

@@ -77,10 +77,13 @@ static void write_what(sherd_plan *plan)
 static void take_bound(sherd_plan *plan, const sherd__priced *direct)
 {
     int64_t bytes = (int64_t)plan->element_bytes;
+    const sherd__change *change = &direct->change;
 
     plan->price.bound_total_bytes = sherd__mul_cut(direct->amounts.bound_total, bytes);
     plan->price.bound_max_bytes =
-        direct->change.reduced ? -1 : sherd__mul_cut(direct->amounts.receive_max, bytes);
+        change->reduced | change->pending | change->parted
+            ? -1
+            : sherd__mul_cut(direct->amounts.receive_max, bytes);
 }
 
 /* All steps of a path by some ranks; false: they take longer together than that says. */
@@ -221,7 +224,7 @@ static sherd_status fill(sherd_plan *plan)
     if (status == SHERD_OK)
         status = take_path(plan, &problem, &answer);
     plan->price.proven = answer.proven;
-    plan->cost = plan->planner == SHERD_PLANNER_EXACT ? (double)plan->price.picoseconds * 1e-12
+    plan->cost = plan->planner == SHERD_PLANNER_EXACT ? (double)plan->price.picoseconds / 1e12
                                                       : answer.cost;
     return status;
 }

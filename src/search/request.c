@@ -5,7 +5,9 @@
  */
 #include "planners.h"
 #include "base/hash.h"
+#include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char function[] = "sherd_plan_create";
@@ -40,22 +42,60 @@ static sherd_status check_ranges(const sherd_layout *from, const sherd_plan_opti
     return SHERD_OK;
 }
 
+/* What makes the i-th link none, in why[room]; "" = nothing. Price files are held to the same. */
+static void link_fault(char *why, size_t room, const sherd_price *price, int i)
+{
+    const sherd_link *link = &price->link[i];
+    char name[sizeof link->axis] = "";
+    sherd__scanner axis = {link->axis, link->axis};
+
+    why[0] = '\0';
+    if (!memchr(link->axis, '\0', sizeof link->axis)) {
+        snprintf(why, room, "link %d: its axis has more than 31 letters", i);
+        return;
+    }
+    if (strcmp(link->axis, "*") != 0 &&
+        !(sherd__take_name(&axis, name, sizeof name) && strcmp(name, link->axis) == 0))
+        snprintf(why, room, "link %d: \"%s\" is no axis, and not *", i, link->axis);
+    else if (link->alpha_picoseconds < 0 || link->beta_femtoseconds < 0 ||
+             link->gamma_femtoseconds < 0 || link->upto_bytes < 0)
+        snprintf(
+            why, room,
+            "link %d (%s): alpha %lld, beta %lld, gamma %lld, upto_bytes %lld: one is negative", i,
+            link->axis, (long long)link->alpha_picoseconds, (long long)link->beta_femtoseconds,
+            (long long)link->gamma_femtoseconds, (long long)link->upto_bytes);
+    for (int j = 0; j < i && !*why; j++)
+        if (strcmp(price->link[j].axis, link->axis) == 0 &&
+            price->link[j].upto_bytes == link->upto_bytes)
+            snprintf(why, room, "links %d and %d are both of axis %s with upto_bytes %lld", j, i,
+                     link->axis, (long long)link->upto_bytes);
+}
+
+static bool price_fault(char *why, size_t room, const sherd_price *price)
+{
+    bool links = price->kind == SHERD_PRICE_LINKS;
+    int count = price->links;
+
+    why[0] = '\0';
+    if ((unsigned)price->kind > SHERD_PRICE_TORCH)
+        snprintf(why, room, "there is no kind %d", (int)price->kind);
+    else if (count < links || count > SHERD_MAX_LINKS)
+        snprintf(why, room, "%d links, not %d to %d", count, links, (int)SHERD_MAX_LINKS);
+    else if (price->per_host < 0)
+        snprintf(why, room, "%lld devices per host", (long long)price->per_host);
+    for (int i = 0; i < count && !*why; i++)
+        link_fault(why, room, price, i);
+    return *why;
+}
+
 static sherd_status check_price(const sherd_layout *from, const sherd_price *price)
 {
-    bool good = (unsigned)price->kind <= SHERD_PRICE_TORCH && price->links >= 0 &&
-                price->links <= SHERD_MAX_LINKS && price->per_host >= 0;
+    char why[256];
 
-    for (int i = 0; good && i < price->links; i++) {
-        const sherd_link *link = &price->link[i];
-        good = link->alpha_picoseconds >= 0 && link->beta_femtoseconds >= 0 &&
-               link->gamma_femtoseconds >= 0 && link->upto_bytes >= 0 &&
-               memchr(link->axis, '\0', sizeof link->axis) != NULL;
-    }
-    if (!good)
+    if (price_fault(why, sizeof why, price))
         return sherd__fail(from->space->diag, SHERD_EINVAL,
-                           "%s: this is not a price: kind %d, %d links, %lld devices per host; "
-                           "sherd_price_parse makes one",
-                           function, (int)price->kind, price->links, (long long)price->per_host);
+                           "%s: this is not a price: %s; sherd_price_parse makes one", function,
+                           why);
     return SHERD_OK;
 }
 

@@ -167,7 +167,7 @@ static void price(sherd_plan *plan, const totals *t)
     p->peak_bytes = sherd__mul_cut(t->both, bytes);
     p->rounds = t->all ? 1 : 0;
     p->proven = !folds(plan);
-    plan->cost = (double)p->picoseconds * 1e-12;
+    plan->cost = (double)p->picoseconds / 1e12;
 }
 
 static void write_trace(sherd__writer *w, const void *object)
