@@ -20,6 +20,22 @@ static inline const program_end *sherd(const char *arguments)
     return program_run(line);
 }
 
+/* The same with a standard output that takes nothing; a failure is said there in one line. */
+static inline void check_full(const char *arguments, const char *name)
+{
+    char line[4096], expected[128];
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+    snprintf(line, sizeof line, "%s %s", SHERD, arguments);
+    snprintf(expected, sizeof expected, "sherd%s%s: standard output: No space left on device\n",
+             *name ? " " : "", name);
+    program p = program_start_to(line, full);
+    const program_end *end = program_wait(&p);
+    if (!CHECK_EQ(end->status, 1))
+        fprintf(stderr, "sherd %s\n", arguments);
+    CHECK_TEXT(end->err, expected);
+}
+
 /* One line of JSON; the caller gives it up. */
 static inline json_t *parsed(const char *text)
 {

@@ -343,7 +343,8 @@ static void refusals(void)
          "--mesh: the mesh (a0=1025) needs 1025 ranks"},
         {"check --mesh 2 --to-mesh x=2@0,1024 --shape 8 --from R --to R", 1, "--to-mesh: the mesh"},
         {"check --mesh 2 --shape 8 --from S(0) --to P", 1, "--to: "},
-        {"check --mesh 2 --shape 8 --from P(avg) --to R --dtype i32", 1, "sherd_redistribute"},
+        {"check --mesh 2 --shape 8 --from P(avg) --to R --dtype i32", 1,
+         "--dtype: [8] P(avg:a0) -> [8] on (a0=2): i32 has no average: cast it to a dtype with"},
         {"check --all --mesh 2", 2, "--all has moves of its own: expected no --mesh with it"},
         {"check --all --dtype f99", 1, ""},
     };
@@ -351,6 +352,21 @@ static void refusals(void)
     for (int i = 0; i < LEN(list) - 1; i++)
         check_refusal(&list[i]);
     CHECK_EQ(sherd(list[LEN(list) - 1].arguments)->status, 1);
+}
+
+/* SHERD_DRY that was left in the environment: nothing is called exact that did not move. */
+static void a_dry_world_is_refused(void)
+{
+    static const refusal list[] = {
+        {"check --mesh 2 --shape 8 --from S(0) --to R", 2, "SHERD_DRY is set"},
+        {"check --all --ranks-as threads", 2, "SHERD_DRY is set"},
+        {"check --calibrate /dev/null --mesh 2", 2, "SHERD_DRY is set"},
+    };
+
+    setenv("SHERD_DRY", "1/4", 1);
+    for (int i = 0; i < LEN(list); i++)
+        check_refusal(&list[i]);
+    unsetenv("SHERD_DRY");
 }
 
 static const check_test tests[] = {
@@ -365,6 +381,7 @@ static const check_test tests[] = {
     {TEST(wrong_elements_are_a_failure)},
     {TEST(for_people)},
     {TEST(lines_of_a_case_file)},
+    {TEST(a_dry_world_is_refused)},
     {TEST(refusals)},
 };
 

@@ -10,8 +10,32 @@
 
 #include <sys/stat.h>
 
+#include <sherd.h>
+
 #define MODEL   "--layers 2 --dim 48 --heads 4 --context 24 --batch 6 --steps 6"
 #define NO_RATE "--rates f32=1e9,half=2e9,memory=1e10 "
+
+static const char *self; /* this program */
+
+/* What it does as the program of a dry run: "recovers:MESH", "breaks:MESH", "fails:MESH". */
+static int play_dry(const char *mode)
+{
+    sherd_world *world;
+    const sherd_mesh *mesh;
+
+    if (sherd_world_open(&world, NULL) || sherd_mesh_parse(&mesh, world, strchr(mode, ':') + 1))
+        return 21;
+    if (mode[0] == 'b') {
+        if (sherd_mesh_extent(mesh, 1) <= 2)
+            return sherd_world_close(world);
+        fprintf(stderr, "opened\nno heads \xff for tp=4\n\n");
+        return 22;
+    }
+    sherd_world_fail(world, SHERD_EINVAL, "no such thing");
+    if (mode[0] == 'r' && sherd_world_check(world) != SHERD_EINVAL)
+        return 24;
+    return sherd_world_close(world) ? 23 : 0;
+}
 
 /* ---- against real ranks ---------------------------------------------------------------------- */
 
@@ -220,7 +244,7 @@ static void the_exit_status_is_the_programs(void)
     CHECK_TEXT(end->err, "sherd dry: rank 1 exited with status 1\n");
     end = sherd("dry -n 2 --rates f32=1 /bin/sh -c kill$IFS-9$IFS$$"); /* blanks part arguments */
     CHECK_EQ(end->status, 128 + 9);
-    CHECK_TEXT(end->err, "sherd dry: rank 0 was killed by signal 9 (Killed)\n");
+    CHECK_TEXT(end->err, "sherd dry: rank 0 was killed by signal 9 (SIGKILL)\n");
     end = sherd("dry -n 2 /bin/true");
     CHECK_EQ(end->status, 1);
     CHECK_TEXT(end->err,
@@ -342,6 +366,102 @@ static void meshes_of_pipelines_are_compared(void)
     CHECK(strstr(end->out, "rank 0 exited with status 1"));
 }
 
+/* `sherd dry OPTIONS -- this-program MODE` */
+static const program_end *dry_self(const char *options, const char *mode)
+{
+    char line[512];
+
+    snprintf(line, sizeof line, "dry " NO_RATE "%s -- %s %s", options, self, mode);
+    return sherd(line);
+}
+
+/* Who recovers from an error and returns 0 has not failed. */
+static void an_error_that_was_met_is_no_failure(void)
+{
+    const program_end *end = dry_self("-n 4 --axes dp,tp --json", "recovers:{mesh}");
+
+    CHECK_EQ(end->status, 0);
+    CHECK_EQ(program_lines(end->out), 3);
+    for (int i = 0; i < 3; i++) {
+        json_t *line = line_of(end->out, i);
+        CHECK(json_is_null(json_object_get(line, "failure")));
+        json_decref(line);
+    }
+    end = dry_self("-n 4 --axes dp,tp", "recovers:{mesh}");
+    CHECK_EQ(program_lines(end->out), 4);
+    CHECK(!strstr(end->out, "failure"));
+}
+
+/* Its last words say why, if there are any; numbers are those of meshes that it ran on. */
+static void a_mesh_that_fails_says_why(void)
+{
+    const program_end *end = dry_self("-n 4 --axes dp,tp --json", "breaks:{mesh}");
+    char keys[128];
+
+    CHECK_EQ(end->status, 0);
+    for (int i = 0; i < 3; i++) {
+        json_t *line = line_of(end->out, i);
+        keys_of(line, keys, sizeof keys);
+        CHECK_TEXT(keys, "mesh seconds work_seconds calls_seconds received_bytes peak_bytes "
+                         "failure");
+        if (i == 2) {
+            CHECK_TEXT(text(line, "mesh"), "dp=1,tp=4");
+            CHECK_TEXT(text(line, "failure"), "rank 0 exited with status 22: no heads ? for tp=4");
+            CHECK(json_is_null(json_object_get(line, "seconds")) &&
+                  json_is_null(json_object_get(line, "peak_bytes")));
+        } else {
+            CHECK(whole(line, "peak_bytes") >= 0 && whole(line, "received_bytes") >= 0);
+            CHECK(json_is_real(json_object_get(line, "seconds")));
+        }
+        json_decref(line);
+    }
+    end = dry_self("-n 4 --axes dp,tp", "fails:{mesh}");
+    CHECK_EQ(end->status, 1);
+    CHECK(strstr(end->out, "  rank 0 exited with status 23: rank 0: no such thing\n"));
+}
+
+/* As of `sherd run`. */
+static void the_last_line_has_the_failure(void)
+{
+    const program_end *end = dry_self("-n 2", "fails:tp=2");
+
+    CHECK_EQ(end->status, 23);
+    CHECK_TEXT(end->err, "sherd dry: rank 0 exited with status 23: rank 0: no such thing\n");
+    end = dry_self("-n 2", "recovers:tp=2");
+    CHECK_EQ(end->status, 0);
+    CHECK_TEXT(end->err, "");
+}
+
+static void what_can_not_be_printed_is_said(void)
+{
+    char line[512];
+
+    for (int json = 0; json < 2; json++) {
+        snprintf(line, sizeof line, "dry " NO_RATE "-n 2%s -- %s recovers:tp=2",
+                 json ? " --json" : "", self);
+        check_full(line, "dry");
+    }
+    snprintf(line, sizeof line, "dry " NO_RATE "-n 2 --axes tp -- %s recovers:{mesh}", self);
+    check_full(line, "dry");
+}
+
+/* All ranks that are run are in one time line. */
+static void a_trace_has_all_ranks(void)
+{
+    static char events[1 << 16];
+    char options[128];
+    int fd = memfd_create("trace", 0);
+
+    snprintf(options, sizeof options, "-n 3 --rank 2,0 --trace /proc/%d/fd/%d", (int)getpid(), fd);
+    CHECK_EQ(dry_self(options, "recovers:tp=3")->status, 0);
+    ssize_t n = pread(fd, events, sizeof events - 1, 0);
+    events[n < 0 ? 0 : n] = '\0';
+    close(fd);
+    CHECK(strstr(events, "rank 0") && strstr(events, "rank 2") && !strstr(events, "rank 1"));
+    CHECK_EQ(events[0], '[');
+    CHECK(!strchr(events + 1, '[') || strchr(events + 1, '[')[-1] != '\n');
+}
+
 static void wrong_arguments_are_refused(void)
 {
     static const struct {
@@ -365,6 +485,12 @@ static void wrong_arguments_are_refused(void)
          "sherd dry: --price: \"/no/such/file\" can not be read"},
         {"dry --rates f32=1 --price /proc/self/maps /bin/true", "sherd dry: --price: "},
         {"dry -n 4 --axes dp,,tp /bin/true {mesh}", "--axes: \"dp,,tp\" are no names of axes"},
+        {"dry -n 4 --axes dp,dp /bin/true {mesh}", "--axes: \"dp,dp\" name an axis twice"},
+        {"dry -n 4 --axes a\"b,x /bin/true {mesh}", "--axes: \"a\"b,x\" are no names of axes"},
+        {"dry -n 4 --axes 2,x /bin/true {mesh}", "--axes: \"2,x\" are no names of axes"},
+        {"dry -n 4 --axes a,b,c,d,e,f,g,h,i /bin/true {mesh}", "are more than 8 axes"},
+        {"dry -n 4 --axes a --trace /no/file /bin/true {mesh}", "--axes takes no trace"},
+        {"dry -n 4 --rates f32=1 --trace /no/file /bin/true", "SHERD_TRACE=/no/file: can not"},
         {"dry --axes dp /bin/true {mesh}", "--axes: of how many ranks? -n N"},
         {"dry -n 4 --axes dp /bin/true --mesh dp=4", "write {mesh} there, as in --mesh {mesh}"},
         {"dry -n 100000 --axes a,b,c,d,e,f /bin/true {mesh}",
@@ -434,8 +560,19 @@ static const check_test tests[] = {
     {TEST(stages_are_run_one_after_the_other)},
     {TEST(meshes_are_compared)},
     {TEST(meshes_of_pipelines_are_compared)},
+    {TEST(an_error_that_was_met_is_no_failure)},
+    {TEST(a_mesh_that_fails_says_why)},
+    {TEST(the_last_line_has_the_failure)},
+    {TEST(what_can_not_be_printed_is_said)},
+    {TEST(a_trace_has_all_ranks)},
     {TEST(a_signal_leaves_nothing_behind)},
     {TEST(wrong_arguments_are_refused)},
 };
 
-CHECK_MAIN(tests)
+int main(int argc, char **argv)
+{
+    self = argv[0];
+    if (getenv("SHERD_DRY") && argc > 1)
+        return play_dry(argv[1]);
+    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+}

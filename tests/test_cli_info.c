@@ -84,9 +84,20 @@ static void it_has_help_and_refuses_the_rest(void)
     CHECK_EQ(sherd("info all")->status, 2);
 }
 
+static void what_can_not_be_printed_is_said(void)
+{
+    check_full("info", "info");
+    check_full("info --json", "info");
+    check_full("help", "");
+    check_full("help info", "");
+    check_full("--version", "");
+    check_full("show [4(x)]on(x=2) --mesh 2", "show");
+}
+
 static const check_test tests[] = {
     {TEST(each_gpu_has_a_line)},
     {TEST(programs_get_json)},
+    {TEST(what_can_not_be_printed_is_said)},
     {TEST(it_has_help_and_refuses_the_rest)},
     {TEST(a_driver_that_is_not_there_or_fails_is_none)},
 };

@@ -60,6 +60,54 @@ static void rows_become_columns(void)
     json_decref(o);
 }
 
+/* Nor is there one where a reduction begins, or goes on. */
+static void pending_sums_have_no_bound_of_a_rank(void)
+{
+    static const char *const moves[] = {"--from R --to P", "--from P --to P"};
+    char line[128];
+
+    for (int i = 0; i < LEN(moves); i++) {
+        snprintf(line, sizeof line, "plan --mesh 4 --shape 8 %s", moves[i]);
+        json_t *o = answer_of(line);
+        CHECK(json_is_null(json_object_get(o, "lower_bound_max")));
+        CHECK_EQ(whole(o, "lower_bound_total"), 0);
+        json_decref(o);
+    }
+}
+
+/* The same number to the last digit. */
+static void the_cost_of_exact_is_its_seconds(void)
+{
+    char line[128];
+
+    for (int n = 1; n < 2000; n += 97) {
+        snprintf(line, sizeof line, "plan --mesh 3 --shape %d --from S(0) --to R", n * n);
+        json_t *o = answer_of(line);
+        CHECK_EQ(json_number_value(json_object_get(o, "cost")),
+                 json_number_value(json_object_get(o, "seconds")));
+        json_decref(o);
+    }
+}
+
+/* What is no UTF-8 in a file's name is no lack of memory. */
+static void a_price_file_may_have_any_name(void)
+{
+    static const char path[] = "/tmp/sherd-price-\xff\xc3";
+    char line[128];
+    FILE *file = fopen(path, "we");
+
+    if (!CHECK(file != NULL))
+        return;
+    fputs("* 1e-6 1e-11 0\n", file);
+    fclose(file);
+    snprintf(line, sizeof line, "plan --mesh 2 --shape 8 --from S(0) --to R --price %s", path);
+    json_t *o = answer_of(line);
+    CHECK_TEXT(text(o, "price"), "/tmp/sherd-price-??");
+    json_decref(o);
+    CHECK_EQ(sherd(line)->status, 0);
+    unlink(path);
+}
+
 static void nothing_to_do_is_one_state(void)
 {
     json_t *o = answer_of("plan --mesh 2x2 --shape 8x8 --from S(0)R --to S(0)R");
@@ -299,6 +347,10 @@ static void every_option_says_where_it_is_wrong(void)
         {MOVE " --flattened x,z", 2, "--flattened: column 3"},
         {MOVE " --flattened x,x", 2, "--flattened: column 3"},
         {MOVE " --flattened x;", 2, "--flattened: column 3"},
+        {"plan --mesh 3 --shape 7 --dtype i64 --from P(avg) --to R", 1,
+         "--dtype: [7] P(avg:a0) -> [7] on (a0=3): i64 has no average: cast it to a dtype with "
+         "fractions first"},
+        {"plan --mesh 3 --shape 7 --dtype bool --from R --to P(avg)", 1, "bool has no average"},
         {MOVE " --price /no/such/file", 2, "--price: \"/no/such/file\" can not be read"},
         {MOVE " --price /proc/self/exe", 2, "--price: \"/proc/self/exe\" is not a price file"},
         {MOVE " --price " SHERD_SOURCE_DIR "/LICENSE", 2, "--price: "},
@@ -368,6 +420,9 @@ static const check_test tests[] = {
     {TEST(every_key_is_there_in_its_order)},
     {TEST(rows_become_columns)},
     {TEST(nothing_to_do_is_one_state)},
+    {TEST(pending_sums_have_no_bound_of_a_rank)},
+    {TEST(the_cost_of_exact_is_its_seconds)},
+    {TEST(a_price_file_may_have_any_name)},
     {TEST(a_pending_sum_has_a_total_bound_only)},
     {TEST(the_ratio_is_null_where_only_the_bound_is_nothing)},
     {TEST(totals_without_a_number_have_no_ratio)},

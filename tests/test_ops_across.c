@@ -192,8 +192,10 @@ static void ranks_with_other_planners_all_get_ediffer(sherd_world *world)
     int64_t shape[2] = {6, 5};
     sherd_tensor *t = indices_on(layout_of(mesh, 2, shape, "S(0)", NULL), SHERD_F32);
     const sherd_layout *to = layout_of(mesh, 2, shape, "S(1)", NULL);
-    const sherd_price torch = {.kind = SHERD_PRICE_TORCH}, links = {
-        .kind = SHERD_PRICE_LINKS, .links = 1, .link = {{.axis = "*", .alpha_picoseconds = 1000}}};
+    const sherd_price torch = {.kind = SHERD_PRICE_TORCH},
+                      links = {.kind = SHERD_PRICE_LINKS,
+                               .links = 1,
+                               .link = {{.axis = "*", .alpha_picoseconds = 1000}}};
     const sherd_plan_options plans[] = {
         {.planner = SHERD_PLANNER_GREEDY},
         {.planner = SHERD_PLANNER_GRAPH},

@@ -217,7 +217,8 @@ static walked walk_ranks(const sherd_layout *from, const sherd_layout *to, unsig
             if (sherd__box_meet(&source[r], &target[peer], &part))
                 sent += sherd__box_count(&part);
         }
-        int64_t held = sherd__box_count(&source[r]) + sherd__box_count(&target[r]);
+        int64_t in = sherd__box_count(&source[r]), out = sherd__box_count(&target[r]);
+        int64_t held = in + (crossed == 0 && in == out ? 0 : out); /* a box that stays is shared */
         w.received += received;
         w.received_max = received > w.received_max ? received : w.received_max;
         w.sent_max = sent > w.sent_max ? sent : w.sent_max;

@@ -507,6 +507,40 @@ static void a_size_is_part_of_a_price(void)
     move_paper_close(&p);
 }
 
+/* One made in C is held to what a price file is, and the text says which value is wrong. */
+static void what_is_no_price_is_named(void)
+{
+    static const struct {
+        sherd_price price;
+        const char *says;
+    } wrong[] = {
+        {{.kind = 7}, "there is no kind 7"},
+        {{.kind = SHERD_PRICE_LINKS}, "0 links, not 1 to 36"},
+        {{.kind = SHERD_PRICE_LINKS, .links = 37}, "37 links, not 1 to 36"},
+        {{.kind = SHERD_PRICE_TORCH, .per_host = -3}, "-3 devices per host"},
+        {{SHERD_PRICE_LINKS, 2, {{"*", 1, 1, 1, 9}, {"*", 2, 2, 2, 9}}, 0, false, false},
+         "links 0 and 1 are both of axis * with upto_bytes 9"},
+        {{SHERD_PRICE_LINKS, 1, {{"", 1, 1, 1, 0}}, 0, false, false}, "link 0: \"\" is no axis"},
+        {{SHERD_PRICE_LINKS, 1, {{"x y", 1, 1, 1, 0}}, 0, false, false}, "\"x y\" is no axis"},
+        {{SHERD_PRICE_LINKS, 2, {{"x", 1, 1, 1, 0}, {"y", 1, -2, 1, 0}}, 0, false, false},
+         "link 1 (y): alpha 1, beta -2, gamma 1, upto_bytes 0: one is negative"},
+    };
+    paper p;
+
+    paper_open(&p, 2);
+    const sherd_layout *from = paper_layout(&p, "[8(x)] on (x=2)");
+    const sherd_layout *to = paper_layout(&p, "[8] on (x=2)");
+    for (int i = 0; i < LEN(wrong); i++) {
+        const sherd_plan_options options = {.price = &wrong[i].price};
+        const sherd_plan *plan;
+        CHECK_EQ(sherd_plan_create(&plan, from, to, SHERD_F32, &options), SHERD_EINVAL);
+        CHECK(strstr(p.diag.text, "this is not a price: "));
+        if (!CHECK(strstr(p.diag.text, wrong[i].says)))
+            fprintf(stderr, "%s: %s\n", wrong[i].says, p.diag.text);
+    }
+    move_paper_close(&p);
+}
+
 /* The figure that all of this is for: a sum of one number on 1,024 ranks. */
 static void small_reductions_take_few_rounds(void)
 {
@@ -607,6 +641,7 @@ static const check_test tests[] = {
     {TEST(links_are_priced_by_their_definition)},
     {TEST(the_lines_for_the_tensors_size_count)},
     {TEST(a_size_is_part_of_a_price)},
+    {TEST(what_is_no_price_is_named)},
     {TEST(small_reductions_take_few_rounds)},
     {TEST(windows_take_a_message_an_axis)},
     {TEST(floors_do_not_fall)},

@@ -101,6 +101,36 @@ static void a_relabel_is_free(void)
     move_paper_close(&p);
 }
 
+/* Also if only some ranks keep theirs, and the others have nothing: a limit may be as low. */
+static void a_box_that_stays_is_held_once(void)
+{
+    static const struct {
+        const char *from, *to;
+        int64_t peak;
+    } cases[] = {
+        {"[1,4] on (x=2,y=2)", "[1(x),4] on (x=2,y=2)", 16},
+        {"[1(x),4] on (x=2,y=2)", "[1(x,y),4] on (x=2,y=2)", 16},
+        {"[1,4] on (x=2,y=2)", "[1(x),4(y)] on (x=2,y=2)", 16 + 8},
+        {"[4] on (x=2,y=2)", "[4(x:0,4)] on (x=2,y=2)", 16},
+        {"[4] on (x=2,y=2)", "[4(x:1,3)] on (x=2,y=2)", 16 + 12},
+        {"[1,4] on (x=2,y=2)", "[1(u),4] on (u=2@1,3)", 16},
+    };
+    paper p;
+
+    paper_open(&p, 4);
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_layout *from = paper_layout(&p, cases[i].from);
+        const sherd_layout *to = paper_layout(&p, cases[i].to);
+        sherd_plan_options options = {.max_bytes = cases[i].peak};
+        const sherd_plan *plan;
+        CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options));
+        CHECK(plan && plan->price.peak_bytes == cases[i].peak);
+        options.max_bytes--;
+        CHECK_EQ(sherd_plan_create(&plan, from, to, SHERD_F32, &options), SHERD_ELIMIT);
+    }
+    move_paper_close(&p);
+}
+
 static void slices_are_cache_lines_and_cover(void)
 {
     static const int64_t sizes[] = {1, 15, 16, 17, 31, 33, 100, 4097, 5000};
@@ -301,6 +331,7 @@ static void every_reduce_op_gives_its_result(void)
 static const check_test tests[] = {
     {TEST(the_step_is_of_the_smallest_kind_and_group)},
     {TEST(a_relabel_is_free)},
+    {TEST(a_box_that_stays_is_held_once)},
     {TEST(slices_are_cache_lines_and_cover)},
     {TEST(large_reductions_are_exact)},
     {TEST(what_no_plan_can_do_is_refused)},

@@ -394,6 +394,24 @@ static void a_reader_that_is_gone_ends_the_ranks(void)
     }
 }
 
+/* A full disk is no reader that is gone: the ranks go on to their end. */
+static void what_can_not_be_written_is_lost(void)
+{
+    char line[512];
+
+    snprintf(line, sizeof line, "%s run -n 2 --prefix %s long", SHERD, self);
+    program p = program_start_to(line, open("/dev/full", O_WRONLY | O_CLOEXEC));
+    const program_end *end = program_wait(&p);
+    CHECK_EQ(end->status, 1);
+    CHECK_TEXT(end->err, "sherd: output of the ranks is lost: No space left on device\n");
+    snprintf(line, sizeof line, "%s run -n 2 --prefix /bin/sh -c echo\tx;exit\t7", SHERD);
+    p = program_start_to(line, open("/dev/full", O_WRONLY | O_CLOEXEC));
+    end = program_wait(&p);
+    CHECK_EQ(end->status, 7);
+    CHECK(strstr(end->err, "output of the ranks is lost: No space left on device\n") != NULL);
+    CHECK(strstr(last_line(end->err), "exited with status 7") != NULL);
+}
+
 /* The reader goes while all that is on the way is full: nothing would wake the launcher for it. */
 static void full_streams_end_with_their_reader(void)
 {
@@ -437,6 +455,7 @@ static const check_test tests[] = {
     {TEST(a_slow_reader_stops_nobody_from_watching)},
     {TEST(a_slow_reader_gets_the_flight_record)},
     {TEST(a_reader_that_is_gone_ends_the_ranks)},
+    {TEST(what_can_not_be_written_is_lost)},
     {TEST(full_streams_end_with_their_reader)},
 };
 LAUNCHED_MAIN(tests, play_rank)
