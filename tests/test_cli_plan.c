@@ -92,17 +92,18 @@ static void the_cost_of_exact_is_its_seconds(void)
 /* What is no UTF-8 in a file's name is no lack of memory. */
 static void a_price_file_may_have_any_name(void)
 {
-    static const char path[] = "/tmp/sherd-price-\xff\xc3";
-    char line[128];
-    FILE *file = fopen(path, "we");
+    char path[64], line[192], shown[64];
 
+    snprintf(path, sizeof path, "/tmp/sherd-price-%d-\xff\xc3", (int)getpid());
+    snprintf(shown, sizeof shown, "/tmp/sherd-price-%d-??", (int)getpid());
+    FILE *file = fopen(path, "we");
     if (!CHECK(file != NULL))
         return;
     fputs("* 1e-6 1e-11 0\n", file);
     fclose(file);
     snprintf(line, sizeof line, "plan --mesh 2 --shape 8 --from S(0) --to R --price %s", path);
     json_t *o = answer_of(line);
-    CHECK_TEXT(text(o, "price"), "/tmp/sherd-price-??");
+    CHECK_TEXT(text(o, "price"), shown);
     json_decref(o);
     CHECK_EQ(sherd(line)->status, 0);
     unlink(path);
