@@ -230,8 +230,10 @@ static bool answer_all(const cli_case *c, FILE *from)
         cli_print_text(text);
         free(text);
         all_good = all_good && verdict == CLI_GOOD;
-        if (fflush(stdout) != 0)
+        if (!cli_flush(c->command->name)) {
+            all_good = false;
             break;
+        }
     }
     free(line);
     return all_good;
@@ -250,7 +252,7 @@ static int run_cases(const cli_command *command, const cli_values *values)
         exit_status = cli_refuse(command->name, "--cases: \"%.300s\": %s", path, strerror(errno));
     if (from != stdin)
         fclose(from);
-    return cli_flush(command->name) ? exit_status : CLI_FAILED;
+    return exit_status;
 }
 
 /* What an error object says, on standard error. */

@@ -62,8 +62,7 @@ bool cli_dry_print(FILE *to, const char *line);
 
 /* ---- dry_meshes.c ---------------------------------------------------------------------------- */
 
-/* Whether "dp,tp" are axes of which meshes can be made, and a program takes one; else refused, in a
- * line. */
+/* Whether "dp,tp" are axes of which meshes can be made, and a program takes one; else refused. */
 bool cli_dry_axes_fit(const char *axes, long ranks, char *const *argv);
 /*
  * Run the program on each such mesh, and print what it takes, the fastest first. What ranks send

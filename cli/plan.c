@@ -12,8 +12,11 @@ static cli_key blamed_for(sherd_status status, const cli_problem *p, sherd_plann
 {
     if (status == SHERD_ELIMIT)
         return p->max_bytes ? CLI_MAX_BYTES : CLI_PLANNER;
-    if (status == SHERD_ENOTSUP) /* else an average of integers */
-        return p->from->spec.mesh != p->to->spec.mesh && planner ? CLI_PLANNER : CLI_DTYPE;
+    if (status == SHERD_ENOTSUP) /* another mesh, or an average of integers */
+        return planner != SHERD_PLANNER_EXACT &&
+                       sherd_layout_mesh(p->from) != sherd_layout_mesh(p->to)
+                   ? CLI_PLANNER
+                   : CLI_DTYPE;
     return status == SHERD_EINVAL ? CLI_TO : CLI_KEYS;
 }
 

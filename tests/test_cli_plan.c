@@ -415,6 +415,13 @@ static void output_that_is_lost_is_a_failure(void)
 
     CHECK_EQ(end->status, 1);
     CHECK(strstr(end->err, "standard output") != NULL);
+    check_full(MOVE " --json", "plan");
+    char line[128];
+    int fd = memfd_create("cases", 0);
+    CHECK_EQ(write(fd, "{}\n{}\n", 6), 6);
+    snprintf(line, sizeof line, MOVE " --cases /proc/self/fd/%d", fd);
+    check_full(line, "plan");
+    close(fd);
 }
 
 static const check_test tests[] = {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The amounts of a whole plan on the worst rank. For a plan of one step they are the step's maxima,
- * but in a slice ranks that keep their boxes hold less. With several steps the busiest rank may be another one each time, so the largest sums are
- * searched for among the ranks, first by lengths, then by positions:
+ * but in a slice ranks that keep their boxes hold less. With several steps the busiest rank may be
+ * another one each time, so the largest sums are searched for among the ranks, first by lengths,
+ * then by positions:
  *
  * - Runs of coordinates that give equal lengths in all layouts are taken at once, axis by axis;
  *   there are few. They determine all boxes, and what steps move, except for overlaps where a dim
