@@ -408,12 +408,14 @@ typedef struct sherd_redistribute_options {
  * @collective the mesh axes that the plan needs (see sherd_plan_step); if `to` is on another mesh,
  *             options->among or the world; complete on return unless options->begin is set
  * @shapes     to: a layout of the same global shape, of the same world; options: NULL = all zero
- * @numerics   values are copied bit for bit; a pending reduction is added in rank order
+ * @numerics   values are copied bit for bit; each step of the plan adds in rank order, so several
+ *             steps may add along one axis after the other
  * @owns       the result belongs to the scope; `t` is only read. If a rank's box does not change,
  *             the result shares the storage of `t`, and an in-place write changes both
  * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` does not
  *             have, a dtype that is not floating-point while `t` requires a gradient, an `among`
- *             that lacks a rank of one of the meshes or this rank; EDIFFER; ENOMEM; EPEER
+ *             that lacks a rank of one of the meshes or this rank; ENOTSUP an average of integers;
+ *             EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                            const sherd_redistribute_options *options);
@@ -486,7 +488,7 @@ SHERD_API sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *
  *             the values; dtype: SHERD_DTYPE_NONE = the tensor's own; rank: the world rank that
  *             gets the values, or -1 = all ranks; from a plain tensor each rank reads its own
  *             values
- * @numerics   a pending reduction is added in rank order; another dtype as sherd_cast
+ * @numerics   a pending reduction is added as by sherd_redistribute; another dtype as sherd_cast
  * @owns       `out` stays the caller's; until it returns, a rank that gets the values also holds
  *             them in tensor storage
  * @errors     EINVAL `out` NULL or too small, an unknown dtype, no such rank, a rank outside the
