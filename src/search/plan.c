@@ -80,10 +80,9 @@ static void take_bound(sherd_plan *plan, const sherd__priced *direct)
     const sherd__change *change = &direct->change;
 
     plan->price.bound_total_bytes = sherd__mul_cut(direct->amounts.bound_total, bytes);
-    plan->price.bound_max_bytes =
-        change->reduced | change->pending | change->parted
-            ? -1
-            : sherd__mul_cut(direct->amounts.receive_max, bytes);
+    plan->price.bound_max_bytes = change->reduced | change->pending | change->parted
+                                      ? -1
+                                      : sherd__mul_cut(direct->amounts.receive_max, bytes);
 }
 
 /* All steps of a path by some ranks; false: they take longer together than that says. */
@@ -224,8 +223,8 @@ static sherd_status fill(sherd_plan *plan)
     if (status == SHERD_OK)
         status = take_path(plan, &problem, &answer);
     plan->price.proven = answer.proven;
-    plan->cost = plan->planner == SHERD_PLANNER_EXACT ? (double)plan->price.picoseconds / 1e12
-                                                      : answer.cost;
+    plan->cost =
+        plan->planner == SHERD_PLANNER_EXACT ? (double)plan->price.picoseconds / 1e12 : answer.cost;
     return status;
 }
 
