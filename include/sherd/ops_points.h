@@ -55,7 +55,7 @@ SHERD_API sherd_tensor *sherd_radius_search(sherd_tensor *points, sherd_tensor *
                                             double radius, int64_t max_points,
                                             sherd_tensor **indices, sherd_tensor **counts);
 
-/* ---- a field at points ------------------------------------------------------------------------ */
+/* ---- a field at points ----------------------------------------------------------------------- */
 
 typedef struct sherd_grid_sample_options {
     bool nearest; /* the nearest element, ties to even; otherwise between the 2^d around (linear) */
