@@ -408,14 +408,12 @@ typedef struct sherd_redistribute_options {
  * @collective the mesh axes that the plan needs (see sherd_plan_step); if `to` is on another mesh,
  *             options->among or the world; complete on return unless options->begin is set
  * @shapes     to: a layout of the same global shape, of the same world; options: NULL = all zero
- * @numerics   values are copied bit for bit; each step of the plan adds in rank order, so several
- *             steps may add along one axis after the other
+ * @numerics   values are copied bit for bit; each step of the plan adds in rank order
  * @owns       the result belongs to the scope; `t` is only read. If a rank's box does not change,
  *             the result shares the storage of `t`, and an in-place write changes both
- * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` does not
- *             have, a dtype that is not floating-point while `t` requires a gradient, an `among`
- *             that lacks a rank of one of the meshes or this rank; ENOTSUP an average of integers;
- *             EDIFFER; ENOMEM; EPEER
+ * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` has not, a
+ *             dtype that is not floating-point while `t` requires a gradient, an `among` that lacks
+ *             a rank of a mesh or this one; ENOTSUP an average of integers; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                            const sherd_redistribute_options *options);
