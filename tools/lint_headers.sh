@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every public header compiles alone, as C99 and as C++17; sherd/mpi.h where there is MPI, whose own header is not ours to judge.
+# Every public header compiles alone, as C99 and as C++17, guards.hpp as C++11; sherd/mpi.h where there is MPI, whose own header is not ours to judge.
 cd "$(dirname "$0")/.." || exit 2
 warn='-Wall -Wextra -Wpedantic -Wshadow -pedantic-errors -Werror -fsyntax-only -Iinclude'
 bad=0
@@ -13,4 +13,5 @@ for header in include/sherd.h include/sherd/*.h; do
     echo "#include \"${header#include/}\"" | "${CC:-cc}" -std=c99 $warn -x c - || bad=1
     echo "#include \"${header#include/}\"" | "${CXX:-c++}" -std=c++17 $warn -x c++ - || bad=1
 done
+echo '#include "sherd/guards.hpp"' | "${CXX:-c++}" -std=c++11 -Wconversion $warn -x c++ - || bad=1
 exit $bad

@@ -5,8 +5,8 @@
 cd "$(dirname "$0")/.." || exit 2
 folders="include src cli examples tests bench fuzz stress"
 case $1 in
-c) pattern='\.(c|h|inc|cpp|cu|cuh)$' ;;
-*) pattern='(\.(c|h|inc|cpp|cu|cuh|sh|md|py|in|cmake)|CMakeLists\.txt|Makefile|\.ci/run)$' folders=. ;;
+c) pattern='\.(c|h|hpp|inc|cpp|cu|cuh)$' ;;
+*) pattern='(\.(c|h|hpp|inc|cpp|cu|cuh|sh|md|py|in|cmake)|CMakeLists\.txt|Makefile|\.ci/run)$' folders=. ;;
 esac
 { git ls-files --cached --others --exclude-standard $folders 2>/dev/null ||
     find $folders -path './build*' -prune -o -type f -print 2>/dev/null | sed 's|^\./||'; } |

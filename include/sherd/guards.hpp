@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For C++11 and later: what has to be undone when a block is left, be it by an exception. All else
+ * of sherd is used as in C. This header adds no code to the library, and no function of the library
+ * throws; only sherd::check and the constructors here do.
+ *
+ *     sherd::world world;
+ *     sherd::handle<sherd_module> model(make_model(world));
+ *     while (more()) {
+ *         sherd::scope step(world);          // what the step makes is released, also if it throws
+ *         sherd_backward(loss_of(batch));
+ *         sherd::check(world);               // all ranks throw, with one text, or none does
+ *     }
+ *
+ * An exception that only some ranks throw is a rank that leaves early: at its close the others get
+ * SHERD_EDIFFER or SHERD_EPEER. Exceptions must not pass through the library: a forward, a hook or
+ * another callback catches its own.
+ */
+#ifndef SHERD_GUARDS_H
+#define SHERD_GUARDS_H
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "autocast.h"
+#include "files.h"
+#include "halo.h"
+#include "optimizer.h"
+#include "pipeline.h"
+
+namespace sherd
+{
+
+/* A status, and the text of sherd_world_error. */
+class error : public std::runtime_error
+{
+  public:
+    error(sherd_status status, const std::string &text) : std::runtime_error(text), code(status)
+    {
+    }
+    sherd_status status() const noexcept
+    {
+        return code;
+    }
+
+  private:
+    sherd_status code;
+};
+
+/** Throw sherd::error unless a call has returned SHERD_OK. @local */
+inline void check(const sherd_world *w, sherd_status status)
+{
+    if (status != SHERD_OK)
+        throw error(status, w ? sherd_world_error(w) : sherd_status_text(status));
+}
+
+/** sherd_world_check, which throws where that fails. @collective the world */
+inline void check(sherd_world *w)
+{
+    check(w, sherd_world_check(w));
+}
+
+/* A world, closed at the end of its block. Objects that belong to it come after it. */
+class world
+{
+  public:
+    explicit world(const sherd_world_options *options = nullptr)
+    {
+        check(nullptr, sherd_world_open(&self, options));
+    }
+    ~world()
+    {
+        static_cast<void>(close());
+    }
+    world(const world &) = delete;
+    world &operator=(const world &) = delete;
+    operator sherd_world *() const noexcept
+    {
+        return self;
+    }
+    /** Close it now, to see how: as sherd_world_close. @collective the world */
+    sherd_status close() noexcept
+    {
+        sherd_world *mine = self;
+        self = nullptr;
+        return sherd_world_close(mine);
+    }
+
+  private:
+    sherd_world *self = nullptr;
+};
+
+/* A scope (tensor.h): tensors and layouts made in the block are released at its end. */
+class scope
+{
+  public:
+    explicit scope(sherd_world *w) noexcept : on(w)
+    {
+        sherd_scope_begin(on);
+    }
+    ~scope()
+    {
+        sherd_scope_end(on);
+    }
+    scope(const scope &) = delete;
+    scope &operator=(const scope &) = delete;
+
+  private:
+    sherd_world *on;
+};
+
+/* Recording for backward turned on or off, until the end of the block. */
+class recording
+{
+  public:
+    recording(sherd_world *w, bool is_on) noexcept : on(w), before(sherd_set_recording(w, is_on))
+    {
+    }
+    ~recording()
+    {
+        sherd_set_recording(on, before);
+    }
+    recording(const recording &) = delete;
+    recording &operator=(const recording &) = delete;
+
+  private:
+    sherd_world *on;
+    bool before;
+};
+
+/* The 16-bit dtype of autocast (autocast.h), until the end of the block. */
+class autocast
+{
+  public:
+    autocast(sherd_world *w, sherd_dtype dtype) noexcept
+        : on(w), before(sherd_set_autocast(w, dtype))
+    {
+    }
+    ~autocast()
+    {
+        sherd_set_autocast(on, before);
+    }
+    autocast(const autocast &) = delete;
+    autocast &operator=(const autocast &) = delete;
+
+  private:
+    sherd_world *on;
+    sherd_dtype before;
+};
+
+/* A tensor kept beyond its scope. Not beyond its world. */
+class kept
+{
+  public:
+    kept() noexcept = default;
+    explicit kept(sherd_tensor *t) : self(t ? sherd_tensor_retain(t) : nullptr)
+    {
+    }
+    kept(const kept &other) : kept(other.self)
+    {
+    }
+    kept(kept &&other) noexcept : self(other.self)
+    {
+        other.self = nullptr;
+    }
+    kept &operator=(kept other) noexcept
+    {
+        std::swap(self, other.self);
+        return *this;
+    }
+    ~kept()
+    {
+        sherd_tensor_release(self);
+    }
+    operator sherd_tensor *() const noexcept
+    {
+        return self;
+    }
+
+  private:
+    sherd_tensor *self = nullptr;
+};
+
+struct destroyer {
+    void operator()(sherd_module *m) const noexcept
+    {
+        sherd_module_destroy(m);
+    }
+    void operator()(sherd_optimizer *o) const noexcept
+    {
+        sherd_optimizer_destroy(o);
+    }
+    void operator()(sherd_file *f) const noexcept
+    {
+        sherd_file_destroy(f);
+    }
+    void operator()(sherd_ghosts *g) const noexcept
+    {
+        sherd_ghosts_destroy(g);
+    }
+    void operator()(sherd_channel *c) const noexcept
+    {
+        sherd_channel_destroy(c);
+    }
+    void operator()(sherd_pipeline *p) const noexcept
+    {
+        sherd_pipeline_destroy(p);
+    }
+};
+
+/* What a create function has made: handle<sherd_module>, handle<sherd_optimizer>, ... */
+template <class T> using handle = std::unique_ptr<T, destroyer>;
+
+} // namespace sherd
+
+#endif
