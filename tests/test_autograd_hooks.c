@@ -93,6 +93,39 @@ static void hooks_go_with_what_they_hang_on(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+typedef struct chain {
+    sherd_tensor *on;
+    int runs, id;
+} chain;
+
+/* Takes itself away and registers the next. */
+static sherd_tensor *next(sherd_tensor *grad, void *payload)
+{
+    chain *c = payload;
+
+    (void)grad;
+    if (++c->runs > 9)
+        return NULL;
+    sherd_tensor_unhook(c->on, c->id);
+    CHECK_OK(sherd_tensor_hook(&c->id, c->on, next, c, NULL));
+    return NULL;
+}
+
+static void a_hook_that_adds_the_next_one_returns(sherd_world *world)
+{
+    sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *y = doubled(x), *loss = total(y);
+    chain leaf = {.on = x}, inner = {.on = y};
+
+    CHECK_OK(sherd_tensor_hook(&leaf.id, x, next, &leaf, NULL));
+    CHECK_OK(sherd_tensor_hook(&inner.id, y, next, &inner, NULL));
+    for (int run = 1; run <= 3; run++) {
+        sherd_backward_with(&loss, NULL, 1, &(sherd_backward_options){.retain = true});
+        CHECK_EQ(leaf.runs, run);
+        CHECK_EQ(inner.runs, run);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_hook_may_replace_the_gradient(sherd_world *world)
 {
     sherd_scope_begin(world); /* hooks go before what they write to */
@@ -321,6 +354,7 @@ static void no_memory_fails_and_leaks_nothing(sherd_world *world)
 static const check_test tests[] = {
     {TEST(a_hook_sees_the_complete_gradient_once), {1, 2, 3, 4, 8}},
     {TEST(hooks_go_with_what_they_hang_on), {1, 2, 3}},
+    {TEST(a_hook_that_adds_the_next_one_returns), {1, 2, 3}},
     {TEST(a_hook_may_replace_the_gradient), {1, 2, 3, 4}},
     {TEST(a_hook_sees_nothing_pending), {1, 2, 3, 4}},
     {TEST(a_leaf_that_is_an_output_is_hooked_too), {1, 2}},

@@ -135,6 +135,84 @@ static void hooks_may_change_hooks_while_they_run(sherd_world *world)
     CHECK_EQ(r.destroyed, 4);
 }
 
+/* Each takes itself away and registers the next. */
+typedef struct chain {
+    int runs, id;
+    bool prepends;
+} chain;
+
+static void next_before(sherd_module *self, sherd_args *in, void *payload)
+{
+    chain *c = payload;
+
+    (void)in;
+    if (++c->runs > 9)
+        return;
+    sherd_module_unhook(self, c->id);
+    CHECK_OK(sherd_module_hook_before(&c->id, self, next_before,
+                                      &(sherd_hook_options){.payload = c, .prepend = c->prepends}));
+}
+
+static void next_after(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload)
+{
+    chain *c = payload;
+
+    (void)in, (void)out;
+    if (++c->runs > 9)
+        return;
+    sherd_module_unhook(self, c->id);
+    CHECK_OK(sherd_module_hook_after(&c->id, self, next_after,
+                                     &(sherd_hook_options){.payload = c, .prepend = c->prepends}));
+}
+
+static void a_hook_that_adds_the_next_one_returns(sherd_world *world)
+{
+    for (int prepends = 0; prepends < 2; prepends++) {
+        sherd_module *m = make(world, NULL);
+        chain first = {.prepends = prepends}, last = first;
+
+        CHECK_OK(sherd_module_hook_before(&first.id, m, next_before,
+                                          &(sherd_hook_options){.payload = &first}));
+        CHECK_OK(sherd_module_hook_after(&last.id, m, next_after,
+                                         &(sherd_hook_options){.payload = &last}));
+        for (int call = 1; call <= 3; call++) {
+            CHECK_NEAR(sherd_item(sherd_module_call(m, number(world, 1))), 2, 0);
+            CHECK_EQ(first.runs, call);
+            CHECK_EQ(last.runs, call);
+        }
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void closes_before(sherd_module *self, sherd_args *in, void *payload)
+{
+    (void)in, (void)payload;
+    CHECK_EQ(sherd_world_close(sherd_module_world(self)), SHERD_EINVAL);
+}
+
+static void closes_in_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    closes_before(self, NULL, NULL);
+    out->value[0] = in->value[0];
+    out->count = 1;
+}
+
+static void a_module_does_not_close_its_world(sherd_world *unused)
+{
+    sherd_world *world = NULL;
+    sherd_module *m = NULL;
+
+    (void)unused;
+    CHECK_OK(sherd_world_alone(&world, NULL));
+    CHECK_OK(sherd_module_create(&m, world, closes_in_forward, NULL));
+    CHECK_OK(sherd_module_hook_before(NULL, m, closes_before, NULL));
+    CHECK_NEAR(sherd_item(sherd_module_call(m, number(world, 1))), 1, 0);
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_close(world));
+}
+
 static void swap(sherd_module *self, sherd_args *in, void *payload)
 {
     sherd_world *world = sherd_module_world(self);
@@ -299,6 +377,8 @@ static void hooks_may_go_together(sherd_world *world)
 static const check_test tests[] = {
     {TEST(hooks_run_in_order), {1, 2}},
     {TEST(hooks_may_change_hooks_while_they_run), {1}},
+    {TEST(a_hook_that_adds_the_next_one_returns), {1, 2}},
+    {TEST(a_module_does_not_close_its_world), {1}},
     {TEST(hooks_may_go_together), {1, 2}},
     {TEST(hooks_replace_positional_and_keyword_tensors), {1}},
     {TEST(forward_hooks_run_after_a_failure), {1, 2}},

@@ -76,6 +76,23 @@ static void a_promotion_may_be_told(sherd_world *world)
     CHECK(g != NULL);
 }
 
+/* The operator that has promoted it is named, not a function that nobody has called. */
+static void other_plain_operands_are_the_operators(sherd_world *world)
+{
+    bool last = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
+    sherd_tensor *x = rows(world);
+
+    CHECK_OK(sherd_world_check(world));
+    sherd_matmul(x, sherd_constant(world, SHERD_F64, (int64_t[]){4, last ? 5 : 3}, 2, 1));
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "sherd_matmul") != NULL);
+    CHECK(strstr(sherd_world_error(world), "sherd_from_local") == NULL);
+    sherd_add(x, sherd_constant(world, SHERD_F64, (int64_t[]){4}, 1, last));
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "sherd_add") != NULL);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void only_these_three_are_known(sherd_world *world)
 {
     CHECK_EQ(sherd_op_promote(world, (sherd_promotion)3), SHERD_EINVAL);
@@ -85,6 +102,7 @@ static void only_these_three_are_known(sherd_world *world)
 static const check_test tests[] = {
     {TEST(a_plain_operand_may_be_refused), {1, 2, 3}},
     {TEST(a_promotion_may_be_told), {1, 2}},
+    {TEST(other_plain_operands_are_the_operators), {2, 3, 4}},
     {TEST(only_these_three_are_known), {1}},
 };
 CHECK_MAIN(tests)

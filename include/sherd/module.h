@@ -316,7 +316,8 @@ SHERD_CALL sherd_status sherd_module_equalize(sherd_module *module, const sherd_
  * arguments; a forward hook gets the arguments, as the pre-forward hooks left them, and the
  * outputs. They run in the order of registration; one registered with `prepend` runs before those
  * already there. All of them run in every call, even if an argument or the forward has failed: then
- * `out` may be empty or hold the failed tensor. A hook may add and remove hooks.
+ * `out` may be empty or hold the failed tensor. A hook may add and remove hooks; one
+ * of its own kind that it adds runs from the next call on.
  */
 typedef void (*sherd_pre_hook)(sherd_module *self, sherd_args *in, void *payload);
 typedef void (*sherd_hook)(sherd_module *self, const sherd_args *in, sherd_args *out,

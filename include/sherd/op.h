@@ -12,7 +12,9 @@
  * - it notes the call, so that ranks that made different calls are found;
  * - it runs handlers that replace the operator (sherd_op_override).
  *
- * An operator is a constant: it must live as long as every world that applies it. See
+ * An operator is a constant: it must live as long as every world that applies it. Its functions
+ * are checked, not trusted: tensors that they make belong to a scope of the call, they cannot end
+ * scopes around it nor close the world (EINVAL), and one that fails without a reason is named. See
  * examples/custom_op.c.
  *
  * Rules. One index string names the dims of all operands and results by letters, for example
@@ -107,7 +109,7 @@ typedef enum sherd_field_kind {
 typedef struct sherd_op_field {
     const char *name; /* NULL ends the list */
     sherd_field_kind kind;
-    size_t offset; /* bytes in the struct */
+    size_t offset; /* bytes in the struct; all of the member is within it */
     int count;     /* of an array; 0 = 1 */
 } sherd_op_field;
 
@@ -170,7 +172,7 @@ struct sherd_op {
     size_t attributes;
 
     const char *rule;  /* NULL: describe writes it, or there are `ways`, and describe sets shapes */
-    const char *whole; /* letters that may not be sharded */
+    const char *whole; /* letters of the rule that may not be sharded */
     /* letters that forward itself reduces over all ranks: results without them are not pending */
     const char *joined;
     /* bits of results that are pending over `joined` letters: forward leaves this rank's addend */
@@ -192,7 +194,8 @@ struct sherd_op {
     /*
      * Instead of a rule: list the possible combinations of layouts of distributed operands and
      * results (sherd_way_add). The one with the cheapest moves is used, the first of equal ones. If
-     * there is a rule as well, it is used when no way is added.
+     * there is a rule as well, it is used when no way is added. A status other than SHERD_OK fails
+     * the call.
      */
     sherd_status (*ways)(const sherd_call *call, sherd_ways *ways);
     /*
@@ -206,7 +209,10 @@ struct sherd_op {
     void (*reads)(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                   int64_t *end);
     int beside;
-    /* Compute the results on this rank's pieces, empty ones too. False: failed (sherd_call_fail) */
+    /*
+     * Compute the results on this rank's pieces, empty ones too, into `to`; the tensors of `out`
+     * stay. False: failed (sherd_call_fail).
+     */
     bool (*forward)(sherd_call *call);
     /*
      * Whether this call can be computed on a GPU (docs/gpu.md): then `from` and `to` point into its
@@ -218,7 +224,8 @@ struct sherd_op {
     double (*operations)(const sherd_call *call);
     /*
      * Instead of forward: compute the results by other operators, which are recorded themselves.
-     * Sets call->out. False or a failed tensor: failed.
+     * Sets call->out. False or a failed tensor: failed. What it leaves there is the result, whatever
+     * its shape, dtype and layout.
      */
     bool (*compose)(sherd_call *call);
     /*
@@ -312,10 +319,14 @@ SHERD_API const sherd_op *sherd_op_at(int i);
 
 typedef enum sherd_op_level {
     /*
-     * replaces the call: gets the operands as they were passed; the operators it uses are recorded
+     * replaces the call: gets the operands as they were passed; the operators it uses are recorded.
+     * What it leaves in call->out is the result, whatever its shape, dtype and layout
      */
     SHERD_ABOVE_TAPE,
-    /* replaces forward: gets local pieces that fit the rule; the call is recorded as usual */
+    /*
+     * replaces forward, and does as forward should: gets local pieces that fit the rule; the call
+     * is recorded as usual
+     */
     SHERD_BELOW_TAPE
 } sherd_op_level;
 
@@ -329,7 +340,11 @@ typedef struct sherd_op_handler {
 
 /**
  * Replace an operator by a handler in all its calls on this world, or remove the handler. While a
- * handler runs, the operator is not replaced: the handler may apply it.
+ * handler runs, the operator is not replaced: the handler may apply it, also after it has replaced
+ * or removed itself.
+ *
+ * Below the tape all ranks of a mesh must have a handler, or none: else they get EDIFFER at the next
+ * check. Above it a rank may have one alone if that applies the same operators, for counting calls.
  *
  * @local
  * @shapes handler: NULL = remove
@@ -341,9 +356,11 @@ SHERD_CALL sherd_status sherd_op_override(sherd_world *world, const char *name,
                                           sherd_op_level level, const sherd_op_handler *handler);
 
 /**
- * In a handler: run the operator itself with the operands that are in `call` now.
+ * In a handler: run the operator itself. Above the tape with the operands that are in call->in now;
+ * below it with the data that call->from points to now, and call->in must be as it was.
  *
- * @collective as the operator   @errors those of the operator; then false
+ * @collective as the operator
+ * @errors     EINVAL below the tape, if call->in was replaced; those of the operator; then false
  */
 SHERD_API bool sherd_call_original(sherd_call *call);
 
@@ -397,7 +414,7 @@ SHERD_API bool sherd_call_fail(sherd_call *call, sherd_status status, const char
 /**
  * Memory for the duration of this call, 64-byte aligned and uninitialised.
  *
- * @local   @owns the call's   @errors NULL if memory runs out (ENOMEM, raised)
+ * @local   @owns the call's   @errors NULL: EINVAL bytes < 0; ENOMEM; both raised
  */
 SHERD_API void *sherd_call_scratch(sherd_call *call, int64_t bytes);
 
@@ -411,9 +428,10 @@ SHERD_API sherd_box sherd_call_box(const sherd_call *call, int i);
 
 /**
  * In forward of an operator that `views`: strides and offset, in elements, of result `j` in the
- * storage of operand 0.
+ * storage of operand 0. All elements of this rank's piece must lie in that storage; it is looked at
+ * when forward has returned, also if this was not called: then the view is row-major.
  *
- * @local   @shapes stride: [ndim of the result]   @errors none
+ * @local   @shapes stride: [ndim of the result]   @errors EINVAL a view beyond it: the call fails
  */
 SHERD_API void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t offset);
 
@@ -423,7 +441,9 @@ SHERD_API void sherd_call_view(sherd_call *call, int j, const int64_t *stride, i
  * @local
  * @shapes operands: [operands of the call], NULL for absent ones; results: [results]
  * @owns   the layouts are retained
- * @errors EINVAL a NULL, a layout of another shape or mesh; ELIMIT more than 64 ways; ENOMEM
+ * @errors EINVAL a NULL, a layout on another mesh than the operands', or of another shape than the
+ *         operand has, or than describe or the rule says of the result; ELIMIT more than 64 ways;
+ *         ENOMEM
  */
 SHERD_CALL sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *const *operands,
                                       const sherd_layout *const *results);

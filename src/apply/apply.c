@@ -99,10 +99,10 @@ static bool check_call(const sherd__run *run, int count, int least, int most)
 }
 
 /* A user's operator is checked once, registered or not: an invalid rule could do anything. */
-static bool check_operator(const sherd__run *run, sherd__ops *ops)
+static bool check_operator(sherd__run *run, sherd__ops *ops)
 {
     const sherd_op *op = run->call.op, **known = &ops->sound[(uintptr_t)op / 64 % SHERD__SOUND];
-    const char *fault = *known == op || sherd__is_own(op) ? NULL : sherd__op_fault(op);
+    const char *fault = *known == op || run->own ? NULL : sherd__op_fault(op, run->reason);
 
     if (fault)
         sherd__refuse(&run->call, SHERD_EINVAL, "%s", fault);
@@ -155,43 +155,53 @@ static bool say_failed(const sherd__run *run)
     return false;
 }
 
-/* Whether a handler replaces the operator now. It may remove itself, so it is copied. */
+/* Whether a handler replaces the operator now. It may replace itself, so it is copied. */
 static bool begin_handler(sherd_op_handler *out, sherd__ops *ops, const sherd_op *op,
                           sherd_op_level level)
 {
     sherd__override *o = ops->overrides ? sherd__override_of(ops, op, level) : NULL;
 
-    if (!o || o->running)
+    if (!o || o->running || !o->handler.run)
         return false;
     *out = o->handler;
     o->running = true;
     return true;
 }
 
-static void end_handler(sherd__ops *ops, const sherd_op *op, sherd_op_level level)
+/* Run the handler that replaces forward; NULL: the operator's own, in a dry world what is dry. */
+static bool compute_guarded(sherd__run *run, sherd__ops *ops, const sherd_op_handler *handler,
+                            bool dry)
 {
-    sherd__override *o = sherd__override_of(ops, op, level);
+    sherd_call *call = &run->call;
+    sherd__guard guard;
+    bool good;
 
-    if (o)
-        o->running = false;
+    sherd__guard_begin(&guard, run);
+    if (handler) {
+        run->below = guard.in;
+        run->device = NULL;
+        good = handler->run(call, handler->context);
+        run->below = NULL;
+    } else {
+        good = dry ? sherd__rehearse(run) : call->op->forward(call);
+    }
+    sherd__guard_end(&guard, run);
+    if (handler)
+        sherd__end_handler(ops, call->op, SHERD_BELOW_TAPE);
+    return sherd__guard_results(&guard, run, good);
 }
 
 /* Run the operator's forward, or the handler that replaces it. */
 static bool compute(sherd__run *run, sherd__ops *ops)
 {
     sherd_call *call = &run->call;
+    bool dry = sherd__is_dry(call->world);
     sherd_op_handler handler;
 
-    if (sherd__is_dry(call->world))
-        return sherd__rehearse(run);
-    if (!begin_handler(&handler, ops, call->op, SHERD_BELOW_TAPE))
-        return call->op->forward(call);
-    run->below = true;
-    run->device = NULL;
-    bool good = handler.run(call, handler.context);
-    run->below = false;
-    end_handler(ops, call->op, SHERD_BELOW_TAPE);
-    return good;
+    run->replaced = !dry && begin_handler(&handler, ops, call->op, SHERD_BELOW_TAPE);
+    if (run->own && !run->replaced)
+        return dry ? sherd__rehearse(run) : call->op->forward(call);
+    return compute_guarded(run, ops, run->replaced ? &handler : NULL, dry);
 }
 
 /* What a handler of the user's computes instead it computes on the CPU. */
@@ -233,11 +243,28 @@ static bool check_results(sherd__run *run)
 
 static bool compose(sherd__run *run)
 {
-    sherd__open(run);
+    sherd__guard guard;
+
+    sherd__guard_begin(&guard, run);
     memset(run->call.out, 0, sizeof run->call.out);
-    bool good = run->call.op->compose(&run->call) && check_results(run);
+    bool good = run->call.op->compose(&run->call);
+    sherd__guard_end(&guard, run);
+    good = (good && check_results(run)) || say_failed(run);
     sherd__close(run, good);
-    return good || say_failed(run);
+    return good;
+}
+
+/* A user's describe may do anything, but it keeps to its scope. */
+static const char *ask_describe(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+
+    if (run->own)
+        return call->op->describe(call);
+    int floor = sherd__scope_fence(call->world);
+    const char *reason = call->op->describe(call);
+    sherd__scope_leave(call->world, floor);
+    return reason ? reason : sherd__described_fault(call);
 }
 
 /* Run the operator's describe. NULL, or the reason why its operands do not fit. */
@@ -255,9 +282,7 @@ static const char *describe(sherd__run *run, bool plain)
         call->ndim[j] = -1;
     memset(call->shape, 0xff, (size_t)call->results * sizeof call->shape[0]);
     if (op->describe)
-        reason = op->describe(call);
-    if (!reason && op->describe && !sherd__is_own(op))
-        reason = sherd__described_fault(call);
+        reason = ask_describe(run);
     if (reason || op->compose)
         return reason;
     /* Of distributed operands an answer may be known; then nobody needs the rule. */
@@ -295,8 +320,10 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
                 (!run->device || sherd__device_sound(run->call.world));
     if (good)
         sherd__record(run);
+    else
+        say_failed(run); /* while the operands that were moved are there */
     sherd__close(run, good);
-    return good || say_failed(run);
+    return good;
 }
 
 static bool evaluate_traced(sherd__run *run, sherd__ops *ops)
@@ -322,13 +349,28 @@ static bool evaluate_traced(sherd__run *run, sherd__ops *ops)
 
 static bool handle(sherd__run *run, const sherd_op_handler *handler)
 {
-    sherd__open(run);
-    memset(run->call.out, 0, sizeof run->call.out);
     const sherd_mesh *mesh = handler->promoted ? sherd__mesh_of(run, run->call.in) : NULL;
+    sherd__guard guard;
+
+    sherd__guard_begin(&guard, run);
+    memset(run->call.out, 0, sizeof run->call.out);
     bool good = (!mesh || sherd__promote_all(run, run->call.in, mesh)) &&
-                handler->run(&run->call, handler->context) && check_results(run);
+                handler->run(&run->call, handler->context);
+    sherd__guard_end(&guard, run);
+    good = (good && check_results(run)) || say_failed(run);
     sherd__close(run, good);
-    return good || say_failed(run);
+    return good;
+}
+
+/* Below the tape, where forward takes data. */
+static bool original_below(sherd_call *call, sherd_tensor *const *in)
+{
+    if (memcmp(call->in, in, (size_t)call->operands * sizeof *in) == 0)
+        return call->op->forward(call);
+    sherd__refuse(call, SHERD_EINVAL,
+                  "sherd_call_original: below the tape its operands are what call->from points to, "
+                  "and call->in was replaced");
+    return false;
 }
 
 bool sherd_call_original(sherd_call *call)
@@ -338,7 +380,7 @@ bool sherd_call_original(sherd_call *call)
     if (!call)
         return false;
     if (run->below)
-        return call->op->forward(call);
+        return original_below(call, run->below);
     return sherd_apply_all(call->out, call->op, call->in, call->operands, call->attributes);
 }
 
@@ -359,7 +401,9 @@ static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
     static const char zeroes[SHERD_ATTRIBUTE_BYTES];
     int least, most = count_operands(run->call.op, &least);
 
-    take_operands(run, operands, count < 0 ? 0 : count > most ? most : count, most);
+    run->given = operands;
+    run->given_count = count < 0 ? 0 : count > most ? most : count;
+    take_operands(run, operands, run->given_count, most);
     if (!run->call.world)
         return false;
     if (!run->call.attributes && run->call.op->attributes)
@@ -377,7 +421,7 @@ static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
     if (!begin_handler(&handler, ops, run->call.op, SHERD_ABOVE_TAPE))
         return evaluate_traced(run, ops);
     bool good = handle(run, &handler);
-    end_handler(ops, run->call.op, SHERD_ABOVE_TAPE);
+    sherd__end_handler(ops, run->call.op, SHERD_ABOVE_TAPE);
     return good;
 }
 
@@ -390,7 +434,9 @@ static void begin(sherd__run *run, const sherd_op *op, const void *attributes)
     run->call.once = 0;
     run->like = NULL;
     run->into = (sherd__into){NULL, SHERD__ADDED_TO};
-    run->adds = run->scoped = run->below = run->compiled = run->hashed = false;
+    run->adds = run->scoped = run->replaced = run->compiled = run->hashed = false;
+    run->own = sherd__is_own(op);
+    run->below = NULL;
     run->device = NULL;
     run->around = 0;
     count_results(run);

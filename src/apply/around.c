@@ -61,7 +61,9 @@ static sherd__window *window_of(const sherd__run *run, int i, bool *good)
                 .beside = beside_of(run),
                 .suffices = true};
     sherd__window *window;
+    int floor = sherd__scope_fence(run->call.world);
     sherd_status status = sherd__window_create(&window, a.layout, &(sherd__asking){ask, &a, NULL});
+    sherd__scope_leave(run->call.world, floor);
 
     *good = status == SHERD_OK;
     if (status)

@@ -5,6 +5,7 @@
  */
 #include "door.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int count_slots(const sherd_op_slot *slot, int most)
@@ -104,7 +105,70 @@ static const char *fault_of_slots(const sherd_op *op, int operands, int results)
     return NULL;
 }
 
-const char *sherd__op_fault(const sherd_op *op)
+/* "field WHICH ..", in `room`. */
+static const char *fault_of_field(const sherd_op *op, const sherd_op_field *f, char *room)
+{
+    static const size_t bytes[] = {
+        [SHERD_FIELD_INT] = sizeof(int),         [SHERD_FIELD_INT64] = sizeof(int64_t),
+        [SHERD_FIELD_DOUBLE] = sizeof(double),   [SHERD_FIELD_BOOL] = sizeof(bool),
+        [SHERD_FIELD_UINT32] = sizeof(uint32_t), [SHERD_FIELD_BYTE] = 1};
+    const char *fault = NULL;
+
+    if ((unsigned)f->kind >= sizeof bytes / sizeof *bytes)
+        fault = "has a kind that is none";
+    else if (f->count < 0 || f->offset > op->attributes ||
+             (op->attributes - f->offset) / bytes[f->kind] < (size_t)(f->count ? f->count : 1))
+        fault = "is not within its attributes";
+    if (!fault)
+        return NULL;
+    snprintf(room, SHERD__REASON_BYTES, "field %.60s %s", f->name, fault);
+    return room;
+}
+
+static const char *fault_of_attributes(const sherd_op *op, char *room)
+{
+    const char *fault = NULL;
+
+    if (op->attributes > SHERD_ATTRIBUTE_BYTES)
+        return "its attributes are too large";
+    if (op->attributes && !op->field[0].name)
+        return "its attributes need fields, by which ranks compare them";
+    for (int f = 0; f < SHERD_OP_FIELDS && op->field[f].name && !fault; f++)
+        fault = fault_of_field(op, &op->field[f], room);
+    return fault;
+}
+
+/* Whether all of them are letters of the rule, or single dims of "..."; describe may write it. */
+static bool has_letters(const sherd_op *op, const char *letters)
+{
+    for (const char *c = letters ? letters : ""; *c; c++) {
+        bool small = *c >= 'a' && *c <= 'z', capital = *c >= 'A' && *c < 'A' + SHERD_MAX_DIMS;
+        if (!small && !capital)
+            return false;
+        if (op->rule && !op->describe && !strchr(op->rule, small ? *c : '.'))
+            return false;
+    }
+    return true;
+}
+
+static const char *fault_of_kinds(const sherd_op *op, int results)
+{
+    if ((unsigned)op->linearity > SHERD_UNCHANGED)
+        return "its linearity is none";
+    if ((unsigned)op->numbers > SHERD_EVERYTHING)
+        return "its numbers are none";
+    if ((unsigned)op->autocast > SHERD_AUTOCAST_FULL)
+        return "its autocast is none";
+    if (!has_letters(op, op->whole))
+        return "whole may have letters of its rule only";
+    if (!has_letters(op, op->joined))
+        return "joined may have letters of its rule only";
+    if (op->addends >> results)
+        return "addends names a result that is none";
+    return op->addends && !op->joined ? "addends needs joined letters" : NULL;
+}
+
+const char *sherd__op_fault(const sherd_op *op, char room[SHERD__REASON_BYTES])
 {
     int operands = count_slots(op->operand, SHERD_OP_SLOTS);
     int results = count_slots(op->result, SHERD_MAX_RESULTS);
@@ -116,10 +180,11 @@ const char *sherd__op_fault(const sherd_op *op)
         return fault;
     if (!op->forward == !op->compose)
         return "it needs forward, or compose, and not both";
-    if (op->attributes > SHERD_ATTRIBUTE_BYTES)
-        return "its attributes are too large";
-    if (op->attributes && !op->field[0].name)
-        return "its attributes need fields, by which ranks compare them";
+    fault = fault_of_attributes(op, room);
+    if (!fault)
+        fault = fault_of_kinds(op, results);
+    if (fault)
+        return fault;
     if (op->compose)
         return NULL;
     if (!op->rule && !op->describe && !op->ways)

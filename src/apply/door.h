@@ -12,8 +12,8 @@ typedef struct sherd__answers sherd__answers;
 typedef struct sherd__override {
     const sherd_op *op;
     sherd_op_level level;
-    sherd_op_handler handler;
-    bool running; /* then the operator is not replaced */
+    sherd_op_handler handler; /* without `run`: removed while it runs */
+    bool running;             /* then the operator is not replaced, also if the handler is */
 } sherd__override;
 
 typedef struct sherd__timed {
@@ -45,6 +45,9 @@ sherd__ops *sherd__ops_of(sherd_world *world);
 /* The handler that replaces an operator; NULL: there is none. Borrowed until the next override. */
 sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_op_level level);
 
+/* A handler has run. */
+void sherd__end_handler(sherd__ops *ops, const sherd_op *op, sherd_op_level level);
+
 /* Add to the time of an operator. If memory runs out it is not counted. */
 void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, int64_t nanoseconds);
 
@@ -54,14 +57,31 @@ void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, in
  */
 bool sherd__may_promote(const sherd__run *run, sherd_tensor *t);
 
-/* What is wrong with an operator; NULL: nothing. */
-const char *sherd__op_fault(const sherd_op *op);
+/* What is wrong with an operator, static or in `room`; NULL: nothing. */
+const char *sherd__op_fault(const sherd_op *op, char room[SHERD__REASON_BYTES]);
 
 /*
  * What is wrong with the values that its describe has set, except for sizes by letters; NULL:
  * nothing.
  */
 const char *sherd__described_fault(sherd_call *call);
+
+/*
+ * Around a function of the user's (guard.c): the scopes around the call are not its to end, nor is
+ * the world to be closed. What it made belongs to the call's scope.
+ */
+typedef struct sherd__guard {
+    int floor;
+    /* the call as it was before */
+    const sherd_op *op;
+    const void *attributes;
+    int operands, results;
+    sherd_tensor *in[SHERD_MAX_OPERANDS], *out[SHERD_MAX_RESULTS];
+} sherd__guard;
+void sherd__guard_begin(sherd__guard *guard, sherd__run *run);
+void sherd__guard_end(const sherd__guard *guard, sherd__run *run);
+/* After one that computes results, `good` if it says so: whether they are sound; else refused. */
+bool sherd__guard_results(const sherd__guard *guard, sherd__run *run, bool good);
 
 /* Instead of forward, in a dry world (dry.c). */
 bool sherd__rehearse(sherd__run *run);

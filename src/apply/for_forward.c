@@ -18,6 +18,10 @@ void *sherd_call_scratch(sherd_call *call, int64_t bytes)
 
     if (!call)
         return NULL;
+    if (bytes < 0) {
+        sherd__refuse(call, SHERD_EINVAL, "sherd_call_scratch: %lld bytes", (long long)bytes);
+        return NULL;
+    }
     sherd__open(run);
     sherd_tensor *t = sherd__new_plain(call->world, SHERD_U8, 1, &bytes, 0);
     if (!sherd_tensor_failed(t))
@@ -41,7 +45,8 @@ void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t off
         return;
     sherd_tensor *view = call->out[j];
     memcpy(view->stride, stride, (size_t)view->ndim * sizeof *stride);
-    view->offset = call->in[0]->offset + offset;
+    if (__builtin_add_overflow(call->in[0]->offset, offset, &view->offset))
+        view->offset = -1; /* is nowhere: see guard.c */
 }
 
 /* ---- on a GPU -------------------------------------------------------------------------------- */

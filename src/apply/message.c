@@ -33,20 +33,22 @@ static const char *text_of(sherd_tensor *t)
     return text ? text : "?";
 }
 
-/* "x is f32[8,4], weight is NULL"; whether one of them is distributed. */
+/* "x is f32[8,4], weight is NULL", as they were passed; whether one of them is distributed. */
 static bool write_operands(const sherd_call *call, char out[OPERANDS_BYTES])
 {
+    const sherd__run *run = (const sherd__run *)(const void *)call;
     sherd__writer w = {out, OPERANDS_BYTES, 0};
     bool distributed = false;
 
     out[0] = '\0';
     for (int i = 0; i < call->operands; i++) {
         const sherd_op_slot *slot = sherd__slot(call->op, i);
-        if (!call->in[i] && (slot->flags & SHERD_OP_OPTIONAL))
+        sherd_tensor *given = i < run->given_count ? run->given[i] : NULL;
+        distributed |= (given && given->layout) || (call->in[i] && call->in[i]->layout);
+        if (!given && (slot->flags & SHERD_OP_OPTIONAL))
             continue;
         sherd__write(&w, "%s%s is %.*s", w.length ? ", " : "", slot->name ? slot->name : "it",
-                     OPERAND_BYTES, text_of(call->in[i]));
-        distributed |= call->in[i] && call->in[i]->layout;
+                     OPERAND_BYTES, text_of(given));
     }
     return distributed;
 }
@@ -60,8 +62,8 @@ void sherd__refuse(const sherd_call *call, sherd_status status, const char *form
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     bool distributed = write_operands(call, operands);
-    sherd__fail_tensor(call->world, distributed, status, "%s: %s: %s", call->op->name, reason,
-                       operands);
+    sherd__fail_tensor(call->world, distributed, status, "%s: %s: %s", call->op->name,
+                       *reason ? reason : "it failed and did not say why", operands);
 }
 
 void sherd__refuse_diag(const sherd_call *call, const char *reason)

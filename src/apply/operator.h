@@ -42,7 +42,9 @@ typedef struct sherd__into {
 } sherd__into;
 
 typedef struct sherd__run {
-    sherd_call call; /* first: functions of operators get a pointer to it */
+    sherd_call call;            /* first: functions of operators get a pointer to it */
+    sherd_tensor *const *given; /* operands as they were passed, for messages */
+    int given_count;
     /* operands after moving, as recorded and saved; call.in has them contiguous (not recorded) */
     sherd_tensor *arg[SHERD_MAX_OPERANDS];
     /* layouts that stand for absent operands; NULL = there are none */
@@ -53,7 +55,9 @@ typedef struct sherd__run {
     const sherd__kernels *kernels; /* of it; of integers and bool see sherd__kernels_of_any */
     int visible;                   /* results that are not hidden */
     bool scoped;                   /* the call's scope is open, for intermediate tensors */
-    bool below;                    /* a handler runs in place of forward */
+    bool own;                      /* the operator is the library's, whose functions are trusted */
+    bool replaced;                 /* a handler has run in place of forward */
+    sherd_tensor *const *below;    /* it runs now: call.in as it was before; otherwise NULL */
     sherd__device *device;         /* forward computes there; NULL: on the CPU */
     bool compiled;                 /* `rule` is set */
     bool hashed;                   /* `hash` is set */

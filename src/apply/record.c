@@ -21,12 +21,21 @@ static bool is_of_backward(const sherd__run *run)
 {
     const sherd_op *op = run->call.op;
 
-    if (!sherd__makes_graph(run->call.world) || !sherd__is_own(op))
+    if (!sherd__makes_graph(run->call.world) || !run->own)
         return false;
     for (int i = 0; sherd__operators[i]; i++)
         if (sherd__operators[i] == op)
             return false; /* it has none by nature */
     return true;
+}
+
+/* What is noted of a call besides its operands. A handler below the tape may compute what others do
+ * not: so the ranks must all have one, or none. */
+static uint64_t what_else(sherd__run *run)
+{
+    uint64_t hash = run->call.out[0]->layout ? sherd__attributes_hash(run) : 0;
+
+    return run->replaced ? ~hash : hash;
 }
 
 void sherd__record(sherd__run *run)
@@ -38,8 +47,7 @@ void sherd__record(sherd__run *run)
 
     if (run->adds)
         run->arg[noted++] = run->into.tensor;
-    sherd__note(op->name, run->arg, noted, call->out[0]->layout ? sherd__attributes_hash(run) : 0,
-                call->out, call->results);
+    sherd__note(op->name, run->arg, noted, what_else(run), call->out, call->results);
     sherd_node *node =
         op->backward || is_of_backward(run)
             ? sherd__record_node(call->world, op, run->arg, call->operands, call->out, run->visible,

@@ -94,7 +94,8 @@ sherd_status sherd_op_register(sherd_world *world, const sherd_op *op)
 
     if (sherd__require(diag, "sherd_op_register", need))
         return SHERD_EINVAL;
-    const char *fault = sherd__op_fault(op);
+    char room[SHERD__REASON_BYTES];
+    const char *fault = sherd__op_fault(op, room);
     if (fault)
         return sherd__fail(diag, SHERD_EINVAL, "sherd_op_register: %s: %s",
                            op->name ? op->name : "an operator", fault);
@@ -126,6 +127,20 @@ sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_o
     return NULL;
 }
 
+static void remove_override(sherd__ops *ops, sherd__override *o)
+{
+    *o = ops->override[--ops->overrides];
+}
+
+void sherd__end_handler(sherd__ops *ops, const sherd_op *op, sherd_op_level level)
+{
+    sherd__override *o = sherd__override_of(ops, op, level);
+
+    o->running = false;
+    if (!o->handler.run)
+        remove_override(ops, o);
+}
+
 static sherd_status check_override(sherd_world *world, const char *name, const sherd_op *op,
                                    sherd_op_level level, const sherd_op_handler *handler)
 {
@@ -149,6 +164,18 @@ static sherd_status check_override(sherd_world *world, const char *name, const s
     return SHERD_OK;
 }
 
+static sherd_status add_override(sherd_world *world, sherd__ops *ops, const sherd__override *o)
+{
+    sherd__override *list = sherd__reserve(sherd__world_heap(world), ops->override, ops->overrides,
+                                           &ops->override_room, FIRST_ROOM, sizeof *list);
+
+    if (!list)
+        return sherd__no_memory(sherd__world_diag(world), "sherd_op_override");
+    ops->override = list;
+    ops->override[ops->overrides++] = *o;
+    return SHERD_OK;
+}
+
 sherd_status sherd_op_override(sherd_world *world, const char *name, sherd_op_level level,
                                const sherd_op_handler *handler)
 {
@@ -160,21 +187,14 @@ sherd_status sherd_op_override(sherd_world *world, const char *name, sherd_op_le
     sherd__ops *ops = sherd__ops_of(world);
     if (!ops)
         return SHERD_ENOMEM;
-    int at = 0;
-    while (at < ops->overrides && (ops->override[at].op != op || ops->override[at].level != level))
-        at++;
-    if (!handler) {
-        if (at < ops->overrides)
-            ops->override[at] = ops->override[--ops->overrides];
-        return SHERD_OK;
-    }
-    sherd__override *list = sherd__reserve(sherd__world_heap(world), ops->override, at,
-                                           &ops->override_room, FIRST_ROOM, sizeof *list);
-    if (!list)
-        return sherd__no_memory(sherd__world_diag(world), "sherd_op_override");
-    ops->override = list;
-    ops->override[at] = (sherd__override){.op = op, .level = level, .handler = *handler};
-    ops->overrides += at == ops->overrides;
+    sherd__override *o = sherd__override_of(ops, op, level);
+    if (o && (handler || o->running))
+        o->handler = handler ? *handler : (sherd_op_handler){.run = NULL};
+    else if (o)
+        remove_override(ops, o);
+    else if (handler)
+        return add_override(world, ops,
+                            &(sherd__override){.op = op, .level = level, .handler = *handler});
     return SHERD_OK;
 }
 

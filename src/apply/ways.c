@@ -14,26 +14,44 @@ enum { MOST_WAYS = 64 };
 struct sherd_ways {
     const sherd__run *run;
     const sherd_layout *const *operands;
+    const sherd_mesh *mesh; /* of them all */
     sherd__placing *best;
     int count;
     int64_t bytes, elements; /* of the best */
 };
 
-static sherd_status check(const sherd_ways *w, const sherd_layout *layout, bool there, int i,
-                          const char *what)
+static sherd_status refuse(const sherd_ways *w, const sherd_layout *layout, const char *what, int i)
 {
     const sherd_call *call = &w->run->call;
-    const sherd_layout *given = what ? NULL : w->operands[i];
 
-    if ((layout != NULL) == there &&
-        (!given || !layout ||
-         (layout->spec.mesh == given->spec.mesh && layout->spec.ndim == given->spec.ndim &&
-          memcmp(layout->spec.shape, given->spec.shape,
-                 (size_t)given->spec.ndim * sizeof *given->spec.shape) == 0)))
-        return SHERD_OK;
     return sherd__fail(sherd__world_diag(call->world), SHERD_EINVAL,
-                       "%s: sherd_way_add: the layout of %s %d is %s", call->op->name,
-                       what ? what : "operand", i, layout ? "of another mesh or shape" : "missing");
+                       "%s: sherd_way_add: the layout of %s %d is %s", call->op->name, what, i,
+                       layout ? "of another mesh or shape" : "missing");
+}
+
+static bool has_shape(const sherd_layout *layout, int ndim, const int64_t *shape)
+{
+    return layout->spec.ndim == ndim &&
+           memcmp(layout->spec.shape, shape, (size_t)ndim * sizeof *shape) == 0;
+}
+
+static bool is_operand(const sherd_ways *w, const sherd_layout *layout, int i)
+{
+    const sherd_layout *given = w->operands[i];
+
+    if (!layout || !given)
+        return layout == given;
+    return layout->spec.mesh == given->spec.mesh &&
+           has_shape(layout, given->spec.ndim, given->spec.shape);
+}
+
+/* Its shape is what describe has set, or by the rule. */
+static bool is_result(const sherd_ways *w, const sherd_layout *layout, int j)
+{
+    const sherd_call *call = &w->run->call;
+    int ndim = call->ndim[j] >= 0 ? call->ndim[j] : (int)strlen(w->run->rule.result[j]);
+
+    return layout && layout->spec.mesh == w->mesh && has_shape(layout, ndim, call->shape[j]);
 }
 
 static int64_t elements_of(int count, const sherd_layout *const *layouts)
@@ -58,9 +76,11 @@ sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *const *operands
         return sherd__fail(sherd__world_diag(call->world), SHERD_ELIMIT,
                            "%s: sherd_way_add: more than %d ways", call->op->name, MOST_WAYS);
     for (int i = 0; i < call->operands && !status; i++)
-        status = check(ways, operands[i], ways->operands[i] != NULL, i, NULL);
+        if (!is_operand(ways, operands[i], i))
+            status = refuse(ways, operands[i], "operand", i);
     for (int j = 0; j < call->results && !status; j++)
-        status = check(ways, results[j], true, j, "result");
+        if (!is_result(ways, results[j], j))
+            status = refuse(ways, results[j], "result", j);
     if (!status)
         status = sherd__price_moves(&bytes, call->operands, ways->operands, operands);
     if (status)
@@ -85,18 +105,24 @@ sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
                                const sherd_layout *const *operands, bool *chosen)
 {
     sherd_ways ways = {.run = run, .operands = operands, .best = placing};
-    sherd_call call = run->call;
+    sherd__run asked = *run;
     const sherd_op *op = run->call.op;
+    sherd_world *world = run->call.world;
 
+    for (int i = 0; i < run->call.operands && !ways.mesh; i++)
+        ways.mesh = operands[i] ? operands[i]->spec.mesh : NULL;
     /* Operands as the solver sees them: plain ones are replicated. */
-    memcpy(call.in, run->arg, (size_t)call.operands * sizeof *call.in);
-    sherd__diag *diag = sherd__world_diag(call.world);
+    memcpy(asked.call.in, run->arg, (size_t)run->call.operands * sizeof *run->arg);
+    sherd__diag *diag = sherd__world_diag(world);
     diag->status = SHERD_OK;
-    sherd_status status = op->ways(&call, &ways);
+    int floor = sherd__scope_fence(world);
+    sherd_status status = op->ways(&asked.call, &ways);
+    sherd__scope_leave(world, floor);
     *chosen = ways.count > 0;
     if (status && diag->status != status)
-        status = sherd__fail(diag, SHERD_EINVAL, "%s: its ways returned %d (%s)", op->name,
-                             (int)status, sherd_status_name(status));
+        status = sherd__fail(diag, status < 0 && status >= SHERD_ELIMIT ? status : SHERD_EINVAL,
+                             "%s: its ways returned %d (%s)", op->name, (int)status,
+                             sherd_status_name(status));
     if (!status && !*chosen && !run->compiled)
         status = sherd__fail(diag, SHERD_EINVAL, "%s: there is no way for these operands to lie",
                              op->name);

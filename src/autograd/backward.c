@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 static void drop_grads(sherd_node *node)
 {
     for (int j = 0; j < node->outs; j++) {
@@ -131,11 +133,16 @@ static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
         (grad->layout != NULL) == (in->layout != NULL) &&
         memcmp(grad->shape, in->shape, (size_t)in->ndim * sizeof *in->shape) == 0)
         return true;
+    char shape[SHERD_MAX_DIMS * 24] = "";
+    sherd__writer w = {shape, sizeof shape, 0};
+
+    for (int d = 0; d < in->ndim; d++)
+        sherd__write(&w, "%s%lld", d ? "," : "", (long long)in->shape[d]);
     sherd__raise(node->world, SHERD_EINVAL,
                  "backward of %s: the gradient %s of operand %d is not like the operand, which is "
-                 "%s of %d dims",
+                 "a %s %s[%s]",
                  node->op->name, sherd_tensor_text(grad), i, in->layout ? "distributed" : "plain",
-                 in->ndim);
+                 sherd_dtype_name(in->dtype), shape);
     return false;
 }
 
@@ -246,7 +253,9 @@ static bool run_op(sherd__pass *p, sherd_node *node, unsigned without)
     memset(grad_in, 0, (size_t)node->ins * sizeof *grad_in);
     node->fresh = 0;
     node->idle = idle | without;
+    int floor = sherd__scope_fence(p->world);
     node->op->backward(node, grad_out, grad_in);
+    sherd__scope_leave(p->world, floor);
     bool good = !sherd__alarmed(p->world) && deliver(p, node, grad_in);
     node->idle = idle;
     return good;

@@ -109,5 +109,5 @@ static void claim_all(sherd_world *world)
 
 void sherd__watch_checks(sherd_world *world)
 {
-    sherd__world_watch(world, &(sherd__watcher){claim_all, sherd__lose});
+    sherd__world_watch(world, &(sherd__watcher){claim_all, sherd__lose, sherd__calls_back});
 }

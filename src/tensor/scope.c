@@ -165,14 +165,20 @@ void sherd_scope_end(sherd_world *world)
     sherd__layouts_cut(sherd__world_space(world), start->layouts);
 }
 
-int sherd__scope_enter(sherd_world *world)
+int sherd__scope_fence(sherd_world *world)
 {
     sherd__tensors *s = sherd__tensors_of(world);
     int before = s->floor;
 
-    sherd_scope_begin(world);
     s->floor = s->scopes + s->unopened;
+    s->called_back++;
     return before;
+}
+
+int sherd__scope_enter(sherd_world *world)
+{
+    sherd_scope_begin(world);
+    return sherd__scope_fence(world);
 }
 
 void sherd__scope_leave(sherd_world *world, int before)
@@ -184,6 +190,12 @@ void sherd__scope_leave(sherd_world *world, int before)
     s->unopened -= unopened;
     s->scopes -= left - unopened;
     s->floor = before;
+    s->called_back--;
+}
+
+bool sherd__calls_back(sherd_world *world)
+{
+    return sherd__tensors_of(world)->called_back > 0;
 }
 
 sherd_tensor *sherd_scope_pass(sherd_tensor *t)

@@ -36,6 +36,7 @@ typedef struct sherd__tensors {
     uint64_t run, runs; /* in which origins are noted, 0 = none; how many there were */
     bool make_there;    /* new tensors lie in the GPU's memory */
     int floor;          /* scopes that user code must not end: see sherd__scope_enter */
+    int called_back;    /* how many functions of the user's are running, one in the other */
 } sherd__tensors;
 
 enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };
@@ -43,6 +44,8 @@ _Static_assert(sizeof(sherd__tensors) <= SHERD__TENSORS_BYTES, "the reserve is t
 
 sherd__tensors *sherd__tensors_of(sherd_world *world);
 
+/* Whether a function of the user's is running (scope.c). */
+bool sherd__calls_back(sherd_world *world);
 /* What this room does at checks (note.c). */
 void sherd__watch_checks(sherd_world *world);
 

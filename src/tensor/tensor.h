@@ -216,9 +216,11 @@ bool sherd__stop(sherd_world *world, const char *function, sherd_tensor *const *
  * A scope around user code (a forward, a hook), which may forget to end scopes or end too many.
  * Between enter and leave, sherd_scope_end ends neither this scope nor any around it. Leave merges
  * scopes that were not ended into this one, and lets sherd_scope_end end it again. `before` is what
- * enter returned.
+ * enter returned. In between sherd_world_close is refused.
  */
 int sherd__scope_enter(sherd_world *world);
+/* As enter, without a scope of its own: what is made belongs to the innermost one that is open. */
+int sherd__scope_fence(sherd_world *world);
 void sherd__scope_leave(sherd_world *world, int before);
 
 /*
@@ -394,8 +396,8 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
                                 const sherd_from_local_options *options);
 
 /*
- * A plain tensor that does not vary, as replicated on `mesh`; a distributed tensor is returned as
- * it is. One that varies is refused (failed tensor).
+ * A plain tensor that does not vary, as replicated on `mesh`, noted under the name of a function
+ * (static); a distributed tensor is returned as it is. One that varies is refused (failed tensor).
  */
 sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char *function);
 

@@ -130,5 +130,5 @@ sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char
     }
     if (sherd__replicated(&layout, mesh, t->ndim, t->shape) != SHERD_OK)
         return sherd__fail_diag(t->world, true);
-    return sherd__global_view(t, layout, "sherd_from_local");
+    return sherd__global_view(t, layout, function);
 }

@@ -307,6 +307,10 @@ sherd_status sherd_world_close(sherd_world *world)
         return sherd__fail(
             &world->diag, SHERD_EINVAL,
             "sherd_world_close: sherd_spawn closes this world when its body returns");
+    if (world->watcher.calls_back && !sherd__is_stranger(world) && world->watcher.calls_back(world))
+        return sherd__fail(&world->diag, SHERD_EINVAL,
+                           "sherd_world_close: an operator, a module, a handler or a hook is "
+                           "running in this world: close it when that has returned");
     return sherd__world_close(world, NULL);
 }
 

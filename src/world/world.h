@@ -208,12 +208,14 @@ uint64_t sherd__deed_count(const sherd_mesh *mesh);
  */
 bool sherd__deeds_pause(const sherd_mesh *mesh, bool pause);
 
-/* What the tensor room does at checks. */
+/* What the tensor room does at checks, and knows of a world that is to be closed. */
 typedef struct sherd__watcher {
     /* SHERD_VERIFY, before a check with no alarm: claim what is said to be equal */
     void (*before_check)(sherd_world *world);
     /* a check has failed: forget what not all ranks have; see sherd__deed_loss */
     void (*after_failure)(sherd_world *world);
+    /* whether a function of the user's is running, that would go on in a world that is closed */
+    bool (*calls_back)(sherd_world *world);
 } sherd__watcher;
 void sherd__world_watch(sherd_world *world, const sherd__watcher *watcher);
 
