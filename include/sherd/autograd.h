@@ -143,10 +143,9 @@ SHERD_API sherd_tensor *sherd_retain_grad(sherd_tensor *t);
  * the gradients of all uses have been added, and gets the gradient in the tensor's own layout with
  * nothing pending; so what it computes is right under any layout. It may return another gradient of
  * the same shape and dtype, which replaces the first, or NULL to leave it as it is. It does not
- * write its argument in place: other gradients may share the storage. Tensors made in
- * a hook are not recorded (but for create_graph) and belong to a scope of the hook's call. All
- * ranks call it at the same point of backward, so it may communicate. A hook that it registers on
- * the same tensor runs from the next backward on.
+ * write its argument in place: other gradients may share the storage. Tensors made in a hook are
+ * not recorded (but for create_graph) and belong to a scope of the hook's call. All ranks call it
+ * at the same point of backward, so it may communicate. A hook that it adds runs in later ones.
  */
 typedef sherd_tensor *(*sherd_grad_hook)(sherd_tensor *grad, void *payload);
 

@@ -12,10 +12,9 @@
  * - it notes the call, so that ranks that made different calls are found;
  * - it runs handlers that replace the operator (sherd_op_override).
  *
- * An operator is a constant: it must live as long as every world that applies it. Its functions
- * are checked, not trusted: tensors that they make belong to a scope of the call, they cannot end
- * scopes around it nor close the world (EINVAL), and one that fails without a reason is named. See
- * examples/custom_op.c.
+ * An operator is a constant: it must live as long as every world that applies it. Tensors that its
+ * functions make belong to a scope of the call. They end no scope around it, and do not close the
+ * world. See examples/custom_op.c.
  *
  * Rules. One index string names the dims of all operands and results by letters, for example
  * "...k,nk,n->...n". Dims with the same letter have the same size, and must be sharded alike. "..."
@@ -194,8 +193,7 @@ struct sherd_op {
     /*
      * Instead of a rule: list the possible combinations of layouts of distributed operands and
      * results (sherd_way_add). The one with the cheapest moves is used, the first of equal ones. If
-     * there is a rule as well, it is used when no way is added. A status other than SHERD_OK fails
-     * the call.
+     * there is a rule as well, it is used when no way is added.
      */
     sherd_status (*ways)(const sherd_call *call, sherd_ways *ways);
     /*
@@ -210,9 +208,8 @@ struct sherd_op {
                   int64_t *end);
     int beside;
     /*
-     * Compute the results on this rank's pieces, empty ones too, into `to`; the tensors of `out`
-     * stay. False: failed (sherd_call_fail).
-     */
+     * Compute the results on this rank's pieces, empty ones too, into `to`; `out` stays as it is.
+     * False: failed (sherd_call_fail) */
     bool (*forward)(sherd_call *call);
     /*
      * Whether this call can be computed on a GPU (docs/gpu.md): then `from` and `to` point into its
@@ -224,8 +221,7 @@ struct sherd_op {
     double (*operations)(const sherd_call *call);
     /*
      * Instead of forward: compute the results by other operators, which are recorded themselves.
-     * Sets call->out. False or a failed tensor: failed. What it leaves there is the result, whatever
-     * its shape, dtype and layout.
+     * Sets call->out, to results of any shape, dtype and layout. False or a failed tensor: failed.
      */
     bool (*compose)(sherd_call *call);
     /*
@@ -282,11 +278,7 @@ SHERD_API sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *ope
 SHERD_API bool sherd_apply_all(sherd_tensor **results, const sherd_op *op,
                                sherd_tensor *const *operands, int count, const void *attributes);
 
-/**
- * In a forward on the GPU: the cudaStream_t (CUstream) of all work of this rank; otherwise NULL.
- *
- * @local   @owns borrowed   @errors none
- */
+/** In a forward on the GPU: the rank's cudaStream_t, or NULL. @local @owns borrowed @errors none */
 SHERD_API void *sherd_call_stream(const sherd_call *call);
 
 /* ---- registering ----------------------------------------------------------------------------- */
@@ -308,25 +300,18 @@ SHERD_CALL sherd_status sherd_op_register(sherd_world *world, const sherd_op *op
  */
 SHERD_API const sherd_op *sherd_op_find(const sherd_world *world, const char *name);
 
-/**
- * The i-th operator of the library, from 0; NULL after the last.
- *
- * @local   @owns static   @errors none
- */
+/** The i-th operator of the library; NULL after the last. @local @owns static @errors none */
 SHERD_API const sherd_op *sherd_op_at(int i);
 
 /* ---- replacing ------------------------------------------------------------------------------- */
 
 typedef enum sherd_op_level {
     /*
-     * replaces the call: gets the operands as they were passed; the operators it uses are recorded.
-     * What it leaves in call->out is the result, whatever its shape, dtype and layout
+     * replaces the call: gets the operands as they were passed; the operators it uses are recorded;
+     * its results may have any shape, dtype and layout
      */
     SHERD_ABOVE_TAPE,
-    /*
-     * replaces forward, and does as forward should: gets local pieces that fit the rule; the call
-     * is recorded as usual
-     */
+    /* replaces forward: gets local pieces that fit the rule; the call is recorded as usual */
     SHERD_BELOW_TAPE
 } sherd_op_level;
 
@@ -340,11 +325,9 @@ typedef struct sherd_op_handler {
 
 /**
  * Replace an operator by a handler in all its calls on this world, or remove the handler. While a
- * handler runs, the operator is not replaced: the handler may apply it, also after it has replaced
- * or removed itself.
- *
- * Below the tape all ranks of a mesh must have a handler, or none: else they get EDIFFER at the next
- * check. Above it a rank may have one alone if that applies the same operators, for counting calls.
+ * handler runs, the operator is not replaced: the handler may apply it. Below the tape all ranks of
+ * a mesh have one, or none: otherwise the next check finds EDIFFER. Above it a rank may have one
+ * alone if that applies the same operators.
  *
  * @local
  * @shapes handler: NULL = remove
@@ -356,11 +339,10 @@ SHERD_CALL sherd_status sherd_op_override(sherd_world *world, const char *name,
                                           sherd_op_level level, const sherd_op_handler *handler);
 
 /**
- * In a handler: run the operator itself. Above the tape with the operands that are in call->in now;
- * below it with the data that call->from points to now, and call->in must be as it was.
+ * In a handler: run the operator itself with the operands that are in `call` now. Below the tape
+ * these are in call->from; whoever replaces call->in there gets EINVAL.
  *
- * @collective as the operator
- * @errors     EINVAL below the tape, if call->in was replaced; those of the operator; then false
+ * @collective as the operator   @errors those of the operator; then false
  */
 SHERD_API bool sherd_call_original(sherd_call *call);
 
@@ -428,10 +410,11 @@ SHERD_API sherd_box sherd_call_box(const sherd_call *call, int i);
 
 /**
  * In forward of an operator that `views`: strides and offset, in elements, of result `j` in the
- * storage of operand 0. All elements of this rank's piece must lie in that storage; it is looked at
- * when forward has returned, also if this was not called: then the view is row-major.
+ * storage of operand 0; by default row-major, from where operand 0 begins.
  *
- * @local   @shapes stride: [ndim of the result]   @errors EINVAL a view beyond it: the call fails
+ * @local
+ * @shapes stride: [ndim of the result]
+ * @errors EINVAL, and the call has failed, if then not all of this rank's piece is in that storage
  */
 SHERD_API void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t offset);
 
@@ -441,9 +424,8 @@ SHERD_API void sherd_call_view(sherd_call *call, int j, const int64_t *stride, i
  * @local
  * @shapes operands: [operands of the call], NULL for absent ones; results: [results]
  * @owns   the layouts are retained
- * @errors EINVAL a NULL, a layout on another mesh than the operands', or of another shape than the
- *         operand has, or than describe or the rule says of the result; ELIMIT more than 64 ways;
- *         ENOMEM
+ * @errors EINVAL a NULL, a layout of another shape or mesh, for results than describe or the rule
+ *         says; ELIMIT more than 64 ways; ENOMEM
  */
 SHERD_CALL sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *const *operands,
                                       const sherd_layout *const *results);
@@ -468,11 +450,7 @@ SHERD_API sherd_tensor *sherd_node_operand(sherd_node *node, int i);
  */
 SHERD_API sherd_tensor *sherd_node_result(sherd_node *node, int j);
 
-/**
- * In backward: the attributes of the call; NULL if the operator has none.
- *
- * @local   @owns borrowed until backward returns   @errors none
- */
+/** In backward: the call's attributes, or NULL. @local @owns borrowed @errors none */
 SHERD_API const void *sherd_node_attributes(const sherd_node *node);
 
 /**
@@ -483,9 +461,9 @@ SHERD_API const void *sherd_node_attributes(const sherd_node *node);
 SHERD_API int sherd_node_shape(const sherd_node *node, int i, const int64_t **shape);
 
 /**
- * In backward: the layout in which the rule took operand i; NULL if it is plain.
+ * In backward: the layout in which the rule took operand i; NULL: plain.
  *
- * @local   @owns borrowed   @errors none
+ * @local @owns borrowed @errors none
  */
 SHERD_API const sherd_layout *sherd_node_layout(const sherd_node *node, int i);
 

@@ -133,9 +133,8 @@ SHERD_CALL sherd_status sherd_world_paper(sherd_world **out, int ranks);
  * @collective the world; local for a paper world or a world of one rank
  * @owns       frees `world`; NULL is a no-op
  * @errors     what a last sherd_world_check returns; the world is freed in any case. Except EINVAL,
- *             and nothing is freed: in a forked process, for the world that sherd_spawn passed to a
- *             body (sherd_spawn closes that one), and in a function that an operator or a module
- *             runs in it, a handler's and a hook's too
+ *             and nothing is freed: in a forked process, in a function that sherd runs (a forward,
+ *             a hook, ..), and for the world that sherd_spawn passed to a body (it closes that one)
  */
 SHERD_API sherd_status sherd_world_close(sherd_world *world);
 

@@ -116,10 +116,7 @@ static bool finish_leaves(sherd__pass *p, const sherd_node *node)
 
 /* ---- one node ------------------------------------------------------------------------------- */
 
-/*
- * A gradient of another shape than its operand is an error of a user's operator, not a broken
- * invariant.
- */
+/* A gradient that is not like its operand is an error of a user's, not a broken invariant. */
 static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
 {
     const sherd__edge *in = &node->in[i];
@@ -180,10 +177,7 @@ sherd_tensor *sherd__spare_grad(const sherd_node *node, int j)
     return out->ours && !out->watch && !node->pass->graph ? out->grad : NULL;
 }
 
-/*
- * Add to the gradient of a result of an earlier node, unless the operator has added to the sum in
- * place.
- */
+/* Add to the gradient of an earlier node's result, unless the operator has added to the sum. */
 static bool give_result(const sherd_node *node, int i, sherd_tensor *grad)
 {
     sherd__result *out = &node->in[i].node->out[node->in[i].output];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hooks of modules. A removed hook is freed at once, or, while its module runs, after the run: a
- * hook may remove itself and go on using its payload. Of the hooks before, those run that were there
- * when the call began; of those after, those that were there when the forward had ended: so a hook
- * that adds another one of its kind does not go on for ever.
+ * hook may remove itself and go on using its payload. Of the hooks before, those run that were
+ * there when the call began; of those after, those that were there when the forward had ended: so a
+ * hook that adds another one of its kind does not go on for ever.
  */
 #include "nn/module.h"
 
