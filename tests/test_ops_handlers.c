@@ -159,18 +159,21 @@ static void good_operands_are_not_said_to_have_failed(sherd_world *world)
     const sherd_layout *rows = layout_of(line_of_ranks(world), 4, image, "S(2)", NULL);
     sherd_tensor *x = sherd_constant_on(rows, SHERD_F64, 1), *columns = spread(world, "S(1)");
     sherd_tensor *weight = sherd_constant(world, SHERD_F64, kernel, 4, 1);
-    char text[160], placed[80];
+    char text[240], placed[80];
 
     CHECK_OK(sherd_world_check(world));
     replace(world, "sherd_conv", SHERD_BELOW_TAPE, fails, NULL);
     replace(world, "sherd_matmul", SHERD_BELOW_TAPE, fails, NULL);
     snprintf(placed, sizeof placed, "%s", sherd_tensor_text(x));
-    snprintf(text, sizeof text, "sherd_conv: it failed and did not say why: x is %s, weight is %s",
-             placed, "f64[2,2,3,3]");
+    snprintf(text, sizeof text,
+             "sherd_conv: it failed and did not say why (sherd_call_fail): x is %s, weight is "
+             "f64[2,2,3,3]",
+             placed);
     sherd_conv(x, weight, NULL, NULL);
     check_says(world, SHERD_EINVAL, text);
     snprintf(placed, sizeof placed, "%s", sherd_tensor_text(columns));
-    snprintf(text, sizeof text, "did not say why: a is %s, b is f32[4,8]", placed);
+    snprintf(text, sizeof text, "did not say why (sherd_call_fail): a is %s, b is f32[4,8]",
+             placed);
     sherd_matmul(columns, sherd_constant(world, SHERD_F32, (const int64_t[]){4, 8}, 2, 1));
     check_says(world, SHERD_EINVAL, text);
     put_back(world, "sherd_conv");

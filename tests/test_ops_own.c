@@ -71,11 +71,16 @@ static sherd_tensor *square(sherd_world *world)
 }
 
 /* All ranks learn of it, by this text. */
-static void check_says(sherd_world *world, const char *text)
+static void check_says_as(sherd_world *world, sherd_status status, const char *text)
 {
-    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK_EQ(sherd_world_check(world), status);
     if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
         fprintf(stderr, "  \"%s\", not \"%s\"\n", sherd_world_error(world), text);
+}
+
+static void check_says(sherd_world *world, const char *text)
+{
+    check_says_as(world, SHERD_EINVAL, text);
 }
 
 static void what_describe_sets_is_looked_at(sherd_world *world)
@@ -178,14 +183,18 @@ static void what_fails_without_a_word_is_named(sherd_world *world)
         {.name = "own_made", .operand = {{"x", 0}}, .result = {{"y", 0}}, .compose = hands_out},
         OPERATOR(.name = "own_ways", .describe = describes_square, .ways = gives_no_way)};
     static const char *const says[] = {"own_mute: it failed and did not say why",
-                                       "own_made: it failed and did not say why", "own_ways: "};
+                                       "own_made: it failed and did not say why",
+                                       "own_ways: its ways returned -4"};
     const sherd_op_handler handler = {.run = handles_mutely};
     sherd_tensor *x = square(world), *plain = sherd_full(x);
 
     CHECK_OK(sherd_world_check(world));
     for (int i = 0; i < LEN(own); i++) {
         sherd_redistribute_to(sherd_apply(&own[i], &x, 1, NULL), "R", NULL);
-        check_says(world, says[i]);
+        if (own[i].ways)
+            check_says_as(world, SHERD_ENOMEM, says[i]);
+        else
+            check_says(world, says[i]);
     }
     sherd_apply(&own[0], &plain, 1, NULL);
     check_says(world, says[0]);

@@ -87,7 +87,7 @@ static void other_plain_operands_are_the_operators(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
     CHECK(strstr(sherd_world_error(world), "sherd_matmul") != NULL);
     CHECK(strstr(sherd_world_error(world), "sherd_from_local") == NULL);
-    sherd_add(x, sherd_constant(world, SHERD_F64, (int64_t[]){4}, 1, last));
+    sherd_add(x, sherd_constant(world, SHERD_F64, (int64_t[]){last ? 1 : 4}, 1, 1));
     CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
     CHECK(strstr(sherd_world_error(world), "sherd_add") != NULL);
     CHECK_OK(sherd_world_check(world));
