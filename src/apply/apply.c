@@ -261,9 +261,10 @@ static const char *ask_describe(sherd__run *run)
 
     if (run->own)
         return call->op->describe(call);
-    int floor = sherd__scope_fence(call->world);
+    int floor = sherd__scope_fence(call->world), operands = call->operands;
     const char *reason = call->op->describe(call);
     sherd__scope_leave(call->world, floor);
+    call->operands = operands;
     return reason ? reason : sherd__described_fault(call);
 }
 
