@@ -133,6 +133,8 @@ void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *
         const void *s = (const char *)src + (size_t)i * from;
         if (dst_dtype == src_dtype) {
             memcpy(d, s, (size_t)m * to);
+        } else if (sherd__has_fractions(src_dtype) && dst_dtype == SHERD_F64) {
+            read_fractions(src_dtype, m, d, s);
         } else if (sherd__has_fractions(src_dtype)) {
             read_fractions(src_dtype, m, fractions, s);
             write_fractions(dst_dtype, m, d, fractions);

@@ -4,6 +4,8 @@
  * sums and products of integers, modulo a power of two. For all types. A NaN is larger and smaller
  * than any number, so that it is not hidden.
  */
+#include <string.h>
+
 #include "half.h"
 #include "kernels.h"
 #include "ref.h"

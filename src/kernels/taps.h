@@ -2,7 +2,8 @@
 /*
  * Weighted sums along one dim, each of neighbouring elements: averages over windows, interpolation.
  * x[outer, in, inner], y[outer, rows, inner], row-major; row o of y is the sum of weight[k] x[first
- * + k] over `count` taps, divided. Plain versions for f32 and f64; several dims are several passes.
+ * + k] over `count` taps, divided; neither first nor first + count falls from a row to the next.
+ * Plain versions for f32 and f64; several dims are several passes.
  */
 #ifndef SHERD__TAPS_KERNEL_H
 #define SHERD__TAPS_KERNEL_H

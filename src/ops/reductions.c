@@ -15,6 +15,7 @@
 
 #include "base/num.h"
 #include "device/folds.h"
+#include "kernels/sums.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
@@ -147,13 +148,15 @@ static bool fold_there(sherd_call *call, sherd__fold_kind kind)
     return true;
 }
 
-/* Compute in a dtype that can hold intermediate values: i64 for integers, f32 for 16 bits. */
+/* Compute in a dtype that can hold intermediate values: i64 for integers, f32 for 16 bits, f64 for
+ * products of many. */
 static bool fold_widely(sherd_call *call, sherd_reduce_op op)
 {
-    sherd_dtype dtype = call->in[0]->dtype;
-    sherd_dtype in = sherd__has_fractions(dtype) ? sherd__statistics_dtype(dtype) : SHERD_I64;
+    const sherd_tensor *t = call->in[0];
+    sherd_dtype in = sherd__has_fractions(t->dtype) ? sherd__statistics_dtype(t->dtype) : SHERD_I64;
+    bool many = t->count / SHERD__ROWS_OF_SUM > call->out[0]->count;
 
-    return fold_in(call, op, in, dtype, call->from[0]);
+    return fold_in(call, op, in == SHERD_F32 && many ? SHERD_F64 : in, t->dtype, call->from[0]);
 }
 
 static bool sum_over(sherd_call *call)
