@@ -6,6 +6,7 @@
  */
 #include "add_norm.h"
 #include "dropout.h"
+#include "norm_sums.h"
 
 #include "base/num.h"
 
@@ -60,18 +61,7 @@ static const void *widened(sherd__blocks *w, int64_t first, int64_t n)
     return w->wide;
 }
 
-/* Of 16 bits all through: no kernel has it all. */
-static void half_grad(const sherd__blocks *w, int64_t rows, const sherd__added_grad *p)
-{
-    if (w->of->mean >= 0)
-        w->kernels->layer_norm_grad(rows, w->p.inner, p->dx, p->dweight, p->dbias, p->dy, p->sum,
-                                    p->weight, p->mean, p->rstd, p->add);
-    else
-        w->kernels->rms_norm_grad(rows, w->p.inner, p->dx, p->dweight, p->dy, p->sum, p->weight,
-                                  p->rstd, p->add);
-}
-
-static void grad_block(sherd__blocks *w, int64_t row, int64_t rows)
+static void grad_block(sherd__blocks *w, const sherd__norm_sums *sums, int64_t row, int64_t rows)
 {
     sherd_call *call = w->call;
     const sherd__row_norm *of = w->of;
@@ -87,12 +77,12 @@ static void grad_block(sherd__blocks *w, int64_t row, int64_t rows)
                            .mean = of->mean >= 0 ? sherd__block_from(w, of->mean, row, stat) : NULL,
                            .rstd = sherd__block_from(w, of->scale, row, stat),
                            .dx = sherd__block_at(w, call->to[G_DX], first),
-                           .dweight = call->to[G_DWEIGHT],
-                           .dbias = of->mean >= 0 ? call->to[G_DBIAS] : NULL,
-                           .add = row > 0};
+                           .dweight = sherd__norm_sums_at(sums, 0),
+                           .dbias = sherd__norm_sums_at(sums, 1),
+                           .add = sums->rows > 0};
 
     if (sherd__is_half(call->in[G_SUM]->dtype)) {
-        half_grad(w, rows, &p);
+        sherd__half_norm_grad(kernels, rows, w->p.inner, &p, of->mean >= 0);
         if (n > 0)
             pass_on(w, first, n);
         return;
@@ -124,6 +114,7 @@ static bool compute_grad(sherd_call *call, const sherd__row_norm *of)
 {
     const sherd_tensor *sum = call->in[G_SUM];
     sherd__blocks w = sherd__blocks_begin(call, of, sum, call->in[of->scale], call->out[G_DX]);
+    sherd__norm_sums sums;
 
     if (sherd__device_in(call))
         return sherd__add_norm_grad_there(
@@ -135,12 +126,16 @@ static bool compute_grad(sherd_call *call, const sherd__row_norm *of)
         return false;
     if (w.p.apart)
         return grad_apart(&w);
+    if (!sherd__norm_sums_begin(&sums, call, &w.p, G_DWEIGHT, of->mean >= 0 ? 2 : 1))
+        return false;
     if (sherd__is_dry(call->world))
         return true;
-    for (int64_t r = 0; r == 0 || r < w.p.rows; r += w.step) {
-        int64_t rows = sherd__min(w.step, w.p.rows - r);
-        grad_block(&w, r, rows);
+    for (int64_t r = 0, rows; r == 0 || r < w.p.rows; r += rows) {
+        rows = sherd__min(sherd__min(w.step, w.p.rows - r), sums.most - sums.rows);
+        grad_block(&w, &sums, r, rows);
+        sherd__norm_sums_count(&sums, rows);
     }
+    sherd__norm_sums_end(&sums);
     return true;
 }
 

@@ -4,7 +4,7 @@
  * The gradients of weight and bias are sums over the local rows: pending if rows are sharded. If a
  * row itself is divided among ranks: norm_rows.c.
  */
-#include "norm_rows.h"
+#include "norm_sums.h"
 #include "sherd/ops_layers.h"
 
 enum { X, WEIGHT, BIAS, OPERANDS };
@@ -22,18 +22,22 @@ static bool layer_norm_grad(sherd_call *call)
 
     if (p.apart)
         return sherd__row_norm_apart_grad(call, &of);
-    if (sherd__is_dry(call->world))
-        return true;
-    if (sherd__device_in(call)) {
+    if (!sherd__device_in(call))
+        return sherd__row_norm_grad(call, &p,
+                                    &(sherd__added_grad){.dy = call->from[G_DY],
+                                                         .sum = call->from[G_X],
+                                                         .weight = call->from[G_WEIGHT],
+                                                         .mean = call->from[G_MEAN],
+                                                         .rstd = call->from[G_RSTD],
+                                                         .dx = call->to[G_DX],
+                                                         .dweight = call->to[G_DWEIGHT],
+                                                         .dbias = call->to[G_DBIAS]},
+                                    2);
+    if (!sherd__is_dry(call->world))
         sherd__device_norm_grad(sherd__device_in(call), call->out[G_DX]->dtype, p.rows, p.inner,
                                 call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS],
                                 call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
                                 call->from[G_MEAN], call->from[G_RSTD], false);
-        return true;
-    }
-    sherd__kernels_in(call)->layer_norm_grad(
-        p.rows, p.inner, call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS], call->from[G_DY],
-        call->from[G_X], call->from[G_WEIGHT], call->from[G_MEAN], call->from[G_RSTD], false);
     return true;
 }
 

@@ -4,7 +4,7 @@
  * kept for backward. The gradient of the weight is a sum over the local rows: pending if rows are
  * sharded. If a row itself is divided among ranks: norm_rows.c.
  */
-#include "norm_rows.h"
+#include "norm_sums.h"
 #include "sherd/ops_layers.h"
 
 #include <float.h>
@@ -23,18 +23,20 @@ static bool rms_norm_grad(sherd_call *call)
 
     if (p.apart)
         return sherd__row_norm_apart_grad(call, &of);
-    if (sherd__is_dry(call->world))
-        return true;
-    if (sherd__device_in(call)) {
+    if (!sherd__device_in(call))
+        return sherd__row_norm_grad(call, &p,
+                                    &(sherd__added_grad){.dy = call->from[G_DY],
+                                                         .sum = call->from[G_X],
+                                                         .weight = call->from[G_WEIGHT],
+                                                         .rstd = call->from[G_RSTD],
+                                                         .dx = call->to[X],
+                                                         .dweight = call->to[WEIGHT]},
+                                    1);
+    if (!sherd__is_dry(call->world))
         sherd__device_norm_grad(sherd__device_in(call), call->out[X]->dtype, p.rows, p.inner,
                                 call->to[X], call->to[WEIGHT], NULL, call->from[G_DY],
                                 call->from[G_X], call->from[G_WEIGHT], NULL, call->from[G_RSTD],
                                 false);
-        return true;
-    }
-    sherd__kernels_in(call)->rms_norm_grad(p.rows, p.inner, call->to[X], call->to[WEIGHT],
-                                           call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
-                                           call->from[G_RSTD], false);
     return true;
 }
 
