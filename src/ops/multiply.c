@@ -8,6 +8,7 @@
  */
 #include "shared.h"
 #include "kernels/engine.h"
+#include "kernels/sums.h"
 
 #include "base/num.h"
 
@@ -76,6 +77,8 @@ typedef struct room {
     const sherd__product *longest;
     int64_t bytes; /* of the workspace; 0 = what the product at hand needs */
     bool differ;   /* shapes do: no primitive is made for each */
+    float *part;   /* of a long sum, and */
+    double *total; /* all so far */
 } room;
 
 static bool take_room(sherd_call *call, const sherd__product *p, wide *w)
@@ -161,7 +164,7 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
     sherd__done done = try_first(call, p, r, c, a, b, bias);
     if (done != SHERD__CANNOT)
         return done == SHERD__DONE || no_memory(call);
-    if (k->product && !k->product_fits)
+    if (k->product)
         return multiply_packed(call, p, r, c, a, b, bias);
     /* Where plain products are asked for by name, they are those of the table. */
     if (sherd__is_half(p->dtype) && (set->product || p->result != p->dtype))
@@ -172,6 +175,85 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
     return true;
 }
 
+/* ---- long sums ------------------------------------------------------------------------------ */
+
+/*
+ * The terms of a part, 0 = the product is made at once: of operands whose rows are terms, and f32
+ * of a few sums excepted, for which the kernels do the same.
+ */
+static int64_t part_of(const sherd__product *p)
+{
+    bool few = sherd__is_long_sum(p->m, p->n, p->k), half = sherd__is_half(p->dtype);
+
+    if (p->k <= SHERD__LONG_SUM || p->dtype == SHERD_F64 || p->bias || (few && !half) ||
+        (!p->ta && p->m > 1) || (p->tb && p->n > 1) || p->m > p->k / p->n)
+        return 0;
+    return few ? SHERD__LONG_PART : SHERD__LONG_SUM;
+}
+
+static bool take_long_room(sherd_call *call, const sherd__product *p, room *r)
+{
+    if (r->total)
+        return true;
+    r->part = sherd_call_scratch(call, bytes_of(p->m * p->n, SHERD_F32));
+    r->total = sherd_call_scratch(call, bytes_of(p->m * p->n, SHERD_F64));
+    return r->part && r->total;
+}
+
+/* The result so far, or zeroes; and back. */
+static void begin_long(sherd_call *call, const sherd__product *p, room *r, const void *c)
+{
+    int64_t n = p->m * p->n;
+
+    if (p->adds)
+        sherd__convert(sherd__world_kernels(call->world), SHERD_F32, p->result, n, r->part, c);
+    for (int64_t i = 0; i < n; i++)
+        r->total[i] = p->adds ? (double)r->part[i] : 0;
+}
+
+static void end_long(sherd_call *call, const sherd__product *p, room *r, void *c)
+{
+    int64_t n = p->m * p->n;
+
+    for (int64_t i = 0; i < n; i++)
+        r->part[i] = (float)r->total[i];
+    sherd__convert(sherd__world_kernels(call->world), p->result, SHERD_F32, n, c, r->part);
+}
+
+/* In parts of `some` terms, which are added up in f64 (kernels/sums.h). */
+static bool multiply_long(sherd_call *call, const sherd__product *p, int64_t some, room *r, void *c,
+                          const char *a, const char *b)
+{
+    const sherd__kernels *k = sherd__kernels_of(sherd__world_kernels(call->world), p->dtype);
+    bool dry = sherd__is_dry(call->world);
+    sherd__product part = *p;
+
+    part.adds = false;
+    part.result = SHERD_F32;
+    part.k = (p->k - 1) % some + 1; /* the last one may need more */
+    if (k->product)
+        r->bytes = k->product_workspace(&part);
+    part.k = some;
+    r->longest = &part;
+    if (!take_long_room(call, p, r))
+        return false;
+    if (!dry)
+        begin_long(call, p, r, c);
+    for (int64_t at = 0; at < p->k; at += dry ? p->k : some) {
+        part.k = sherd__min(some, p->k - at);
+        if (!multiply_one(call, &part, r, r->part, a + bytes_of(at * p->m, p->dtype),
+                          b + bytes_of(at * p->n, p->dtype), NULL))
+            return false;
+        for (int64_t i = 0; i < p->m * p->n && !dry; i++)
+            r->total[i] += (double)r->part[i];
+    }
+    if (!dry)
+        end_long(call, p, r, c);
+    return true;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
 bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c, const void *a,
                      const void *b, const void *bias)
 {
@@ -179,6 +261,7 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
     bool good = true;
 
     p.bias = bias != NULL;
+    int64_t some = part_of(&p);
     if (sherd__is_dry(call->world)) /* they take the same room */
         times = sherd__min(times, 1);
     for (int64_t i = 0; i < times && good; i++) {
@@ -186,7 +269,8 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
         const char *x = p.k ? (const char *)a + bytes_of(i * p.m * p.k, p.dtype) : NULL;
         const char *y = p.k ? (const char *)b + bytes_of(i * p.k * p.n, p.dtype) : NULL;
         char *to = (char *)c + bytes_of(i * p.m * p.n, p.result);
-        good = multiply_one(call, &p, &r, to, x, y, bias);
+        good = some ? multiply_long(call, &p, some, &r, to, x, y)
+                    : multiply_one(call, &p, &r, to, x, y, bias);
     }
     return good;
 }

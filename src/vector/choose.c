@@ -246,6 +246,7 @@ static void install_gemm(sherd__kernel_set *set)
         table->product_fits = NULL;
         set->f64.gemm = sherd__ref_f64.gemm;
         set->f64.gemm_name = sherd__ref_f64.gemm_name;
+        set->f64.product = NULL;
     }
     if (!wanted("SHERD_GEMM", table->gemm_name) && !wanted("SHERD_GEMM", "onednn")) {
         table->gemm = sherd__ref_f32.gemm;
