@@ -185,10 +185,10 @@ static int64_t part_of(const sherd__product *p)
 {
     bool few = sherd__is_long_sum(p->m, p->n, p->k), half = sherd__is_half(p->dtype);
 
-    if (p->k <= SHERD__LONG_SUM || p->dtype == SHERD_F64 || p->bias || (few && !half) ||
-        (!p->ta && p->m > 1) || (p->tb && p->n > 1) || p->m > p->k / p->n)
+    if (p->m < 1 || p->n < 1 || p->k <= SHERD__LONG_SUM || p->dtype == SHERD_F64 || p->bias ||
+        (few && !half) || (!p->ta && p->m > 1) || (p->tb && p->n > 1) || p->m > p->k / p->n)
         return 0;
-    return few ? SHERD__LONG_PART : SHERD__LONG_SUM;
+    return SHERD__LONG_PART;
 }
 
 static bool take_long_room(sherd_call *call, const sherd__product *p, room *r)
