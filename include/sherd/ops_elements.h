@@ -114,7 +114,12 @@ SHERD_API sherd_tensor *sherd_floor(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_ceil(sherd_tensor *a);
 /** The next integer towards 0. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_trunc(sherd_tensor *a);
-/** The nearest integer, ties to even. @collective see above @owns scope @errors see above */
+/**
+ * The nearest integer, ties to even, where the thread rounds so, as it does unless it has called
+ * fesetround(); all functions here presume that.
+ *
+ * @collective see above   @owns scope   @errors see above
+ */
 SHERD_API sherd_tensor *sherd_round(sherd_tensor *a);
 /** a - trunc(a), with the sign of a. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_frac(sherd_tensor *a);

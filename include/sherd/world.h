@@ -26,6 +26,10 @@
  * functions that may return EPEER return ETIMEDOUT. Time in which the whole job is stopped does not
  * count.
  *
+ * Stack. A thread that calls functions on tensors needs 128 KiB, which is what musl gives; by
+ * measure products, convolutions, attention and norms of this library's own take less than half of
+ * it.
+ *
  * NULL arguments. Passing NULL where the header does not allow it is an error with a defined
  * result:
  * - A function that returns a status returns EINVAL and sets *out to NULL. The error text is stored

@@ -2,7 +2,9 @@
 /*
  * How many f32 are added up, also of 16 bits: a few in f32, and what those add up to in f64. So the
  * error does not grow with their number: one running sum of 10 million equal numbers in f32 is
- * wrong in the third digit.
+ * wrong in the third digit. Not so yet: rows that are added where indices say (embedding_grad and
+ * what gives to places), gradients of a convolution's weights, and products whose terms are no rows
+ * of their operands, or that are more numbers than terms.
  */
 #ifndef SHERD__SUMS_H
 #define SHERD__SUMS_H
@@ -17,8 +19,9 @@
 enum { SHERD__ROWS_OF_SUM = 64 };
 
 /*
- * Products of f32 that are a few long sums: they are made in parts of so many terms, whose sums are
- * added in f64. Only where there are few of them, which read so much that this takes no time.
+ * Products that are a few long sums: they are made in parts of so many terms, whose sums are added
+ * in f64. Only where there are few of them, which read so much that this takes no time. Of f32
+ * kernels do it, of 16 bits and of more sums sherd__multiply.
  */
 enum { SHERD__LONG_SUM = 1 << 16, SHERD__LONG_SUMS = 64, SHERD__LONG_PART = 1 << 12 };
 
