@@ -116,6 +116,25 @@ static void a_window_may_read_nothing(sherd_world *world)
     }
 }
 
+/* The gradient is linear in the given one: what such a window gets goes nowhere. */
+static void a_window_of_padding_has_no_gradient_of_a_gradient(sherd_world *world)
+{
+    static const int64_t shape[] = {1, 2, 3};
+    const sherd_pool_options o = {.kernel = {2}, .stride = {1}, .dilation = {4}, .padding = {2}};
+    sherd_tensor *x = ones(world, 3, shape, "S(2)"), *dy = ones(world, 3, shape, "S(2)");
+    sherd_tensor *y = sherd_max_pool(x, &o, NULL), *dx = NULL, *of_dy = NULL, *sum;
+
+    sherd_gradients(&dx, &x, 1, &y, 1,
+                    &(sherd_gradients_options){.gradients = &dy, .create_graph = true});
+    sum = sherd_sum(dx);
+    sherd_gradients(&of_dy, &dy, 1, &sum, 1, NULL);
+    /* The windows read -2 and 2, -1 and 3, 0 and 4. */
+    const double *data = sherd_tensor_read(sherd_full(of_dy));
+    for (int i = 0; CHECK(data != NULL) && i < 6; i++)
+        CHECK_EQ(data[i], i % 3 != 1);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* The text names the option, not a number that was not given. */
 static void options_of_the_other_pool_are_refused(sherd_world *world)
 {
@@ -133,6 +152,7 @@ static const check_test tests[] = {
     {TEST(a_space_of_nothing_is_padded), {1, 2, 3, 4, 8}},
     {TEST(groups_may_have_no_channels), {1, 2, 3, 4, 8}},
     {TEST(a_window_may_read_nothing), {1, 2, 3}},
+    {TEST(a_window_of_padding_has_no_gradient_of_a_gradient), {1, 2, 3}},
     {TEST(what_no_product_holds_is_refused), {1, 2, 3}},
     {TEST(options_of_the_other_pool_are_refused), {1, 2, 3}},
 };

@@ -324,7 +324,42 @@ static void nothing_is_near_no_points(sherd_world *world)
     CHECK_EQ(sherd_item(sherd_sum(sherd_cast(counts, SHERD_F64))), 0);
     CHECK_EQ(sherd_item(sherd_sum(sherd_cast(index, SHERD_F64))), -7 * 4);
     sherd_backward(sherd_sum(y));
+    for (int i = 0; i < 2; i++) {
+        CHECK(sherd_grad(cloud[i]) && sherd_grad(cloud[i])->layout == cloud[i]->layout);
+        CHECK_EQ(sherd_item(sherd_sum(sherd_abs(sherd_grad(cloud[i])))), 0);
+    }
     CHECK_OK(sherd_world_check(world));
+}
+
+/* The squares of the forces of exp(-k d^2), where each point is the nearest to itself (in[0]: k). */
+static sherd_tensor *forces(sherd_tensor *const *in, int count, void *payload)
+{
+    sherd_tensor *d = search(payload, in[1], in[1]).distances, *force = NULL, *x = in[1];
+    sherd_tensor *energy = sherd_sum(sherd_exp(sherd_neg(sherd_mul(in[0], sherd_mul(d, d)))));
+
+    (void)count;
+    sherd_gradients(&force, &x, 1, &energy, 1, &(sherd_gradients_options){.create_graph = true});
+    return sherd_sum(sherd_mul(force, force));
+}
+
+static void forces_between_points_have_gradients(sherd_world *world)
+{
+    static const int64_t shape[] = {6, 2};
+    const sherd_layout *rows = layout_of(line_of_ranks(world), 2, shape, "S(0)", NULL);
+
+    for (int i = 0; i < 4; i++) {
+        scene s = {world, 11, shape[0], shape[0], shape[1], 4, i < 2 ? -1 : 0.7};
+        double k = 0.7;
+        sherd_scope_begin(world);
+        sherd_tensor *x = draw_cloud(&s, s.n, false);
+        sherd_tensor *in[] = {sherd_mark_equal(sherd_from_data(world, SHERD_F64, NULL, 0, &k)),
+                              i % 2 ? sherd_distribute(x, rows, -1) : x};
+        for (int j = 0; j < 2; j++)
+            in[j] = sherd_require_grad(in[j], true);
+        if (!CHECK_OK(sherd_check_gradients(forces, in, 2, &(sherd_check_options){.payload = &s})))
+            fprintf(stderr, "  way %d: %s\n", i, sherd_world_error(world));
+        sherd_scope_end(world);
+    }
 }
 
 /* ---- what travels ---------------------------------------------------------------------------- */
@@ -437,6 +472,7 @@ static const check_test tests[] = {
     {TEST(equal_points_come_in_order), {1, 3, 4}},
     {TEST(near_points_pull_as_they_lie), {1, 2, 4}},
     {TEST(nothing_is_near_no_points), {1, 2}},
+    {TEST(forces_between_points_have_gradients), {1, 2, 3}},
     {TEST(pieces_go_around), {2, 3, 4}},
     {TEST(few_queries_go_to_the_points), {2, 3, 4}},
     {TEST(no_more_than_two_pieces_are_there), {1, 2, 4}},

@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "device/fields.h"
 #include "kernels/pool.h"
+#include "sherd/ops_elements.h"
 #include "sherd/ops_stencil.h"
 
 enum { AT = 1 };
@@ -123,16 +124,21 @@ static bool give_back(sherd_call *call)
 
 /* ---- the operators --------------------------------------------------------------------------- */
 
-/* Each window takes the element at its index of the channel's space. */
+/*
+ * Each window takes the element at its index of the channel's space; one that lies wholly in the
+ * padding has none (-1), and takes 0.
+ */
 static void take_again(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *at = sherd_cast(sherd_node_operand(node, 1), SHERD_I32);
     const int64_t *shape;
     int ndim = sherd_node_shape(node, 0, &shape);
 
+    at = sherd_flatten(at, SHERD__SPACE, -1);
     sherd_tensor *flat = sherd_flatten(grad_out[0], SHERD__SPACE, -1);
-    grad_in[0] =
-        sherd_view(sherd_gather(flat, -1, sherd_flatten(at, SHERD__SPACE, -1)), shape, ndim);
+    sherd_tensor *is_padding = sherd_lt_scalar(at, 0);
+    sherd_tensor *taken = sherd_gather(flat, -1, sherd_masked_fill(at, is_padding, 0));
+    grad_in[0] = sherd_view(sherd_masked_fill(taken, is_padding, 0), shape, ndim);
 }
 
 static const sherd_op back_op = {.name = "sherd_max_pool backward",

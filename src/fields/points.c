@@ -97,7 +97,8 @@ static sherd_tensor *in_a_row(sherd_tensor *t)
  * For y = |q - p| the gradient of q is (q - p) / y, that of p the opposite. The points that were
  * found are fetched to the queries, and their gradients sent back, by their owners. They are
  * settled before they are subtracted: addends of a pending sum would be multiplied each by itself,
- * and the difference of two large products that cancel is noise.
+ * and the difference of two large products that cancel is noise. Where y is 0 nothing pulls: it is
+ * not divided by 0 there, since the gradient of that, which a recorded backward asks for, is NaN.
  */
 static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -106,13 +107,21 @@ static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sher
     const int64_t *cloud;
 
     sherd_node_shape(node, POINTS, &cloud);
-    if (!g || cloud[0] == 0) /* of no points none was found */
+    if (!g)
         return;
+    if (cloud[0] == 0) { /* of no points none was found */
+        for (int i = POINTS; i <= QUERIES; i++)
+            if (sherd_node_wants(node, i))
+                grad_in[i] = sherd__zeros_like_operand(node, i);
+        return;
+    }
     sherd_tensor *found = sherd_node_result(node, INDICES);
     sherd_tensor *index = in_a_row(sherd_masked_fill(found, sherd_lt_scalar(found, 0), 0));
     sherd_tensor *near = sherd_index_select(sherd_node_operand(node, POINTS), 0, index);
     near = sherd_unflatten(sherd__without_pending(near), 0, y->shape, 2);
-    sherd_tensor *share = sherd_masked_fill(sherd_div(g, y), sherd_eq_scalar(y, 0), 0);
+    sherd_tensor *together = sherd_eq_scalar(y, 0);
+    sherd_tensor *share = sherd_div(g, sherd_masked_fill(y, together, 1));
+    share = sherd_masked_fill(share, together, 0);
     sherd_tensor *pull =
         sherd_mul(sherd_sub(sherd_unsqueeze(queries, 1), near), sherd_unsqueeze(share, 2));
     if (sherd_node_wants(node, QUERIES))
