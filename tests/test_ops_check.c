@@ -131,7 +131,65 @@ static void what_cannot_be_checked_is_said(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "f64 is checked") != NULL);
 }
 
+/* On all ranks but the last one, and on all; what is made of a tensor of one lies on the other. */
+typedef struct meshes {
+    const sherd_layout *fewer, *all, *to;
+    wrong_attributes a;
+} meshes;
+
+static sherd_tensor *moved_over(sherd_tensor *const *inputs, int count, void *payload)
+{
+    const meshes *m = payload;
+    sherd_tensor *y = m->to ? sherd_redistribute(inputs[0], m->to, NULL) : inputs[0];
+
+    (void)count;
+    y = sherd_apply(&twice_op, &y, 1, &m->a);
+    return sherd_mul(y, y);
+}
+
+static void ranks_outside_a_mesh_call_as_often(sherd_world *world)
+{
+    int ranks = sherd_world_ranks(world);
+    int64_t fewer = ranks - 1;
+    const sherd_mesh *part = NULL;
+
+    CHECK_OK(sherd_mesh_create(&part, world, 1, &fewer, NULL, NULL));
+    for (int i = 0; i < 12; i++) {
+        static const char *const kinds[] = {"R", "S(0)"};
+        bool right = i < 8;
+        meshes m = {.fewer = layout_of(part, 2, shape, kinds[i % 2], NULL),
+                    .all = layout_of(line(world), 2, shape, kinds[i / 2 % 2], NULL),
+                    .a = {right ? 1 : 1.01}};
+        sherd_scope_begin(world);
+        bool from_all = i / 4 % 2;
+        m.to = from_all ? m.fewer : i % 4 == 3 ? NULL : m.all;
+        sherd_tensor *x =
+            sherd_require_grad(sherd_constant_on(from_all ? m.all : m.fewer, SHERD_F64, 0.5), true);
+        sherd_status status =
+            sherd_check_gradients(moved_over, &x, 1, &(sherd_check_options){.payload = &m});
+        if (!CHECK_EQ(status, right ? SHERD_OK : SHERD_EINVAL))
+            fprintf(stderr, "  case %d: %s\n", i, sherd_world_error(world));
+        if (!right)
+            CHECK(strstr(sherd_world_error(world), "element (3,1): backward says") != NULL);
+        sherd_scope_end(world);
+    }
+}
+
+/* A tensor without dims has an element on each rank of its mesh, and none elsewhere. */
+static void a_number_on_fewer_ranks_is_checked(sherd_world *world)
+{
+    int64_t fewer = sherd_world_ranks(world) - 1;
+    const sherd_mesh *part = NULL;
+
+    CHECK_OK(sherd_mesh_create(&part, world, 1, &fewer, NULL, NULL));
+    sherd_tensor *x = sherd_require_grad(
+        sherd_constant_on(layout_of(part, 0, shape, "R", NULL), SHERD_F64, 0.5), true);
+    CHECK_OK(sherd_check_gradients(first_only, &x, 1, NULL));
+}
+
 static const check_test tests[] = {
+    {TEST(ranks_outside_a_mesh_call_as_often), {2, 3, 4}},
+    {TEST(a_number_on_fewer_ranks_is_checked), {2, 3, 4}},
     {TEST(what_is_right_passes), {1, 2, 3, 4}},
     {TEST(the_first_wrong_element_is_named), {1, 2, 3, 4}},
     {TEST(what_cannot_be_checked_is_said), {1, 2, 3}},

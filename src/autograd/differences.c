@@ -3,7 +3,8 @@
  * Checking gradients: backward against central differences, element by element. The result of the
  * function is turned into one number by random weights, drawn by global index, so that it does not
  * depend on the layout. Costs two calls of the function for each element, so it is for small
- * tensors. Everything is compared whole, on every rank.
+ * tensors. Everything is compared whole, on every rank of the result's mesh; the others call the
+ * function as often.
  */
 #include "autograd/node.h"
 
@@ -58,14 +59,14 @@ static sherd_tensor *weights(sherd_tensor *y)
     return sherd_random_on(layout, SHERD_F64, uniform, &generator);
 }
 
-/* Elements of the whole tensor on this rank; NULL: failed. */
+/* Elements of the whole tensor on this rank; NULL: failed, or the rank is not in its mesh. */
 static const double *whole(sherd_tensor *t)
 {
     t = t->layout ? sherd__whole_at(t, -1) : sherd__contiguous(t);
-    return t->storage ? sherd_tensor_read(t) : NULL;
+    return t->storage && t->count == sherd_tensor_count(t) ? sherd_tensor_read(t) : NULL;
 }
 
-/* The weighted sum; NaN after a failure. */
+/* The weighted sum; NaN after a failure, and outside of the result's mesh. */
 static double number(check *c)
 {
     double sum = 0;
@@ -108,7 +109,7 @@ static double *element(sherd_tensor *t, int64_t i)
         at += inside * stride;
         stride *= box.size[d];
     }
-    return data ? data + at : NULL;
+    return data && t->count > 0 ? data + at : NULL;
 }
 
 /* How far to change the first addend for a change of the whole by 1: an average of n, by n. */
@@ -154,16 +155,33 @@ static void index_text(char *out, size_t bytes, const sherd_tensor *t, int64_t i
         snprintf(out + used, bytes - used, ")");
 }
 
+/*
+ * A whole gradient on the ranks that know the numbers, those of the result's mesh; NULL: this one
+ * is not among them, or failed.
+ */
+static const double *beside(sherd_tensor *gradient, const sherd_tensor *y)
+{
+    const sherd_mesh *mesh = y->layout ? y->layout->spec.mesh : NULL;
+    const sherd_layout *to;
+
+    if (mesh && gradient->layout && gradient->layout->spec.mesh != mesh) {
+        gradient = sherd__replicated(&to, mesh, gradient->ndim, gradient->shape) == SHERD_OK
+                       ? sherd__move_to(gradient, to, false)
+                       : sherd__fail_diag(gradient->world, true);
+    }
+    return gradient->storage && (!mesh || sherd__in_mesh(y->world, mesh)) ? whole(gradient) : NULL;
+}
+
 /* Whether all elements of one gradient are right; otherwise the first wrong one is raised. */
-static bool is_right(check *c, int input, sherd_tensor *gradient)
+static bool is_right(check *c, int input, sherd_tensor *gradient, const sherd_tensor *y)
 {
     char index[128];
-    const double *have = whole(gradient);
     int64_t n = sherd_tensor_count(gradient);
+    const double *have = beside(gradient, y);
 
-    for (int64_t i = 0; have && i < n && !sherd__alarmed(c->world); i++) {
+    for (int64_t i = 0; i < n && !sherd__alarmed(c->world); i++) {
         double wanted = difference(c, input, i), bound = c->absolute + c->relative * fabs(wanted);
-        if (fabs(have[i] - wanted) <= bound || sherd__alarmed(c->world))
+        if (!have || fabs(have[i] - wanted) <= bound || sherd__alarmed(c->world))
             continue;
         index_text(index, sizeof index, gradient, i);
         sherd__raise(c->world, SHERD_EINVAL,
@@ -172,7 +190,7 @@ static bool is_right(check *c, int input, sherd_tensor *gradient)
                      name, input, sherd_tensor_text(gradient), index, have[i], wanted, bound);
         return false;
     }
-    return (have || n == 0) && !sherd__alarmed(c->world);
+    return !sherd__alarmed(c->world);
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */
@@ -238,7 +256,7 @@ static void run(check *c, sherd_tensor *const *inputs)
                          name, at[i], sherd_tensor_text(wanted[i]));
             return;
         }
-        if (!is_right(c, at[i], gradient[i]))
+        if (!is_right(c, at[i], gradient[i], y))
             return;
     }
 }
