@@ -63,6 +63,34 @@ static void a_plain_gradient_that_is_equal_is_replicated(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "sherd_backward_with") != NULL);
 }
 
+/* As with a buffer that is reused: what leaves and others keep of it stays. */
+static void a_given_gradient_may_be_written_anew(sherd_world *world)
+{
+    for (int out = 0; out < 3; out++) {
+        const sherd_layout *layout = out < 2 ? laid(world, placements[out]) : NULL;
+        sherd_tensor *x = layout ? leaf_on(layout, 2) : leaf_of(world, N, 2);
+        sherd_tensor *y = sherd_retain_grad(joined(x, x)), *own = doubled(x);
+        sherd_tensor *up = layout ? sherd_constant_on(layout, SHERD_F64, 0)
+                                  : sherd_constant(world, SHERD_F64, shape, 1, 0);
+        sherd_tensor *outputs[] = {y, x, own}, *gradients[] = {up, up, up};
+        for (int k = 1; k <= 3; k++) {
+            double *data = sherd_tensor_write(up);
+            for (int64_t i = 0; i < up->count; i++)
+                data[i] = k;
+            if (!layout)
+                sherd_mark_equal(up);
+            sherd_backward_with(outputs, gradients, 3, &(sherd_backward_options){.retain = true});
+        }
+        CHECK_EQ(wrong_grads(x, 6 * (2 + 1 + 2)), 0);
+        CHECK_EQ(wrong_grads(y, 6), 0);
+        sherd_clear_grad(x);
+        sherd_backward_with(&x, &up, 1, NULL);
+        ((double *)sherd_tensor_write(up))[0] = 7;
+        CHECK_EQ(wrong_grads(x, 3), 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void several_outputs_add_up(sherd_world *world)
 {
     sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *y = doubled(x), *z = product(y, x);
@@ -266,6 +294,7 @@ static void an_alarm_in_the_middle_ends_it(sherd_world *world)
 }
 
 static const check_test tests[] = {
+    {TEST(a_given_gradient_may_be_written_anew), {1, 2, 3}},
     {TEST(a_given_gradient_lies_as_it_likes), {1, 2, 3, 4, 8}},
     {TEST(a_plain_gradient_that_is_equal_is_replicated), {1, 2, 3}},
     {TEST(several_outputs_add_up), {1, 2, 3, 4, 8}},

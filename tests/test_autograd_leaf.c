@@ -229,7 +229,36 @@ static void a_leaf_that_was_frozen_gets_no_gradient(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void left_out_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    if (sherd_world_rank(sherd__node_world(node)) != 1)
+        grad_in[0] = grad_out[0];
+}
+static const sherd_op left_out_backward = {.name = "left out", .backward = left_out_back};
+
+/* t, whose gradient rank 1 leaves out. */
+static sherd_tensor *left_out(sherd_tensor *t)
+{
+    sherd_tensor *out = scaled(t, 1);
+    sherd__record_node(t->world, &left_out_backward, &t, 1, &out, 1, NULL, 0);
+    return out;
+}
+
+/* A plain tensor's may be there on some ranks only. */
+static void a_gradient_that_one_rank_leaves_out_is_found(sherd_world *world)
+{
+    sherd_tensor *plain = leaf_of(world, 4, 1), *x = leaf_on(rows_of_ranks(world), 2);
+
+    sherd_backward(total(left_out(plain)));
+    CHECK_EQ(sherd_grad(plain) != NULL, sherd_world_rank(world) != 1);
+    CHECK_OK(sherd_world_check(world));
+    sherd_backward(total(left_out(x)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "no gradient on rank 1") != NULL);
+}
+
 static const check_test tests[] = {
+    {TEST(a_gradient_that_one_rank_leaves_out_is_found), {2, 3, 4}},
     {TEST(a_leaf_that_was_frozen_gets_no_gradient), {1, 2, 3, 4}},
     {TEST(a_leaf_holds_no_more_than_itself), {3, 4}},
     {TEST(what_takes_no_more_stays_as_it_came), {4}},

@@ -368,7 +368,30 @@ static void no_memory_for_an_optimizer_leaves_nothing(sherd_world *world)
         fail_creation(world, (sherd_dtype)dtype);
 }
 
+/* A step of plain parameters is each rank's own. */
+static void a_gradient_that_one_rank_has_dropped_is_found(sherd_world *world)
+{
+    static const char *const whole_ones[] = {"R", "R", "R"};
+
+    for (int spread_out = 0; spread_out < 2; spread_out++) {
+        net n = make(world, SHERD_F64, line_of_ranks(world), spread_out ? whole_ones : NULL);
+        sherd_optimizer *o = NULL;
+        CHECK_OK(sherd_sgd_create(&o, n.m, NULL));
+        backward(&n, SHERD_F64, 0);
+        CHECK_OK(sherd_world_check(world));
+        if (sherd_world_rank(world) == 1)
+            sherd_clear_grad(sherd_module_parameter(n.m, "bias"));
+        sherd_optimizer_step(o, 0.1, 1);
+        CHECK_EQ(sherd_world_check(world), spread_out ? SHERD_EDIFFER : SHERD_OK);
+        if (spread_out)
+            CHECK(strstr(sherd_world_error(world), "sherd_optimizer_step") != NULL);
+        sherd_optimizer_destroy(o);
+        sherd_module_destroy(n.m);
+    }
+}
+
 static const check_test tests[] = {
+    {TEST(a_gradient_that_one_rank_has_dropped_is_found), {2, 3}},
     {TEST(adamw_is_its_formula_under_every_layout), {1, 2, 3, 4, 8}},
     {TEST(adamw_is_its_formula_on_a_grid), {4}},
     {TEST(every_element_counts_once_in_the_norm), {1, 2, 3, 8}},

@@ -204,7 +204,62 @@ static void what_fails_without_a_word_is_named(sherd_world *world)
     check_says(world, "sherd_relu: it failed and did not say why");
 }
 
+static bool adds(sherd_call *call)
+{
+    sherd_box box = sherd_tensor_box(call->out[0]);
+    const float *a = call->from[0], *b = call->from[1];
+
+    for (int64_t i = 0; i < box.size[0] * box.size[1]; i++)
+        ((float *)call->to[0])[i] = a[i] + (b ? b[i] : 0);
+    return true;
+}
+
+/* Which operand or result backward asks for without saying so, -1: none. */
+static _Thread_local int asks_operand, asks_result;
+
+static void asks(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    CHECK(sherd_node_operand(node, 1) == NULL || sherd_node_wants(node, 1));
+    CHECK(sherd_node_operand(node, 17) == NULL && sherd_node_result(node, 1) == NULL);
+    grad_in[0] = grad_out[0];
+    if (asks_operand >= 0)
+        grad_in[0] = sherd_mul(grad_out[0], sherd_node_operand(node, asks_operand));
+    if (asks_result >= 0)
+        grad_in[0] = sherd_mul(grad_out[0], sherd_node_result(node, asks_result));
+    if (sherd_node_wants(node, 1))
+        grad_in[1] = sherd_mul(grad_out[0], sherd_node_operand(node, 1));
+}
+
+/* What `needs` names nowhere is not there; what is absent, or saved for a gradient that nobody wants,
+ * is NULL. */
+static void a_backward_that_asks_for_too_much_is_named(sherd_world *world)
+{
+    static const sherd_op own = {.name = "own_asks",
+                                 .operand = {{"a", 0}, {"b", SHERD_OP_OPTIONAL}},
+                                 .result = {{"y", 0}},
+                                 .rule = "ab,ab->ab",
+                                 .forward = adds,
+                                 .backward = asks,
+                                 .needs = {[1] = SHERD_NEEDS_OPERAND(1)}};
+    static const int fault[][2] = {{-1, -1}, {0, -1}, {-1, 0}};
+    static const char *const says[] = {NULL, "own_asks: operand 0 is not in `needs`",
+                                       "own_asks: result 0 is not in `needs`"};
+
+    for (int i = 0; i < LEN(says); i++)
+        for (int b = 0; b < 3; b++) { /* absent, there, and wanted */
+            sherd_tensor *x = sherd_require_grad(square(world), true);
+            sherd_tensor *in[] = {x, b ? sherd_require_grad(square(world), b == 2) : NULL};
+            asks_operand = fault[i][0];
+            asks_result = fault[i][1];
+            sherd_backward(sherd_sum(sherd_apply(&own, in, 2, NULL)));
+            if (says[i])
+                check_says(world, says[i]);
+            CHECK_OK(sherd_world_check(world));
+        }
+}
+
 static const check_test tests[] = {
+    {TEST(a_backward_that_asks_for_too_much_is_named), {1, 2, 3}},
     {TEST(what_describe_sets_is_looked_at), {1, 2, 3}},
     {TEST(an_operator_that_is_none_is_refused), {1, 2, 3}},
     {TEST(what_fails_without_a_word_is_named), {1, 2, 3}},

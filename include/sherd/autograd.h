@@ -63,8 +63,8 @@ typedef struct sherd_backward_options {
  * @shapes     outputs: [count], of any shape, 0 or less = nothing to do; gradients: [count], of the
  *             outputs' shapes and dtypes; `gradients` or an entry of it may be NULL for outputs of
  *             one element: their gradient is 1; options: NULL = all zero
- * @owns       gradients are only read, but gradients of leaves may share their storage until
- *             sherd_grad has returned these: writing one in place before may change the other
+ * @owns       gradients are only read, and may be written anew right after: a gradient that would
+ *             share its storage with one of them is kept as a copy
  * @errors     EINVAL an output that depends on no leaf that requires a gradient, an output of other
  *             than one element without a gradient, a gradient that does not fit or varies, a saved
  *             tensor that was written since, a part of the graph that has run and was not retained,
@@ -94,9 +94,9 @@ typedef struct sherd_gradients_options {
  * With `create_graph` the results can be differentiated again, to any order: a gradient penalty, a
  * Hessian times a vector, a differential equation in a loss. All operators take part, but for
  * sherd_neighbourhood_attention and attention with dropout (a second backward that reaches one of
- * these is an error), and user-defined ones if their backward is made of recorded operators. Norms,
- * softmax, attention and cross-entropy are then differentiated by their formulas, which need more
- * memory: attention keeps all scores. Hooks are recorded, too.
+ * these is an error: detach its result, or drop nothing), and user-defined ones whose backward is
+ * made of recorded operators. Norms, softmax, attention and cross-entropy are then differentiated
+ * by their formulas, which need more memory: attention keeps all scores. Hooks are recorded, too.
  *
  * @collective the meshes of all tensors that gradients pass through
  * @shapes     out, inputs: [n], two different arrays; outputs: [count]; 0 or less of either =
@@ -181,12 +181,12 @@ typedef struct sherd_check_options {
 } sherd_check_options;
 
 /**
- * Compare the gradients of a function with central differences, for each element of each input that
- * requires a gradient. It calls the function twice for each element, so it is for small tensors. It
- * ends with a check of the world; all ranks get the same result.
+ * Compare the gradients of a function with central differences: two calls for each element of each
+ * input that requires a gradient, so it is for small tensors. It ends with a check of the world.
  *
  * The function gets copies of those inputs, in their layouts. A result with a pending sum counts as
- * that sum; of an input with a pending sum or average the first addend is changed.
+ * that sum; of an input with a pending sum or average the first addend is changed. A plain input is
+ * changed on all ranks at once; if sherd_from_local makes addends of it, it is found wrong.
  *
  * @collective the world
  * @shapes     inputs: [count], 1 to 32 of them; options: NULL = all zero

@@ -225,10 +225,10 @@ struct sherd_op {
      */
     bool (*compose)(sherd_call *call);
     /*
-     * Set grad_in[i], the gradient of operand i, for each i that sherd_node_wants. grad_out[j] is
-     * NULL if result j got no gradient. Made of operators; runs without recording (but for
-     * create_graph, see sherd_gradients), in a scope of its own. NULL: the operator has no
-     * gradient.
+     * Set grad_in[i], the gradient of operand i, for each i that sherd_node_wants; it is NULL on
+     * all ranks or on none. grad_out[j] is NULL if result j got no gradient. Made of operators;
+     * runs without recording (but for create_graph, see sherd_gradients), in a scope of its own.
+     * NULL: the operator has no gradient.
      */
     void (*backward)(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
     /* backward takes gradients in any layout, pending or not; else in that of their results */
@@ -434,17 +434,17 @@ SHERD_CALL sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *cons
 SHERD_API bool sherd_node_wants(const sherd_node *node, int i);
 
 /**
- * In backward: operand i, which `needs` has named; the failed tensor if it was written since.
+ * In backward: operand i; NULL if it is absent, or saved for gradients that are not wanted only.
  *
  * @collective only if it must be moved again
  * @owns       borrowed until backward returns
- * @errors     EINVAL written since; those of a move
+ * @errors     EINVAL `needs` names it nowhere, or it was written since; those of a move
  */
 SHERD_API sherd_tensor *sherd_node_operand(sherd_node *node, int i);
 
 /**
- * In backward: result j, as sherd_node_operand. A hidden one is an error in a backward that is
- * recorded (create_graph): its own gradient would be lost.
+ * In backward: result j, as sherd_node_operand. If that is recorded (create_graph), a gradient of a
+ * gradient that reaches a hidden result is an error.
  *
  * @collective as there   @owns borrowed until backward returns   @errors as there
  */

@@ -4,8 +4,7 @@
 #define SHERD__DOOR_H
 
 #include "operator.h"
-
-#include <string.h>
+#include "autograd/node.h"
 
 typedef struct sherd__answers sherd__answers;
 
@@ -87,12 +86,6 @@ bool sherd__guard_results(const sherd__guard *guard, sherd__run *run, bool good)
 bool sherd__rehearse(sherd__run *run);
 /* The call has computed its results: note it in the ledger, and record it (record.c). */
 void sherd__record(sherd__run *run);
-
-/* Whether an operator is the library's own, and so not checked. */
-static inline bool sherd__is_own(const sherd_op *op)
-{
-    return op->name && strncmp(op->name, "sherd_", 6) == 0;
-}
 
 sherd__answers *sherd__answers_create(sherd__heap *heap);
 void sherd__answers_destroy(sherd__answers *all);

@@ -24,96 +24,6 @@ static void drop_grads(sherd_node *node)
     }
 }
 
-/* ---- settling ------------------------------------------------------------------------------- */
-
-/*
- * Move a gradient to the layout of the output, with pending axes replicated: if the output is
- * sharded, that is a reduce-scatter. Equal layouts, the common case, cost nothing.
- */
-static bool settle_output(sherd_node *node, sherd__result *out, bool begin)
-{
-    sherd_tensor *moved;
-
-    if (!out->grad || !out->layout)
-        return true;
-    sherd__where_set(node->world, sherd__where_at(out->giver, true));
-    moved = sherd__settled_to(out->grad, out->layout, begin);
-    if (!moved->storage)
-        return false;
-    if (moved != out->grad) {
-        sherd_tensor_release(out->grad);
-        out->grad = sherd_tensor_retain(moved);
-    }
-    return true;
-}
-
-/* ---- gradients that are complete ------------------------------------------------------------ */
-
-/* Replace a counted tensor. */
-static void put(sherd_tensor **at, sherd_tensor *t)
-{
-    sherd_tensor *before = *at;
-
-    *at = sherd_tensor_retain(t);
-    sherd_tensor_release(before);
-}
-
-/* The gradient of a result is complete: if somebody asked for it, move it to the result's layout,
- * run the hooks on it, and store it. */
-static bool finish_gradient(sherd__pass *p, sherd_node *node, sherd__result *out)
-{
-    sherd__watch *watch = out->watch;
-
-    if (!out->grad || !watch)
-        return true;
-    if (!settle_output(node, out, false) || !sherd__watch_run(watch, &out->grad, out->layout))
-        return false;
-    if (watch->captured)
-        put(watch->captured, out->grad);
-    if (p->only || !watch->retains)
-        return true;
-    if (p->replaces) {
-        sherd_tensor_release(watch->retained);
-        watch->retained = NULL;
-    }
-    const sherd_tensor *before = watch->retained;
-    bool good = sherd__add_grad(&watch->retained, out->grad);
-    watch->retained_seen &= watch->retained == before;
-    return good;
-}
-
-/* The gradient of this leaf is complete. */
-static bool finish_leaf(sherd__pass *p, sherd__watch *watch)
-{
-    sherd_tensor *settled;
-
-    if (!watch->sum)
-        return true;
-    settled = sherd__settled_to(watch->sum, watch->leaf->layout, false);
-    if (!settled->storage)
-        return false;
-    put(&watch->sum, settled);
-    if (!sherd__watch_run(watch, &watch->sum, watch->leaf->layout))
-        return false;
-    if (watch->captured)
-        put(watch->captured, watch->sum);
-    if (!p->only && !sherd__add_leaf_grad(watch->leaf, watch->sum))
-        return false;
-    sherd_tensor_release(watch->sum);
-    watch->sum = NULL;
-    return true;
-}
-
-static bool finish_leaves(sherd__pass *p, const sherd_node *node)
-{
-    for (int i = 0; i < node->ins && p->leaves > 0; i++) {
-        sherd__watch *watch = sherd__watched(p, &node->in[i]);
-        if (watch && --watch->awaited == 0 && !finish_leaf(p, watch))
-            return false;
-    }
-    return true;
-}
-
 /* ---- one node ------------------------------------------------------------------------------- */
 
 /* A gradient that is not like its operand is an error of a user's, not a broken invariant. */
@@ -151,7 +61,7 @@ static bool give_leaf(sherd__pass *p, sherd_tensor *leaf, sherd_tensor *grad)
         return sherd__park(p, NULL, 0, leaf, grad);
     if (watch && watch->pass == p)
         return sherd__add_grad(&watch->sum, grad);
-    return p->only || sherd__add_leaf_grad(leaf, grad);
+    return p->only || sherd__add_leaf_grad(p, leaf, grad);
 }
 
 /* Whether this gradient, if it is computed now, is for the second part. */
@@ -195,14 +105,28 @@ static bool give(sherd__pass *p, const sherd_node *node, int i, sherd_tensor *gr
     return node->in[i].node ? give_result(node, i, grad) : give_leaf(p, node->in[i].leaf, grad);
 }
 
+/* The operator has left a gradient out: all ranks of the operand's mesh must. */
+static void note_absent(const sherd_node *node, int i)
+{
+    const sherd_layout *layout = node->in[i].layout;
+    uint64_t identity;
+
+    if (layout)
+        sherd__deed_add(layout->spec.mesh, "no gradient", (uint64_t)i, &identity);
+}
+
 /* Add the gradients to those of the operands. */
 static bool deliver(sherd__pass *p, sherd_node *node, sherd_tensor *const *grad_in)
 {
     bool good = true;
 
     for (int i = 0; i < node->ins && good; i++) {
-        if (!sherd_node_wants(node, i) || !grad_in[i])
+        if (!sherd_node_wants(node, i))
             continue;
+        if (!grad_in[i]) {
+            note_absent(node, i);
+            continue;
+        }
         good = fits(node, i, grad_in[i]) &&
                (is_parked(node, i) ? sherd__park(p, node, i, NULL, grad_in[i])
                                    : give(p, node, i, grad_in[i]));
@@ -227,7 +151,8 @@ static bool is_runnable(const sherd__pass *p, const sherd_node *node)
 static bool refuse_second(const sherd_node *node)
 {
     sherd__raise(node->world, SHERD_EINVAL,
-                 "%s: it was recorded in a backward (create_graph), and has no gradient itself",
+                 "%s: it was recorded in a backward (create_graph), and has no gradient itself: "
+                 "detach the result of its operator where gradients are differentiated again",
                  node->op->name);
     return false;
 }
@@ -300,7 +225,7 @@ static bool run_late(sherd__pass *p, bool good)
 
     memmove(p->late, p->late + 1, (size_t)--p->lates * sizeof p->late[0]);
     sherd_scope_begin(p->world);
-    good = good && run_op(p, p->node[k], ~p->node[k]->later) && finish_leaves(p, p->node[k]);
+    good = good && run_op(p, p->node[k], ~p->node[k]->later) && sherd__finish_leaves(p, p->node[k]);
     sherd_scope_end(p->world);
     leave(p, k, good, true);
     return good;
@@ -360,7 +285,7 @@ static bool settle(sherd__pass *p, sherd_node *node)
     for (int j = 0; j < node->outs && !node->op->takes_pending; j++) {
         const sherd_tensor *before = node->out[j].grad;
         bool begin = may_begin(p);
-        if (!settle_output(node, &node->out[j], begin))
+        if (!sherd__settle_output(node, &node->out[j], begin))
             return false;
         p->moving |= begin && node->out[j].grad != before;
     }
@@ -386,7 +311,7 @@ static bool run_node(sherd__pass *p, sherd_node *node)
 
     for (int j = 0; j < node->outs; j++) {
         reached |= node->out[j].grad != NULL;
-        if (!finish_gradient(p, node, &node->out[j]))
+        if (!sherd__finish_gradient(p, node, &node->out[j]))
             return false;
     }
     if (!reached || !node->needed)
@@ -420,8 +345,8 @@ static bool take_turn(sherd__pass *p, int k)
     if (first && !node->needed)
         return true;
     sherd_scope_begin(p->world);
-    bool good =
-        (rests ? run_rest(p, node) : run_node(p, node)) && (node->later || finish_leaves(p, node));
+    bool good = (rests ? run_rest(p, node) : run_node(p, node)) &&
+                (node->later || sherd__finish_leaves(p, node));
     sherd_scope_end(p->world);
     if (first && node->rest)
         keep_rest(node, good ? k : p->nodes);
@@ -449,7 +374,7 @@ static bool finish_outputs(sherd__pass *p)
 
     sherd_scope_begin(p->world);
     for (int i = 0; i < p->leaves && good; i++)
-        good = p->leaf[i]->awaited > 0 || finish_leaf(p, p->leaf[i]);
+        good = p->leaf[i]->awaited > 0 || sherd__finish_leaf(p, p->leaf[i]);
     sherd_scope_end(p->world);
     return good;
 }

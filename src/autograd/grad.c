@@ -208,13 +208,31 @@ static sherd_tensor *as_kept(const sherd_tensor *leaf, sherd_tensor *grad)
     return sherd__move_to(grad, to, false);
 }
 
+bool sherd__keep_apart(const sherd__pass *p, sherd_tensor **kept)
+{
+    sherd_tensor *before = *kept;
+    bool shares = false;
+
+    for (int i = 0; p->given && i < p->givens; i++)
+        shares |= p->given[i] && p->given[i]->storage == before->storage;
+    if (!shares)
+        return true;
+    sherd_tensor *copy = sherd__copied_grad(before);
+    if (!copy->storage)
+        return false;
+    *kept = sherd_tensor_retain(copy);
+    sherd_tensor_release(before);
+    return true;
+}
+
 /* One that was frozen since it was used gets none, as in PyTorch. */
-bool sherd__add_leaf_grad(sherd_tensor *leaf, sherd_tensor *grad)
+bool sherd__add_leaf_grad(const sherd__pass *p, sherd_tensor *leaf, sherd_tensor *grad)
 {
     if (!leaf->requires_grad)
         return true;
     const sherd_tensor *before = leaf->grad;
-    bool good = sherd__add_grad(&leaf->grad, as_kept(leaf, grad));
+    bool good =
+        sherd__add_grad(&leaf->grad, as_kept(leaf, grad)) && sherd__keep_apart(p, &leaf->grad);
     leaf->grad_seen &= leaf->grad == before;
     if (good && leaf->grad)
         sherd__serve(leaf->grad->storage, SHERD_MEMORY_GRADIENTS);
@@ -293,23 +311,29 @@ sherd_tensor *sherd__settled_grad(sherd_tensor *t)
     return grad;
 }
 
-/*
- * A kept gradient that may be written in place: a copy if other gradients, or the caller's own,
- * share its memory, or its elements share each other's. `holders`: who holds it by right. Whether
- * there is one may differ between ranks, so for the ledger it is the same tensor, lying as before.
- */
-static sherd_tensor *as_own(const sherd_tensor *t, sherd_tensor *grad, int holders)
+sherd_tensor *sherd__copied_grad(sherd_tensor *grad)
 {
-    if (grad->refs == holders && grad->storage->refs == 1 && sherd__is_contiguous(grad))
-        return grad;
     sherd_tensor *copy = sherd__copied(grad);
+
     if (!copy->storage)
         return copy;
     copy->strided = grad->strided;
     copy->born_at = grad->born_at;
     copy->born = grad->born;
     copy->storage->born = grad->storage->born;
-    if (!t->node)
+    return copy;
+}
+
+/*
+ * A kept gradient that may be written in place: a copy if other gradients, or the caller's own,
+ * share its memory, or its elements share each other's. `holders`: who holds it by right.
+ */
+static sherd_tensor *as_own(const sherd_tensor *t, sherd_tensor *grad, int holders)
+{
+    if (grad->refs == holders && grad->storage->refs == 1 && sherd__is_contiguous(grad))
+        return grad;
+    sherd_tensor *copy = sherd__copied_grad(grad);
+    if (copy->storage && !t->node)
         sherd__serve(copy->storage, SHERD_MEMORY_GRADIENTS);
     return copy;
 }

@@ -45,30 +45,62 @@ static sherd_tensor *of_leaf(sherd_tensor *leaf, sherd_tensor *restored)
                                               : sherd__record_same(sherd__new_view(restored), leaf);
 }
 
+/* A tensor in the place of result j of the node. */
+static sherd_tensor *as_result(sherd_node *node, int j, sherd_tensor *restored)
+{
+    sherd_tensor *view = sherd__new_view(restored);
+
+    if (!view->storage)
+        return view;
+    view->node = &node->head;
+    node->head.refs++;
+    view->output = j;
+    view->requires_grad = true;
+    return view;
+}
+
+static void refuse_hidden(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const sherd_op *const *op = sherd_node_attributes(node);
+
+    (void)grad_out, (void)grad_in;
+    sherd__raise(node->world, SHERD_EINVAL,
+                 "%s: its backward can not be differentiated (create_graph), since it reads a "
+                 "hidden result: detach its result where gradients are differentiated again",
+                 (*op)->name);
+}
+
+static const sherd_op hidden_op = {
+    .name = "hidden result", .takes_pending = true, .backward = refuse_hidden};
+
+/*
+ * A hidden result has no place in the graph, but depends on what the others depend on: a gradient
+ * that reaches it is an error.
+ */
+static sherd_tensor *of_hidden(sherd_node *node, sherd_tensor *restored)
+{
+    sherd_tensor *other = as_result(node, 0, restored);
+    sherd_tensor *view = other->storage ? sherd__new_view(restored) : other;
+
+    if (view->storage)
+        sherd__record_node(node->world, &hidden_op, &other, 1, &view, 1, &node->op,
+                           sizeof(sherd_op *));
+    return view;
+}
+
 sherd_tensor *sherd__linked(sherd_node *node, int slot, sherd_tensor *restored)
 {
     bool operand = slot < node->ins;
     sherd_node *from = operand ? node->in[slot].node : node;
-    sherd_tensor *view;
 
     if (sherd__is_failed(restored) || (operand && !node->in[slot].wanted) ||
         !sherd__has_fractions(restored->dtype))
         return restored;
     if (!operand && slot - node->ins >= node->outs)
-        return sherd__fail_tensor(node->world, true, SHERD_EINVAL,
-                                  "%s: its backward can not be differentiated (create_graph): it "
-                                  "reads a hidden result",
-                                  node->op->name);
+        return of_hidden(node, restored);
     if (!from)
         return of_leaf(node->in[slot].leaf, restored);
-    view = sherd__new_view(restored);
-    if (!view->storage)
-        return view;
-    view->node = &from->head;
-    from->head.refs++;
-    view->output = operand ? node->in[slot].output : slot - node->ins;
-    view->requires_grad = true;
-    return view;
+    return as_result(from, operand ? node->in[slot].output : slot - node->ins, restored);
 }
 
 /* ---- what the tape computes ------------------------------------------------------------------ */

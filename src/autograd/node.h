@@ -10,6 +10,8 @@
 #include "autograd/replay.h"
 #include "autograd/tape.h"
 
+#include <string.h>
+
 /*
  * What a node knows of an operand. It keeps the operand's node or leaf alive, not the operand
  * itself.
@@ -143,6 +145,12 @@ _Static_assert(sizeof(sherd__tape) <= SHERD__SPARE_BYTES, "the spare room is too
 
 sherd__tape *sherd__tape_of(sherd_world *world);
 
+/* Whether an operator is the library's own, and so not checked. */
+static inline bool sherd__is_own(const sherd_op *op)
+{
+    return op->name && strncmp(op->name, "sherd_", 6) == 0;
+}
+
 /* Drop the edges of a node and what it saved: its backward has run, or it is freed. */
 void sherd__node_clear(sherd_node *node);
 
@@ -217,6 +225,8 @@ typedef struct sherd__pass {
     bool only;      /* gradients are only captured, not stored in leaves */
     bool graph;     /* it is recorded (create_graph); `only` and `retains` are set, too */
     uint64_t first; /* what is older leads to no captured gradient; 0 = leaves may */
+    sherd_tensor *const *given; /* [givens] the caller's gradients of the outputs, or NULL */
+    int givens;
     sherd__phase part;
     sherd_tensor *const *soon; /* [soons] the leaves of the first part; while it runs */
     int soons;
@@ -265,6 +275,16 @@ bool sherd__park(sherd__pass *pass, const sherd_node *node, int i, sherd_tensor 
 /* The next of those that are kept, if it is of this node; its gradient stays counted there. */
 const sherd__parked *sherd__next_parked(sherd__pass *pass, const sherd_node *node);
 
+/* ---- gradients that are complete (complete.c) ------------------------------------------------ */
+
+/* Move the gradient of a result to the result's layout, settled. False: failed, raised. */
+bool sherd__settle_output(sherd_node *node, sherd__result *out, bool begin);
+/* The gradient of a result, or of a leaf, is complete. False: failed, raised. */
+bool sherd__finish_gradient(const sherd__pass *pass, sherd_node *node, sherd__result *out);
+bool sherd__finish_leaf(const sherd__pass *pass, sherd__watch *watch);
+/* The node has given all its gradients: those of leaves that await no others are complete. */
+bool sherd__finish_leaves(const sherd__pass *pass, const sherd_node *node);
+
 /* ---- backwards that are recorded (graph.c) --------------------------------------------------- */
 
 /*
@@ -300,6 +320,17 @@ bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad);
  * Add a gradient to a leaf's; one that takes more memory than the leaf is settled first. False:
  * failed.
  */
-bool sherd__add_leaf_grad(sherd_tensor *leaf, sherd_tensor *grad);
+bool sherd__add_leaf_grad(const sherd__pass *pass, sherd_tensor *leaf, sherd_tensor *grad);
+
+/*
+ * Make what is kept a copy if it shares its storage with a gradient that the caller gave, and may
+ * write anew. False: failed.
+ */
+bool sherd__keep_apart(const sherd__pass *pass, sherd_tensor **kept);
+
+/*
+ * A copy of a gradient, for the ledger the same tensor, lying as before: other ranks may need none.
+ */
+sherd_tensor *sherd__copied_grad(sherd_tensor *grad);
 
 #endif

@@ -343,12 +343,53 @@ void sherd__saved_forget(const sherd_node *node, int k)
             }
 }
 
+/* ---- for operators --------------------------------------------------------------------------- */
+
+/* What `needs` calls operand i: the last one that is declared may come several times. */
+static int declared(const sherd_op *op, int i)
+{
+    int last = 0;
+
+    while (last < i && last + 1 < SHERD_OP_SLOTS && op->operand[last + 1].name)
+        last++;
+    return last;
+}
+
+static bool is_needed(const sherd_op *op, uint64_t bit)
+{
+    uint64_t all = 0;
+
+    for (int k = 0; k < SHERD_OP_SLOTS; k++)
+        all |= op->needs[k];
+    return (all & bit) != 0;
+}
+
+/*
+ * What a backward asks for: a user's operator that `needs` it nowhere would lose a gradient. NULL
+ * is right if it is absent, or saved only for gradients that nobody wants.
+ */
+static sherd_tensor *asked(sherd_node *node, int slot, bool is_there, uint64_t bit)
+{
+    bool operand = slot < node->ins;
+
+    if (node->slot[slot] || !is_there || sherd__is_own(node->op) || is_needed(node->op, bit))
+        return sherd__saved(node, slot);
+    return sherd__fail_tensor(node->world, true, SHERD_EINVAL, "%s: %s %d is not in `needs`",
+                              node->op->name, operand ? "operand" : "result",
+                              operand ? slot : slot - node->ins);
+}
+
 sherd_tensor *sherd_node_operand(sherd_node *node, int i)
 {
-    return node && i >= 0 && i < node->ins ? sherd__saved(node, i) : NULL;
+    if (!node || i < 0 || i >= node->ins)
+        return NULL;
+    return asked(node, i, node->in[i].dtype != SHERD_DTYPE_NONE,
+                 SHERD_NEEDS_OPERAND(declared(node->op, i)));
 }
 
 sherd_tensor *sherd_node_result(sherd_node *node, int j)
 {
-    return node && j >= 0 && j < SHERD_MAX_RESULTS ? sherd__saved(node, node->ins + j) : NULL;
+    if (!node || j < 0 || j >= SHERD_MAX_RESULTS)
+        return NULL;
+    return asked(node, node->ins + j, node->op->result[j].name != NULL, SHERD_NEEDS_RESULT(j));
 }

@@ -161,6 +161,8 @@ static void run(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *cons
 {
     setting before = enter(p);
 
+    p->given = gradients;
+    p->givens = count;
     (void)begin(p, outputs, gradients, count);
     sherd__pass_clear(p);
     leave(p, before);

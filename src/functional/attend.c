@@ -167,11 +167,12 @@ static const sherd_op attend_grad_op = {.name = "sherd_attention_general backwar
 void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *grad_out,
                              sherd_tensor **grad_in)
 {
-    if (sherd__makes_graph(sherd__node_world(node))) {
+    attend_attributes attributes = *(const attend_attributes *)sherd_node_attributes(node);
+
+    if (sherd__makes_graph(sherd__node_world(node)) && attributes.p == 0) {
         sherd__differentiate(node, (1u << OPERANDS) - 1, sherd__attend_formula, grad_out, grad_in);
         return;
     }
-    attend_attributes attributes = *(const attend_attributes *)sherd_node_attributes(node);
     sherd_tensor *in[G_OPERANDS] = {grad_out[OUT],
                                     grad_out[LOG_SUM],
                                     sherd_node_operand(node, Q),

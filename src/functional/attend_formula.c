@@ -2,7 +2,7 @@
 /*
  * Attention with all its scores in memory, made of operators: where a backward is recorded, its
  * gradients are those of this, whatever is sharded. Not with dropout, whose pattern only the
- * kernels know.
+ * kernels know: then they are computed as always, and have no gradients themselves.
  */
 #include "attend.h"
 
@@ -66,13 +66,7 @@ static sherd_tensor *attended(sherd_tensor *const *in, const sherd__attend_attri
 
 sherd_tensor *sherd__attend_formula(sherd_node *node, sherd_tensor *const *in, int result)
 {
-    const sherd__attend_attributes *a = sherd_node_attributes(node);
-
-    if (a->p > 0)
-        return sherd__fail_tensor(in[SHERD__Q]->world, in[SHERD__Q]->layout != NULL, SHERD_EINVAL,
-                                  "sherd_attention_with: the backward of attention with dropout "
-                                  "can not be differentiated (create_graph)");
-    return attended(in, a, result);
+    return attended(in, sherd_node_attributes(node), result);
 }
 
 sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale, bool causal,

@@ -273,12 +273,18 @@ static bool update_all(const sherd_optimizer *o, double rate, double grad_scale)
     return update_list(o, &l) && good;
 }
 
-/* Ranks must take the same step; parameters that only some ranks have changed are lost. */
+/*
+ * Ranks must take the same step, of the same parameters; those that only some ranks have changed
+ * are lost. A plain parameter may have a gradient on some ranks only.
+ */
 static void note(const sherd_optimizer *o, double rate, double grad_scale)
 {
     uint64_t what = sherd__attribute_double(sherd__attribute_double(1, rate), grad_scale), identity;
 
     what = sherd__hash_word(what, o->settings);
+    for (int i = 0; i < o->count; i++)
+        if (o->item[i].p->layout)
+            what = sherd__hash_word(what, sherd__raw_grad(o->item[i].p) != NULL);
     sherd__deed_add(o->mesh, "sherd_optimizer_step", what, &identity);
 }
 
