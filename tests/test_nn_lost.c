@@ -91,7 +91,7 @@ static void what_an_optimizer_changes_is_lost_together(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "p0.steps was lost") != NULL);
     for (int i = 0; i < sherd_optimizer_state(o, state, PARAMETERS); i++)
-        sherd_tensor_revive(state[i].tensor);
+        sherd_fill(sherd_tensor_revive(state[i].tensor), 1);
     take_step(o);
     for (int i = 0; i < PARAMETERS; i++)
         CHECK_EQ(first(parameter(m, i)), 2.5);

@@ -5,6 +5,7 @@
  * with SHERD_VERIFY=1.
  */
 #include "models.h"
+#include "sherd/ops_elements.h"
 
 /* Plain data that is not what it is said to be. */
 static sherd_tensor *unequal(sherd_world *world)
@@ -69,6 +70,41 @@ static void a_replica_that_was_written_is_found(sherd_world *world)
     if (sherd_world_ranks(world) > 1)
         CHECK(strstr(sherd_world_error(world), "SHERD_VERIFY: f64[4,4] on (tp=") != NULL);
     data[5] = 7;
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Also if all ranks have written it since, and made other tensors in between. */
+static void an_old_replica_is_compared_as_well(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+    sherd_tensor *y = sherd_exp(x), *z = sherd_exp(y);
+
+    CHECK(!sherd_tensor_failed(z));
+    sherd_fill(x, 2);
+    CHECK_OK(sherd_world_check(world));
+    if (sherd_world_rank(world) == 1)
+        *(double *)sherd_tensor_write(x) = 7;
+    CHECK_EQ(sherd_world_check(world), sherd_world_ranks(world) > 1 ? SHERD_EDIFFER : SHERD_OK);
+}
+
+/* What is kept of a given gradient is for the ledger the same tensor, and not what is written. */
+static void a_given_gradient_may_be_written(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 1, SHAPE(4), 3, 1, 0), mesh, "R");
+    sherd_tensor *up = spread(wave(world, SHERD_F64, 1, SHAPE(4), 5, 1, 0), mesh, "R"), *y;
+
+    sherd_require_grad(x, true);
+    for (int k = 1; k <= 3; k++) {
+        y = sherd_add(x, up);
+        double *data = sherd_tensor_write(up);
+        for (int i = 0; i < 4; i++)
+            data[i] = k;
+        sherd_backward_with(&y, &up, 1, NULL);
+        CHECK_OK(sherd_world_check(world));
+    }
+    CHECK_NEAR(distance_to(sherd_grad(x), (double[]){6, 6, 6, 6}, 4), 0, 0);
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -152,6 +188,8 @@ static const check_test tests[] = {
     {TEST(what_is_marked_equal_must_be), {1, 2, 3, 4}},
     {TEST(pieces_that_are_declared_equal_must_be), {1, 2, 3, 4}},
     {TEST(a_replica_that_was_written_is_found), {1, 2, 3}},
+    {TEST(an_old_replica_is_compared_as_well), {1, 2, 3, 4}},
+    {TEST(a_given_gradient_may_be_written), {1, 2, 3}},
     {TEST(pieces_are_compared_with_their_replicas), {4}},
     {TEST(no_memory_for_it_fails_on_all), {2, 3}},
     {TEST(what_was_equal_before_is_compared), {1, 2, 3, 4}},

@@ -148,7 +148,8 @@ static void fill_in(sherd_world *world, sherd__member *member, sherd__arena *are
     sherd__claim *claim = (sherd__claim *)(void *)(arena->base + arena->control->regions);
 
     for (int i = 0; i < CLAIMS; i++)
-        claim[i] = (sherd__claim){.made = (uint64_t)(CLAIMS - i), .identity = 7, .content = 9};
+        claim[i] = (sherd__claim){
+            .made = (uint64_t)(CLAIMS - i), .identity = 7 + (uint64_t)i, .content = 9};
     world->arena = *arena;
     world->ranks = ranks;
     world->mesh = member;
@@ -233,7 +234,49 @@ static void claims_that_differ_are_found_among_others(sherd_world *world)
     free(paper);
 }
 
+/* What a rank wrote last counts: not what a copy holds from before, which others may not need. */
+static void copies_are_no_difference(sherd_world *world)
+{
+    static const sherd__claim one[][2] = {{{.made = 5, .identity = 7, .content = 9}},
+                                          {{.made = 8, .identity = 7, .content = 9}},
+                                          {{.made = 8, .identity = 7, .content = 9}},
+                                          {{.made = 5, .identity = 7, .content = 9}}},
+                              two[][2] = {{{.made = 5, .identity = 7, .content = 9},
+                                           {.made = 5, .identity = 7, .content = 12}},
+                                          {{.made = 8, .identity = 7, .content = 9},
+                                           {.made = 5, .identity = 7, .content = 4}},
+                                          {{.made = 8, .identity = 7, .content = 4},
+                                           {.made = 5, .identity = 7, .content = 9}},
+                                          {{.made = 8, .identity = 7, .content = 4},
+                                           {.made = 5, .identity = 7, .content = 9}}};
+    static const int differ[] = {false, false, true, true};
+    sherd__arena arena;
+    sherd__diag diag = {0};
+    sherd__member member;
+    sherd_world *paper = calloc(1, sizeof *paper);
+    char text[SHERD_ERROR_BYTES];
+
+    (void)world;
+    CHECK_OK(sherd__arena_create(&arena, 8, 4 << 20, NULL, &diag));
+    fill_in(paper, &member, &arena, 2);
+    sherd__claim *claim = (sherd__claim *)(void *)(arena.base + arena.control->regions);
+    for (int i = 0; i < LEN(differ); i++)
+        for (int more = 0; more < 2; more++) { /* the rank that has more */
+            memcpy(claim, one[i], sizeof *claim);
+            memcpy(claim + CLAIMS, two[i], 2 * sizeof *claim);
+            for (int r = 0; r < 2; r++) {
+                sherd__lane *lane = sherd__lane_of(paper, r, 1);
+                lane->claims = arena.control->regions + (r == more ? CLAIMS * sizeof *claim : 0);
+                lane->claimed = r == more ? 2 : 1;
+            }
+            CHECK_EQ(sherd__ledgers_differ(paper, false, text, sizeof text), differ[i]);
+        }
+    sherd__arena_unmap(&arena);
+    free(paper);
+}
+
 static const check_test tests[] = {
+    {TEST(copies_are_no_difference), {1}},
     {TEST(a_check_looks_only_at_meshes_that_were_used), {2, 3, 8}},
     {TEST(a_mesh_that_was_long_unused_is_compared_again), {2, 3, 8}},
     {TEST(all_ranks_lose_what_any_has_written), {2, 3, 4, 8}},

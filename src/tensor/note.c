@@ -90,7 +90,7 @@ static unsigned equal_axes(const sherd_layout *layout)
     return all & ~layout->shard_axes & ~layout->pending_axes;
 }
 
-/* The newest first, as they are listed. Noted tensors are the same on all ranks. */
+/* Noted tensors are the same on all ranks. */
 static void claim_all(sherd_world *world)
 {
     for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {

@@ -166,79 +166,6 @@ void sherd__ledgers_tell(sherd_world *world)
     world->post->used = world->used;
 }
 
-/* ---- claims (SHERD_VERIFY) ------------------------------------------------------------------- */
-
-void sherd__world_watch(sherd_world *world, const sherd__watcher *watcher)
-{
-    world->watcher = *watcher;
-}
-
-bool sherd__verifies(const sherd_world *world)
-{
-    return world->verify && !world->dry; /* there are no contents to compare */
-}
-
-bool sherd__claim_equal(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
-                        const sherd__claim *claim)
-{
-    sherd__group *group;
-
-    if (!sherd__group_find(world, mesh, axes, &group) || !group)
-        return true; /* nobody else has it */
-    if (group->claims == group->claim_room) {
-        int64_t room = group->claim_room ? 2 * group->claim_room : 64;
-        sherd__claim *grown = sherd__grow(&world->heap, group->claim, (size_t)group->claim_room,
-                                          (size_t)room, sizeof *grown);
-        if (!grown)
-            return false;
-        group->claim = grown;
-        group->claim_room = room;
-    }
-    group->claim[group->claims++] = *claim;
-    return true;
-}
-
-/* Show what is claimed to who decides. The block of the check before is free again: all have left
- * that one. */
-static bool tell_claims(sherd_world *world, sherd__group *group)
-{
-    size_t bytes = (size_t)group->claims * sizeof *group->claim;
-
-    if (bytes)
-        sherd__lane_set_add(&world->used, group->lane);
-    if (!sherd__is_near(world, 0))
-        return sherd__remote_claims(world, group);
-    group->own->claimed = 0;
-    if (group->claimed)
-        sherd__give_quietly(world, group->claimed);
-    group->claimed = NULL;
-    if (group->claims == 0)
-        return true;
-    if (!(group->claimed = sherd__take_quietly(world, (int64_t)bytes)))
-        return false;
-    memcpy(group->claimed->data, group->claim, bytes);
-    group->own->claims = (uint64_t)(group->claimed->data - world->arena.base);
-    group->own->claimed = group->claims;
-    return true;
-}
-
-bool sherd__claims_make(sherd_world *world)
-{
-    bool good = true;
-
-    if (!sherd__verifies(world))
-        return true;
-    for (int i = 0; i < world->meshes; i++)
-        for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
-            world->mesh[i].group[g].claims = 0;
-    if (world->watcher.before_check && !sherd__alarmed(world))
-        world->watcher.before_check(world);
-    for (int i = 0; i < world->meshes; i++)
-        for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
-            good = tell_claims(world, &world->mesh[i].group[g]) && good;
-    return good;
-}
-
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 const sherd__work *sherd__work_of(const sherd_world *world, int rank, int lane)
@@ -296,33 +223,6 @@ static void describe(const sherd_world *world, int lane, int a, int b, char *tex
                  number, p, a, b);
 }
 
-static int64_t claims_of(const sherd_world *world, int rank, int lane, const sherd__claim **claim)
-{
-    const sherd__lane *theirs = sherd__lane_of(world, rank, lane);
-
-    *claim = sherd__is_near(world, rank)
-                 ? (const sherd__claim *)(const void *)(world->arena.base + theirs->claims)
-                 : theirs->claim;
-    return theirs->claimed;
-}
-
-/* A tensor that two ranks claim to be equal, and that is not. Claims are in the order of their
- * numbers, the newest first. */
-static const sherd__claim *find_unequal(const sherd_world *world, int lane, int a, int b)
-{
-    const sherd__claim *p, *q;
-    int64_t x = claims_of(world, a, lane, &p), y = claims_of(world, b, lane, &q);
-
-    for (int64_t i = 0, j = 0; i < x; i++) {
-        while (j < y && q[j].made > p[i].made)
-            j++;
-        for (int64_t k = j; k < y && q[k].made == p[i].made; k++)
-            if (q[k].identity == p[i].identity && q[k].content != p[i].content)
-                return &p[i];
-    }
-    return NULL;
-}
-
 static bool are_alike(const sherd__work *x, const sherd__work *y)
 {
     return x->count == y->count && x->hash == y->hash;
@@ -352,7 +252,7 @@ static bool differ_in(const sherd_world *world, int lane, int a, int b, bool oth
         return true;
     }
     if (x->count == y->count)
-        claim = find_unequal(world, lane, a, b);
+        claim = sherd__claim_unequal(world, lane, a, b);
     if (claim)
         snprintf(text, room,
                  "rank %d: SHERD_VERIFY: %s, which should be equal there, differs between ranks %d "
@@ -369,17 +269,8 @@ int sherd__leader_of(const sherd_world *world, int rank, int lane)
 /* Whether two ranks show the same: all that one may differ in from a third, the other does. */
 static bool show_the_same(const sherd_world *world, int lane, int a, int b)
 {
-    const sherd__claim *p, *q;
-    int64_t claims = claims_of(world, a, lane, &p);
-
-    if (!are_alike(sherd__work_of(world, a, lane), sherd__work_of(world, b, lane)) ||
-        claims != claims_of(world, b, lane, &q))
-        return false;
-    for (int64_t i = 0; i < claims; i++)
-        if (p[i].made != q[i].made || p[i].identity != q[i].identity ||
-            p[i].content != q[i].content)
-            return false;
-    return true;
+    return are_alike(sherd__work_of(world, a, lane), sherd__work_of(world, b, lane)) &&
+           sherd__claims_same(world, lane, a, b);
 }
 
 /*

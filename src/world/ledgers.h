@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.c, remains.c: what is done on meshes, as the files of this room see it. Part of
+/* ledger.c, claims.c, remains.c: what is done on meshes, as the files of this room see it. Part of
  * inside.h. */
 #ifndef SHERD__LEDGERS_H
 #define SHERD__LEDGERS_H
@@ -34,6 +34,13 @@ int sherd__leader_of(const sherd_world *world, int rank, int lane);
  * claims to be equal. */
 void sherd__ledgers_tell(sherd_world *world);
 bool sherd__claims_make(sherd_world *world);
+/*
+ * A tensor that two ranks claim to be equal, and that is not as each wrote it last; of several, the
+ * one that is so by the oldest deed. NULL: there is none.
+ */
+const sherd__claim *sherd__claim_unequal(const sherd_world *world, int lane, int a, int b);
+/* Whether two ranks claim the very same. */
+bool sherd__claims_same(const sherd_world *world, int lane, int a, int b);
 /*
  * Two ranks that have not done the same on some mesh, or (SHERD_VERIFY) have not what they claim;
  * text says what. `other`: only if one did another thing in the place of a thing, not if it merely

@@ -231,7 +231,7 @@ bool sherd__verifies(const sherd_world *world);
 
 /*
  * Claim that a tensor is equal on all ranks that differ only in `axes` of the mesh. Only in
- * before_check, the newest first. False if memory runs out.
+ * before_check, in any order. False if memory runs out.
  */
 bool sherd__claim_equal(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
                         const sherd__claim *claim);
