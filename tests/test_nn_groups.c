@@ -159,6 +159,47 @@ static void they_train_as_pytorch_does(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Other groups after half of the steps, and first some that are refused and change nothing. */
+static void train_on(sherd_world *world, int c, kind k, const char *const way[4])
+{
+    static const sherd_optimizer_group wrong[] = {{.pattern = "embed.*", .no_rate = true},
+                                                  {.pattern = "**.bais"}};
+    const sherd_optimizer_group *from = group_cases[regrouped_cases[c].from].groups;
+    const sherd_optimizer_group *to = group_cases[regrouped_cases[c].to].groups;
+    const double *expected = regrouped_cases[c].p[k];
+    net n = make(world, SHERD_F64, way);
+    sherd_optimizer *o = NULL;
+
+    CHECK_OK(optimizer(&o, &n, k, from, count_of(from)));
+    for (int t = 1; t <= CASE_STEPS; t++) {
+        CHECK_EQ(sherd_optimizer_groups(o, wrong, 2), SHERD_EINVAL);
+        for (int i = 1; i <= 3; i++) {
+            sherd_world_fail_allocation(world, i);
+            CHECK_EQ(sherd_optimizer_groups(o, wrong, 1), SHERD_ENOMEM);
+        }
+        sherd_world_fail_allocation(world, 0);
+        if (t == CASE_STEPS / 2 + 1)
+            CHECK_OK(sherd_optimizer_groups(o, to, count_of(to)));
+        step(&n, o, t, false);
+    }
+    for (int i = 0; i < PARAMETERS; i++) {
+        int64_t count = sherd_tensor_count(parameter(&n, i));
+        CHECK_NEAR(distance_to(parameter(&n, i), expected, count), 0, 1e-13);
+        expected += count;
+    }
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(n.m);
+}
+
+static void groups_may_change_as_pytorchs_may(sherd_world *world)
+{
+    for (int way = 0; way < LEN(ways); way++)
+        for (int c = 0; c < LEN(regrouped_cases); c++)
+            for (int k = 0; k < KINDS; k++)
+                train_on(world, c, (kind)k, ways[way]);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- patterns -------------------------------------------------------------------------------- */
 
 /* Bits of the parameters that a step of these groups leaves as they were. */
@@ -360,6 +401,55 @@ static void ranks_that_group_otherwise_differ(sherd_world *world)
     }
 }
 
+/* Ranks that have got the same groups in the end are alike, however they got there. */
+static void ranks_that_regroup_otherwise_differ(sherd_world *world)
+{
+    const sherd_optimizer_group groups[] = {{.pattern = "embed.*", .rate = 0.5},
+                                            {.pattern = "norm.*", .decay_all = true}};
+    bool first = sherd_world_rank(world) == 0;
+
+    for (int alike = 1; alike >= 0; alike--) {
+        net n = make(world, SHERD_F32, ways[2]);
+        sherd_optimizer *o = NULL;
+        CHECK_OK(optimizer(&o, &n, ADAM, groups, first ? 1 : 2));
+        CHECK_OK(sherd_optimizer_groups(o, groups, first ? 2 : alike));
+        if (alike)
+            CHECK_OK(sherd_optimizer_groups(o, groups, 1));
+        step(&n, o, 1, false);
+        CHECK_EQ(sherd_world_check(world), alike ? SHERD_OK : SHERD_EDIFFER);
+        sherd_optimizer_destroy(o);
+        sherd_module_destroy(n.m);
+    }
+}
+
+/* What the module got since the optimizer was made is in no group. */
+static void groups_are_of_what_the_optimizer_has(sherd_world *world)
+{
+    const sherd_optimizer_group later = {.pattern = "later.weight", .rate = 2},
+                                embed = {.pattern = "embed.*", .no_rate = true},
+                                all = {.pattern = "**", .rate = 2};
+    net n = make(world, SHERD_F64, ways[3]);
+    sherd_optimizer *o = NULL;
+    double before[MOST];
+
+    CHECK_OK(optimizer(&o, &n, ADAMW, &embed, 1));
+    whole(parameter(&n, 0), before);
+    step(&n, o, 1, false);
+    CHECK_EQ(distance_to(parameter(&n, 0), before, 12), 0);
+    sherd_tensor *t = wave(world, SHERD_F64, 2, parts[0].shape, 1, 0.4, 0.5);
+    CHECK_OK(sherd_module_add_parameter(below(n.m, "later"), "weight", t));
+    CHECK_EQ(sherd_optimizer_groups(o, &later, 1), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "no parameter has such a path; there are ") != NULL);
+    CHECK(strstr(sherd_world_error(world), "are later") == NULL);
+    CHECK_OK(sherd_optimizer_groups(o, &all, 1));
+    CHECK_OK(sherd_optimizer_groups(o, NULL, 0));
+    step(&n, o, 2, false);
+    CHECK(distance_to(parameter(&n, 0), before, 12) > 0.01);
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(n.m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void no_memory_makes_no_optimizer(sherd_world *world)
 {
     const sherd_optimizer_group right[] = {{.pattern = "embed.*", .rate = 0.5},
@@ -395,6 +485,7 @@ static void no_memory_makes_no_optimizer(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(they_train_as_pytorch_does), {1, 2, 3, 4, 8}},
+    {TEST(groups_may_change_as_pytorchs_may), {1, 2, 3, 4, 8}},
     {TEST(patterns_find_what_they_say), {1, 2, 3}},
     {TEST(the_first_group_that_matches_has_a_parameter), {1, 2}},
     {TEST(a_tied_parameter_is_found_by_each_of_its_names), {1, 2}},
@@ -402,6 +493,8 @@ static const check_test tests[] = {
     {TEST(state_is_loaded_with_other_groups), {1, 2, 3, 4, 8}},
     {TEST(what_a_group_cannot_mean_is_refused), {1, 2}},
     {TEST(ranks_that_group_otherwise_differ), {2, 3}},
+    {TEST(ranks_that_regroup_otherwise_differ), {2, 3}},
+    {TEST(groups_are_of_what_the_optimizer_has), {1, 2}},
     {TEST(no_memory_makes_no_optimizer), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

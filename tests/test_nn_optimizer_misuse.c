@@ -111,6 +111,27 @@ MISUSE(groups_need_patterns_that_find_parameters)
     sherd_module_destroy(layer);
 }
 
+MISUSE(other_groups_need_the_same)
+{
+    static const sherd_optimizer_group good = {.pattern = "*", .rate = 2},
+                                       bad[] = {{.pattern = NULL},
+                                                {.pattern = "none"},
+                                                {.pattern = "*", .rate = -1},
+                                                {.pattern = "weight", .adamw = true}};
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
+
+    CHECK_OK(sherd_muon_create(&o, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_optimizer_groups(NULL, &good, 1));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_groups(o, NULL, 1));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_groups(o, &good, -1));
+    for (int i = 0; i < LEN(bad); i++)
+        REFUSES(SHERD_EINVAL, sherd_optimizer_groups(o, &bad[i], 1));
+    ANSWERS(sherd_optimizer_groups(o, &good, 1) == SHERD_OK);
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
 MISUSE(optimizers_are_clipped_together_on_a_mesh)
 {
     sherd_module *layer = linear(m->world);
@@ -232,6 +253,7 @@ MISUSE(schedules_answer_whatever_is_asked)
 static const check_test tests[] = {
     {TEST(an_optimizer_needs_a_module), {1, 2}},
     {TEST(groups_need_patterns_that_find_parameters), {1, 2}},
+    {TEST(other_groups_need_the_same), {1, 2}},
     {TEST(optimizers_are_clipped_together_on_a_mesh), {1, 2, 3}},
     {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
     {TEST(a_step_needs_factors_that_are_numbers), {1, 2, 3}},

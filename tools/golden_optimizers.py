@@ -85,13 +85,16 @@ def element(shape, offset, scale, k):
     return torch.tensor([offset + scale * math.sin(0.1 * (i + 1) * k) for i in range(count)], dtype=torch.float64).reshape(shape)
 
 
-def trained_in_groups(kind, options, groups, clip):
+def trained_in_groups(kind, options, groups, clip, then=None):
+    """With other groups, `then`, for the second half of the steps."""
     p = [torch.nn.Parameter(element(shape, 0.5, 0.4, n + 1)) for n, shape in enumerate(SHAPES.values())]
     o = getattr(torch.optim, kind)([dict(params=[q], weight_decay=decay) for q, (_, decay) in zip(p, groups)], lr=RATE, **options)
     for t in range(1, STEPS + 1):
+        now = then if then and t > STEPS // 2 else groups
         for n, q in enumerate(p):
             q.grad = element(q.shape, 0, 2, t + n + 2)
-            o.param_groups[n]["lr"] = RATE * (1 + t % 2) * groups[n][0]
+            o.param_groups[n]["lr"] = RATE * (1 + t % 2) * now[n][0]
+            o.param_groups[n]["weight_decay"] = now[n][1]
         if clip:
             torch.nn.utils.clip_grad_norm_(p, 1.5)
         o.step()
@@ -146,6 +149,15 @@ def groups_of_parameters():
             for name, kind, options in GROUPED_BY:
                 print("        %s," % row(trained_in_groups(kind, options, groups, clip)))
             print("    }},")
+    print("};")
+    # From the groups of one case (of group_cases, unclipped) to those of another.
+    print("static const struct { int from, to; double p[3][24]; } regrouped_cases[] = {")
+    for a in range(len(GROUPED)):
+        b = (a + 1) % len(GROUPED)
+        print("    {%d, %d, {" % (2 * a, 2 * b))
+        for name, kind, options in GROUPED_BY:
+            print("        %s," % row(trained_in_groups(kind, options, GROUPED[a][1], 0, GROUPED[b][1])))
+        print("    }},")
     print("};")
 
 

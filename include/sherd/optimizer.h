@@ -152,6 +152,25 @@ typedef struct sherd_muon_options {
 SHERD_CALL sherd_status sherd_muon_create(sherd_optimizer **out, sherd_module *module,
                                           const sherd_muon_options *options);
 
+/**
+ * Give an optimizer other groups, from its next step on: to freeze a part of a model for some
+ * steps, or to warm it up. They replace all that it had, by the rules of sherd_adamw_create; a
+ * parameter in none has rate 1 and the decay of the options again. State stays. All ranks pass the
+ * same groups.
+ *
+ *     {.pattern = "backbone.**", .no_rate = step < 500}, {.pattern = "head.**", .rate = 10}
+ *
+ * A rate that falls to 0 is `no_rate`, since a member of 0 is the default.
+ *
+ * @local
+ * @shapes groups: [count], read in the call only; NULL = none, with a count of 0
+ * @errors EINVAL the optimizer is NULL; a group as in sherd_adamw_create, or by which a matrix of
+ *         Muon's would be AdamW's, or the other way round; ENOMEM. Then the old groups stay. If
+ *         ranks pass other groups, EDIFFER is found after the next step
+ */
+SHERD_CALL sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer,
+                                               const sherd_optimizer_group *groups, int count);
+
 /** Free an optimizer; NULL is a no-op. @local @errors none */
 SHERD_API void sherd_optimizer_destroy(sherd_optimizer *optimizer);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups of an optimizer's parameters, found by the paths of parameters when it is made: a step
- * reads only the factor and the decay that each parameter has got. A pattern that finds nothing, or
- * nothing that an earlier one has left, would be lost in silence, so it is refused.
+ * Groups of an optimizer's parameters, found by the paths of parameters when it is made or gets
+ * others: a step reads only the factor and the decay that each parameter has got. A pattern that
+ * finds nothing, or nothing that an earlier one has left, would be lost in silence, so it is
+ * refused.
  */
 #include <fnmatch.h>
 #include <math.h>
@@ -16,9 +17,11 @@
 enum { PATH = 256 };
 
 typedef struct job {
+    const char *function;
     sherd_optimizer *o;
     const sherd__grouping *grouping;
-    const sherd_named_parameter *all;   /* of the items */
+    const sherd_named_parameter *all; /* [count] */
+    int count;
     const sherd_optimizer_group *group; /* that is looked at, and its number */
     int number;
     int matches, taken; /* parameters that it matches; those that no earlier group has */
@@ -50,6 +53,8 @@ static void take(job *j, sherd_module *m, const char *name, bool below)
         if (fnmatch(name, m->parameter[i].name, 0) != 0)
             continue;
         sherd__optimized *item = sherd__optimizer_item(j->o, m->parameter[i].tensor);
+        if (!item) /* the module got it later */
+            continue;
         j->matches++;
         if (item->grouped)
             continue;
@@ -72,20 +77,19 @@ static sherd_status visit(void *data, sherd_module *m, const char *rest)
 
 static sherd_status refuse(const job *j, const char *fault, const char *near)
 {
-    return sherd__module_fail(j->o->module, SHERD_EINVAL, "%s: group %d, \"%s\": %s%s",
-                              j->o->kind->function, j->number,
-                              j->group->pattern ? j->group->pattern : "(null)", fault, near);
+    return sherd__module_fail(j->o->module, SHERD_EINVAL, "%s: group %d, \"%s\": %s%s", j->function,
+                              j->number, j->group->pattern ? j->group->pattern : "(null)", fault,
+                              near);
 }
 
 /* Path and name of the i-th parameter, as a pattern says them. */
 static const char *path_at(void *of, int i)
 {
     job *j = of;
-    const sherd_optimizer *o = j->o;
 
-    if (i >= o->count)
+    if (i >= j->count)
         return NULL;
-    const char *path = sherd__path_below(o->module, o->item[i].p->holder);
+    const char *path = sherd__path_below(j->o->module, j->all[i].tensor->holder);
     snprintf(j->path, PATH, "%s%s%s", path, path[0] ? "." : "", j->all[i].name);
     return j->path;
 }
@@ -134,7 +138,7 @@ static sherd_status form(job *j)
         return refuse(j, fault, "");
     names = sherd__path_names(heap, j->group->pattern, &levels);
     if (!names)
-        return sherd__no_memory(sherd__world_diag(j->o->world), j->o->kind->function);
+        return sherd__no_memory(sherd__world_diag(j->o->world), j->function);
     j->matches = j->taken = 0;
     /* The last name is that of a parameter. */
     if (levels > 0)
@@ -145,29 +149,123 @@ static sherd_status form(job *j)
     return j->taken ? SHERD_OK : refuse(j, "all that it matches is in earlier groups", "");
 }
 
-sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *grouping,
-                                    const sherd_named_parameter *all)
+/* Rate and decay of all items; they may be half done after a failure. */
+static sherd_status group_all(job *j)
 {
-    const sherd__grouping *g = grouping;
-    job j = {.o = o, .grouping = g, .all = all};
+    const sherd__grouping *g = j->grouping;
+    sherd_optimizer *o = j->o;
     sherd_status status = SHERD_OK;
 
     if (g->count < 0 || (g->count > 0 && !g->group))
-        return sherd__module_fail(o->module, SHERD_EINVAL, "%s: %d groups%s", o->kind->function,
-                                  g->count, g->group ? "" : ", but groups is NULL");
+        return sherd__module_fail(o->module, SHERD_EINVAL, "%s: %d groups%s", j->function, g->count,
+                                  g->group ? "" : ", but groups is NULL");
     for (int i = 0; i < o->count; i++) {
-        o->item[i].rate = 1;
-        o->item[i].whole = o->kind->update_whole && sherd_tensor_ndim(all[i].tensor) == 2;
-        o->item[i].decay = decay_of(all[i].tensor, g->weight_decay, g->decay_all);
+        sherd__optimized *item = &o->item[i];
+        item->rate = 1;
+        item->grouped = false;
+        item->whole = o->kind->update_whole && sherd_tensor_ndim(item->p) == 2;
+        item->decay = decay_of(item->p, g->weight_decay, g->decay_all);
     }
-    for (; !status && j.number < g->count; j.number++) {
-        j.group = &g->group[j.number];
-        status = form(&j);
+    for (; !status && j->number < g->count; j->number++) {
+        j->group = &g->group[j->number];
+        status = form(j);
     }
+    return status;
+}
+
+static void hash_settings(sherd_optimizer *o)
+{
+    o->settings = 0;
     for (int i = 0; i < o->count; i++) {
         o->settings = sherd__attribute_double(o->settings, o->item[i].rate);
         o->settings = sherd__attribute_double(o->settings, o->item[i].decay);
         o->settings = sherd__hash_word(o->settings, o->item[i].whole);
     }
+}
+
+sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *grouping,
+                                    const sherd_named_parameter *all)
+{
+    job j = {
+        .function = o->kind->function, .o = o, .grouping = grouping, .all = all, .count = o->count};
+    sherd_status status = group_all(&j);
+
+    o->grouping = *grouping;
+    o->grouping.group = NULL; /* the caller's */
+    o->grouping.count = 0;
+    hash_settings(o);
+    return status;
+}
+
+/* ---- others, later --------------------------------------------------------------------------- */
+
+/* The parameters that the module has now, of which the optimizer knows. */
+static sherd_status list_now(job *j, sherd_named_parameter **out)
+{
+    int count = sherd_module_all_parameters(j->o->module, NULL, 0);
+    sherd_named_parameter *all =
+        sherd__alloc(sherd__world_heap(j->o->world), (size_t)count + 1, sizeof *all);
+
+    if (!all)
+        return sherd__no_memory(sherd__world_diag(j->o->world), j->function);
+    sherd_module_all_parameters(j->o->module, all, count);
+    for (int i = 0; i < count; i++)
+        if (sherd__optimizer_item(j->o, all[i].tensor))
+            all[j->count++] = all[i];
+    j->all = *out = all;
+    return SHERD_OK;
+}
+
+/*
+ * State of one kind of update means nothing to the other. What is no longer in the module stays in
+ * its group.
+ */
+static sherd_status compare(const job *j, const sherd__optimized *old)
+{
+    sherd_optimizer *o = j->o;
+    uint64_t walk = sherd__mark_holders(o->module);
+
+    for (int i = 0; i < o->count; i++) {
+        if (o->item[i].p->walk != walk)
+            o->item[i] = old[i];
+        if (o->item[i].whole == old[i].whole)
+            continue;
+        const char *path = sherd__path_below(o->module, o->item[i].p->holder);
+        return sherd__module_fail(o->module, SHERD_EINVAL,
+                                  "%s: the state \"%s%s%s\" is that of %s: a group's adamw stays "
+                                  "as it was",
+                                  j->function, path, path[0] ? "." : "", o->item[i].name[0],
+                                  old[i].whole ? "Muon" : "AdamW");
+    }
+    return SHERD_OK;
+}
+
+sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer, const sherd_optimizer_group *groups,
+                                    int count)
+{
+    static const char function[] = "sherd_optimizer_groups";
+    sherd_optimizer *o = optimizer;
+    sherd_named_parameter *all = NULL;
+    sherd__optimized *old;
+
+    if (!o)
+        return SHERD_EINVAL;
+    sherd__heap *heap = sherd__world_heap(o->world);
+    const sherd__grouping grouping = {o->grouping.weight_decay, o->grouping.decay_all, groups,
+                                      count};
+    job j = {.function = function, .o = o, .grouping = &grouping};
+    if (!(old = sherd__alloc(heap, (size_t)o->count, sizeof *old)))
+        return sherd__no_memory(sherd__world_diag(o->world), function);
+    memcpy(old, o->item, (size_t)o->count * sizeof *old);
+    sherd_status status = list_now(&j, &all);
+    if (!status)
+        status = group_all(&j);
+    if (!status)
+        status = compare(&j, old);
+    if (status)
+        memcpy(o->item, old, (size_t)o->count * sizeof *old);
+    hash_settings(o);
+    sherd__free(heap, all);
+    sherd__free(heap, old);
     return status;
 }

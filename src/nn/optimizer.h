@@ -59,6 +59,14 @@ typedef struct sherd__optimizer_kind {
     bool (*update_whole)(sherd_optimizer *o, double rate, double grad_scale);
 } sherd__optimizer_kind;
 
+/* What decides on rate and decay of parameters: members of the options of all kinds. */
+typedef struct sherd__grouping {
+    double weight_decay;
+    bool decay_all;
+    const sherd_optimizer_group *group; /* [count] */
+    int count;
+} sherd__grouping;
+
 struct sherd_optimizer {
     sherd_world *world;
     sherd_module *module; /* whose parameters they are; outlives the optimizer */
@@ -80,19 +88,12 @@ struct sherd_optimizer {
     int *which;
     sherd_tensor **from, **moved;
     const sherd_layout **to;
-    int64_t *shared;   /* [ranks of the mesh] */
-    int found;         /* the item that was looked for last */
-    uint64_t checks;   /* failed ones, when items were last made ready */
-    uint64_t settings; /* hash of what parameters have of their groups */
+    int64_t *shared;          /* [ranks of the mesh] */
+    int found;                /* the item that was looked for last */
+    uint64_t checks;          /* failed ones, when items were last made ready */
+    uint64_t settings;        /* hash of what parameters have of their groups */
+    sherd__grouping grouping; /* as made, but without groups */
 };
-
-/* What decides on rate and decay of parameters: members of the options of all kinds. */
-typedef struct sherd__grouping {
-    double weight_decay;
-    bool decay_all;
-    const sherd_optimizer_group *group; /* [count] */
-    int count;
-} sherd__grouping;
 
 /* Set *out to NULL, and refuse NULL arguments. */
 sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
