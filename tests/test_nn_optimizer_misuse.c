@@ -159,6 +159,12 @@ MISUSE(optimizers_are_clipped_together_on_a_mesh)
     }
     FAILS(SHERD_EINVAL, sherd_optimizers_clip(&good, BAD(-1, 1)));
     FAILS(SHERD_EINVAL, sherd_optimizers_clip(&good, BAD((double)NAN, 1)));
+    ANSWERS(isnan(sherd_optimizers_grad_norm_of(NULL, 1)));
+    ANSWERS(isnan(sherd_optimizers_clip_norm(NULL, 1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizers_grad_norm_of(m->wrong ? &bad[0] : &good, 1));
+    FAILS(SHERD_EINVAL, sherd_optimizers_grad_norm_of(&good, BAD(0, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizers_clip_norm(&good, 1, BAD((double)NAN, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizers_clip_norm(&good, BAD(-1, 1), 1));
     FAILS(SHERD_EINVAL, sherd_scaler_step_all(NUL(&scaler), &good, 1, 0, NULL));
     FAILS(SHERD_EINVAL, sherd_scaler_step_all(&scaler, &good, 1, BAD(-1, 0), NULL));
     sherd_optimizer_destroy(o);
@@ -177,6 +183,12 @@ MISUSE(clipping_needs_a_bound_that_is_not_negative)
     FAILS(SHERD_EINVAL, sherd_optimizer_clip(o, BAD((double)NAN, 1)));
     FAILS(SHERD_EINVAL, sherd_optimizer_clip_value(o, BAD(-1, 1)));
     FAILS(SHERD_EINVAL, sherd_optimizer_clip_value(o, BAD((double)NAN, 1)));
+    ANSWERS(isnan(sherd_optimizer_grad_norm_of(NULL, 1)));
+    ANSWERS(isnan(sherd_optimizer_clip_norm(NULL, 1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_grad_norm_of(o, BAD(0, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_grad_norm_of(o, BAD(-HUGE_VAL, HUGE_VAL)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip_norm(o, BAD(-1, 1), 1));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip_norm(o, 1, BAD((double)NAN, 1)));
     sherd_optimizer_destroy(o);
     sherd_module_destroy(layer);
 }

@@ -7,6 +7,8 @@
 #include "modules.h"
 #include "sherd/scaler.h"
 
+#include "optimizer_norms.h"
+
 enum { ROWS = 5, COLS = 3, COUNT = ROWS * COLS, PARTS = 3 };
 
 /* A root with three modules of one matrix each, and an optimizer of all, or of each. */
@@ -115,6 +117,111 @@ static void they_are_clipped_as_one(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* As PyTorch's, which adds 1e-6 to a norm that it clips by: of one optimizer, and of several. */
+static void they_are_clipped_by_any_norm(sherd_world *world)
+{
+    for (int way = 0; way < LEN(ways); way++)
+        for (int c = 0; c < LEN(norm_cases); c++) {
+            double p = norm_cases[c].p, most = norm_cases[c].most, norm = 0;
+            net one = make(world, ways[way]), each = make(world, ways[way]);
+            each.all.list = each.list;
+            for (int step = 1; step <= CASE_STEPS; step++) {
+                backward(&one, step, 1);
+                backward(&each, step, 1);
+                norm = sherd_optimizer_grad_norm_of(one.whole, p);
+                CHECK_NEAR(sherd_optimizers_grad_norm_of(&each.all, p) / norm, 1, 1e-14);
+                CHECK_EQ(sherd_optimizer_clip_norm(one.whole, most, p), norm);
+                CHECK_NEAR(sherd_optimizers_clip_norm(&each.all, most, p) / norm, 1, 1e-14);
+                CHECK(norm > most);
+                CHECK_NEAR(sherd_optimizer_grad_norm_of(one.whole, p) / most, 1, 1e-13);
+                CHECK_NEAR(sherd_optimizer_clip_norm(one.whole, 2 * most, p) / most, 1, 1e-13);
+                sherd_optimizer_step(one.whole, case_rate, 1);
+                sherd_optimizer_clear(one.whole);
+                for (int i = 0; i < PARTS; i++) {
+                    sherd_optimizer_step(each.list[i], case_rate, 1);
+                    sherd_optimizer_clear(each.list[i]);
+                }
+            }
+            CHECK_NEAR(norm / norm_cases[c].norm, 1, 1e-13);
+            for (int i = 0; i < PARTS; i++) {
+                CHECK_NEAR(distance_to(weight(&one, i), norm_cases[c].values[i], COUNT), 0, 1e-6);
+                CHECK_NEAR(distance_to(weight(&each, i), norm_cases[c].values[i], COUNT), 0, 1e-6);
+            }
+            give_up(&one);
+            give_up(&each);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* In any dtype, and of more elements than are looked at together: as a loop in double has it. */
+static void norms_are_their_formulas(sherd_world *world)
+{
+    enum { MANY = 600 };
+    double values[MOST];
+
+    for (int dtype = SHERD_F32; dtype <= SHERD_F16; dtype++) {
+        sherd_module *m = NULL;
+        sherd_optimizer *o = NULL;
+        CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+        sherd_tensor *x = wave(world, (sherd_dtype)dtype, 2, SHAPE(MANY, 1), 3, 2, 0.1);
+        CHECK_OK(sherd_module_add_parameter(m, "w", spread(x, line_of_ranks(world), "S(0)")));
+        CHECK_OK(sherd_sgd_create(&o, m, NULL));
+        sherd_tensor *w = sherd_module_parameter(m, "w");
+        sherd_backward(sherd_sum(sherd_mul(w, sherd_detach(w))));
+        whole(sherd_grad(w), values);
+        for (int c = 0; c < LEN(norm_cases); c++) {
+            double p = norm_cases[c].p, sum = 0, most = 0;
+            for (int i = 0; i < MANY; i++) {
+                sum += isinf(p) ? 0 : pow(fabs(values[i]), p);
+                most = fmax(most, fabs(values[i]));
+            }
+            double wanted = isinf(p) ? most : pow(sum, 1 / p);
+            CHECK_NEAR(sherd_optimizer_grad_norm_of(o, p) / wanted, 1, 1e-12);
+        }
+        sherd_optimizer_destroy(o);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A NaN is the norm, whichever element it is and whatever p; then nothing is scaled. */
+static void what_is_no_number_stays(sherd_world *world)
+{
+    for (int c = 0; c < LEN(norm_cases); c++)
+        for (int way = 0; way < LEN(ways); way++) {
+            net n = make(world, ways[way]);
+            n.all.list = n.list;
+            backward(&n, 1, (double)NAN);
+            CHECK(isnan(sherd_optimizer_clip_norm(n.whole, 1, norm_cases[c].p)));
+            CHECK(isnan(sherd_optimizers_clip_norm(&n.all, 1, norm_cases[c].p)));
+            sherd_optimizer_clear(n.whole);
+            backward(&n, 1, HUGE_VAL);
+            CHECK(!isfinite(sherd_optimizers_clip_norm(&n.all, 1, norm_cases[c].p)));
+            double whole_of[MOST];
+            whole(sherd_grad(weight(&n, 0)), whole_of);
+            CHECK_NEAR(whole_of[COUNT - 1], 2 * sin(0.1 * COUNT), 1e-12);
+            give_up(&n);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void ranks_that_ask_for_other_norms_differ(sherd_world *world)
+{
+    double p = sherd_world_rank(world) ? 1 : HUGE_VAL;
+
+    for (int together = 0; together < 2; together++) {
+        net n = make(world, ways[0]);
+        n.all.list = n.list;
+        backward(&n, 1, 1);
+        if (together)
+            CHECK(isnan(sherd_optimizers_grad_norm_of(&n.all, p)));
+        else
+            CHECK(isnan(sherd_optimizer_grad_norm_of(n.whole, p)));
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        give_up(&n);
+    }
+}
+
 /* Everything is settled by now: what they exchange is one call, however many they are. */
 static void the_norm_of_all_takes_one_call(sherd_world *world)
 {
@@ -202,8 +309,8 @@ static void plain_gradients_that_differ_are_refused(sherd_world *world)
         sherd_optimizer_clear(n.list[1]);
     CHECK(isnan(sherd_optimizers_grad_norm(&n.all)));
     CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
-    CHECK(strstr(sherd_world_error(world), "sherd_optimizers_grad_norm: squares of gradients of "
-                                           "plain parameters add up to ") != NULL);
+    CHECK(strstr(sherd_world_error(world), "sherd_optimizers_grad_norm: the norm of gradients of "
+                                           "plain parameters is ") != NULL);
     give_up(&n);
 }
 
@@ -276,6 +383,10 @@ static void no_memory_fails_on_all(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(they_are_clipped_as_one), {1, 2, 3, 4, 8}},
+    {TEST(they_are_clipped_by_any_norm), {1, 2, 3, 4, 8}},
+    {TEST(norms_are_their_formulas), {1, 2, 3, 8}},
+    {TEST(what_is_no_number_stays), {1, 2, 3}},
+    {TEST(ranks_that_ask_for_other_norms_differ), {2, 3}},
     {TEST(the_norm_of_all_takes_one_call), {1, 2, 3}},
     {TEST(a_sub_mesh_stands_for_its_root), {4}},
     {TEST(all_skip_a_step_or_none), {1, 2, 3, 4, 8}},

@@ -8,6 +8,9 @@ The parameter is a matrix [2, 3] with element i = 0.5 + 0.4 sin(0.1 (i + 1)); it
 
     tools/golden_optimizers.py > tests/optimizer_cases.h
     tools/golden_optimizers.py groups > tests/optimizer_groups.h
+    tools/golden_optimizers.py norms > tests/optimizer_norms.h
+
+For norms there are three parameters [5, 3], as the first three of the groups but for gradients of 2 sin(0.1 (i + 1) (t + n)).
 """
 import math
 import sys
@@ -161,10 +164,28 @@ def groups_of_parameters():
     print("};")
 
 
+def norms_of_gradients():
+    """(p, what it is clipped to, the norm in the last step, and what SGD with a momentum of 0.5 makes of it)"""
+    print("static const struct { double p, most, norm, values[3][15]; } norm_cases[] = {")
+    for p, most in ((1, 4), (0.5, 100), (2, 1.5), (3, 1), (math.inf, 0.5)):
+        params = [torch.nn.Parameter(element((5, 3), 0.5, 0.4, n + 1)) for n in range(3)]
+        o = torch.optim.SGD(params, lr=RATE, momentum=0.5)
+        for t in range(1, STEPS + 1):
+            for n, q in enumerate(params):
+                q.grad = element((5, 3), 0, 2, t + n)
+            norm = torch.nn.utils.clip_grad_norm_(params, most, norm_type=p).item()
+            o.step()
+        print("    {%s, %g, %.17g, {" % ("HUGE_VAL" if p == math.inf else "%g" % p, most, norm))
+        for q in params:
+            print("        %s," % row(q.detach().flatten().tolist()))
+        print("    }},")
+    print("};")
+
+
 print("/* SPDX-License-Identifier: Apache-2.0 */")
 print("/* Written by tools/golden_optimizers.py with PyTorch %s; do not edit. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")
 print("enum { CASE_STEPS = %d };" % STEPS)
 print("static const double case_rate = %g;" % RATE)
-groups_of_parameters() if sys.argv[1:] == ["groups"] else one_parameter()
+{"groups": groups_of_parameters, "norms": norms_of_gradients}.get("".join(sys.argv[1:]), one_parameter)()
 print("/* clang-format on */")

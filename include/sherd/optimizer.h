@@ -203,6 +203,26 @@ SHERD_API double sherd_optimizer_grad_norm(sherd_optimizer *optimizer);
 SHERD_API double sherd_optimizer_clip(sherd_optimizer *optimizer, double most);
 
 /**
+ * The p-norm of all gradients: (sum of |g|^p)^(1/p), or of p = INFINITY the largest |g|. Otherwise
+ * as sherd_optimizer_grad_norm. On GPUs another norm than p = 2 is computed by the CPU.
+ *
+ * @collective the parameters' mesh
+ * @numerics   powers are taken and added in f64; a NaN stays
+ * @errors     EINVAL p is not above 0; EDIFFER; ENOMEM; EPEER; by the alarm, and NaN is returned
+ */
+SHERD_API double sherd_optimizer_grad_norm_of(sherd_optimizer *optimizer, double p);
+
+/**
+ * As sherd_optimizer_clip, by the p-norm.
+ *
+ * @collective the parameters' mesh
+ * @numerics   as sherd_optimizer_grad_norm_of
+ * @errors     EINVAL `most` negative or NaN, p not above 0; EDIFFER; ENOMEM; EPEER; by the alarm,
+ *             and NaN is returned
+ */
+SHERD_API double sherd_optimizer_clip_norm(sherd_optimizer *optimizer, double most, double p);
+
+/**
  * Clamp every element of all gradients to [-most, most]. They are settled first, so that sums are
  * clamped and not addends.
  *
@@ -246,6 +266,25 @@ SHERD_API double sherd_optimizers_grad_norm(const sherd_optimizers *all);
  * @errors     EINVAL `most` negative or NaN; otherwise as sherd_optimizers_grad_norm
  */
 SHERD_API double sherd_optimizers_clip(const sherd_optimizers *all, double most);
+
+/**
+ * The p-norm of the gradients of all these optimizers: of theirs as sherd_optimizer_grad_norm_of,
+ * counted as sherd_optimizers_grad_norm counts them.
+ *
+ * @collective all->mesh, as sherd_optimizers_grad_norm
+ * @numerics   as sherd_optimizer_grad_norm_of; the sums of ranks in rank order
+ * @errors     EINVAL p is not above 0; otherwise as sherd_optimizers_grad_norm
+ */
+SHERD_API double sherd_optimizers_grad_norm_of(const sherd_optimizers *all, double p);
+
+/**
+ * As sherd_optimizers_clip, by the p-norm.
+ *
+ * @collective all->mesh, as sherd_optimizers_grad_norm
+ * @numerics   as sherd_optimizers_grad_norm_of
+ * @errors     EINVAL `most` negative or NaN, p not above 0; otherwise as sherd_optimizers_grad_norm
+ */
+SHERD_API double sherd_optimizers_clip_norm(const sherd_optimizers *all, double most, double p);
 
 /**
  * One step. Gradients are multiplied by `grad_scale` (1 = unchanged; max_norm / norm clips them; -1

@@ -139,6 +139,18 @@ double sherd_optimizer_clip(sherd_optimizer *optimizer, double most)
     return norm;
 }
 
+double sherd_optimizer_clip_norm(sherd_optimizer *optimizer, double most, double p)
+{
+    static const char function[] = "sherd_optimizer_clip_norm";
+
+    if (!optimizer || !sherd__optimizer_bound(optimizer->world, function, "norm", most))
+        return NAN;
+    double norm = sherd__optimizer_norm(optimizer, function, p);
+    if (isfinite(norm) && norm > most)
+        sherd__optimizer_scale(optimizer, function, most / norm);
+    return norm;
+}
+
 void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most)
 {
     static const char function[] = "sherd_optimizer_clip_value";

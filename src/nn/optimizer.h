@@ -137,11 +137,20 @@ bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const
  */
 bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device);
 
+/* Whether there is a p-norm; false: the alarm is raised. */
+bool sherd__norm_exists(sherd_world *world, const char *function, double p);
+/* What p-norms are made of: sums of powers, or the largest of an infinite p; and the norm itself. */
+double sherd__norm_join(double p, double a, double b);
+double sherd__norm_of(double p, double joined);
+
 /*
- * Sums of squares of what this rank counts: of distributed gradients, and of plain ones; `once`:
- * not of second copies, which count elsewhere. False: ended by the alarm.
+ * That of what this rank counts: of distributed gradients, and of plain ones; `once`: not of second
+ * copies, which count elsewhere. False: ended by the alarm.
  */
-bool sherd__optimizer_squares(sherd_optimizer *o, bool once, double *distributed, double *plain);
+bool sherd__optimizer_powers(sherd_optimizer *o, double p, bool once, double *distributed,
+                             double *plain);
+/* As sherd_optimizer_grad_norm_of. */
+double sherd__optimizer_norm(sherd_optimizer *o, const char *function, double p);
 
 /* Whether gradients can be clipped to `most`, the "norm" or "bound"; false: the alarm is raised. */
 bool sherd__optimizer_bound(sherd_world *world, const char *function, const char *what,
@@ -152,8 +161,8 @@ bool sherd__optimizer_rate(sherd_world *world, const char *function, double rate
 /* Scale all gradients, which are settled. */
 void sherd__optimizer_scale(sherd_optimizer *o, const char *function, double by);
 
-/* As sherd_optimizers_grad_norm. NULL: there is no world to be told of errors. */
-double sherd__optimizers_norm(const char *function, const sherd_optimizers *all);
+/* As sherd_optimizers_grad_norm_of. NULL: there is no world to be told of errors. */
+double sherd__optimizers_norm(const char *function, const sherd_optimizers *all, double p);
 sherd_world *sherd__optimizers_world(const sherd_optimizers *all);
 
 /* As sherd_optimizer_load. */

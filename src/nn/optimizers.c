@@ -77,8 +77,9 @@ sherd_world *sherd__optimizers_world(const sherd_optimizers *all)
 
 enum { DISTRIBUTED, PLAIN, SUMS };
 
-/* Settle all, and sum up the squares that this rank counts. False: ended by the alarm. */
-static bool add_squares(sherd_world *world, const sherd_optimizers *all, double sums[SUMS])
+/* Settle all, and join the powers that this rank counts. False: ended by the alarm. */
+static bool join_powers(sherd_world *world, const sherd_optimizers *all, double p,
+                        double sums[SUMS])
 {
     double distributed, plain;
     bool good = true;
@@ -88,9 +89,9 @@ static bool add_squares(sherd_world *world, const sherd_optimizers *all, double 
     sherd_scope_begin(world);
     for (int i = 0; good && i < all->count; i++) {
         good = !sherd__alarmed(world) &&
-               sherd__optimizer_squares(all->list[i], true, &distributed, &plain);
-        sums[DISTRIBUTED] += good ? distributed : 0;
-        sums[PLAIN] += good ? plain : 0;
+               sherd__optimizer_powers(all->list[i], p, true, &distributed, &plain);
+        sums[DISTRIBUTED] = sherd__norm_join(p, sums[DISTRIBUTED], good ? distributed : 0);
+        sums[PLAIN] = sherd__norm_join(p, sums[PLAIN], good ? plain : 0);
     }
     sherd_scope_end(world);
     return good;
@@ -101,14 +102,14 @@ static bool are_same(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Those of all ranks, added in rank order. False: ended by the alarm. */
-static bool add_up(sherd_world *world, const char *function, const sherd_mesh *mesh,
-                   double sums[SUMS])
+/* Those of all ranks, joined in rank order. False: ended by the alarm. */
+static bool join_ranks(sherd_world *world, const char *function, const sherd_mesh *mesh, double p,
+                       double sums[SUMS])
 {
     sherd__heap *heap = sherd__world_heap(world);
     int64_t ranks = sherd_mesh_ranks(mesh), mine[SUMS];
     int64_t *words = sherd__alloc(heap, (size_t)ranks * SUMS, sizeof *words);
-    double sum = 0, plain = sums[PLAIN];
+    double joined = 0, plain = sums[PLAIN];
     bool good = words != NULL;
 
     memcpy(mine, sums, sizeof mine);
@@ -121,52 +122,70 @@ static bool add_up(sherd_world *world, const char *function, const sherd_mesh *m
     for (int64_t r = 0; good && r < ranks; r++) {
         double part[SUMS];
         memcpy(part, &words[r * SUMS], sizeof part);
-        sum += part[DISTRIBUTED];
+        joined = sherd__norm_join(p, joined, part[DISTRIBUTED]);
         if (!are_same(part[PLAIN], plain)) {
-            sherd__raise(world, SHERD_EDIFFER,
-                         "%s: squares of gradients of plain parameters add up to %g here and to %g "
-                         "on another rank: put parameters that not all ranks train alike on a mesh",
-                         function, plain, part[PLAIN]);
+            sherd__raise(
+                world, SHERD_EDIFFER,
+                "%s: the norm of gradients of plain parameters is %g here and %g on another "
+                "rank: put parameters that not all ranks train alike on a mesh",
+                function, sherd__norm_of(p, plain), sherd__norm_of(p, part[PLAIN]));
             good = false;
         }
     }
     sherd__free(heap, words);
-    sums[DISTRIBUTED] = sum;
+    sums[DISTRIBUTED] = joined;
     return good;
 }
 
-double sherd__optimizers_norm(const char *function, const sherd_optimizers *all)
+double sherd__optimizers_norm(const char *function, const sherd_optimizers *all, double p)
 {
     sherd_world *world = sherd__optimizers_world(all);
     double sums[SUMS] = {0};
+    uint64_t identity;
 
-    if (!world || sherd__alarmed(world))
+    if (!world || sherd__alarmed(world) || !sherd__norm_exists(world, function, p))
         return NAN;
     if (check(world, function, all)) {
         sherd__raise_diag(world);
         return NAN;
     }
-    if (!add_squares(world, all, sums) ||
-        !add_up(world, function, sherd_mesh_root(all->mesh), sums))
+    const sherd_mesh *mesh = sherd_mesh_root(all->mesh);
+    sherd__deed_add(mesh, function, sherd__attribute_double(1, p), &identity);
+    if (!join_powers(world, all, p, sums) || !join_ranks(world, function, mesh, p, sums))
         return NAN;
-    return sqrt(sums[DISTRIBUTED] + sums[PLAIN]);
+    return sherd__norm_of(p, sherd__norm_join(p, sums[DISTRIBUTED], sums[PLAIN]));
 }
 
 double sherd_optimizers_grad_norm(const sherd_optimizers *all)
 {
-    return sherd__optimizers_norm("sherd_optimizers_grad_norm", all);
+    return sherd__optimizers_norm("sherd_optimizers_grad_norm", all, 2);
 }
 
-double sherd_optimizers_clip(const sherd_optimizers *all, double most)
+double sherd_optimizers_grad_norm_of(const sherd_optimizers *all, double p)
 {
-    static const char function[] = "sherd_optimizers_clip";
+    return sherd__optimizers_norm("sherd_optimizers_grad_norm_of", all, p);
+}
+
+/* `function` of which p-norm. */
+static double clip(const char *function, const sherd_optimizers *all, double most, double p)
+{
     sherd_world *world = sherd__optimizers_world(all);
     double norm;
 
     if (world && !sherd__optimizer_bound(world, function, "norm", most))
         return NAN;
-    norm = sherd__optimizers_norm(function, all);
+    norm = sherd__optimizers_norm(function, all, p);
     for (int i = 0; isfinite(norm) && norm > most && i < all->count; i++)
         sherd__optimizer_scale(all->list[i], function, most / norm);
     return norm;
+}
+
+double sherd_optimizers_clip(const sherd_optimizers *all, double most)
+{
+    return clip("sherd_optimizers_clip", all, most, 2);
+}
+
+double sherd_optimizers_clip_norm(const sherd_optimizers *all, double most, double p)
+{
+    return clip("sherd_optimizers_clip_norm", all, most, p);
 }

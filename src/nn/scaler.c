@@ -73,7 +73,8 @@ typedef struct step {
 
 static double norm_of(const step *s)
 {
-    return s->one ? sherd_optimizer_grad_norm(s->one) : sherd__optimizers_norm(s->function, s->all);
+    return s->one ? sherd_optimizer_grad_norm(s->one)
+                  : sherd__optimizers_norm(s->function, s->all, 2);
 }
 
 static void step_all(const step *s, double grad_scale)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients of all parameters together: settled in one round (one call per group, however many
- * there are), and their norm, for which ranks exchange one number.
+ * there are), and their norms, for which ranks exchange one number: a sum of powers, or a largest
+ * element.
  */
 #include <math.h>
 #include <string.h>
@@ -158,12 +159,62 @@ static bool squares_there(sherd_optimizer *o, bool once, sherd__device *device, 
     return sum != NULL;
 }
 
-static bool squares_here(sherd_optimizer *o, bool once, double *distributed, double *plain)
+/* ---- norms ----------------------------------------------------------------------------------- */
+
+bool sherd__norm_exists(sherd_world *world, const char *function, double p)
+{
+    if (p > 0)
+        return true;
+    sherd__raise(world, SHERD_EINVAL, "%s: p is %g: it must be positive (INFINITY: the largest)",
+                 function, p);
+    return false;
+}
+
+/* NaN stays. */
+double sherd__norm_join(double p, double a, double b)
+{
+    return !isinf(p) ? a + b : b > a || isnan(b) ? b : a;
+}
+
+double sherd__norm_of(double p, double joined)
+{
+    return p == 2 ? sqrt(joined) : p == 1 || isinf(p) ? joined : pow(joined, 1 / p);
+}
+
+/* All |x|^p, joined. */
+static double powers(double p, const double *x, int64_t n)
+{
+    bool as_they_are = p == 1 || isinf(p);
+    double joined = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        joined = sherd__norm_join(p, joined, as_they_are ? fabs(x[i]) : pow(fabs(x[i]), p));
+    return joined;
+}
+
+/* The same of a gradient, whose elements are made f64 by blocks. */
+static double powers_of(const sherd_tensor *g, double p, const char *data)
+{
+    enum { BLOCK = 256 };
+    const sherd__kernel_set *kernels = sherd__world_kernels(g->world);
+    size_t each = sherd_dtype_bytes(g->dtype);
+    double joined = 0, x[BLOCK];
+
+    if (p == 2)
+        return sherd__kernels_of(kernels, g->dtype)->sum_squares(data, g->count);
+    for (int64_t i = 0; i < g->count; i += BLOCK) {
+        int64_t some = g->count - i < BLOCK ? g->count - i : BLOCK;
+        sherd__convert(kernels, SHERD_F64, g->dtype, some, x, data + (size_t)i * each);
+        joined = sherd__norm_join(p, joined, powers(p, x, some));
+    }
+    return joined;
+}
+
+static bool powers_here(sherd_optimizer *o, double p, bool once, double *distributed, double *plain)
 {
     for (int i = 0; i < o->count; i++) {
         sherd_tensor *g = counted(&o->item[i], once);
         const void *data;
-        double squares;
         if (!g)
             continue;
         g = sherd__contiguous(g);
@@ -173,30 +224,30 @@ static bool squares_here(sherd_optimizer *o, bool once, double *distributed, dou
         if (sherd__left_out(o->world, "sherd_optimizer_grad_norm", g->dtype, (double)g->count,
                             sherd__local_bytes(g)))
             continue;
-        squares = sherd__kernels_of(sherd__world_kernels(o->world), g->dtype)
-                      ->sum_squares(data, g->count);
-        *(g->layout ? distributed : plain) += squares;
+        double *to = g->layout ? distributed : plain;
+        *to = sherd__norm_join(p, *to, powers_of(g, p, data));
     }
     return true;
 }
 
-bool sherd__optimizer_squares(sherd_optimizer *o, bool once, double *distributed, double *plain)
+bool sherd__optimizer_powers(sherd_optimizer *o, double p, bool once, double *distributed,
+                             double *plain)
 {
-    sherd__device *device = sherd__world_device(o->world);
+    sherd__device *device = p == 2 ? sherd__world_device(o->world) : NULL;
 
     *distributed = *plain = 0;
     if (device ? squares_there(o, once, device, distributed, plain)
-               : squares_here(o, once, distributed, plain))
+               : powers_here(o, p, once, distributed, plain))
         return true;
     sherd__raise_failed(o->world, "sherd_optimizer_grad_norm"); /* of what is plain none was told */
     return false;
 }
 
-/* The sum over all ranks of the mesh, added in rank order, so that all get the same bits. */
-static bool add_up(sherd_optimizer *o, double *value)
+/* Joined over all ranks of the mesh, in rank order, so that all get the same bits. */
+static bool join_ranks(sherd_optimizer *o, double p, double *value)
 {
     int64_t word, ranks = sherd_mesh_ranks(o->mesh);
-    double sum = 0;
+    double joined = 0;
 
     memcpy(&word, value, sizeof word);
     if (!sherd__share(o->world, o->mesh, "sherd_optimizer_grad_norm", &word, 1, o->shared))
@@ -204,15 +255,14 @@ static bool add_up(sherd_optimizer *o, double *value)
     for (int64_t r = 0; r < ranks; r++) {
         double part;
         memcpy(&part, &o->shared[r], sizeof part);
-        sum += part;
+        joined = sherd__norm_join(p, joined, part);
     }
-    *value = sum;
+    *value = joined;
     return true;
 }
 
-double sherd_optimizer_grad_norm(sherd_optimizer *optimizer)
+static double norm(sherd_optimizer *o, double p)
 {
-    sherd_optimizer *o = optimizer;
     double distributed, plain;
     bool good;
 
@@ -220,9 +270,30 @@ double sherd_optimizer_grad_norm(sherd_optimizer *optimizer)
     if (!o || sherd__alarmed(o->world))
         return NAN;
     sherd_scope_begin(o->world);
-    good = sherd__optimizer_squares(o, false, &distributed, &plain);
+    good = sherd__optimizer_powers(o, p, false, &distributed, &plain);
     sherd_scope_end(o->world);
     if (good && o->mesh && sherd__in_mesh(o->world, o->mesh))
-        good = add_up(o, &distributed);
-    return good ? sqrt(distributed + plain) : NAN;
+        good = join_ranks(o, p, &distributed);
+    return good ? sherd__norm_of(p, sherd__norm_join(p, distributed, plain)) : NAN;
+}
+
+double sherd_optimizer_grad_norm(sherd_optimizer *optimizer)
+{
+    return norm(optimizer, 2);
+}
+
+double sherd__optimizer_norm(sherd_optimizer *o, const char *function, double p)
+{
+    uint64_t identity;
+
+    if (!sherd__norm_exists(o->world, function, p))
+        return NAN;
+    if (o->mesh)
+        sherd__deed_add(o->mesh, function, sherd__attribute_double(1, p), &identity);
+    return norm(o, p);
+}
+
+double sherd_optimizer_grad_norm_of(sherd_optimizer *optimizer, double p)
+{
+    return optimizer ? sherd__optimizer_norm(optimizer, "sherd_optimizer_grad_norm_of", p) : NAN;
 }
