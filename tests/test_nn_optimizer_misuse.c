@@ -75,6 +75,27 @@ MISUSE(an_optimizer_needs_a_module)
     REFUSES(SHERD_EINVAL, sherd_adam_create(&out, layer, &one));
     REFUSES(SHERD_EINVAL, sherd_sgd_create(NULL, layer, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_sgd_create(&out, NULL, NULL));
+    const sherd_rmsprop_options rmsprop[] = {{.alpha = 1},
+                                             {.alpha = (double)NAN},
+                                             {.eps = -1},
+                                             {.momentum = 1},
+                                             {.momentum = -1},
+                                             {.weight_decay = -1},
+                                             {.groups = NULL, .group_count = 1}};
+    const sherd_adagrad_options adagrad[] = {{.rate_decay = -1},
+                                             {.initial = (double)NAN},
+                                             {.eps = -1},
+                                             {.weight_decay = -1},
+                                             {.groups = NULL, .group_count = 1}};
+
+    REFUSES(SHERD_EINVAL, sherd_rmsprop_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_rmsprop_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(rmsprop); i++)
+        REFUSES(SHERD_EINVAL, sherd_rmsprop_create(&out, layer, &rmsprop[i]));
+    REFUSES(SHERD_EINVAL, sherd_adagrad_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_adagrad_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(adagrad); i++)
+        REFUSES(SHERD_EINVAL, sherd_adagrad_create(&out, layer, &adagrad[i]));
     REFUSES(SHERD_EINVAL, sherd_muon_create(NULL, layer, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_muon_create(&out, NULL, NULL));
     for (int i = 0; i < LEN(muon); i++)

@@ -23,7 +23,28 @@ typedef struct run {
     sherd_optimizer *o;
 } run;
 
-typedef enum kind { ADAMW, ADAM, SGD, KINDS } kind;
+typedef enum kind { ADAMW, ADAM, SGD, AMSGRAD, RMSPROP, ADAGRAD, KINDS } kind;
+
+static sherd_status optimizer(sherd_optimizer **out, kind k, sherd_module *m)
+{
+    const sherd_sgd_options momentum = {.momentum = 0.9};
+    const sherd_adamw_options decay = {.weight_decay = 0.1, .amsgrad = k == AMSGRAD};
+    const sherd_rmsprop_options centered = {.centered = true, .momentum = 0.5};
+    const sherd_adagrad_options slower = {.rate_decay = 0.1, .initial = 0.5};
+
+    switch (k) {
+    case ADAM:
+        return sherd_adam_create(out, m, &decay);
+    case SGD:
+        return sherd_sgd_create(out, m, &momentum);
+    case RMSPROP:
+        return sherd_rmsprop_create(out, m, &centered);
+    case ADAGRAD:
+        return sherd_adagrad_create(out, m, &slower);
+    default:
+        return sherd_adamw_create(out, m, &decay);
+    }
+}
 
 /* A matrix two levels down, a vector, and one that never has a gradient; where these placements
  * say, "" = plain. */
@@ -31,8 +52,6 @@ static run make(sherd_world *world, kind k, sherd_dtype dtype, const char *const
 {
     char text[16];
     const sherd_mesh *mesh = NULL;
-    const sherd_sgd_options momentum = {.momentum = 0.9};
-    const sherd_adamw_options decay = {.weight_decay = 0.1};
     run r;
 
     snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
@@ -47,9 +66,7 @@ static run make(sherd_world *world, kind k, sherd_dtype dtype, const char *const
         CHECK_OK(sherd_module_add_parameter(i ? r.m : r.part, names[i], t));
     }
     CHECK_OK(sherd_module_add(r.m, "part", r.part));
-    CHECK_OK(k == ADAMW  ? sherd_adamw_create(&r.o, r.m, &decay)
-             : k == ADAM ? sherd_adam_create(&r.o, r.m, &decay)
-                         : sherd_sgd_create(&r.o, r.m, &momentum));
+    CHECK_OK(optimizer(&r.o, k, r.m));
     return r;
 }
 
@@ -176,6 +193,9 @@ static void state_is_named_after_parameters(sherd_world *world)
         "frozen.m",      "frozen.v",      "frozen.exact",      "frozen.steps",
         "part.weight.m", "part.weight.v", "part.weight.exact", "part.weight.steps"};
     static const char *const plain[3] = {"", "", ""};
+    static const char *const more[][3] = {[AMSGRAD] = {"m", "v", "vmax"},
+                                          [RMSPROP] = {"v", "mean", "momentum"},
+                                          [ADAGRAD] = {"sum", "steps", NULL}};
     run r = make(world, ADAM, SHERD_F16, plain);
     sherd_named_state list[ENTRIES];
     char name[NAME];
@@ -192,6 +212,16 @@ static void state_is_named_after_parameters(sherd_world *world)
     sherd_state_name(&list[0], name, NAME);
     CHECK_TEXT(name, "bias.momentum");
     give_up(&r);
+    for (int k = AMSGRAD; k < KINDS; k++) {
+        r = make(world, (kind)k, SHERD_F32, plain);
+        CHECK(sherd_optimizer_state(r.o, list, ENTRIES) >= 3);
+        for (int i = 0; i < 3 && more[k][i]; i++) {
+            sherd_state_name(&list[i], name, NAME);
+            CHECK(strncmp(name, "bias.", 5) == 0);
+            CHECK_TEXT(name + 5, more[k][i]);
+        }
+        give_up(&r);
+    }
 }
 
 /* A large model is frozen, and a small one beside it is trained: no state that is never read. */
@@ -206,8 +236,7 @@ static void what_is_frozen_has_no_state(sherd_world *world)
 
         sherd_require_grad(sherd_module_parameter(r.m, "frozen"), false);
         int64_t before = sherd_world_memory(world).live_bytes;
-        CHECK_OK(k == SGD ? sherd_sgd_create(&o, r.m, &(sherd_sgd_options){.momentum = 0.9})
-                          : sherd_adamw_create(&o, r.m, NULL));
+        CHECK_OK(optimizer(&o, (kind)k, r.m));
         int64_t bytes = sherd_world_memory(world).live_bytes - before;
         count = sherd_optimizer_state(o, list, ENTRIES);
         CHECK_EQ(count, all / 3 * 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SGD, Adam, AdamW, Muon, clipping and schedules give the numbers of PyTorch (optimizer_cases.h),
+ * SGD, Adam, AdamW, RMSprop, Adagrad, Muon, clipping and schedules give the numbers of PyTorch (optimizer_cases.h),
  * whatever the layout of the parameter, and however its gradient comes: settled, replicated, or as
  * a pending sum.
  */
@@ -68,6 +68,16 @@ static sherd_status make_adamw(sherd_optimizer **out, sherd_module *m, const voi
     return sherd_adamw_create(out, m, options);
 }
 
+static sherd_status make_rmsprop(sherd_optimizer **out, sherd_module *m, const void *options)
+{
+    return sherd_rmsprop_create(out, m, options);
+}
+
+static sherd_status make_adagrad(sherd_optimizer **out, sherd_module *m, const void *options)
+{
+    return sherd_adagrad_create(out, m, options);
+}
+
 static sherd_status make_muon(sherd_optimizer **out, sherd_module *m, const void *options)
 {
     return sherd_muon_create(out, m, options);
@@ -122,6 +132,12 @@ static void they_train_as_pytorch_does(sherd_world *world)
             for (int i = 0; i < LEN(adamw_cases); i++)
                 train(world, make_adamw, &adamw_cases[i].options, adamw_cases[i].clip,
                       adamw_cases[i].p, way, d);
+            for (int i = 0; i < LEN(rmsprop_cases); i++)
+                train(world, make_rmsprop, &rmsprop_cases[i].options, rmsprop_cases[i].clip,
+                      rmsprop_cases[i].p, way, d);
+            for (int i = 0; i < LEN(adagrad_cases); i++)
+                train(world, make_adagrad, &adagrad_cases[i].options, adagrad_cases[i].clip,
+                      adagrad_cases[i].p, way, d);
             for (int i = 0; i < LEN(muon_cases); i++)
                 train(world, make_muon, &muon_cases[i].options, muon_cases[i].clip, muon_cases[i].p,
                       way, d);

@@ -32,6 +32,18 @@ CASES = [
      "{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1}"),
     ("AdamW", "adamw", dict(weight_decay=0.1, **ADAM),
      "{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1}"),
+    ("Adam", "adam", dict(weight_decay=0.1, amsgrad=True, **ADAM),
+     "{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .amsgrad = true}"),
+    ("AdamW", "adamw", dict(weight_decay=0.1, amsgrad=True, **ADAM),
+     "{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .amsgrad = true}"),
+    ("RMSprop", "rmsprop", dict(weight_decay=0.1), "{.weight_decay = 0.1}"),
+    ("RMSprop", "rmsprop", dict(alpha=0.8, eps=1e-3, momentum=0.7), "{.alpha = 0.8, .eps = 1e-3, .momentum = 0.7}"),
+    ("RMSprop", "rmsprop", dict(alpha=0.9, eps=1e-2, centered=True), "{.alpha = 0.9, .eps = 1e-2, .centered = true}"),
+    ("RMSprop", "rmsprop", dict(alpha=0.9, eps=1e-2, centered=True, momentum=0.5, weight_decay=0.1),
+     "{.alpha = 0.9, .eps = 1e-2, .centered = true, .momentum = 0.5, .weight_decay = 0.1}"),
+    ("Adagrad", "adagrad", dict(), "{.eps = 0}"),
+    ("Adagrad", "adagrad", dict(lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.3, eps=1e-3),
+     "{.rate_decay = 0.2, .weight_decay = 0.1, .initial = 0.3, .eps = 1e-3}"),
     ("Muon", "muon", dict(weight_decay=0), "{.momentum = 0}"),
     ("Muon", "muon", dict(momentum=0.8, nesterov=False, weight_decay=0.1, ns_steps=3),
      "{.momentum = 0.8, .plain = true, .weight_decay = 0.1, .steps = 3}"),
@@ -130,7 +142,7 @@ SCHEDULES = [
 
 
 def one_parameter():
-    for name in ("sgd", "adam", "adamw", "muon"):
+    for name in ("sgd", "adam", "adamw", "rmsprop", "adagrad", "muon"):
         print("static const struct { sherd_%s_options options; int clip; double p[6]; } %s_cases[] = {"
               % ("adamw" if name == "adam" else name, name))
         for kind, of, options, text in CASES:

@@ -51,6 +51,7 @@ typedef struct sherd_adamw_options {
     double eps;          /* [1e-8] */
     double weight_decay; /* [0] */
     bool decay_all;      /* parameters of fewer than two dims decay too */
+    bool amsgrad;        /* divide by the largest v so far, vmax, in the place of v; on the CPU */
 
     const sherd_optimizer_group *groups; /* [group_count]; only read while the optimizer is made */
     int group_count;
@@ -110,6 +111,61 @@ typedef struct sherd_sgd_options {
  */
 SHERD_CALL sherd_status sherd_sgd_create(sherd_optimizer **out, sherd_module *module,
                                          const sherd_sgd_options *options);
+
+/* A zero member takes the default in brackets. */
+typedef struct sherd_rmsprop_options {
+    double alpha;        /* [0.99] */
+    double eps;          /* [1e-8] */
+    double momentum;     /* [0] */
+    double weight_decay; /* [0] */
+    bool centered;       /* divide by the deviation from the mean, not by the root of squares */
+    bool decay_all;      /* parameters of fewer than two dims decay too */
+
+    const sherd_optimizer_group *groups; /* as in sherd_adamw_options */
+    int group_count;
+} sherd_rmsprop_options;
+
+/**
+ * RMSprop over all parameters of a module, as they are now (parallelize first).
+ *
+ * g += decay p; v = alpha v + (1-alpha) g^2; d = g / (sqrt(v) + eps); p -= lr d, or with a momentum
+ * m = momentum m + d; p -= lr m. If centered, mean = alpha mean + (1-alpha) g, and v - mean^2 (not
+ * below 0) is in the place of v. As torch.optim.RMSprop. On GPUs a step is computed by the CPU.
+ *
+ * @local
+ * @owns   the caller destroys *out, before the module; NULL on failure
+ * @errors EINVAL alpha or momentum outside [0, 1), eps or weight_decay negative, parameters on two
+ *         meshes; a group as in sherd_adamw_create; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_rmsprop_create(sherd_optimizer **out, sherd_module *module,
+                                             const sherd_rmsprop_options *options);
+
+/* A zero member takes the default in brackets. */
+typedef struct sherd_adagrad_options {
+    double rate_decay;   /* [0] of the rate with the parameter's steps */
+    double initial;      /* [0] what sum begins with: added to it in the parameter's first step */
+    double eps;          /* [1e-10] */
+    double weight_decay; /* [0] */
+    bool decay_all;      /* parameters of fewer than two dims decay too */
+
+    const sherd_optimizer_group *groups; /* as in sherd_adamw_options */
+    int group_count;
+} sherd_adagrad_options;
+
+/**
+ * Adagrad over all parameters of a module, as they are now (parallelize first).
+ *
+ * g += decay p; sum += g^2; p -= lr / (1 + (t-1) rate_decay) g / (sqrt(sum) + eps), where t counts
+ * the steps in which this parameter had a gradient. As torch.optim.Adagrad. On GPUs a step is
+ * computed by the CPU.
+ *
+ * @local
+ * @owns   the caller destroys *out, before the module; NULL on failure
+ * @errors EINVAL rate_decay, initial, eps or weight_decay negative, parameters on two meshes; a
+ *         group as in sherd_adamw_create; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_adagrad_create(sherd_optimizer **out, sherd_module *module,
+                                             const sherd_adagrad_options *options);
 
 /* A zero member takes the default in brackets. */
 typedef struct sherd_muon_options {
@@ -306,7 +362,8 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
 /**
  * All tensors of the optimizer's state, to save beside those of the module (sherd_module_state).
  * Their names begin with the parameter's, as in "blocks.0.attn.wq.weight.m": m and v for Adam and
- * AdamW, m for a matrix of Muon, momentum for SGD, exact for a 16-bit parameter (its f32 copy), and
+ * AdamW (vmax with amsgrad), m for a matrix of Muon, momentum for SGD, v, mean and momentum for
+ * RMSprop, sum for Adagrad, exact for a 16-bit parameter (its f32 copy), and
  * steps (i64 []: how many steps had a gradient). They have the layout of the parameter; steps is on
  * all its ranks. Those of frozen parameters are not there yet. Groups are not part of it.
  *

@@ -15,8 +15,11 @@ static void update_there(const sherd_optimizer *o, const sherd__update *u, int c
 static const sherd__optimizer_kind adam = {
     "sherd_adam_create", {"m", "v"}, update, update_there, NULL};
 
+static const sherd__optimizer_kind amsgrad = {
+    "sherd_adam_create", {"m", "v", "vmax"}, update, NULL, NULL};
+
 sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                const sherd_adamw_options *options)
 {
-    return sherd__adam_create(out, module, options, &adam);
+    return sherd__adam_create(out, module, options, options && options->amsgrad ? &amsgrad : &adam);
 }

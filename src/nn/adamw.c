@@ -49,7 +49,12 @@ void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u,
 {
     const sherd__adamw_step step = step_of(with, u, decoupled);
 
-    u->kernels->adamw(u->count, u->p, u->state[0], u->state[1], u->grad, &step);
+    if (with->amsgrad) {
+        const sherd__pass pass = sherd__optimizer_pass(u);
+        sherd__update_amsgrad(&pass, &step);
+    } else {
+        u->kernels->adamw(u->count, u->p, u->state[0], u->state[1], u->grad, &step);
+    }
 }
 
 void sherd__adam_update_there(const sherd_adamw_options *with, const sherd__update *u, int count,
@@ -70,7 +75,7 @@ sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
     const sherd_adamw_options with = sherd__adam_defaults(options);
     const sherd__grouping grouping = {with.weight_decay, with.decay_all, with.groups,
                                       with.group_count};
-    sherd_optimizer like = {.kind = kind, .states = 2, .options.adam = with};
+    sherd_optimizer like = {.kind = kind, .states = kind->state[2] ? 3 : 2, .options.adam = with};
     sherd_status status = sherd__optimizer_start(out, module, kind->function);
 
     like.options.adam.groups = NULL; /* the caller's */
@@ -92,8 +97,12 @@ static void update_there(const sherd_optimizer *o, const sherd__update *u, int c
 static const sherd__optimizer_kind adamw = {
     "sherd_adamw_create", {"m", "v"}, update, update_there, NULL};
 
+static const sherd__optimizer_kind amsgrad = {
+    "sherd_adamw_create", {"m", "v", "vmax"}, update, NULL, NULL};
+
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)
 {
-    return sherd__adam_create(out, module, options, &adamw);
+    return sherd__adam_create(out, module, options,
+                              options && options->amsgrad ? &amsgrad : &adamw);
 }

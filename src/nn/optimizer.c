@@ -128,6 +128,14 @@ static sherd_status hold_parameter(sherd_optimizer *o, sherd__optimized *item, s
     return SHERD_OK;
 }
 
+sherd__pass sherd__optimizer_pass(const sherd__update *u)
+{
+    sherd__pass a = {.dtype = u->dtype, .n = u->count, .p = u->p, .grad = u->grad};
+
+    memcpy(a.state, u->state, sizeof a.state);
+    return a;
+}
+
 /* Its states: a whole matrix has the first one only. */
 int sherd__optimizer_states(const sherd_optimizer *o, const sherd__optimized *item)
 {

@@ -3,11 +3,12 @@
 #ifndef SHERD__OPTIMIZER_H
 #define SHERD__OPTIMIZER_H
 
+#include "kernels/update.h"
 #include "nn/module.h"
 #include "sherd/optimizer.h"
 
 enum {
-    SHERD__OPTIMIZER_STATES = 2,
+    SHERD__OPTIMIZER_STATES = 3,
     /* Tensors of an item, as they are listed: state, and behind it: */
     SHERD__OPTIMIZER_EXACT = SHERD__OPTIMIZER_STATES,
     SHERD__OPTIMIZER_STEPS,
@@ -71,10 +72,12 @@ struct sherd_optimizer {
     sherd_world *world;
     sherd_module *module; /* whose parameters they are; outlives the optimizer */
     const sherd__optimizer_kind *kind;
-    int states; /* tensors of state that a parameter has */
+    int states; /* tensors of state that a parameter has: the first ones of the kind */
     union {     /* defaults filled in */
         sherd_adamw_options adam;
         sherd_sgd_options sgd;
+        sherd_rmsprop_options rmsprop;
+        sherd_adagrad_options adagrad;
         struct {
             sherd_muon_options with;
             sherd_adamw_options others;
@@ -168,7 +171,10 @@ sherd_world *sherd__optimizers_world(const sherd_optimizers *all);
 /* As sherd_optimizer_load. */
 sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer);
 
-/* One step of a kind whose state is m and v (adamw.c). */
+/* An update as kernels/update.h has it: on the CPU. */
+sherd__pass sherd__optimizer_pass(const sherd__update *u);
+
+/* One step of a kind whose state is m and v, and vmax (adamw.c). */
 void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled);
 void sherd__adam_update_there(const sherd_adamw_options *with, const sherd__update *u, int count,
                               bool decoupled);
