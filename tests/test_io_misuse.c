@@ -127,9 +127,63 @@ MISUSE(a_state_needs_a_module_and_a_place)
     remove_file(m->world, path);
 }
 
+MISUSE(what_is_beside_a_module_has_names_of_its_own)
+{
+    char room[256];
+    const char *path = scratch(room, "beside");
+    sherd_module *layer = linear(m->world);
+    sherd_world *second = NULL;
+    sherd_optimizer *o = NULL;
+
+    CHECK_OK(sherd_sgd_create(&o, layer, NULL));
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    sherd_tensor *t = sherd_constant(m->world, SHERD_F32, NULL, 0, 1),
+                 *foreign = sherd_constant(second, SHERD_F32, NULL, 0, 1),
+                 *failed = sherd_add(t, NULL);
+    CHECK_EQ(sherd_world_check(m->world), SHERD_EINVAL);
+    const sherd_named_tensor named = {"t", t},
+                             bad[] = {{NULL, t},     {"t", NULL},   {"t", foreign},
+                                      {"t", failed}, {"weight", t}, {"__metadata__", t}};
+    const sherd_file_note note = {"key", "text"}, notes[] = {{NULL, "text"},
+                                                             {"key", NULL},
+                                                             {"generators", "1"},
+                                                             {"generator.", "1"},
+                                                             {"generator.a", "1"}};
+    const sherd_write_options good = {&named, 1, &note, 1};
+    const sherd_read_options more = {.more = true};
+
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_write_with(NULL, NULL, path, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(NUL(layer), o, path, &good));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(layer, NULL, NUL(path), &good));
+    for (int i = 0; i < LEN(bad); i++) {
+        const sherd_write_options with = {&bad[i], 1, NULL, 0}, none = {&named, 1, NULL, 0};
+        const sherd_read_options into = {.more = true, .tensors = &bad[i], .tensor_count = 1};
+        ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(layer, NULL, path, BAD(&with, &none)));
+        CHECK_OK(sherd_module_write_with(layer, NULL, path, &none));
+        if (i != 4)
+            ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, path, BAD(&into, &more)));
+    }
+    for (int i = 0; i < LEN(notes); i++) {
+        const sherd_write_options with = {NULL, 0, &notes[i], 1}, none = {NULL, 0, &note, 1};
+        ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(layer, NULL, path, BAD(&with, &none)));
+    }
+    const sherd_write_options counts[] = {
+        {&named, -1, NULL, 0}, {NULL, 1, NULL, 0}, {NULL, 0, &note, -1}, {NULL, 0, NULL, 1}};
+    for (int i = 0; i < LEN(counts); i++)
+        ALL_REFUSE(SHERD_EINVAL,
+                   sherd_module_write_with(layer, NULL, path, BAD(&counts[i], &good)));
+    const sherd_read_options lacks = {.more = true, .tensor_count = 1};
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, path, BAD(&lacks, &more)));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+    remove_file(m->world, path);
+    CHECK_OK(sherd_world_close(second));
+}
+
 static const check_test tests[] = {
     {TEST(a_file_needs_names_tensors_and_a_place), {1, 2, 3}},
     {TEST(what_is_read_is_there_and_fits), {1, 2, 3}},
     {TEST(a_state_needs_a_module_and_a_place), {1, 2, 3}},
+    {TEST(what_is_beside_a_module_has_names_of_its_own), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -122,13 +122,37 @@ SHERD_API sherd_tensor *sherd_file_read(const sherd_file *file, const char *name
  * "optimizer.". Notes say where the modules' own generators stand (sherd_module_generator), so that
  * a run with dropout goes on with the numbers that it would have drawn: "generators" how many have
  * been called, and "generator.PATH" how often each; of ranks that differ, the most. Generators of
- * the program, loss scalers and the number of the step are the program's to keep.
+ * the program, loss scalers and the number of the step are the program's to keep: see
+ * sherd_module_write_with.
  *
  * @collective the world   @shapes optimizer: NULL = none
  * @errors     as sherd_file_write; EDIFFER ranks have other modules
  */
 SHERD_CALL sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer,
                                            const char *path);
+
+/* What a program keeps beside a module: the number of the step, where its data stands. */
+typedef struct sherd_write_options {
+    const sherd_named_tensor *tensors; /* [tensor_count] each as in sherd_file_write */
+    int tensor_count;
+    const sherd_file_note *notes; /* [note_count] with keys that sherd_module_write does not use */
+    int note_count;
+} sherd_write_options;
+
+/**
+ * As sherd_module_write, with more tensors and notes in the same file, under the names that they
+ * have here. sherd_module_read reads the tensors into those of its options; sherd_file_text has the
+ * notes.
+ *
+ * @collective the world
+ * @shapes     optimizer: NULL = none; options: NULL = all zero
+ * @owns       everything is only read
+ * @errors     as sherd_module_write; EINVAL a tensor with a name that the module or the optimizer
+ *             writes, a note whose key is "generators" or begins with "generator."
+ */
+SHERD_CALL sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
+                                                const char *path,
+                                                const sherd_write_options *options);
 
 /*
  * What parameters of a module are called in a file, where that differs. "*" as a level of `here`
@@ -148,6 +172,10 @@ typedef struct sherd_read_options {
     /* [name_count]: the first that matches a parameter or buffer says its name in the file */
     const sherd_file_name *names;
     int name_count;
+    /* [tensor_count]: tensors of the program that get the values with their names, as parameters
+     * do, in the layouts that they have; `names` does not rename them */
+    const sherd_named_tensor *tensors;
+    int tensor_count;
 } sherd_read_options;
 
 /**
@@ -159,9 +187,10 @@ typedef struct sherd_read_options {
  * @collective the world
  * @shapes     optimizer: NULL = none, and any optimizer state in the file is ignored; options: NULL
  *             = all zero
- * @owns       parameters stay the same tensors, with new values
+ * @owns       parameters, and tensors of the options, stay the same tensors, with new values
  * @errors     EINVAL, before anything is read: missing names, shapes or dtypes that differ, a name
- *             with more "*" in the file than in the module, or with two "#";
+ *             with more "*" in the file than in the module, or with two "#", a tensor of the
+ *             options that is NULL, without a name, of another world or has failed;
  *             otherwise as sherd_file_open, sherd_file_read and sherd_module_load, and then some
  *             tensors may have been read and others not
  */

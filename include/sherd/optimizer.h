@@ -5,7 +5,7 @@
  * state has the layout of its parameter.
  *
  * Weight decay applies to parameters of two or more dims only, unless decay_all is set. Groups give
- * some parameters another rate or decay.
+ * some parameters another rate or decay, and may change between steps.
  *
  * For a bf16 or f16 parameter the state is f32 and includes an exact f32 copy, and the parameter is
  * that copy rounded. If the program writes the parameter between steps, the copy is replaced too.

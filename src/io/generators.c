@@ -135,6 +135,11 @@ void sherd__generators_clear(sherd_world *world, sherd__notes *notes)
     sherd__free(heap, notes->note);
 }
 
+bool sherd__generators_have(const char *k)
+{
+    return strcmp(k, all_key) == 0 || strncmp(k, key, sizeof key - 1) == 0;
+}
+
 static void forget(sherd_module *m)
 {
     m->generator.calls = 0;

@@ -18,6 +18,9 @@ typedef struct sherd__notes {
 sherd_status sherd__generators_list(sherd__notes *out, sherd_module *module, const char *function);
 void sherd__generators_clear(sherd_world *world, sherd__notes *notes);
 
+/* Whether they are kept under this key. */
+bool sherd__generators_have(const char *key);
+
 /* Set those of a module as a file says. False: it does not say anything. */
 bool sherd__generators_read(sherd_module *module, const sherd_file *file);
 

@@ -16,15 +16,17 @@
 
 static const char prefix[] = "optimizer.";
 
-/* Everything that has a name: the module's tensors, then the optimizer's. */
+/* Everything that has a name: the module's tensors, the optimizer's, and then the program's. */
 typedef struct state {
     const char *function;
     sherd_world *world;
     sherd_module *module;
     sherd_optimizer *optimizer;
-    sherd_named_state *entry; /* [count] */
-    int count, of_module;
-    sherd_named_tensor *named; /* the same, with their full names */
+    const sherd_named_tensor *more; /* [more_count] the program's */
+    int more_count;
+    sherd_named_state *entry; /* [states] of the module and the optimizer */
+    int count, of_module, states;
+    sherd_named_tensor *named; /* [count] all, with their full names */
     sherd__stored *source;     /* and where they are read from */
 } state;
 
@@ -54,65 +56,141 @@ static char *name_of(const state *s, int i)
     return name;
 }
 
-static sherd_status list(state *s)
+static sherd_status list_one(state *s, sherd_tensor *t, char *name)
 {
-    sherd__heap *heap = sherd__world_heap(s->world);
-    sherd__diag *diag = sherd__world_diag(s->world);
-
-    s->of_module = sherd_module_state(s->module, NULL, 0);
-    int count = s->of_module + sherd_optimizer_state(s->optimizer, NULL, 0);
-    s->entry = sherd__alloc(heap, (size_t)count + 1, sizeof *s->entry);
-    s->named = sherd__alloc(heap, (size_t)count + 1, sizeof *s->named);
-    if (!s->entry || !s->named)
-        return sherd__no_memory(diag, s->function);
-    sherd_module_state(s->module, s->entry, s->of_module);
-    sherd_optimizer_state(s->optimizer, s->entry + s->of_module, count - s->of_module);
-    for (; s->count < count; s->count++) {
-        char *name = name_of(s, s->count);
-        if (!name)
-            return sherd__no_memory(diag, s->function);
-        s->named[s->count] = (sherd_named_tensor){name, s->entry[s->count].tensor};
-    }
+    if (!name)
+        return sherd__no_memory(sherd__world_diag(s->world), s->function);
+    s->named[s->count++] = (sherd_named_tensor){name, t};
     return SHERD_OK;
 }
 
-/* The list of a module, on all ranks or on none. */
-static sherd_status open_state(state *s, sherd_module *module, sherd_optimizer *optimizer,
-                               const char *path, const char *function)
+static sherd_status list_more(state *s, const sherd_named_tensor *t, int i)
 {
-    const sherd__argument need[] = {{"module", module}, {"path", path}, {NULL, NULL}};
+    const char *fault = !t->name || !t->tensor                            ? "is NULL"
+                        : sherd_tensor_world(t->tensor) != s->world       ? "is of another world"
+                        : !t->tensor->lost && sherd__is_failed(t->tensor) ? "has failed"
+                                                                          : NULL;
 
-    *s = (state){.function = function,
-                 .module = module,
-                 .world = module      ? sherd_module_world(module)
-                          : optimizer ? optimizer->world
-                                      : NULL,
-                 .optimizer = optimizer};
-    sherd_status status = sherd__require(sherd__world_diag(s->world), function, need);
+    if (fault)
+        return sherd__module_fail(s->module, SHERD_EINVAL,
+                                  "%s: tensor %d of the options, \"%.120s\", %s", s->function, i,
+                                  t->name ? t->name : "(NULL)", fault);
+    return list_one(s, t->tensor, sherd__copy_text(sherd__world_heap(s->world), t->name));
+}
+
+static sherd_status list(state *s)
+{
+    sherd__heap *heap = sherd__world_heap(s->world);
+    sherd_status status = SHERD_OK;
+
+    if (s->more_count < 0 || (s->more_count > 0 && !s->more))
+        return sherd__module_fail(s->module, SHERD_EINVAL, "%s: %d tensors in the options%s",
+                                  s->function, s->more_count, s->more ? "" : ", which are NULL");
+    s->of_module = sherd_module_state(s->module, NULL, 0);
+    s->states = s->of_module + sherd_optimizer_state(s->optimizer, NULL, 0);
+    s->entry = sherd__alloc(heap, (size_t)s->states + 1, sizeof *s->entry);
+    s->named = sherd__alloc(heap, (size_t)s->states + (size_t)s->more_count + 1, sizeof *s->named);
+    if (!s->entry || !s->named)
+        return sherd__no_memory(sherd__world_diag(s->world), s->function);
+    sherd_module_state(s->module, s->entry, s->of_module);
+    sherd_optimizer_state(s->optimizer, s->entry + s->of_module, s->states - s->of_module);
+    for (int i = 0; !status && i < s->states; i++)
+        status = list_one(s, s->entry[i].tensor, name_of(s, i));
+    for (int i = 0; !status && i < s->more_count; i++)
+        status = list_more(s, &s->more[i], i);
+    return status;
+}
+
+/* List what *s begins with, on all ranks or on none. */
+static sherd_status open_state(state *s, const void *path)
+{
+    const sherd__argument need[] = {{"module", s->module}, {"path", path}, {NULL, NULL}};
+
+    s->world = s->module      ? sherd_module_world(s->module)
+               : s->optimizer ? s->optimizer->world
+                              : NULL;
+    sherd_status status = sherd__require(sherd__world_diag(s->world), s->function, need);
     if (!s->world)
         return status;
     if (!status)
         status = list(s);
-    return sherd__agree(s->world, status, 0, function);
+    return sherd__agree(s->world, status, 0, s->function);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static sherd_status check_notes(const state *s, const sherd_write_options *o)
+{
+    if (o->note_count < 0 || (o->note_count > 0 && !o->notes))
+        return sherd__module_fail(s->module, SHERD_EINVAL, "%s: %d notes in the options%s",
+                                  s->function, o->note_count, o->notes ? "" : ", which are NULL");
+    for (int i = 0; i < o->note_count; i++)
+        if (o->notes[i].key && sherd__generators_have(o->notes[i].key))
+            return sherd__module_fail(s->module, SHERD_EINVAL,
+                                      "%s: note %d of the options: the key \"%.80s\" is that of a "
+                                      "generator",
+                                      s->function, i, o->notes[i].key);
+    return SHERD_OK;
+}
+
+/* All notes: the program's, then the generators'. */
+static sherd_status write_noted(const state *s, const char *path, const sherd_write_options *o,
+                                const sherd__notes *own)
+{
+    sherd__heap *heap = sherd__world_heap(s->world);
+    int count = o->note_count + own->count;
+    sherd_file_note *all = sherd__alloc(heap, (size_t)count + 1, sizeof *all);
+    sherd_status status =
+        all ? SHERD_OK : sherd__no_memory(sherd__world_diag(s->world), s->function);
+
+    if (all && o->note_count)
+        memcpy(all, o->notes, (size_t)o->note_count * sizeof *all);
+    if (all)
+        memcpy(all + o->note_count, own->note, (size_t)own->count * sizeof *all);
+    status = sherd__agree(s->world, status, 0, s->function);
+    if (!status)
+        status = sherd__file_write(
+            &(sherd__to_write){s->world, path, s->named, s->count, all, count}, s->function);
+    sherd__free(heap, all);
+    return status;
+}
+
+static sherd_status write_state(state *s, const char *path, const sherd_write_options *o)
+{
+    sherd__notes own = {NULL, 0};
+    sherd_status status = open_state(s, path);
+
+    if (!s->world)
+        return status;
+    if (!status)
+        status = sherd__agree(s->world, check_notes(s, o), 0, s->function);
+    if (!status)
+        status = sherd__generators_list(&own, s->module, s->function);
+    if (!status)
+        status = write_noted(s, path, o, &own);
+    sherd__generators_clear(s->world, &own);
+    clear(s);
+    return status;
 }
 
 sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer, const char *path)
 {
-    state s;
-    sherd__notes notes = {NULL, 0};
-    sherd_status status = open_state(&s, module, optimizer, path, "sherd_module_write");
+    state s = {.function = "sherd_module_write", .module = module, .optimizer = optimizer};
 
-    if (!status)
-        status = sherd__generators_list(&notes, module, s.function);
-    if (!status)
-        status = sherd__file_write(
-            &(sherd__to_write){s.world, path, s.named, s.count, notes.note, notes.count},
-            s.function);
-    if (s.world) {
-        sherd__generators_clear(s.world, &notes);
-        clear(&s);
-    }
-    return status;
+    return write_state(&s, path, &(sherd_write_options){NULL, 0, NULL, 0});
+}
+
+sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
+                                     const char *path, const sherd_write_options *options)
+{
+    const sherd_write_options o = options ? *options : (sherd_write_options){NULL, 0, NULL, 0};
+    state s = {.function = "sherd_module_write_with",
+               .module = module,
+               .optimizer = optimizer,
+               .more = o.tensors,
+               .more_count = o.tensor_count};
+
+    return write_state(&s, path, &o);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -204,7 +282,8 @@ static sherd_status read_one(const state *s, int i, sherd__load_kind kind)
     sherd__loading what = {s->function, s->world, s->module, s->named[i].name, NULL, -1, kind};
     sherd_tensor *t = s->named[i].tensor;
     const sherd__stored *from = &s->source[i];
-    sherd_status status;
+    const sherd__diag *diag = sherd__world_diag(s->world);
+    sherd_status status = SHERD_OK;
 
     if (!from->count)
         return SHERD_OK;
@@ -215,13 +294,15 @@ static sherd_status read_one(const state *s, int i, sherd__load_kind kind)
                              : sherd__file_rows(&from->rows, t->layout, s->function);
     if (!sherd__is_failed(rows) && rows->dtype != t->dtype)
         rows = sherd_cast(rows, t->dtype);
+    if (sherd__is_failed(rows))
+        status = diag->status ? diag->status : SHERD_EPEER;
     what.t = rows;
-    if (i >= s->of_module) {
+    if (i >= s->of_module && i < s->states) {
         what.module = s->optimizer->module;
         what.name += strlen(prefix);
-        status = sherd__optimizer_load(&what, s->optimizer);
+        status = sherd__optimizer_load(&what, s->optimizer, status);
     } else {
-        status = sherd__load(&what, t, SHERD_OK);
+        status = sherd__load(&what, t, status);
     }
     sherd_scope_end(s->world);
     sherd_set_recording(s->world, recording);
@@ -231,7 +312,7 @@ static sherd_status read_one(const state *s, int i, sherd__load_kind kind)
 static uint64_t how_of(const sherd_read_options *o)
 {
     return sherd__file_names_hash(o->names, o->name_count) + 1 + (uint64_t)o->partial +
-           2 * (uint64_t)o->cast + 4 * (uint64_t)o->more;
+           2 * (uint64_t)o->cast + 4 * (uint64_t)o->more + 8 * (uint64_t)o->tensor_count;
 }
 
 static sherd_status read_all(state *s, const char *const *path, int count,
@@ -254,7 +335,10 @@ static sherd_status read_all(state *s, const char *const *path, int count,
     sherd__load_kind own = sherd__load_kind_of(s->module),
                      its = sherd__load_kind_of(s->optimizer ? s->optimizer->module : NULL);
     for (int i = 0; !status && i < s->count; i++)
-        status = read_one(s, i, i < s->of_module ? own : its);
+        status = read_one(s, i,
+                          i < s->of_module ? own
+                          : i < s->states  ? its
+                                           : SHERD__LOAD_TOGETHER);
     for (int i = 0; !status && i < f.count; i++)
         if (sherd__generators_read(s->module, f.file[i]))
             break;
@@ -267,11 +351,16 @@ static const sherd_read_options none;
 sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer, const char *path,
                                const sherd_read_options *options)
 {
-    state s;
-    sherd_status status = open_state(&s, module, optimizer, path, "sherd_module_read");
+    const sherd_read_options *o = options ? options : &none;
+    state s = {.function = "sherd_module_read",
+               .module = module,
+               .optimizer = optimizer,
+               .more = o->tensors,
+               .more_count = o->tensor_count};
+    sherd_status status = open_state(&s, path);
 
     if (!status)
-        status = read_all(&s, &path, 1, options ? options : &none);
+        status = read_all(&s, &path, 1, o);
     if (s.world)
         clear(&s);
     return status;
@@ -290,9 +379,12 @@ static const void *missing(const char *const *paths, int count)
 sherd_status sherd_module_read_files(sherd_module *module, const char *const *paths, int count,
                                      const sherd_read_options *options)
 {
-    state s;
-    sherd_status status =
-        open_state(&s, module, NULL, missing(paths, count), "sherd_module_read_files");
+    const sherd_read_options *o = options ? options : &none;
+    state s = {.function = "sherd_module_read_files",
+               .module = module,
+               .more = o->tensors,
+               .more_count = o->tensor_count};
+    sherd_status status = open_state(&s, missing(paths, count));
 
     if (s.world && !status) {
         if (count < 1)
@@ -301,7 +393,7 @@ sherd_status sherd_module_read_files(sherd_module *module, const char *const *pa
         status = sherd__agree(s.world, status, 0, s.function);
     }
     if (!status)
-        status = read_all(&s, paths, count, options ? options : &none);
+        status = read_all(&s, paths, count, o);
     if (s.world)
         clear(&s);
     return status;

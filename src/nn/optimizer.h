@@ -142,7 +142,7 @@ bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device);
 
 /* Whether there is a p-norm; false: the alarm is raised. */
 bool sherd__norm_exists(sherd_world *world, const char *function, double p);
-/* What p-norms are made of: sums of powers, or the largest of an infinite p; and the norm itself. */
+/* What a p-norm is made of: a sum of powers, or the largest if p is infinite; and the norm. */
 double sherd__norm_join(double p, double a, double b);
 double sherd__norm_of(double p, double joined);
 
@@ -168,8 +168,9 @@ void sherd__optimizer_scale(sherd_optimizer *o, const char *function, double by)
 double sherd__optimizers_norm(const char *function, const sherd_optimizers *all, double p);
 sherd_world *sherd__optimizers_world(const sherd_optimizers *all);
 
-/* As sherd_optimizer_load. */
-sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer);
+/* As sherd_optimizer_load; `status`: an earlier failure. */
+sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer,
+                                   sherd_status status);
 
 /* An update as kernels/update.h has it: on the CPU. */
 sherd__pass sherd__optimizer_pass(const sherd__update *u);

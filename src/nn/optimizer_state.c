@@ -103,13 +103,15 @@ static sherd__optimized *find(sherd_optimizer *o, const char *name, int *e)
     return item;
 }
 
-sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer)
+sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer,
+                                   sherd_status status)
 {
     const sherd__argument need[] = {{"optimizer", optimizer}, {"name", what->name}, {NULL, NULL}};
     sherd__optimized *item = NULL;
-    sherd_status status = sherd__require(sherd__world_diag(what->world), what->function, need);
     int e = 0;
 
+    if (!status)
+        status = sherd__require(sherd__world_diag(what->world), what->function, need);
     if (!what->world)
         return status;
     if (!status && !(item = find(optimizer, what->name, &e)))
@@ -136,5 +138,5 @@ sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const char *name, 
                                  .t = t,
                                  .root = root};
 
-    return sherd__optimizer_load(&what, optimizer);
+    return sherd__optimizer_load(&what, optimizer, SHERD_OK);
 }
