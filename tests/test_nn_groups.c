@@ -485,7 +485,7 @@ static void no_memory_makes_no_optimizer(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(they_train_as_pytorch_does), {1, 2, 3, 4, 8}},
-    {TEST(groups_may_change_as_pytorchs_may), {1, 2, 3, 4, 8}},
+    {TEST(groups_may_change_as_pytorchs_may), {1, 3}},
     {TEST(patterns_find_what_they_say), {1, 2, 3}},
     {TEST(the_first_group_that_matches_has_a_parameter), {1, 2}},
     {TEST(a_tied_parameter_is_found_by_each_of_its_names), {1, 2}},

@@ -147,7 +147,7 @@ def one_parameter():
               % ("adamw" if name == "adam" else name, name))
         for kind, of, options, text in CASES:
             for number, clip in enumerate((None, "norm", "value")):
-                if of == name:
+                if of == name and not (clip and (kind in ("RMSprop", "Adagrad") or "amsgrad" in options)):
                     print("    {%s, %d, %s}," % (text, number, row(trained(kind, options, clip))))
         print("};")
     for name, make in SCHEDULES:
