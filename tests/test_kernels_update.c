@@ -12,7 +12,7 @@
 
 enum { MOST = 2501, STATES = 3, STEPS = 4, GUARD = 77 };
 
-typedef enum kind { AMSGRAD, RMSPROP, HEAVY, CENTERED, CENTERED_HEAVY, ADAGRAD, KINDS } kind;
+typedef enum kind { AMSGRAD, RMSPROP, HEAVY, CENTERED, CENTERED_HEAVY, ADAGRAD, LION, KINDS } kind;
 
 static const sherd__adamw_step amsgrad = {.rate = 0.1,
                                           .beta1 = 0.8,
@@ -24,6 +24,8 @@ static const sherd__adamw_step amsgrad = {.rate = 0.1,
                                           .grad_scale = 0.5,
                                           .l2 = 0.2};
 static const sherd__adagrad_step adagrad = {0.1, 0.2, 0.5, 0.25, 1e-3};
+
+static const sherd__lion_step lion = {0.1, 0.2, 0.5, 0.7, 0.8};
 
 static sherd__rmsprop_step rmsprop(kind k)
 {
@@ -41,13 +43,15 @@ static void run(kind k, const sherd__pass *a)
         sherd__update_amsgrad(a, &amsgrad);
     else if (k == ADAGRAD)
         sherd__update_adagrad(a, &adagrad);
+    else if (k == LION)
+        sherd__update_lion(a, &lion);
     else
         sherd__update_rmsprop(a, &step);
 }
 
 static int states_of(kind k)
 {
-    static const int states[] = {3, 1, 2, 2, 3, 1};
+    static const int states[] = {3, 1, 2, 2, 3, 1, 1};
 
     return states[k];
 }
@@ -63,6 +67,11 @@ static void by_hand(kind k, double *p, double *const state[STATES], double grad)
         *v = a->beta2 * *v + (1 - a->beta2) * g * g;
         *state[2] = fmax(*state[2], *v);
         d = *state[0] / a->correction1 / (sqrt(*state[2] / a->correction2) + a->eps) + 0.3 * *p;
+    } else if (k == LION) {
+        g = 0.5 * grad;
+        double c = lion.beta1 * *v + (1 - lion.beta1) * g;
+        d = (c > 0) - (c < 0) + 0.2 * *p;
+        *v = lion.beta2 * *v + (1 - lion.beta2) * g;
     } else if (k == ADAGRAD) {
         *v += 0.25 + g * g;
         d = g / (sqrt(*v) + adagrad.eps);

@@ -96,6 +96,14 @@ MISUSE(an_optimizer_needs_a_module)
     ONLY_SAYS(SHERD_EINVAL, sherd_adagrad_create(&out, NULL, NULL));
     for (int i = 0; i < LEN(adagrad); i++)
         REFUSES(SHERD_EINVAL, sherd_adagrad_create(&out, layer, &adagrad[i]));
+    const sherd_lion_options lion[] = {{.beta1 = 1},
+                                       {.beta2 = (double)NAN},
+                                       {.weight_decay = -1},
+                                       {.groups = NULL, .group_count = 1}};
+    REFUSES(SHERD_EINVAL, sherd_lion_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_lion_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(lion); i++)
+        REFUSES(SHERD_EINVAL, sherd_lion_create(&out, layer, &lion[i]));
     REFUSES(SHERD_EINVAL, sherd_muon_create(NULL, layer, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_muon_create(&out, NULL, NULL));
     for (int i = 0; i < LEN(muon); i++)

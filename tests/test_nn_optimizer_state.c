@@ -23,7 +23,7 @@ typedef struct run {
     sherd_optimizer *o;
 } run;
 
-typedef enum kind { ADAMW, ADAM, SGD, AMSGRAD, RMSPROP, ADAGRAD, KINDS } kind;
+typedef enum kind { ADAMW, ADAM, SGD, AMSGRAD, RMSPROP, ADAGRAD, LION, KINDS } kind;
 
 static sherd_status optimizer(sherd_optimizer **out, kind k, sherd_module *m)
 {
@@ -41,6 +41,8 @@ static sherd_status optimizer(sherd_optimizer **out, kind k, sherd_module *m)
         return sherd_rmsprop_create(out, m, &centered);
     case ADAGRAD:
         return sherd_adagrad_create(out, m, &slower);
+    case LION:
+        return sherd_lion_create(out, m, NULL);
     default:
         return sherd_adamw_create(out, m, &decay);
     }
@@ -195,7 +197,8 @@ static void state_is_named_after_parameters(sherd_world *world)
     static const char *const plain[3] = {"", "", ""};
     static const char *const more[][3] = {[AMSGRAD] = {"m", "v", "vmax"},
                                           [RMSPROP] = {"v", "mean", "momentum"},
-                                          [ADAGRAD] = {"sum", "steps", NULL}};
+                                          [ADAGRAD] = {"sum", "steps", NULL},
+                                          [LION] = {"m", "steps", NULL}};
     run r = make(world, ADAM, SHERD_F16, plain);
     sherd_named_state list[ENTRIES];
     char name[NAME];

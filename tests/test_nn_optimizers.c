@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SGD, Adam, AdamW, RMSprop, Adagrad, Muon, clipping and schedules give the numbers of PyTorch (optimizer_cases.h),
+ * SGD, Adam, AdamW, RMSprop, Adagrad, Lion, Muon, clipping and schedules give the numbers of PyTorch (optimizer_cases.h),
  * whatever the layout of the parameter, and however its gradient comes: settled, replicated, or as
  * a pending sum.
  */
@@ -78,6 +78,11 @@ static sherd_status make_adagrad(sherd_optimizer **out, sherd_module *m, const v
     return sherd_adagrad_create(out, m, options);
 }
 
+static sherd_status make_lion(sherd_optimizer **out, sherd_module *m, const void *options)
+{
+    return sherd_lion_create(out, m, options);
+}
+
 static sherd_status make_muon(sherd_optimizer **out, sherd_module *m, const void *options)
 {
     return sherd_muon_create(out, m, options);
@@ -138,6 +143,9 @@ static void they_train_as_pytorch_does(sherd_world *world)
             for (int i = 0; i < LEN(adagrad_cases); i++)
                 train(world, make_adagrad, &adagrad_cases[i].options, adagrad_cases[i].clip,
                       adagrad_cases[i].p, way, d);
+            for (int i = 0; i < LEN(lion_cases); i++)
+                train(world, make_lion, &lion_cases[i].options, lion_cases[i].clip, lion_cases[i].p,
+                      way, d);
             for (int i = 0; i < LEN(muon_cases); i++)
                 train(world, make_muon, &muon_cases[i].options, muon_cases[i].clip, muon_cases[i].p,
                       way, d);

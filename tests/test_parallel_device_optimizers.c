@@ -9,12 +9,13 @@
 
 enum { ROWS = 6, COLS = 4, COUNT = ROWS * COLS };
 
-typedef enum kind { AMSGRAD, RMSPROP, ADAGRAD, KINDS } kind;
+typedef enum kind { AMSGRAD, RMSPROP, ADAGRAD, LION, KINDS } kind;
 
 static sherd_status optimizer(sherd_optimizer **out, kind k, sherd_module *m)
 {
     return k == AMSGRAD   ? sherd_adamw_create(out, m, &(sherd_adamw_options){.amsgrad = true})
            : k == RMSPROP ? sherd_rmsprop_create(out, m, &(sherd_rmsprop_options){.alpha = 0.75})
+           : k == LION    ? sherd_lion_create(out, m, NULL)
                           : sherd_adagrad_create(out, m, NULL);
 }
 
@@ -24,7 +25,8 @@ static void train(sherd_world *world, kind k, sherd_dtype dtype)
     static const double after[KINDS][2] = {
         {0.75, 0.5},
         {1 - 0.25 * 2, 1 - 0.25 * 2 - 0.25 / 0.66143782776614764},
-        {0.75, 0.75 - 0.25 * 0.70710678118654752}};
+        {0.75, 0.75 - 0.25 * 0.70710678118654752},
+        {0.75, 0.5}};
     double tolerance = dtype == SHERD_F32 ? 1e-6 : 4e-3;
     sherd_module *m = NULL;
     sherd_optimizer *o = NULL;

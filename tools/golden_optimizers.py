@@ -44,6 +44,8 @@ CASES = [
     ("Adagrad", "adagrad", dict(), "{.eps = 0}"),
     ("Adagrad", "adagrad", dict(lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.3, eps=1e-3),
      "{.rate_decay = 0.2, .weight_decay = 0.1, .initial = 0.3, .eps = 1e-3}"),
+    ("Lion", "lion", dict(), "{.beta1 = 0}"),
+    ("Lion", "lion", dict(betas=(0.7, 0.8), weight_decay=0.2), "{.beta1 = 0.7, .beta2 = 0.8, .weight_decay = 0.2}"),
     ("Muon", "muon", dict(weight_decay=0), "{.momentum = 0}"),
     ("Muon", "muon", dict(momentum=0.8, nesterov=False, weight_decay=0.1, ns_steps=3),
      "{.momentum = 0.8, .plain = true, .weight_decay = 0.1, .steps = 3}"),
@@ -75,6 +77,25 @@ def orthogonal(grad, coefficients, steps, eps):
 
 
 muon._zeropower_via_newtonschulz = orthogonal
+
+
+class Lion(torch.optim.Optimizer):
+    """Which PyTorch has not: as its paper (Chen et al., 2023) has it."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                p.sub_(group["lr"] * (torch.sign(first * m + (1 - first) * p.grad) + group["weight_decay"] * p))
+                m.mul_(second).add_(p.grad, alpha=1 - second)
+
+
+torch.optim.Lion = Lion
 
 
 def wave(offset, scale, k):
@@ -142,12 +163,12 @@ SCHEDULES = [
 
 
 def one_parameter():
-    for name in ("sgd", "adam", "adamw", "rmsprop", "adagrad", "muon"):
+    for name in ("sgd", "adam", "adamw", "rmsprop", "adagrad", "lion", "muon"):
         print("static const struct { sherd_%s_options options; int clip; double p[6]; } %s_cases[] = {"
               % ("adamw" if name == "adam" else name, name))
         for kind, of, options, text in CASES:
             for number, clip in enumerate((None, "norm", "value")):
-                if of == name and not (clip and (kind in ("RMSprop", "Adagrad") or "amsgrad" in options)):
+                if of == name and not (clip and (kind in ("RMSprop", "Adagrad", "Lion") or "amsgrad" in options)):
                     print("    {%s, %d, %s}," % (text, number, row(trained(kind, options, clip))))
         print("};")
     for name, make in SCHEDULES:

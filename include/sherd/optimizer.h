@@ -168,6 +168,32 @@ SHERD_CALL sherd_status sherd_adagrad_create(sherd_optimizer **out, sherd_module
                                              const sherd_adagrad_options *options);
 
 /* A zero member takes the default in brackets. */
+typedef struct sherd_lion_options {
+    double beta1;        /* [0.9] of what a step's sign is taken */
+    double beta2;        /* [0.99] of m */
+    double weight_decay; /* [0] */
+    bool decay_all;      /* parameters of fewer than two dims decay too */
+
+    const sherd_optimizer_group *groups; /* as in sherd_adamw_options */
+    int group_count;
+} sherd_lion_options;
+
+/**
+ * Lion over all parameters of a module, as they are now (parallelize first). Rates are three to ten
+ * times smaller than AdamW's, and decays as much larger.
+ *
+ * p -= lr (sign(b1 m + (1-b1) g) + decay p); m = b2 m + (1-b2) g. On GPUs a step is computed by the
+ * CPU.
+ *
+ * @local
+ * @owns   the caller destroys *out, before the module; NULL on failure
+ * @errors EINVAL betas outside [0, 1), weight_decay negative, parameters on two meshes; a group as
+ *         in sherd_adamw_create; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_lion_create(sherd_optimizer **out, sherd_module *module,
+                                          const sherd_lion_options *options);
+
+/* A zero member takes the default in brackets. */
 typedef struct sherd_muon_options {
     double momentum;     /* [0.95] */
     double eps;          /* [1e-7] the least 2-norm by which a matrix is divided */
@@ -362,7 +388,7 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
 /**
  * All tensors of the optimizer's state, to save beside those of the module (sherd_module_state).
  * Their names begin with the parameter's, as in "blocks.0.attn.wq.weight.m": m and v for Adam and
- * AdamW (vmax with amsgrad), m for a matrix of Muon, momentum for SGD, v, mean and momentum for
+ * AdamW (vmax with amsgrad), m for Lion and a matrix of Muon, momentum for SGD, v, mean and momentum for
  * RMSprop, sum for Adagrad, exact for a 16-bit parameter (its f32 copy), and
  * steps (i64 []: how many steps had a gradient). They have the layout of the parameter; steps is on
  * all its ranks. Those of frozen parameters are not there yet. Groups are not part of it.

@@ -61,3 +61,8 @@ void sherd__update_adagrad(const sherd__pass *a, const sherd__adagrad_step *step
 {
     run(a, adagrad_f32, adagrad_f64, step);
 }
+
+void sherd__update_lion(const sherd__pass *a, const sherd__lion_step *step)
+{
+    run(a, lion_f32, lion_f64, step);
+}

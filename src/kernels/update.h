@@ -38,4 +38,12 @@ typedef struct sherd__adagrad_step {
 } sherd__adagrad_step;
 void sherd__update_adagrad(const sherd__pass *a, const sherd__adagrad_step *step);
 
+/* g = grad_scale grad; c = beta1 m + (1-beta1) g; p -= rate (sign(c) + decay p); m = beta2 m +
+ * (1-beta2) g. state: m. */
+typedef struct sherd__lion_step {
+    double rate, decay, grad_scale;
+    double beta1, beta2;
+} sherd__lion_step;
+void sherd__update_lion(const sherd__pass *a, const sherd__lion_step *step);
+
 #endif

@@ -78,6 +78,7 @@ struct sherd_optimizer {
         sherd_sgd_options sgd;
         sherd_rmsprop_options rmsprop;
         sherd_adagrad_options adagrad;
+        sherd_lion_options lion;
         struct {
             sherd_muon_options with;
             sherd_adamw_options others;
