@@ -388,10 +388,11 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
 /**
  * All tensors of the optimizer's state, to save beside those of the module (sherd_module_state).
  * Their names begin with the parameter's, as in "blocks.0.attn.wq.weight.m": m and v for Adam and
- * AdamW (vmax with amsgrad), m for Lion and a matrix of Muon, momentum for SGD, v, mean and momentum for
- * RMSprop, sum for Adagrad, exact for a 16-bit parameter (its f32 copy), and
- * steps (i64 []: how many steps had a gradient). They have the layout of the parameter; steps is on
- * all its ranks. Those of frozen parameters are not there yet. Groups are not part of it.
+ * AdamW, and vmax with amsgrad; m for Lion and for a matrix of Muon; v, and mean and momentum if
+ * its options want them, for RMSprop; sum for Adagrad; momentum for SGD; exact for a 16-bit
+ * parameter (its f32 copy), and steps (i64 []: how many steps had a gradient). They have the layout
+ * of the parameter; steps is on all its ranks. Those of frozen parameters are not there yet. Groups
+ * are not part of it.
  *
  * @local  may wait until peers have read an exact copy
  * @shapes out: sherd_named_state[room], or NULL to count only
