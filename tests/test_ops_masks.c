@@ -260,6 +260,7 @@ static void masks_that_do_not_fit_are_refused(sherd_world *world)
     sherd_tensor *mask = sherd_ge_scalar(sherd_select(x, 1, 0), 3);
 
     CHECK_EQ(sherd_masked_select(x, mask)->shape[0], 3);
+    CHECK_OK(sherd_world_check(world));
     sherd_masked_select(x, sherd_select(sherd_ge_scalar(x, 3), 0, 0));
     refused(world, "sherd_masked_select: a mask has the first sizes of a, one or more: a is f64[4");
     sherd_masked_select(sherd_sum(x), sherd_any(mask, NULL, 0, false));

@@ -146,6 +146,7 @@ static void too_few_weights_are_refused(sherd_world *world)
 
     sherd_tensor *y = sherd_full(sherd_multinomial(w, 1, false, &dice));
     CHECK(!sherd_tensor_failed(y) && *(const int32_t *)sherd_tensor_read(y) == 1);
+    CHECK_OK(sherd_world_check(world));
     sherd_multinomial(w, 2, false, &dice);
     refused(world, "a row has too few positive weights");
     sherd_multinomial(sherd_scale(w, 0), 5, true, &dice);

@@ -174,6 +174,7 @@ static void what_does_not_fit_is_refused(sherd_world *world)
     const sherd_layout *l = layout_of(line_of_ranks(world), 1, n, "S(0)", NULL);
     sherd_tensor *a = indices_on(l, SHERD_F64), *to = sherd_constant_on(l, SHERD_I32, 3);
 
+    CHECK_OK(sherd_world_check(world));
     sherd_scatter_reduce(a, 0, to, a, SHERD_PRODUCT, true);
     refused(world, "sherd_scatter_reduce: it sums, averages, or finds max or min");
     sherd_scatter_reduce(sherd_cast(a, SHERD_I64), 0, to, a, SHERD_AVG, true);

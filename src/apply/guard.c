@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is done around functions of the user's, which may do anything: a forward or a compose of an
- * operator that is not the library's, and handlers. Tensors that they leave behind belong to the
- * call's scope. A few nanoseconds; calls of the library's own operators do not come here.
+ * What is done around functions of the user's, which may do anything: a forward of an operator that
+ * is not the library's, and handlers; and around every compose. Tensors that they leave behind
+ * belong to the call's scope. A few nanoseconds; a forward of the library's own does not come here.
  */
 #include "door.h"
 

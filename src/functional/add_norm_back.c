@@ -130,11 +130,12 @@ static bool compute_grad(sherd_call *call, const sherd__row_norm *of)
         return false;
     if (sherd__is_dry(call->world))
         return true;
-    for (int64_t r = 0, rows; r == 0 || r < w.p.rows; r += rows) {
+    int64_t r = 0, rows;
+    do { /* of no rows the sums are zeros */
         rows = sherd__min(sherd__min(w.step, w.p.rows - r), sums.most - sums.rows);
         grad_block(&w, &sums, r, rows);
         sherd__norm_sums_count(&sums, rows);
-    }
+    } while ((r += rows) < w.p.rows);
     sherd__norm_sums_end(&sums);
     return true;
 }

@@ -55,6 +55,19 @@ static sherd__done try_product(sherd_call *call, const sherd__product *p, void *
     return done;
 }
 
+/* The same in a dry world: whether it would be done. */
+static sherd__done try_dry(sherd_call *call, const sherd__product *p)
+{
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    sherd__engine *engine = set->multiplies && p->k ? sherd__engine_in(call) : NULL;
+    sherd__product without = *p;
+
+    without.bias = p->bias && p->dtype != SHERD_F32;
+    return engine && (set->multiplies(engine, p) || set->multiplies(engine, &without))
+               ? SHERD__DONE
+               : SHERD__CANNOT;
+}
+
 static bool no_memory(sherd_call *call)
 {
     return sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a product");
@@ -147,10 +160,7 @@ static sherd__done try_first(sherd_call *call, const sherd__product *p, const ro
 
     if (slow || r->differ)
         return SHERD__CANNOT;
-    if (!sherd__is_dry(call->world))
-        return try_product(call, p, c, a, b, bias);
-    sherd__engine *engine = set->multiplies ? sherd__engine_in(call) : NULL;
-    return engine && set->multiplies(engine, p) ? SHERD__DONE : SHERD__CANNOT;
+    return sherd__is_dry(call->world) ? try_dry(call, p) : try_product(call, p, c, a, b, bias);
 }
 
 static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, void *c, const void *a,

@@ -118,15 +118,15 @@ static int64_t claims_of(const sherd_world *world, int rank, int lane, const she
 }
 
 /* Claims of one tensor on one rank, from the i-th on. */
-typedef struct claims {
+typedef struct alike {
     const sherd__claim *claim;
     int64_t count; /* of those as new as the first: what is older, was written since */
     int64_t next;  /* where those of another tensor begin */
-} claims;
+} alike;
 
-static claims claims_at(const sherd__claim *claim, int64_t all, int64_t i)
+static alike alike_at(const sherd__claim *claim, int64_t all, int64_t i)
 {
-    claims c = {.claim = claim + i, .next = i};
+    alike c = {.claim = claim + i, .next = i};
 
     for (; c.next < all && claim[c.next].identity == c.claim->identity; c.next++)
         c.count += claim[c.next].made == c.claim->made;
@@ -134,7 +134,7 @@ static claims claims_at(const sherd__claim *claim, int64_t all, int64_t i)
 }
 
 /* The first of some whose content is not among others. */
-static const sherd__claim *missing(const claims *some, const claims *others)
+static const sherd__claim *missing(const alike *some, const alike *others)
 {
     for (int64_t i = 0, k; i < some->count; i++) {
         for (k = 0; k < others->count && others->claim[k].content != some->claim[i].content;)
@@ -149,7 +149,7 @@ static const sherd__claim *missing(const claims *some, const claims *others)
  * One rank may have a copy where another needs none, and of the copy the contents from before a
  * write: so the rank with fewer decides.
  */
-static const sherd__claim *unequal(const claims *p, const claims *q)
+static const sherd__claim *unequal(const alike *p, const alike *q)
 {
     const sherd__claim *claim = p->count <= q->count ? missing(p, q) : NULL;
 
@@ -162,7 +162,7 @@ const sherd__claim *sherd__claim_unequal(const sherd_world *world, int lane, int
     int64_t x = claims_of(world, a, lane, &p), y = claims_of(world, b, lane, &q);
 
     for (int64_t i = 0, j = 0; i < x && j < y;) {
-        claims mine = claims_at(p, x, i), theirs = claims_at(q, y, j);
+        alike mine = alike_at(p, x, i), theirs = alike_at(q, y, j);
         bool both = p[i].identity == q[j].identity, first = p[i].identity < q[j].identity;
         const sherd__claim *claim = both ? unequal(&mine, &theirs) : NULL;
         if (claim && (!found || claim->made < found->made))
