@@ -33,7 +33,8 @@ static bool check_drawn(sherd_call *call)
             return sherd_call_fail(call, SHERD_EINVAL,
                                    quotient[i] <= 0 ? "a row has too few positive weights"
                                                     : "a weight is NaN");
-    memcpy(call->to[0], call->from[0], sherd__bytes(n) * sizeof(int32_t));
+    if (n)
+        memcpy(call->to[0], call->from[0], sherd__bytes(n) * sizeof(int32_t));
     return true;
 }
 
