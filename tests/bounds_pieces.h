@@ -78,7 +78,7 @@ static void try_scatter_add(trial *t)
     void *dst = in_out(t, "dst", p.outer * p.entries * p.inner);
 
     ready(t);
-    sherd__scatter_add(dtype_now(t), &p, dst, src);
+    sherd__scatter_reduce(dtype_now(t), SHERD_SUM, &p, dst, src);
 }
 
 static void try_order(trial *t)

@@ -5,7 +5,36 @@
 #define SHERD_TESTS_GROUPS_H
 
 #include "points.h"
+#include "sherd/comm.h"
 #include "sherd/ops_groups.h"
+
+/* One of three meshes of all ranks, up to 8. */
+static inline const sherd_mesh *small_mesh(sherd_world *world, int i)
+{
+    static const char *const of[][3] = {
+        {"1", "1x1", "1"}, {"2", "1x2", "2x1"}, {"3", "3", "1x3"}, {"4", "2x2", "2x2"},
+        {"5", "5", "1x5"}, {"6", "2x3", "3x2"}, {"7", "7", "7"},   {"8", "2x2x2", "2x4"}};
+
+    return mesh_of(world, of[sherd_world_ranks(world) - 1][i % 3]);
+}
+
+/* What the log of calls has. */
+static inline int64_t bytes_received(sherd_world *world)
+{
+    int64_t bytes = 0;
+
+    for (int i = 0; i < sherd_comm_count(world); i++)
+        bytes += sherd_comm_get(world, i).bytes_received;
+    return bytes;
+}
+
+/* All ranks get EINVAL, and a text that has this. */
+static inline void refused(sherd_world *world, const char *text)
+{
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
+        fprintf(stderr, "%s\n", sherd_world_error(world));
+}
 
 enum { TOKENS = 24, K = 2, WIDTH = 2048, GROUPS = 8 };
 

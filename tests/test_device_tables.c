@@ -73,7 +73,7 @@ static void plain_add(sherd_dtype dtype, const sherd__pick *p, array *to, const 
     const sherd__kernels *k = plain_of(dtype);
 
     if (dtype == SHERD_F32 || dtype == SHERD_F64) {
-        sherd__scatter_add(dtype, p, to->host, from->host);
+        sherd__scatter_reduce(dtype, SHERD_SUM, p, to->host, from->host);
         return;
     }
     float *total = malloc((size_t)(to->n + 1) * sizeof *total);
@@ -82,7 +82,7 @@ static void plain_add(sherd_dtype dtype, const sherd__pick *p, array *to, const 
         abort();
     k->widen(to->n, total, to->host);
     k->widen(from->n, addend, from->host);
-    sherd__scatter_add(SHERD_F32, p, total, addend);
+    sherd__scatter_reduce(SHERD_F32, SHERD_SUM, p, total, addend);
     k->narrow(to->n, to->host, total);
     free(total);
     free(addend);

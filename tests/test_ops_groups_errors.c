@@ -7,13 +7,6 @@ static sherd_tensor *numbers_of(sherd_world *world, int64_t n, const int32_t *da
     return sherd_mark_equal(sherd_from_data(world, SHERD_I32, &n, 1, data));
 }
 
-static void refused(sherd_world *world, const char *text)
-{
-    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
-        fprintf(stderr, "%s\n", sherd_world_error(world));
-}
-
 static const struct {
     int64_t count;
     int32_t ends[3], group[3]; /* a group below 0: none are given */

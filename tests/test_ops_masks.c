@@ -11,10 +11,6 @@
 #include "sherd/ops_masks.h"
 #include "sherd/ops_reductions.h"
 
-static const char *const meshes[][3] = {
-    {"1", "1x1", "1"}, {"2", "1x2", "2x1"}, {"3", "3", "1x3"}, {"4", "2x2", "2x2"},
-    {"5", "5", "1x5"}, {"6", "2x3", "3x2"}, {"7", "7", "7"},   {"8", "2x2x2", "2x4"}};
-
 enum { MOST = 300 };
 
 typedef struct scheme {
@@ -146,7 +142,7 @@ static void rows_of_every_layout_are_chosen(sherd_world *world)
     int rounds = getenv("SHERD_PROOF") ? 500 : 40;
 
     for (int i = 0; i < rounds; i++) {
-        const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
+        const sherd_mesh *mesh = small_mesh(world, i);
         scheme t;
         sherd_scope_begin(world);
         draw_scheme(&s, mesh, &t);
@@ -156,15 +152,6 @@ static void rows_of_every_layout_are_chosen(sherd_world *world)
                     sherd_tensor_text(t.x), sherd_tensor_text(t.mask));
         sherd_scope_end(world);
     }
-}
-
-static int64_t bytes_received(sherd_world *world)
-{
-    int64_t bytes = 0;
-
-    for (int i = 0; i < sherd_comm_count(world); i++)
-        bytes += sherd_comm_get(world, i).bytes_received;
-    return bytes;
 }
 
 /* What is sharded by rows stays where it is: only counts are exchanged. */
@@ -244,13 +231,6 @@ static void gradients_have_gradients(sherd_world *world)
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */
-
-static void refused(sherd_world *world, const char *text)
-{
-    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
-        fprintf(stderr, "%s\n", sherd_world_error(world));
-}
 
 static void masks_that_do_not_fit_are_refused(sherd_world *world)
 {

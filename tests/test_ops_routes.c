@@ -10,10 +10,6 @@
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_routes.h"
 
-static const char *const meshes[][3] = {
-    {"1", "1x1", "1"}, {"2", "1x2", "2x1"}, {"3", "3", "1x3"}, {"4", "2x2", "2x2"},
-    {"5", "5", "1x5"}, {"6", "2x3", "3x2"}, {"7", "7", "7"},   {"8", "2x2x2", "2x4"}};
-
 enum { MOST = 64 };
 
 typedef struct trip {
@@ -127,7 +123,7 @@ static void every_layout_is_sorted_by_shard(sherd_world *world)
     int rounds = getenv("SHERD_PROOF") ? 500 : 40;
 
     for (int i = 0; i < rounds; i++) {
-        const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
+        const sherd_mesh *mesh = small_mesh(world, i);
         sherd_scope_begin(world);
         bool good = check_trip(&s, mesh);
         if (!CHECK_OK(sherd_world_check(world)) || !good)
@@ -176,15 +172,6 @@ static sherd_tensor *neighbours(sherd_world *world, int64_t leaving)
     return sherd_distribute(t, layout_of(line_of_ranks(world), 1, &n, "S(0)", NULL), -1);
 }
 
-static int64_t bytes_received(sherd_world *world)
-{
-    int64_t bytes = 0;
-
-    for (int i = 0; i < sherd_comm_count(world); i++)
-        bytes += sherd_comm_get(world, i).bytes_received;
-    return bytes;
-}
-
 /* One call brings exactly the rows that leave; where none leaves, there is no call. */
 static void only_rows_that_leave_move(sherd_world *world)
 {
@@ -228,13 +215,6 @@ static void pending_sums_pass(sherd_world *world)
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */
-
-static void refused(sherd_world *world, const char *text)
-{
-    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
-        fprintf(stderr, "%s\n", sherd_world_error(world));
-}
 
 /* A route on which one row of each rank goes to the next, and rows for it. */
 static sherd_tensor *start(sherd_world *world, sherd_route *route)

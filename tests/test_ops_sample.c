@@ -3,7 +3,7 @@
  * Indices drawn by weights: as often as the weights say, the same ones under every layout, and
  * without replacement no index twice.
  */
-#include "tensors.h"
+#include "groups.h"
 
 #include <math.h>
 
@@ -125,13 +125,6 @@ static void vocabularies_stay_sharded(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
     for (int i = 0; i < sherd_comm_count(world); i++)
         CHECK(sherd_comm_get(world, i).bytes_received < 100);
-}
-
-static void refused(sherd_world *world, const char *text)
-{
-    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
-        fprintf(stderr, "%s\n", sherd_world_error(world));
 }
 
 /* Three of four weights are 0 or less; the generator goes on in any case. */

@@ -12,22 +12,16 @@
 #include "kernels/cast.h"
 #include "kernels/points.h"
 #include "plan/window.h"
-#include "apply/sketch.h"
+#include "functional/rows.h"
 
 enum { POINTS, QUERIES };
 enum { SQUARES, INDICES };
 
-static int64_t shards_of(const sherd_tensor *points)
-{
-    const sherd_layout *layout = points->layout;
-
-    return layout ? sherd__dim_parts(layout->spec.mesh, &layout->spec.dim[0]) : 1;
-}
-
 static const char *describe(sherd_call *call)
 {
     const sherd__nearest *at = call->attributes;
-    const int64_t shape[] = {shards_of(call->in[POINTS]), call->in[QUERIES]->shape[0], at->k};
+    const int64_t shape[] = {sherd__row_shards(call->in[POINTS]), call->in[QUERIES]->shape[0],
+                             at->k};
 
     for (int j = 0; j < call->results; j++)
         sherd_call_shape(call, j, at->apart ? 3 : 2, at->apart ? shape : shape + 1);
@@ -170,7 +164,7 @@ static bool find(sherd_call *call)
 {
     const sherd__nearest *at = call->attributes;
     const sherd_tensor *points = call->in[POINTS], *queries = call->in[QUERIES];
-    hunt h = {.call = call, .shards = shards_of(points)};
+    hunt h = {.call = call, .shards = sherd__row_shards(points)};
     bool good = true;
 
     h.found = (sherd__found){queries->local[0], at->k, call->to[SQUARES], call->to[INDICES]};

@@ -15,30 +15,15 @@
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-static int64_t shards_of(const sherd_tensor *t)
-{
-    return t->layout ? sherd__dim_parts(t->layout->spec.mesh, &t->layout->spec.dim[0]) : 1;
-}
-
 static const char *describe_counts(sherd_call *call)
 {
-    const int64_t shards = shards_of(call->in[0]);
+    const int64_t shards = sherd__row_shards(call->in[0]);
 
     if (call->in[0]->ndim != 1)
         return "a mask must have dims, and be [n] where they are merged";
     sherd_call_shape(call, 0, 1, &shards);
     call->dtype[0] = SHERD_I64;
     return NULL;
-}
-
-static sherd_status lie_counts(const sherd_call *call, sherd_ways *ways)
-{
-    const sherd_layout *operand, *result;
-    sherd_status status = sherd__lay_settled(&operand, sherd__way_given(ways, 0));
-
-    if (!status)
-        status = sherd__replicated(&result, operand->spec.mesh, 1, call->shape[0]);
-    return status ? status : sherd_way_add(ways, &operand, &result);
 }
 
 static int64_t chosen_here(const uint8_t *mask, int64_t n)
@@ -48,18 +33,6 @@ static int64_t chosen_here(const uint8_t *mask, int64_t n)
     for (int64_t i = 0; i < n; i++)
         count += mask[i] != 0;
     return count;
-}
-
-/* In a dry world: all elements of each shard. */
-static void suppose(const sherd_tensor *mask, int64_t shards, int64_t *count)
-{
-    if (!mask->layout)
-        count[0] = mask->count;
-    for (int64_t s = 0; s < shards && mask->layout; s++) {
-        const sherd__layout_spec *spec = &mask->layout->spec;
-        count[s] = sherd__dim_cut(spec->mesh, &spec->dim[0], spec->shape[0], s + 1) -
-                   sherd__dim_cut(spec->mesh, &spec->dim[0], spec->shape[0], s);
-    }
 }
 
 static bool count_chosen(sherd_call *call)
@@ -77,10 +50,9 @@ static bool count_chosen(sherd_call *call)
     const int64_t *all = sherd__all_parts(call, 1, mine, 1, &shards);
     if (!call->out[0]->count)
         return true;
-    if (all && dry)
-        suppose(mask, shards, call->to[0]);
-    else if (all)
-        memcpy(call->to[0], all, sherd__bytes(shards) * sizeof *all);
+    count = call->to[0];
+    for (int64_t s = 0; all && s < shards; s++) /* dry: all elements of each shard */
+        count[s] = dry ? sherd__rows_of_shard(mask, s) : all[s];
     return all != NULL;
 }
 
@@ -92,7 +64,7 @@ const sherd_op sherd__count_masked_op = {.name = "sherd_count_masked",
                                          .result = {{"count", 0}},
                                          .numbers = SHERD_EVERYTHING,
                                          .describe = describe_counts,
-                                         .ways = lie_counts,
+                                         .ways = sherd__counts_ways,
                                          .forward = count_chosen,
                                          .dry = count_chosen};
 
@@ -104,40 +76,20 @@ const char *sherd__counts_fault(sherd_call *call)
     const sherd__choosing *how = call->attributes;
 
     if (mask->ndim != 1 || count->ndim != 1 || count->dtype != SHERD_I64 ||
-        count->shape[0] != shards_of(mask) || how->total < 0 || how->total > mask->shape[0])
+        count->shape[0] != sherd__row_shards(mask) || how->total < 0 || how->total > mask->shape[0])
         return "these are no counts of the mask (sherd_count_masked)";
     return NULL;
-}
-
-/* NULL: this rank is not in the mesh, or the alarm is raised. */
-static const int64_t *counts_of(const sherd_call *call)
-{
-    sherd_tensor *count = call->in[SHERD__MASK_COUNT];
-
-    return count->count == count->shape[0] ? sherd__data(count) : NULL;
-}
-
-static bool adds_up(const int64_t *count, int64_t shards, int64_t total)
-{
-    int64_t left = total;
-
-    for (int64_t s = 0; s < shards; s++) {
-        if (count[s] < 0 || count[s] > left)
-            return false;
-        left -= count[s];
-    }
-    return left == 0;
 }
 
 sherd_status sherd__lay_chosen(const sherd_layout **operand, const sherd_layout **chosen,
                                const sherd_call *call, sherd_ways *ways)
 {
     const sherd_layout *mask = sherd__way_given(ways, SHERD__MASK);
-    const sherd_tensor *count = call->in[SHERD__MASK_COUNT];
+    sherd_tensor *count = call->in[SHERD__MASK_COUNT];
     const sherd__choosing *how = call->attributes;
-    const int64_t *counts = counts_of(call);
+    const int64_t *counts = sherd__counts_of(count);
 
-    if (counts && !adds_up(counts, count->shape[0], how->total))
+    if (counts && !sherd__counts_add_up(counts, count->shape[0], how->total))
         return sherd__fail(sherd__world_diag(call->world), SHERD_EINVAL,
                            "%s: the counts are not of %lld elements", call->op->name,
                            (long long)how->total);
@@ -145,7 +97,7 @@ sherd_status sherd__lay_chosen(const sherd_layout **operand, const sherd_layout 
     if (!status)
         status = sherd__replicated(&operand[SHERD__MASK_COUNT], mask->spec.mesh, 1, count->shape);
     return status ? status
-                  : sherd__lay_counts(chosen, operand[SHERD__MASK], how->total, counts,
+                  : sherd__lay_counts(chosen, operand[SHERD__MASK], how->total, counts, 1,
                                       call->op->name);
 }
 
@@ -247,7 +199,7 @@ static sherd_tensor *lay_beside(sherd_tensor *mask, const sherd_tensor *a, const
 {
     const sherd_layout *to;
 
-    if (sherd_tensor_failed(mask) || !a->layout || shards_of(a) < 2 ||
+    if (sherd_tensor_failed(mask) || !a->layout || sherd__row_shards(a) < 2 ||
         (mask->layout && mask->layout->spec.mesh != a->layout->spec.mesh))
         return mask;
     sherd__layout_spec spec = {.mesh = a->layout->spec.mesh, .ndim = 1};

@@ -17,18 +17,13 @@
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-static int64_t shards_of(const sherd_tensor *t)
-{
-    return t->layout ? sherd__dim_parts(t->layout->spec.mesh, &t->layout->spec.dim[0]) : 1;
-}
-
 static const char *describe_counts(sherd_call *call)
 {
     const sherd_tensor *shard = call->in[0];
 
     if (shard->ndim != 1)
         return "shard numbers must be [rows]";
-    const int64_t shards = shards_of(shard), shape[] = {shards, shards};
+    const int64_t shards = sherd__row_shards(shard), shape[] = {shards, shards};
     int64_t longest = shard->shape[0];
     if (shard->layout)
         longest =
@@ -41,26 +36,11 @@ static const char *describe_counts(sherd_call *call)
     return NULL;
 }
 
-static sherd_status lie_counts(const sherd_call *call, sherd_ways *ways)
-{
-    const sherd_layout *operand, *result;
-    sherd_status status = sherd__lay_settled(&operand, sherd__way_given(ways, 0));
-
-    if (!status)
-        status = sherd__replicated(&result, operand->spec.mesh, 2, call->shape[0]);
-    return status ? status : sherd_way_add(ways, &operand, &result);
-}
-
 /* In a dry world: each shard sends equally many rows to all. */
 static void suppose(const sherd_tensor *shard, int64_t shards, int64_t *count)
 {
     for (int64_t home = 0; home < shards; home++) {
-        int64_t n = shard->count, lo, hi;
-        if (shard->layout) {
-            const sherd__layout_spec *spec = &shard->layout->spec;
-            n = sherd__dim_cut(spec->mesh, &spec->dim[0], spec->shape[0], home + 1) -
-                sherd__dim_cut(spec->mesh, &spec->dim[0], spec->shape[0], home);
-        }
+        int64_t n = sherd__rows_of_shard(shard, home), lo, hi;
         for (int64_t away = 0; away < shards; away++) {
             sherd__chunk(n, shards, away, &lo, &hi);
             count[home * shards + away] = hi - lo;
@@ -71,7 +51,7 @@ static void suppose(const sherd_tensor *shard, int64_t shards, int64_t *count)
 static bool count_rows(sherd_call *call)
 {
     const int32_t *to = call->from[0];
-    int64_t shards = shards_of(call->in[0]), parts;
+    int64_t shards = sherd__row_shards(call->in[0]), parts;
     bool dry = sherd__is_dry(call->world);
 
     if (!sherd__check_indices(call, 0, shards))
@@ -101,7 +81,7 @@ const sherd_op sherd__route_rows_op = {.name = "sherd_route_rows",
                                        .result = {{"count", 0}},
                                        .numbers = SHERD_EVERYTHING,
                                        .describe = describe_counts,
-                                       .ways = lie_counts,
+                                       .ways = sherd__counts_ways,
                                        .forward = count_rows,
                                        .dry = count_rows};
 
@@ -116,7 +96,7 @@ static const char *describe(sherd_call *call)
 {
     const sherd_tensor *rows = call->in[SHERD__ROUTE_ROWS], *shard = call->in[SHERD__ROUTE_SHARD],
                        *count = call->in[SHERD__ROUTE_COUNT];
-    int64_t shards = shards_of(shard);
+    int64_t shards = sherd__row_shards(shard);
 
     if (shard->ndim != 1 || count->ndim != 2 || count->dtype != SHERD_I64 ||
         count->shape[0] != shards || count->shape[1] != shards)
@@ -127,64 +107,23 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
-const int64_t *sherd__route_counts(const sherd_call *call)
-{
-    sherd_tensor *count = call->in[SHERD__ROUTE_COUNT];
-
-    return count->count == count->shape[0] * count->shape[1] ? sherd__data(count) : NULL;
-}
-
-/* Whether these are n rows, in all. */
-static bool are_counts(const int64_t *count, int64_t shards, int64_t n)
-{
-    int64_t left = n;
-
-    for (int64_t i = 0; i < shards * shards; i++) {
-        if (count[i] < 0 || count[i] > left)
-            return false;
-        left -= count[i];
-    }
-    return left == 0;
-}
-
-/* Rows after they were sent: cut where those of a shard end. */
-static sherd_status lay_sent(const sherd_layout **out, const sherd_call *call,
-                             const sherd_layout *before)
-{
-    int64_t shards = call->in[SHERD__ROUTE_COUNT]->shape[0];
-    const int64_t *count = sherd__route_counts(call);
-    sherd__sketch s;
-
-    sherd__sketch_begin(&s, before);
-    int64_t *cut = shards > 1 ? sherd__sketch_cuts(&s, 0) : NULL;
-    if (cut) {
-        memset(cut, 0, sherd__bytes(shards + 1) * sizeof *cut);
-        for (int64_t home = 0; count && home < shards; home++)
-            for (int64_t away = 0; away < shards; away++)
-                cut[away + 1] += count[home * shards + away];
-        for (int64_t i = 0; i < shards; i++)
-            cut[i + 1] += cut[i];
-        cut[shards] = before->spec.shape[0]; /* also on a rank that knows no counts */
-        s.spec.dim[0].cuts = cut;
-    }
-    return sherd__sketch_end(out, &s, call->op->name);
-}
-
 static sherd_status lie_sent(const sherd_call *call, sherd_ways *ways, bool back)
 {
     const sherd_layout *given = sherd__way_given(ways, SHERD__ROUTE_ROWS), *after, *result;
     const sherd_layout *operand[3];
-    const sherd_tensor *count = call->in[SHERD__ROUTE_COUNT];
-    int64_t rows = call->shape[0][0];
+    sherd_tensor *count = call->in[SHERD__ROUTE_COUNT];
+    const int64_t *counts = sherd__counts_of(count);
+    int64_t rows = call->shape[0][0], shards = count->shape[0];
     sherd_status status = sherd__lay_settled(&operand[SHERD__ROUTE_SHARD],
                                              sherd__way_given(ways, SHERD__ROUTE_SHARD));
 
-    if (sherd__route_counts(call) && !are_counts(sherd__route_counts(call), count->shape[0], rows))
+    if (counts && !sherd__counts_add_up(counts, shards * shards, rows))
         return sherd__fail(sherd__world_diag(call->world), SHERD_EINVAL,
                            "%s: the route's counts are not of %lld rows", call->op->name,
                            (long long)rows);
     if (!status)
-        status = lay_sent(&after, call, operand[SHERD__ROUTE_SHARD]);
+        status = sherd__lay_counts(&after, operand[SHERD__ROUTE_SHARD], rows, counts, shards,
+                                   call->op->name);
     if (!status)
         status = sherd__lay_rows(&operand[SHERD__ROUTE_ROWS], given,
                                  back ? after : operand[SHERD__ROUTE_SHARD]);

@@ -11,9 +11,6 @@
 
 enum { SHERD__ROUTE_ROWS, SHERD__ROUTE_SHARD, SHERD__ROUTE_COUNT };
 
-/* The counts, [shards, shards]; NULL: this rank is not in the mesh, or the alarm is raised. */
-const int64_t *sherd__route_counts(const sherd_call *call);
-
 /* Forward: the rows to their shards, or back. */
 bool sherd__travel(sherd_call *call, bool back);
 

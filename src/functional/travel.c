@@ -5,6 +5,7 @@
  * the rows that leave.
  */
 #include "route.h"
+#include "rows.h"
 #include "ops/lists.h"
 
 #include <string.h>
@@ -206,7 +207,7 @@ bool sherd__travel(sherd_call *call, bool back)
         return true;
     if (t.line.shards == 1)
         return stay(call);
-    t.count = sherd__route_counts(call);
+    t.count = sherd__counts_of(call->in[SHERD__ROUTE_COUNT]);
     t.rows = sherd__line_rows(&t.line, l);
     if (!t.count || !t.rows || !find_bounds(&t) || !sort_home(&t))
         return false;

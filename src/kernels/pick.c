@@ -143,37 +143,19 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
 #define NAME(x) u8_##x
 #include "pick_body.inc"
 
-void sherd__scatter_add(sherd_dtype dtype, const sherd__pick *p, void *dst, const void *src)
-{
-    if (dtype == SHERD_F32)
-        f32_scatter_add(p, dst, src);
-    else if (dtype == SHERD_F64)
-        f64_scatter_add(p, dst, src);
-    else if (dtype == SHERD_I32)
-        i32_scatter_add(p, dst, src);
-    else if (dtype == SHERD_I64)
-        i64_scatter_add(p, dst, src);
-    else
-        u8_scatter_add(p, dst, src);
-}
-
 void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,
                            const void *src)
 {
-    bool least = how == SHERD_MIN;
-
-    if (how != SHERD_MAX && !least)
-        sherd__scatter_add(dtype, p, dst, src);
-    else if (dtype == SHERD_F32)
-        f32_scatter_most(p, least, dst, src);
+    if (dtype == SHERD_F32)
+        f32_scatter_reduce(how, p, dst, src);
     else if (dtype == SHERD_F64)
-        f64_scatter_most(p, least, dst, src);
+        f64_scatter_reduce(how, p, dst, src);
     else if (dtype == SHERD_I32)
-        i32_scatter_most(p, least, dst, src);
+        i32_scatter_reduce(how, p, dst, src);
     else if (dtype == SHERD_I64)
-        i64_scatter_most(p, least, dst, src);
+        i64_scatter_reduce(how, p, dst, src);
     else
-        u8_scatter_most(p, least, dst, src);
+        u8_scatter_reduce(how, p, dst, src);
 }
 
 /* Keys of at most 8 bytes, and two lists of indices. */

@@ -29,9 +29,10 @@ void sherd__gather(size_t bytes, const sherd__pick *p, void *dst, const void *sr
 void sherd__scatter(size_t bytes, const sherd__pick *p, void *dst, const void *src,
                     const void *value);
 
-/* The same with +=, in order of j: f32, f64, i32, i64, u8. */
-void sherd__scatter_add(sherd_dtype dtype, const sherd__pick *p, void *dst, const void *src);
-/* The same, or where `how` is SHERD_MAX or SHERD_MIN that of both; NaN stays. */
+/*
+ * The same with +=, in order of j: f32, f64, i32, i64, u8. Or with the larger or the smaller of
+ * both where `how` is SHERD_MAX or SHERD_MIN; NaN stays.
+ */
 void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,
                            const void *src);
 

@@ -124,19 +124,21 @@ bool sherd__optimizer_bound(sherd_world *world, const char *function, const char
     return false;
 }
 
+/* From this norm down to `most`; returns the norm. */
+static double scale_down(sherd_optimizer *o, const char *function, double norm, double most)
+{
+    if (isfinite(norm) && norm > most)
+        sherd__optimizer_scale(o, function, most / norm);
+    return norm;
+}
+
 double sherd_optimizer_clip(sherd_optimizer *optimizer, double most)
 {
     static const char function[] = "sherd_optimizer_clip";
-    double norm;
 
-    if (!optimizer)
+    if (!optimizer || !sherd__optimizer_bound(optimizer->world, function, "norm", most))
         return NAN;
-    if (!sherd__optimizer_bound(optimizer->world, function, "norm", most))
-        return NAN;
-    norm = sherd_optimizer_grad_norm(optimizer);
-    if (isfinite(norm) && norm > most)
-        sherd__optimizer_scale(optimizer, function, most / norm);
-    return norm;
+    return scale_down(optimizer, function, sherd_optimizer_grad_norm(optimizer), most);
 }
 
 double sherd_optimizer_clip_norm(sherd_optimizer *optimizer, double most, double p)
@@ -145,10 +147,7 @@ double sherd_optimizer_clip_norm(sherd_optimizer *optimizer, double most, double
 
     if (!optimizer || !sherd__optimizer_bound(optimizer->world, function, "norm", most))
         return NAN;
-    double norm = sherd__optimizer_norm(optimizer, function, p);
-    if (isfinite(norm) && norm > most)
-        sherd__optimizer_scale(optimizer, function, most / norm);
-    return norm;
+    return scale_down(optimizer, function, sherd__optimizer_norm(optimizer, function, p), most);
 }
 
 void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most)
