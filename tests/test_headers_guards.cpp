@@ -5,6 +5,7 @@
 #include "sherd.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace
@@ -48,6 +49,19 @@ void a_step_that_fails(sherd_world *world)
     expect(bytes(world) == before, "all is released");
     expect(sherd_set_recording(world, true), "recording is on again");
     expect(sherd_autocast(world) == SHERD_DTYPE_NONE, "autocast is off again");
+}
+
+void a_world_that_does_not_open()
+{
+    setenv("SHERD_TIMEOUT", "1min", 1);
+    try {
+        sherd::world world;
+        expect(false, "a world that throws");
+    } catch (const sherd::error &e) {
+        expect(e.status() == SHERD_EINVAL, "the status of opening");
+        expect(std::strstr(e.what(), "SHERD_TIMEOUT=1min") != nullptr, "the text of opening");
+    }
+    unsetenv("SHERD_TIMEOUT");
 }
 
 void tensors_that_are_kept(sherd_world *world)
@@ -103,6 +117,7 @@ void modules_that_end(sherd_world *world)
 int main()
 {
     try {
+        a_world_that_does_not_open();
         sherd::world world;
         a_step_that_fails(world);
         tensors_that_are_kept(world);

@@ -332,6 +332,9 @@ static void a_failed_write_leaves_what_was_there(sherd_world *world)
     CHECK_OK(write_one(world, path, t));
     CHECK_EQ(sherd_file_write(world, path, list, 2, NULL, 0), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "\"t\" is there twice") != NULL);
+    CHECK_EQ(sherd_file_write(world, path, list, 1, (sherd_file_note[]){{"k", "1"}, {"k", "2"}}, 2),
+             SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "\"k\" is there twice") != NULL);
     CHECK_EQ(sherd_file_write(world, path, list, -1, NULL, 0), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "-1 tensors, 0 notes") != NULL);
     list[1] = (sherd_named_tensor){"\xFF", t};

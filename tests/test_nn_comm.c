@@ -147,6 +147,8 @@ static void what_can_mean_nothing_is_no_zero(sherd_world *world)
                                       {.op = "all_reduce"}, {.axes = "tp"},  {.module = ""}};
     const sherd_comm_filter bad[] = {{.op = "allreduce"},
                                      {.op = ""},
+                                     {.op = "slice"},
+                                     {.op = "partition"},
                                      {.axes = "x,dp"},
                                      {.axes = "dp,tp"},
                                      {.axes = ""},

@@ -138,7 +138,8 @@ static sherd_tensor *same(sherd_tensor *grad, void *payload)
 MISUSE(gradients_are_of_what_wants_them)
 {
     sherd_tensor *x = sherd_require_grad(spread(m->world), true), *plain = NULL, *out[1];
-    sherd_tensor *c = spread(m->world), *y[1], *g[1], *loss, *inputs[] = {x}, *none[] = {NULL};
+    sherd_tensor *c = spread(m->world), *y[1], *g[1], *loss, *inputs[] = {x}, *none[] = {NULL},
+                 *also[] = {x};
     const sherd_backward_options again = {.retain = true, .replace = true};
     const sherd_gradients_options once = {.retain = true};
 
@@ -160,6 +161,7 @@ MISUSE(gradients_are_of_what_wants_them)
     FAILS(SHERD_EINVAL, sherd_gradients(NUL(out), inputs, 1, &loss, 1, &once));
     FAILS(SHERD_EINVAL, sherd_gradients(out, NUL(inputs), 1, &loss, 1, &once));
     FAILS(SHERD_EINVAL, sherd_gradients(out, inputs, 1, NUL(&loss), 1, &once));
+    FAILS(SHERD_EINVAL, sherd_gradients(BAD(also, out), also, 1, &loss, 1, &once));
     FAILS(SHERD_EINVAL, sherd_gradients(out, BAD(&c, inputs), 1, &loss, 1, &once));
     FAILS(SHERD_EINVAL, sherd_gradients(out, BAD(none, inputs), 1, &loss, 1, &once));
     FAILS(SHERD_EINVAL, sherd_gradients(out, BAD(&plain, inputs), 1, &loss, 1, &once));

@@ -401,7 +401,36 @@ static void memory_may_run_out_anywhere(sherd_world *world)
     fail_every_allocation(world, sherd_world_ranks(world) - 1, scene_of_memory);
 }
 
+/* The ranks of one column have the shards in another order than those of the other. */
+static void replicas_get_the_same_bits(sherd_world *world)
+{
+    static const double x[4] = {1, 2, 3, 4},
+                        slope[12] = {.1, .2, .3, .7, 1e-3, 3.3, .77, .123, 10.1, 20.3, 1.7, .9};
+    static const sherd_pad_options o = {.before = {{4, SHERD_BORDER_PERIODIC}},
+                                        .after = {{4, SHERD_BORDER_PERIODIC}}};
+    const sherd_mesh *mesh = mesh_of(world, "a=2,b=2@3,1,0,2");
+    const sherd_layout *pieces = NULL;
+    sherd_tensor *t = sherd_require_grad(
+        sherd_distribute_as(
+            sherd_mark_equal(sherd_from_data(world, SHERD_F64, (int64_t[]){4}, 1, x)), mesh,
+            "S(0)R", -1),
+        true);
+    sherd_tensor *y = sherd_pad_with(t, &o);
+    sherd_tensor *g =
+        sherd_mark_equal(sherd_from_data(world, SHERD_F64, (int64_t[]){12}, 1, slope));
+
+    sherd_backward_with(&y, &g, 1, NULL);
+    CHECK_OK(sherd_layout_parse_placements(&pieces, mesh, 1, (int64_t[]){8}, "S(0)S(0)", NULL));
+    sherd_tensor *all = sherd_full(
+        sherd_from_local_as(sherd_clone(sherd_detach(sherd_to_local(sherd_grad(t)))), pieces));
+    CHECK_OK(sherd_world_check(world));
+    const double *of = sherd_tensor_read(all);
+    for (int i = 0; i < 8; i++)
+        CHECK(of[i] == of[i ^ 2]);
+}
+
 static const check_test tests[] = {
+    {TEST(replicas_get_the_same_bits), {4}},
     {TEST(plain_is_the_formula), {1}},
     {TEST(every_layout_is_as_plain), {1, 2, 3, 4, 5, 6, 7, 8}},
     {TEST(convolutions_have_borders), {1, 2, 4}},

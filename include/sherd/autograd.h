@@ -57,7 +57,8 @@ typedef struct sherd_backward_options {
  * outputs of gradient times d(output)/d(leaf).
  *
  * A gradient may have another layout than its output, and may be a pending sum; it is moved or
- * settled when an operator needs that. A plain gradient of a distributed output must not vary.
+ * settled when an operator needs that. A plain gradient of a distributed output must not vary; that
+ * of a plain output is plain.
  *
  * @collective the meshes of all tensors that gradients pass through
  * @shapes     outputs: [count], of any shape, 0 or less = nothing to do; gradients: [count], of the

@@ -3,7 +3,7 @@
  * The comm log: what was communicated on this rank, counted by kind of call, mesh axes, running
  * module, and direction (forward or backward). The kinds are the plan steps that send something
  * (sherd_step_kind_name, without "slice" and "partition"), and "share", by which ranks exchange a
- * few numbers (sherd_from_local, the norm of gradients).
+ * few numbers (sherd_from_local, the norm of gradients, sherd_world_most).
  */
 #ifndef SHERD_COMM_H
 #define SHERD_COMM_H
@@ -19,7 +19,7 @@ typedef struct sherd_comm_entry {
      * "share"
      */
     const char *op;
-    const char *axes; /* "tp", "dp,tp"; "world" if a tensor goes to another mesh */
+    const char *axes; /* "tp", "dp,tp"; "world" between meshes, and of all ranks */
     int64_t calls;
     int64_t bytes_received;
     /* spent in the calls, waiting included; calls under 128 KiB are sampled, one in 16 */

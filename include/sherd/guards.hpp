@@ -68,7 +68,14 @@ class world
   public:
     explicit world(const sherd_world_options *options = nullptr)
     {
-        check(nullptr, sherd_world_open(&self, options));
+        char text[SHERD_ERROR_BYTES] = "";
+        sherd_world_options mine = options ? *options : sherd_world_options();
+
+        if (!mine.error)
+            mine.error = text;
+        sherd_status status = sherd_world_open(&self, &mine);
+        if (status != SHERD_OK)
+            throw error(status, mine.error);
     }
     ~world()
     {

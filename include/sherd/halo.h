@@ -47,7 +47,7 @@ typedef struct sherd_halo_options {
 /**
  * This rank's piece of a tensor with its halo, as a plain tensor that varies over the mesh. The
  * piece of a plain `t` is the whole tensor. An element that several ranks have read gets the sum of
- * their gradients, added in rank order; the gradient has the layout of `t`.
+ * their gradients, added in the order of shards; the gradient has the layout of `t`.
  *
  * @collective the mesh of `t`, if it is distributed
  * @shapes     the piece, enlarged in each dim by the widths, except beyond an end with the border

@@ -178,7 +178,7 @@ SHERD_API const char *sherd_module_path(const sherd_module *module);
 SHERD_API int sherd_module_children(const sherd_module *module);
 /** The i-th child; NULL if there is none. @local @owns borrowed from the module @errors none */
 SHERD_API sherd_module *sherd_module_child(const sherd_module *module, int i);
-/** The name of the i-th child. @local @owns borrowed @errors none */
+/** The name of the i-th child; NULL if there is none. @local @owns borrowed @errors none */
 SHERD_API const char *sherd_module_child_name(const sherd_module *module, int i);
 
 /**

@@ -74,7 +74,7 @@ typedef struct sherd_pad_options {
  * Pad a tensor of any number of dims with the borders of halo.h. As in sherd_pad, elements beyond
  * an end of a sharded dim belong to the first or last rank that has elements. Their values are
  * fetched from the ranks that hold them, in one call for all dims; the gradient goes back to these
- * ranks and is added up in rank order.
+ * ranks and is added up in the order of shards.
  *
  * @collective the mesh of x, if it is distributed; a pending reduction is settled first unless all
  *             borders are constant

@@ -27,7 +27,7 @@ typedef struct sherd_channel sherd_channel;
 
 /**
  * Make a channel from one mesh to another, which share no rank. It takes one group of the world's
- * (see sherd_mesh_create), as long as it lives.
+ * (see sherd_mesh_create), as long as it lives; the next channel takes the same one.
  *
  * @collective the world
  * @shapes     placements: how tensors lie on `to`, as in sherd_redistribute_to; NULL = as on
@@ -40,8 +40,8 @@ SHERD_CALL sherd_status sherd_channel_create(sherd_channel **out, const sherd_me
                                              const sherd_mesh *to, const char *placements);
 
 /**
- * Destroy a channel; NULL is a no-op. What was sent and not received is lost, and its group is not
- * used again.
+ * Destroy a channel; NULL is a no-op. What was sent and not received is lost; then its group and
+ * some 40 KB stay taken until a check fails or the world closes.
  *
  * @local
  * @errors none; ranks that destroy channels in different order get EDIFFER when they make the next

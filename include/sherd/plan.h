@@ -235,10 +235,10 @@ SHERD_API const char *sherd_plan_trace(const sherd_plan *plan);
  */
 SHERD_CALL sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, const char *text);
 
-/** "slice", "exchange", "all_gather", "all_to_all", ... @local @owns static text @errors none */
+/** "slice", "exchange", ..; "unknown" for none. @local @owns static text @errors none */
 SHERD_API const char *sherd_step_kind_name(sherd_step_kind kind);
 
-/** "exact", "greedy", "graph", "torch". @local @owns static text @errors none */
+/** "exact", "greedy", "graph", "torch"; "unknown" for none. @local @owns static text @errors none */
 SHERD_API const char *sherd_planner_name(sherd_planner planner);
 
 SHERD_END

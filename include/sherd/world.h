@@ -34,7 +34,8 @@
  * result:
  * - A function that returns a status returns EINVAL and sets *out to NULL. The error text is stored
  *   in the world that another argument belongs to. A collective function also tells the other
- *   ranks, so that all of them get EINVAL.
+ *   ranks, so that all of them get EINVAL; if no argument belongs to a world, it cannot, and the
+ *   others get EDIFFER at their next call or check.
  * - An expression, or any other function on tensors, fails with EINVAL in the world that another
  *   argument belongs to. If no argument belongs to a world, an expression returns NULL, and a
  *   function without a result does nothing.
@@ -69,12 +70,14 @@ typedef enum sherd_ranks_as { SHERD_PROCESSES = 0, SHERD_THREADS = 1 } sherd_ran
 
 /* All zero = the defaults. */
 typedef struct sherd_world_options {
-    int ranks;           /* sherd_spawn: how many; 0 = 1. Ignored under a launcher */
-    sherd_ranks_as as;   /* sherd_spawn: processes or threads */
-    bool no_pin;         /* do not pin ranks; by default each gets a core, if enough are free */
-    uint64_t seed;       /* of all random numbers of this world; equal on all ranks */
-    size_t region_bytes; /* address space for the tensors of one rank; 0 = the machine's memory */
-    char *error;         /* char[SHERD_ERROR_BYTES] for the text when opening fails, or NULL */
+    int ranks;         /* sherd_spawn: how many; 0 = 1. Ignored under a launcher */
+    sherd_ranks_as as; /* sherd_spawn: processes or threads */
+    bool no_pin;       /* do not pin ranks; by default each gets a core, if enough are free */
+    uint64_t seed;     /* of all random numbers of this world; equal on all ranks */
+    /* address space for the tensors of one rank, at least 2 MiB; 0 = the machine's memory */
+    size_t region_bytes;
+    char *error; /* char[SHERD_ERROR_BYTES] for the text when opening fails, or a closing
+                          * check in sherd_spawn; NULL: a line on standard error */
     /*
      * Price file (see sherd_price_parse) for plans whose options have no price. Rank 0 reads it and
      * distributes it; other ranks' values are ignored. NULL = SHERD_PRICE in rank 0's environment;
@@ -117,7 +120,7 @@ SHERD_CALL sherd_status sherd_world_open(sherd_world **out, const sherd_world_op
  * @local
  * @owns   the caller closes *out with sherd_world_close; NULL on failure
  * @errors EINVAL options out of range, a broken environment, or a price file that cannot be read or
- *         parsed; ENOMEM
+ *         parsed; ENOTSUP there is no GPU where one is asked for; ENOMEM
  */
 SHERD_CALL sherd_status sherd_world_alone(sherd_world **out, const sherd_world_options *options);
 
@@ -152,8 +155,8 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  * standard error names the rank and the signal, and the other ranks end.
  *
  * @local
- * @shapes *exit_status: 0 if every body returned 0 and no rank was lost; otherwise the first
- *         non-zero value, 128 + signal for a rank that was killed, 1 if there is no such value
+ * @shapes *exit_status: 0 if it returns OK and every body returned 0; otherwise the first non-zero
+ *         value, 128 + signal for a rank that was killed, 1 if there is no such value
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
  * @errors EINVAL ranks < 0, an unknown `as`, SHERD_TRANSPORT in the environment (it overrides `as`)
  *         other than arena, threads or mpi, SHERD_GRACE not a number of seconds, SHERD_ARENA_BYTES

@@ -246,7 +246,7 @@ void sherd__backward_second(sherd__pass *p, bool good)
 
 /* ---- gradients with respect to tensors ------------------------------------------------------ */
 
-static bool is_input(const sherd__pass *p, sherd_tensor *t)
+static bool is_input(const sherd__pass *p, sherd_tensor *t, int i)
 {
     const char *fault = !t ? "is NULL" : t->world != p->world ? "is of another world" : NULL;
 
@@ -257,7 +257,7 @@ static bool is_input(const sherd__pass *p, sherd_tensor *t)
     if (!fault && !t->requires_grad)
         fault = "wants no gradient";
     if (fault)
-        sherd__raise(p->world, SHERD_EINVAL, "%s: input %s %s", p->function,
+        sherd__raise(p->world, SHERD_EINVAL, "%s: input %d%s%s %s", p->function, i, t ? ", " : "",
                      t ? sherd_tensor_text(t) : "", fault);
     return !fault;
 }
@@ -279,7 +279,7 @@ static bool capture(const sherd__pass *p, sherd_tensor **out, sherd_tensor *cons
 {
     for (int i = 0; i < n; i++) {
         sherd__watch *watch =
-            is_input(p, inputs[i]) ? sherd__watch_make(inputs[i], p->function) : NULL;
+            is_input(p, inputs[i], i) ? sherd__watch_make(inputs[i], p->function) : NULL;
         if (!watch)
             return false;
         if (watch->captured && (watch->captured < out || watch->captured >= out + n)) {
@@ -367,11 +367,15 @@ void sherd_gradients(sherd_tensor **out, sherd_tensor *const *inputs, int n,
     p.world = world_of(outputs, count);
     if (!p.world)
         p.world = world_of(inputs, n);
+    bool apart = !out || (const void *)out != (const void *)inputs;
     for (int i = 0; out && i < n; i++)
         out[i] = NULL;
     if (!p.world || n <= 0 || count <= 0)
         return;
-    if (!sherd__given(p.world, p.function, need, &failed)) {
+    if (!apart)
+        failed = sherd__fail_tensor(p.world, true, SHERD_EINVAL,
+                                    "%s: out and inputs are one array: pass two", p.function);
+    if (!apart || !sherd__given(p.world, p.function, need, &failed)) {
         for (int i = 0; out && i < n; i++)
             out[i] = failed;
         return;

@@ -80,6 +80,14 @@ sherd_status sherd__require(sherd__diag *diag, const char *function, const sherd
     return SHERD_OK;
 }
 
+void sherd__tell(char *error, const sherd__diag *diag)
+{
+    if (error)
+        snprintf(error, SHERD_ERROR_BYTES, "%s", diag->text);
+    else if (!diag->told)
+        fprintf(stderr, "sherd: %s\n", diag->text);
+}
+
 _Noreturn void sherd__broken(int rank, const char *file, int line, const char *what)
 {
     fprintf(stderr, "rank %d: %s:%d: broken invariant: %s\n", rank, file, line, what);

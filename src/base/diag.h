@@ -7,6 +7,8 @@
 #ifndef SHERD__DIAG_H
 #define SHERD__DIAG_H
 
+#include <stdbool.h>
+
 #include "sherd/status.h"
 
 typedef struct sherd__diag {
@@ -14,6 +16,7 @@ typedef struct sherd__diag {
     sherd_status status;
     int column;         /* 1-based, in bytes, in its line of `source`; 0 = no position */
     const char *source; /* the text that was parsed; only for comparison; NULL if column is 0 */
+    bool told;          /* somebody else says it: a launcher, or another rank */
     char text[SHERD_ERROR_BYTES];
 } sherd__diag;
 
@@ -26,6 +29,12 @@ sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *for
 
 /* The same for lack of memory in `function`. */
 sherd_status sherd__no_memory(sherd__diag *diag, const char *function);
+
+/*
+ * The text of a world that did not open, which no world holds: to the program's own buffer (the
+ * options' `error`); without one to standard error, unless somebody else says it.
+ */
+void sherd__tell(char *error, const sherd__diag *diag);
 
 /* What makes a text one line of valid UTF-8: control characters become blanks, and what is invalid
  * question marks. */

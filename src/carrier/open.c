@@ -11,6 +11,8 @@ static sherd_status fail(const sherd_world_options *options, sherd_status status
 {
     if (options && options->error)
         snprintf(options->error, SHERD_ERROR_BYTES, "sherd_world_open_mpi: %s", text);
+    else
+        fprintf(stderr, "sherd: sherd_world_open_mpi: %s\n", text);
     return status;
 }
 

@@ -241,48 +241,61 @@ static void place_entries(sherd__header *h)
             }
 }
 
+/* Why a value cannot be put under a name, or NULL. It may be NULL itself, which `no_value` explains;
+ * it is given up. */
+static const char *put(json_t *object, const char *name, json_t *value, const char *no_value)
+{
+    json_t *text = json_string(name ? name : "");
+    const char *fault = !text ? "is no UTF-8" : !value ? no_value : NULL;
+
+    if (!name)
+        fault = "is NULL";
+    else if (!fault && json_object_get(object, name))
+        fault = "is there twice";
+    else if (!fault && json_object_set(object, name, value))
+        fault = "cannot be written";
+    json_decref(text);
+    json_decref(value);
+    return fault;
+}
+
 /*
- * Write notes and entries into an object. EINVAL sets *fault: the name of one that cannot be
- * written; ENOMEM. Neither is reported.
+ * Write notes and entries into an object. EINVAL sets *name to one that cannot be written, and
+ * *fault to why; ENOMEM. Neither is reported.
  */
-static sherd_status fill_json(json_t *root, const sherd__header *h, const char **fault)
+static sherd_status fill_json(json_t *root, const sherd__header *h, const char **name,
+                              const char **fault)
 {
     json_t *notes = h->notes ? json_object() : NULL;
 
     /* Gives up the notes, too, where there is no root. */
     if ((h->notes && json_object_set_new(root, "__metadata__", notes)) || !root)
         return SHERD_ENOMEM;
-    for (int i = 0; i < h->notes; i++) {
-        *fault = h->note[i].key;
-        if (json_object_set_new(notes, *fault, json_string(h->note[i].text)))
-            return SHERD_EINVAL;
+    for (int i = 0; i < h->notes && !*fault; i++) {
+        *name = h->note[i].key;
+        *fault = put(notes, *name, json_string(h->note[i].text), "has no text in UTF-8");
     }
-    for (int i = 0; i < h->entries; i++) {
-        *fault = h->entry[i].name;
-        if (json_object_get(root, *fault) ||
-            json_object_set_new(root, *fault, entry_json(&h->entry[i])))
-            return SHERD_EINVAL;
+    for (int i = 0; i < h->entries && !*fault; i++) {
+        *name = h->entry[i].name;
+        *fault = put(root, *name, entry_json(&h->entry[i]), "has no room");
     }
-    return SHERD_OK;
+    return *fault ? SHERD_EINVAL : SHERD_OK;
 }
 
 sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
                                 const char *function)
 {
     json_t *root = json_object();
-    const char *fault = "";
+    const char *name = "", *fault = NULL;
 
     *out = NULL;
     place_entries(header);
-    sherd_status status = fill_json(root, header, &fault);
+    sherd_status status = fill_json(root, header, &name, &fault);
     if (status) {
         json_decref(root);
-        return status == SHERD_ENOMEM
-                   ? sherd__no_memory(diag, function)
-                   : sherd__fail(
-                         diag, status,
-                         "%s: \"%.120s\" is there twice, or is no UTF-8, or its text is none",
-                         function, fault);
+        return status == SHERD_ENOMEM ? sherd__no_memory(diag, function)
+                                      : sherd__fail(diag, status, "%s: \"%.120s\" %s", function,
+                                                    name ? name : "(null)", fault);
     }
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);

@@ -372,6 +372,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
     }
     if (!status)
         return SHERD_OK;
+    diag->told = carrier->rank > 0 && !sherd__is_lost(status); /* all ranks have the same text */
     (void)close_carried(carried ? carried : &unkept, !sherd__is_lost(status));
     sherd__arena_unmap(&arena);
     sherd__free(&heap, carried);
@@ -415,8 +416,8 @@ sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carri
                                        : open_with(out, carrier, false, options, &diag);
     else if (carrier && carrier->version == SHERD_CARRIER_VERSION && carrier->close)
         carrier->close(carrier->self, true);
-    if (status && options && options->error)
-        snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag.text);
+    if (status)
+        sherd__tell(options ? options->error : NULL, &diag);
     return status;
 }
 
@@ -433,6 +434,8 @@ sherd_status sherd__spawn_carried(bool *here, int *exit_status, const sherd__lau
         return status;
     world->lent = true;
     *exit_status = plan->body(world, plan->payload);
+    diag->told = world->rank > 0;
     diag->status = sherd__world_close(world, diag->text);
+    diag->told |= sherd__is_lost(diag->status);
     return diag->status;
 }

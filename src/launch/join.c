@@ -210,6 +210,7 @@ static sherd_status say_why_closed(const sherd__arena *arena, sherd__diag *diag)
     uint64_t word = sherd__look(&arena->control->death);
 
     diag->status = sherd__status_in(word);
+    diag->told = true;
     sherd__end_text(arena->control, word, diag->text, sizeof diag->text);
     return diag->status;
 }
@@ -234,6 +235,7 @@ static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns
         before = sherd__pin(&arena->control->post[in->rank]);
     sherd_status status = sherd__world_join(out, arena, owns, in->rank, options, diag);
     if (status) {
+        diag->told = true; /* by the launcher */
         sherd__unpin(&before);
     } else {
         leave_environment();
@@ -281,8 +283,8 @@ sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *opti
         if (!status)
             status = sherd__dry_open(out, 0, options, &diag);
     }
-    if (status && options && options->error)
-        snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag.text);
+    if (status)
+        sherd__tell(options ? options->error : NULL, &diag);
     return status;
 }
 
@@ -305,6 +307,7 @@ sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch
         *exit_status = plan->body(world, plan->payload);
         status = sherd__world_close(world, NULL);
         diag->status = status;
+        diag->told = in.rank > 0 || sherd__is_lost(status);
         memcpy(diag->text, arena.control->post[in.rank].last_text, sizeof diag->text);
     }
     sherd__arena_unmap(&arena);

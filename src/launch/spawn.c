@@ -169,6 +169,7 @@ static sherd_status spawn(int *exit_status, sherd__launch_plan *plan, sherd__dia
         sherd__cores_take(&plan->cores, plan->arena.control);
     status = threads ? spawn_threads(exit_status, plan, diag)
                      : sherd__spawn_processes(exit_status, plan, diag);
+    diag->told = !threads && sherd__is_lost(status); /* by who watches over them */
     sherd__cores_give(&plan->cores);
     sherd__arena_unmap(&plan->arena);
     return status;
@@ -197,9 +198,9 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
         status = sherd__spawn_carried(&here, exit_status, &plan, &diag);
     if (!here && !status && !sherd__dry_is_asked())
         status = spawn(exit_status, &plan, &diag);
-    if (sherd__is_lost(status) && *exit_status == 0)
+    if (status && exit_status && *exit_status == 0)
         *exit_status = 1;
-    if (status && plan.options->error)
-        snprintf(plan.options->error, SHERD_ERROR_BYTES, "%s", diag.text);
+    if (status)
+        sherd__tell(plan.options->error, &diag);
     return status;
 }

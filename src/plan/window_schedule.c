@@ -6,7 +6,8 @@
  * Dims are independent: in each dim this rank's target is split into cells, and each cell has
  * addends, positions in what shards of the dim hold. A gathered cell has one addend, or none if it
  * is a constant; a folded one has as many as windows contain it. A region of the schedule is a
- * product of cells, and its pulls are the product of their addends, in rank order. Costs the number
+ * product of cells, and its pulls are the product of their addends, in the order of shards, the
+ * last dim's first: replicas, which pull from other ranks, add in the same order. Costs the number
  * of the shards of each dim, of the regions, and of the pulls.
  */
 #include "window_schedule.h"
@@ -278,17 +279,6 @@ static void add_pulls(const maker *m, sherd__schedule *s, const int *at)
     } while (tick(m->ndim, limit, choice));
 }
 
-/* In rank order; of one rank in the order of its window. */
-static int in_order(const void *a, const void *b)
-{
-    const sherd__pull *x = a, *y = b;
-    int order = (x->rank > y->rank) - (x->rank < y->rank);
-
-    for (int d = 0; d < SHERD_MAX_DIMS && !order; d++)
-        order = (x->offset[d] > y->offset[d]) - (x->offset[d] < y->offset[d]);
-    return order;
-}
-
 /* Whether a region of a window is where this rank's piece lies in it. */
 static bool is_piece(const maker *m, const int *at)
 {
@@ -320,10 +310,6 @@ static void find_regions(const maker *m, sherd__schedule *s)
         }
         sherd__schedule_region(s, offset, size);
         add_pulls(m, s, at);
-        if (s->region && m->direction == SHERD__FOLD) {
-            const sherd__region *region = &s->region[s->regions - 1];
-            qsort(&s->pull[region->first], (size_t)region->count, sizeof *s->pull, in_order);
-        }
     } while (tick(m->ndim, limit, at));
 }
 

@@ -142,7 +142,7 @@ sherd_status sherd_world_dry(sherd_world **out, int ranks, int rank, const sherd
         *out = NULL;
         status = open_rank(out, &it, options, &diag);
     }
-    if (status && options && options->error)
-        snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag.text);
+    if (status)
+        sherd__tell(options ? options->error : NULL, &diag);
     return status;
 }

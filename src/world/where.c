@@ -183,7 +183,7 @@ static bool is_op(const char *op)
 {
     for (int i = 0; i < SHERD__OPS; i++)
         if (strcmp(sherd__log_op(i), op) == 0)
-            return true;
+            return i != SHERD_STEP_SLICE && i != SHERD_STEP_PARTITION;
     return false;
 }
 

@@ -271,11 +271,9 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
     return status;
 }
 
-/* Hand the text of a failed opening to whoever asked for it. */
 static sherd_status tell(const sherd_world_options *options, const sherd__diag *diag)
 {
-    if (options && options->error)
-        snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag->text);
+    sherd__tell(options ? options->error : NULL, diag);
     return diag->status;
 }
 

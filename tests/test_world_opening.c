@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A world that does not open, in programs that ask for no text: one line on standard error says
+ * why, whoever has started them, and no exit status is 0. This program is what they start.
+ */
+#define CHECK_PURE
+#include "mpirun.h"
+
+static const char *const faults[][2] = {
+    {"SHERD_TIMEOUT=1min", "SHERD_TIMEOUT=1min: expected seconds"},
+    {"SHERD_ARENA_BYTES=100K", "SHERD_ARENA_BYTES=100K"},
+    {"SHERD_TRANSPORT=fax", "SHERD_TRANSPORT"},
+    {"SHERD_PRICE=/nowhere/prices.txt", "\"/nowhere/prices.txt\" can not be read"},
+};
+
+static int nothing(sherd_world *world, void *payload)
+{
+    (void)world;
+    (void)payload;
+    return 0;
+}
+
+/* "spawn", "threads" or "open"; sherd_spawn's own exit status is this program's. */
+static int play_rank(const char *mode)
+{
+    const sherd_world_options options = {
+        .ranks = 4, .as = strcmp(mode, "threads") == 0 ? SHERD_THREADS : SHERD_PROCESSES};
+    sherd_world *world = NULL;
+    int exit_status = 77;
+
+    if (strcmp(mode, "open") == 0)
+        return sherd_world_open(&world, NULL) != SHERD_OK;
+    (void)sherd_spawn(&exit_status, &options, nothing, NULL);
+    return exit_status;
+}
+
+static void expect(const program_end *end, const char *text)
+{
+    CHECK_EQ(end->status, 1);
+    if (!CHECK_EQ(times(end->err, text), 1))
+        fprintf(stderr, "%s\n", end->err);
+}
+
+static void a_program_that_starts_its_ranks_says_it(void)
+{
+    static const char *const modes[] = {"spawn", "threads", "open"};
+    char line[512];
+
+    for (int i = 0; i < LEN(faults); i++)
+        for (int m = 0; m < LEN(modes); m++) {
+            if (m == 2 && i == 1)
+                continue; /* for one rank it is enough */
+            snprintf(line, sizeof line, "env %s %s %s", faults[i][0], self, modes[m]);
+            expect(program_run(line), faults[i][1]);
+        }
+}
+
+static void the_launcher_says_it_for_its_ranks(void)
+{
+    static const char *const modes[] = {"spawn", "open"};
+    char line[512];
+
+    for (int m = 0; m < LEN(modes); m++) {
+        snprintf(line, sizeof line, "env SHERD_TIMEOUT=1min %s run -n 3 -- %s %s", SHERD, self,
+                 modes[m]);
+        expect(program_run(line), faults[0][1]);
+    }
+}
+
+static void under_mpirun_one_rank_says_it(void)
+{
+    setenv("SHERD_TIMEOUT", "1min", 1);
+    const program_end *ends = mpi_run(3, "open");
+    unsetenv("SHERD_TIMEOUT");
+    FOR_EACH_MPI(kind)
+    expect(&ends[kind_i], faults[0][1]);
+}
+
+static const check_test tests[] = {
+    {TEST(a_program_that_starts_its_ranks_says_it)},
+    {TEST(the_launcher_says_it_for_its_ranks)},
+    {TEST(under_mpirun_one_rank_says_it)},
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const modes[] = {"spawn", "threads", "open"};
+
+    self = argv[0];
+    for (int m = 0; m < LEN(modes) && argc > 1; m++)
+        if (strcmp(argv[1], modes[m]) == 0)
+            return play_rank(modes[m]);
+    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+}
