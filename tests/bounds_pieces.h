@@ -128,14 +128,17 @@ static void try_find(trial *t)
     sherd__cloud cloud = draw_cloud(t, "x", "id", "box", d);
     sherd__cloud queries = draw_cloud(t, "q", "q id", "q box", d);
     sherd__found found = {.m = queries.n, .k = 1 + draw(t, "k", 9)};
+    bool periodic = draw(t, "periodic", 2) != 0;
 
     found.square = part_of(t, "square", WRITTEN, F64S, found.m * found.k);
     found.id = part_of(t, "found", WRITTEN, I32S, found.m * found.k);
+    range(t, 0, 3, 0.5);
+    const double *period = part_of(t, "period", READ, F64S, d);
     ready(t);
     sherd__cloud_arrange(&cloud);
     sherd__cloud_arrange(&queries);
     sherd__found_clear(&found);
-    sherd__find(&found, &cloud, &queries, 4);
+    sherd__find(&found, &cloud, &queries, 4, periodic ? period : NULL);
 }
 
 static void try_find_among(trial *t)

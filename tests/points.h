@@ -17,12 +17,28 @@ typedef struct scene {
     uint64_t dice;
     int64_t n, m, d, k;
     double radius; /* < 0: the k nearest are asked for */
+    sherd_search_options space;
 } scene;
 
 /* What a search gives; counts NULL of the k nearest. */
 typedef struct answer {
     sherd_tensor *distances, *indices, *counts;
 } answer;
+
+/* Some are periodic in some coordinates; all points lie in one box or not. */
+static inline void draw_space(scene *s)
+{
+    static const double periods[] = {0, 2, 0.7, 3, 1.25};
+    bool periodic = s->d <= SHERD_MAX_DIMS && roll(&s->dice, 2);
+
+    memset(&s->space, 0, sizeof s->space);
+    for (int64_t c = 0; c < s->d && periodic; c++) {
+        double period = periods[roll(&s->dice, LEN(periods))];
+        s->space.period[c] = period;
+        if (period > 0 && s->radius > period / 2)
+            s->radius = period / 2;
+    }
+}
 
 static inline void draw_scene(scene *s)
 {
@@ -33,6 +49,7 @@ static inline void draw_scene(scene *s)
     s->m = roll(&s->dice, 25);
     s->k = 1 + roll(&s->dice, (int)(s->n < 9 ? s->n : 9));
     s->radius = roll(&s->dice, 2) ? -1 : 0.25 * roll(&s->dice, 7);
+    draw_space(s);
 }
 
 /* Coordinates in [-1, 1], of which half of the clouds have multiples of 1/4 only: many are equally
@@ -54,9 +71,10 @@ static inline answer search(const scene *s, sherd_tensor *points, sherd_tensor *
     answer a = {.counts = NULL};
 
     if (s->radius < 0)
-        a.distances = sherd_knn(points, queries, s->k, &a.indices);
+        a.distances = sherd_knn_with(points, queries, s->k, &s->space, &a.indices);
     else
-        a.distances = sherd_radius_search(points, queries, s->radius, s->k, &a.indices, &a.counts);
+        a.distances = sherd_radius_search_with(points, queries, s->radius, s->k, &s->space,
+                                               &a.indices, &a.counts);
     return a;
 }
 
@@ -85,8 +103,12 @@ static inline int naive_row(const scene *s, const double *points, const double *
 
     for (int64_t j = 0; j < s->n; j++) {
         double sum = 0;
-        for (int64_t c = 0; c < s->d; c++)
-            sum += (points[j * s->d + c] - query[c]) * (points[j * s->d + c] - query[c]);
+        for (int64_t c = 0; c < s->d; c++) {
+            double period = c < SHERD_MAX_DIMS ? s->space.period[c] : 0;
+            double by = points[j * s->d + c] - query[c];
+            by = period > 0 ? remainder(by, period) : by;
+            sum += by * by;
+        }
         if (s->radius < 0 || sum <= s->radius * s->radius)
             all[count++] = (neighbour){sum, (int32_t)j};
     }

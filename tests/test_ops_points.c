@@ -69,6 +69,38 @@ static void what_is_no_number_is_behind(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * A lattice that fills its box: each point has 2 d nearest, one step away, also over the ends, and
+ * pulls on them cancel. Moved by many boxes, points have the same neighbours.
+ */
+static void lattices_have_no_ends(sherd_world *world)
+{
+    enum { SIDE = 5, POINTS = SIDE * SIDE * SIDE };
+    static const int64_t shape[] = {POINTS, 3};
+    const sherd_search_options box = {.period = {SIDE, SIDE, SIDE}};
+    const sherd_layout *rows = layout_of(line_of_ranks(world), 2, shape, "S(0)", NULL);
+    double x[3 * POINTS], far[3 * POINTS];
+    sherd_tensor *index, *counts;
+
+    for (int i = 0; i < 3 * POINTS; i++) {
+        x[i] = i / 3 / (i % 3 == 0 ? 1 : i % 3 == 1 ? SIDE : SIDE * SIDE) % SIDE;
+        far[i] = x[i] + SIDE * 1000.0 * (i % 7 - 3);
+    }
+    sherd_tensor *p = sherd_mark_equal(sherd_from_data(world, SHERD_F64, shape, 2, x));
+    sherd_tensor *q = sherd_mark_equal(sherd_from_data(world, SHERD_F64, shape, 2, far));
+    p = sherd_require_grad(sherd_distribute(p, rows, -1), true);
+    q = sherd_require_grad(sherd_distribute(q, rows, -1), true);
+    sherd_tensor *y = sherd_radius_search_with(p, q, 1, 10, &box, &index, &counts);
+    const int32_t *count = sherd_tensor_read(counts);
+    for (int64_t i = 0; i < counts->count; i++)
+        CHECK_EQ(count[i], 7);
+    CHECK_EQ(sherd_item(sherd_sum(y)), 6 * POINTS);
+    sherd_backward(sherd_sum(y));
+    CHECK_EQ(sherd_item(sherd_sum(sherd_abs(sherd_grad(p)))), 0);
+    CHECK_EQ(sherd_item(sherd_sum(sherd_abs(sherd_grad(q)))), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Narrow types are searched as the f64 numbers that they are. */
 static void other_dtypes_are_rounded_f64(sherd_world *world)
 {
@@ -121,9 +153,11 @@ static void gradients_are_differences(sherd_world *world)
     const double h = 1e-6;
     scene s = {.world = world, .dice = 9};
 
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 24; i++) {
         sherd_scope_begin(world);
-        s = (scene){world, s.dice, 12, 5, 1 + i % 3, 4, i % 2 ? -1 : 0.8};
+        s = (scene){world, s.dice, 12, 5, 1 + i % 3, 4, i % 2 ? -1 : 0.8, {{0}}};
+        if (i >= 12)
+            s.space = (sherd_search_options){.period = {1.7}};
         sherd_tensor *cloud[2] = {sherd_require_grad(draw_cloud(&s, s.n, false), true),
                                   sherd_require_grad(draw_cloud(&s, s.m, false), true)};
         scene w = s;
@@ -249,7 +283,8 @@ static void check_combinations(scene *s, const sherd_mesh *mesh)
  */
 static void all_combinations_of_shards(sherd_world *world)
 {
-    scene nearest = {world, 84, 1025, 2048, 3, 4, -1}, within = {world, 84, 136, 2304, 3, 10, 0.4};
+    scene nearest = {world, 84, 1025, 2048, 3, 4, -1, {{0}}},
+          within = {world, 84, 136, 2304, 3, 10, 0.4, {{2, 2}}};
     const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 4 ? "2x2" : "2");
 
     check_combinations(&nearest, mesh);
@@ -347,8 +382,9 @@ static void forces_between_points_have_gradients(sherd_world *world)
     static const int64_t shape[] = {6, 2};
     const sherd_layout *rows = layout_of(line_of_ranks(world), 2, shape, "S(0)", NULL);
 
-    for (int i = 0; i < 4; i++) {
-        scene s = {world, 11, shape[0], shape[0], shape[1], 4, i < 2 ? -1 : 0.7};
+    for (int i = 0; i < 8; i++) {
+        scene s = {
+            world, 11, shape[0], shape[0], shape[1], 4, i / 2 % 2 ? 0.7 : -1, {{i < 4 ? 0 : 1.6}}};
         double k = 0.7;
         sherd_scope_begin(world);
         sherd_tensor *x = draw_cloud(&s, s.n, false);
@@ -369,7 +405,7 @@ static void forces_between_points_have_gradients(sherd_world *world)
 static void pieces_go_around(sherd_world *world)
 {
     int ranks = sherd_world_ranks(world);
-    scene s = {world, 3, 240, 240, 3, 8, -1};
+    scene s = {world, 3, 240, 240, 3, 8, -1, {{0}}};
     const int64_t shape[] = {240, 3};
     char text[16];
 
@@ -391,7 +427,7 @@ static void pieces_go_around(sherd_world *world)
 static void few_queries_go_to_the_points(sherd_world *world)
 {
     int ranks = sherd_world_ranks(world);
-    scene s = {world, 3, 2400, 24, 3, 2, -1};
+    scene s = {world, 3, 2400, 24, 3, 2, -1, {{0}}};
     const int64_t shape[2][2] = {{2400, 3}, {24, 3}};
     char text[16];
 
@@ -416,7 +452,7 @@ static void few_queries_go_to_the_points(sherd_world *world)
 static void no_more_than_two_pieces_are_there(sherd_world *world)
 {
     int ranks = sherd_world_ranks(world);
-    scene s = {world, 3, 24000, 24000, 3, 1, -1};
+    scene s = {world, 3, 24000, 24000, 3, 1, -1, {{0}}};
     const int64_t shape[] = {24000, 3}, piece = 24000 / ranks * 3 * (int64_t)sizeof(double);
     char text[16];
 
@@ -465,6 +501,7 @@ static void lack_of_memory_is_said_by_all(sherd_world *world)
 static const check_test tests[] = {
     {TEST(plain_is_the_naive_search), {1}},
     {TEST(what_is_no_number_is_behind), {1}},
+    {TEST(lattices_have_no_ends), {1, 2, 3, 4, 8}},
     {TEST(other_dtypes_are_rounded_f64), {1}},
     {TEST(gradients_are_differences), {1}},
     {TEST(every_layout_is_bit_equal), {1, 2, 3, 4, 8}},

@@ -113,9 +113,83 @@ MISUSE(a_radius_is_a_finite_number)
     FAILS(SHERD_OK, sherd_radius_search(t.points, t.queries, 1, 100, NUL(&index), NUL(&counts)));
 }
 
+/* Periods that are none. */
+static const sherd_search_options good = {.period = {0, 2}}, negative = {.period = {-1}},
+                                  endless = {.period = {0, 0, INFINITY}},
+                                  unknown = {.period = {NAN}}, fourth = {.period = {0, 0, 0, 1}};
+
+MISUSE(a_period_is_of_a_coordinate)
+{
+    things t = make(m->world);
+    sherd_tensor *index;
+
+    ONLY_SAYS(NULL, sherd_knn_with(NULL, NULL, 1, NULL, NULL));
+    FAILS(SHERD_OK, sherd_knn_with(t.points, t.queries, 2,
+                                   NUL(&(sherd_search_options){.period = {0}}), NUL(&index)));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn_with(NUL(t.points), t.queries, 2, &good, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn_with(t.points, NUL(t.queries), 2, &good, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn_with(t.points, t.queries, BAD(0, 2), &good, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn_with(t.points, t.queries, 2, BAD(&negative, &good), &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn_with(t.points, t.queries, 2, BAD(&endless, &good), &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn_with(t.points, t.queries, 2, BAD(&unknown, &good), &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn_with(t.points, t.queries, 2, BAD(&fourth, &good), &index));
+}
+
+MISUSE(a_radius_is_half_a_period_at_most)
+{
+    things t = make(m->world);
+    sherd_tensor *index, *counts;
+
+    ONLY_SAYS(NULL, sherd_radius_search_with(NULL, NULL, 1, 1, NULL, NULL, NULL));
+    FAILS(SHERD_OK,
+          sherd_radius_search_with(t.points, t.queries, 1, 2, &good, NUL(&index), NUL(&counts)));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL,
+          sherd_radius_search_with(NUL(t.points), t.queries, 1, 2, &good, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL,
+          sherd_radius_search_with(t.points, NUL(t.queries), 1, 2, &good, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL,
+          sherd_radius_search_with(t.points, t.queries, BAD(1.01, 1), 2, &good, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL,
+          sherd_radius_search_with(t.points, t.queries, 1, BAD(0, 2), &good, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_radius_search_with(t.points, t.queries, 1, 2, BAD(&negative, &good),
+                                                 &index, &counts));
+}
+
+/* The error names what is wrong, with values. */
+static void errors_say_why(sherd_world *world)
+{
+    static const int64_t wide[] = {4, 9};
+    things t = make(world);
+
+    sherd_radius_search_with(t.points, t.queries, 1.5, 2, &good, NULL, NULL);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world),
+                 "the radius 1.5 is more than half of the period 2 of coordinate 1"));
+    t = make(world);
+    t.other = ones(world, 2, wide, SHERD_F64, "x=%d");
+    sherd_knn_with(t.other, t.other, 1, &good, NULL);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "9 coordinates: a periodic space has at most 8"));
+}
+
 static const check_test tests[] = {
     {TEST(fields_are_sampled_at_points_that_fit), {1, 2, 3}},
     {TEST(nearest_points_need_clouds_that_fit), {1, 2, 3}},
     {TEST(a_radius_is_a_finite_number), {1, 2, 3}},
+    {TEST(a_period_is_of_a_coordinate), {1, 2, 3}},
+    {TEST(a_radius_is_half_a_period_at_most), {1, 2, 3}},
+    {TEST(errors_say_why), {1, 2}},
 };
 CHECK_MAIN(tests)

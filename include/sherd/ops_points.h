@@ -12,6 +12,9 @@
  * points are divided among those ranks for the search. In up to 8 dims a rank searches a tree of
  * each piece, in about log n steps a query; in more dims it compares all points.
  *
+ * Space may be periodic, as in simulations: sherd_knn_with and sherd_radius_search_with take the
+ * lengths of the box. Points may lie anywhere, inside of it or not.
+ *
  * Gradients: distances are differentiable in both clouds, through the points that were found. Where
  * a distance is 0 its gradient is 0.
  */
@@ -54,6 +57,43 @@ SHERD_API sherd_tensor *sherd_knn(sherd_tensor *points, sherd_tensor *queries, i
 SHERD_API sherd_tensor *sherd_radius_search(sherd_tensor *points, sherd_tensor *queries,
                                             double radius, int64_t max_points,
                                             sherd_tensor **indices, sherd_tensor **counts);
+
+/* All zero = an ordinary space. */
+typedef struct sherd_search_options {
+    /* Of each coordinate, how far apart the images of a point are; 0 = it has no others. Up to 8
+     * coordinates if one is not 0. */
+    double period[SHERD_MAX_DIMS];
+} sherd_search_options;
+
+/**
+ * sherd_knn in a periodic space: the difference of a coordinate is that of the nearest image, so
+ * each point counts once, at the distance of its nearest image. The gradient is along that
+ * difference; at exactly half a period, either way.
+ *
+ * @collective as sherd_knn
+ * @shapes     as sherd_knn; options: NULL = all zero
+ * @numerics   as sherd_knn; a difference is rounded to f64, and going on to its image is exact
+ * @owns       scope, both
+ * @errors     as sherd_knn; EINVAL a period that is negative or not finite, or of a coordinate that
+ *             points do not have; periods and more than 8 coordinates
+ */
+SHERD_API sherd_tensor *sherd_knn_with(sherd_tensor *points, sherd_tensor *queries, int64_t k,
+                                       const sherd_search_options *options, sherd_tensor **indices);
+
+/**
+ * sherd_radius_search in a periodic space, as sherd_knn_with. The radius may be half a period at
+ * most: a larger one would reach several images of a point.
+ *
+ * @collective as sherd_radius_search
+ * @shapes     as sherd_radius_search; options: NULL = all zero
+ * @numerics   as sherd_knn_with
+ * @owns       scope, all
+ * @errors     as sherd_radius_search and sherd_knn_with; EINVAL a radius of more than half a period
+ */
+SHERD_API sherd_tensor *sherd_radius_search_with(sherd_tensor *points, sherd_tensor *queries,
+                                                 double radius, int64_t max_points,
+                                                 const sherd_search_options *options,
+                                                 sherd_tensor **indices, sherd_tensor **counts);
 
 /* ---- a field at points ----------------------------------------------------------------------- */
 

@@ -60,8 +60,7 @@ typedef struct hunt {
     int64_t shards, mine; /* of points; this rank's */
 } hunt;
 
-/* Numbers as f64, in the call's memory. NULL: there is none. */
-static double *widened(sherd_call *call, const sherd_tensor *t, const void *data)
+double *sherd__widened(sherd_call *call, const sherd_tensor *t, const void *data)
 {
     double *out = sherd_call_scratch(call, sherd__max(t->count, 1) * (int64_t)sizeof *out);
 
@@ -75,7 +74,7 @@ static bool arrange(sherd_call *call, sherd__cloud *cloud, const sherd_tensor *p
                     const void *data, int64_t first)
 {
     *cloud = (sherd__cloud){.n = piece->count ? piece->local[0] : 0, .d = (int)piece->local[1]};
-    cloud->x = widened(call, piece, data);
+    cloud->x = sherd__widened(call, piece, data);
     cloud->id = sherd_call_scratch(call, sherd__max(cloud->n, 1) * (int64_t)sizeof *cloud->id);
     cloud->box = sherd_call_scratch(call, sherd__cloud_boxes(cloud->n, cloud->d) *
                                               (int64_t)sizeof *cloud->box);
@@ -100,7 +99,7 @@ static bool search(hunt *h, const sherd_tensor *piece, const void *data, int64_t
     if (!arrange(h->call, &cloud, piece, data, first))
         return false;
     if (!sherd__is_dry(h->call->world))
-        sherd__find(&h->found, &cloud, &h->queries, at->most);
+        sherd__find(&h->found, &cloud, &h->queries, at->most, sherd__periods(at->period));
     return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/num.h"
 #include "kernels/cast.h"
@@ -20,14 +21,86 @@
 typedef struct wanted {
     int64_t k;
     double radius;
+    double period[SHERD_MAX_DIMS];
 } wanted;
 
-#define WANTED_FIELDS                                                      \
-    {                                                                      \
-        SHERD_FIELD(wanted, k, INT64), SHERD_FIELD(wanted, radius, DOUBLE) \
+#define WANTED_FIELDS                                                       \
+    {                                                                       \
+        SHERD_FIELD(wanted, k, INT64), SHERD_FIELD(wanted, radius, DOUBLE), \
+            SHERD_FIELDS(wanted, period, DOUBLE, SHERD_MAX_DIMS)            \
     }
 
+/* Of a space. */
+typedef struct space {
+    double period[SHERD_MAX_DIMS];
+} space;
+
+#define SPACE_FIELDS                                        \
+    {                                                       \
+        SHERD_FIELDS(space, period, DOUBLE, SHERD_MAX_DIMS) \
+    }
+
+const double *sherd__periods(const double *period)
+{
+    for (int d = 0; d < SHERD_MAX_DIMS; d++)
+        if (period[d] > 0)
+            return period;
+    return NULL;
+}
+
 enum { POINTS, QUERIES };
+
+/* ---- differences ----------------------------------------------------------------------------- */
+
+/* Of queries [m, d] and what is near them [m, k, d], in a periodic space: those of the nearest
+ * images, in f64, rounded once. */
+static bool subtract_images(sherd_call *call)
+{
+    const space *in = call->attributes;
+    const sherd_tensor *y = call->out[0];
+    int64_t dims = sherd__max(y->local[2], 1), k = sherd__max(y->local[1], 1);
+    double *query = sherd__widened(call, call->in[0], call->from[0]);
+    double *by = sherd__widened(call, call->in[1], call->from[1]);
+
+    if (!query || !by || sherd__is_dry(call->world))
+        return query && by;
+    for (int64_t i = 0; i < y->count; i++) {
+        double period = in->period[i % dims], *at = &by[i];
+        *at = query[i / (k * dims) * dims + i % dims] - *at;
+        if (period > 0)
+            *at = sherd__nearest_image(*at, period);
+    }
+    sherd__convert(sherd__world_kernels(call->world), y->dtype, SHERD_F64, y->count, call->to[0],
+                   by);
+    return true;
+}
+
+static void images_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = sherd_sum_over(grad_out[0], (int[]){1}, 1, false);
+    if (sherd_node_wants(node, 1))
+        grad_in[1] = sherd_neg(grad_out[0]);
+}
+
+static const sherd_op images_op = {.name = "sherd_knn differences",
+                                   .operand = {{"queries", 0}, {"near", 0}},
+                                   .result = {{"y", 0}},
+                                   .field = SPACE_FIELDS,
+                                   .attributes = sizeof(space),
+                                   .rule = "md,mkd->mkd",
+                                   .whole = "d",
+                                   .forward = subtract_images,
+                                   .dry = subtract_images,
+                                   .backward = images_back};
+
+/* What to add to each of near [m, k, d] to come to its query [m, d]. */
+static sherd_tensor *difference(sherd_tensor *queries, sherd_tensor *near, const space *in)
+{
+    if (!sherd__periods(in->period))
+        return sherd_sub(sherd_unsqueeze(queries, 1), near);
+    return sherd_apply(&images_op, (sherd_tensor *[]){queries, near}, 2, in);
+}
 
 /* ---- distances ------------------------------------------------------------------------------- */
 
@@ -94,11 +167,12 @@ static sherd_tensor *in_a_row(sherd_tensor *t)
 }
 
 /*
- * For y = |q - p| the gradient of q is (q - p) / y, that of p the opposite. The points that were
- * found are fetched to the queries, and their gradients sent back, by their owners. They are
- * settled before they are subtracted: addends of a pending sum would be multiplied each by itself,
- * and the difference of two large products that cancel is noise. Where y is 0 nothing pulls: it is
- * not divided by 0 there, since the gradient of that, which a recorded backward asks for, is NaN.
+ * For y = |q - p| the gradient of q is (q - p) / y, that of p the opposite; in a periodic space
+ * those of the image that is nearest. The points that were found are fetched to the queries, and
+ * their gradients sent back, by their owners. They are settled before they are subtracted: addends
+ * of a pending sum would be multiplied each by itself, and the difference of two large products
+ * that cancel is noise. Where y is 0 nothing pulls: it is not divided by 0 there, since the
+ * gradient of that, which a recorded backward asks for, is NaN.
  */
 static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -122,8 +196,8 @@ static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sher
     sherd_tensor *together = sherd_eq_scalar(y, 0);
     sherd_tensor *share = sherd_div(g, sherd_masked_fill(y, together, 1));
     share = sherd_masked_fill(share, together, 0);
-    sherd_tensor *pull =
-        sherd_mul(sherd_sub(sherd_unsqueeze(queries, 1), near), sherd_unsqueeze(share, 2));
+    sherd_tensor *pull = sherd_mul(difference(queries, near, sherd_node_attributes(node)),
+                                   sherd_unsqueeze(share, 2));
     if (sherd_node_wants(node, QUERIES))
         grad_in[QUERIES] = sherd_sum_over(pull, (int[]){1}, 1, false);
     if (sherd_node_wants(node, POINTS))
@@ -141,6 +215,8 @@ static const sherd_op distances_op = {
                 {"squares", SHERD_OP_ANY},
                 {"found", SHERD_OP_INDEX}},
     .result = {{"distances", 0}, {"indices", SHERD_OP_INDEX}, {"counts", SHERD_OP_INDEX}},
+    .field = SPACE_FIELDS,
+    .attributes = sizeof(space),
     .describe = describe_distances,
     .ways = lie,
     .forward = make_distances,
@@ -149,6 +225,29 @@ static const sherd_op distances_op = {
     .needs = {CLOUDS_AND_RESULTS, CLOUDS_AND_RESULTS}};
 
 /* ---- the search ------------------------------------------------------------------------------ */
+
+/* What is wrong with the periods; NULL: nothing. A radius of no more than half a period reaches one
+ * image of each point at most. */
+static const char *period_fault(sherd_call *call, const wanted *at, int64_t dims, bool is_knn)
+{
+    for (int d = 0; d < SHERD_MAX_DIMS; d++) {
+        double period = at->period[d];
+        if (!(period >= 0 && period <= DBL_MAX))
+            return sherd_call_reason(call, "the period of coordinate %d is %g", d, period);
+        if (period > 0 && d >= dims)
+            return sherd_call_reason(call, "a period of coordinate %d, and there are %lld", d,
+                                     (long long)dims);
+        if (period > 0 && dims > SHERD_MAX_DIMS)
+            return sherd_call_reason(call, "%lld coordinates: a periodic space has at most %d",
+                                     (long long)dims, SHERD_MAX_DIMS);
+        if (!is_knn && period > 0 && at->radius > period / 2)
+            return sherd_call_reason(call,
+                                     "the radius %g is more than half of the period %g of "
+                                     "coordinate %d: it would reach several images of a point",
+                                     at->radius, period, d);
+    }
+    return NULL;
+}
 
 static const char *describe(sherd_call *call)
 {
@@ -168,7 +267,7 @@ static const char *describe(sherd_call *call)
                                  (long long)points->shape[0]);
     if (!is_knn && !(at->radius >= 0 && at->radius <= DBL_MAX))
         return sherd_call_reason(call, "the radius is %g", at->radius);
-    return NULL;
+    return period_fault(call, at, points->shape[1], is_knn);
 }
 
 /* Both clouds on one mesh, or both plain. False: failed. */
@@ -229,14 +328,17 @@ static bool compose(sherd_call *call)
     bool is_knn = call->op == &sherd__knn_op;
     sherd__nearest nearest = {.k = at->k, .most = INFINITY};
     sherd_tensor *found[2], *out[RESULTS];
+    space in;
 
+    memcpy(nearest.period, at->period, sizeof nearest.period);
+    memcpy(in.period, at->period, sizeof in.period);
     if (!is_knn)
         nearest.most = fmin(at->radius * at->radius, DBL_MAX);
     if (!bring_together(call) || !search(call, &nearest, found) ||
         !sherd_apply_all(
             out, &distances_op,
             (sherd_tensor *[]){call->in[POINTS], call->in[QUERIES], found[0], found[1]}, OPERANDS,
-            NULL))
+            &in))
         return false;
     for (int j = 0; j < call->results; j++)
         call->out[j] = out[j];
@@ -265,27 +367,49 @@ const sherd_op sherd__radius_search_op = {
     .describe = describe,
     .compose = compose};
 
-sherd_tensor *sherd_knn(sherd_tensor *points, sherd_tensor *queries, int64_t k,
-                        sherd_tensor **indices)
+static void set_periods(wanted *at, const sherd_search_options *options)
+{
+    if (options)
+        memcpy(at->period, options->period, sizeof at->period);
+}
+
+sherd_tensor *sherd_knn_with(sherd_tensor *points, sherd_tensor *queries, int64_t k,
+                             const sherd_search_options *options, sherd_tensor **indices)
 {
     sherd_tensor *out[2] = {NULL, NULL};
+    wanted at = {.k = k};
 
-    sherd_apply_all(out, &sherd__knn_op, (sherd_tensor *[]){points, queries}, 2, &(wanted){.k = k});
+    set_periods(&at, options);
+    sherd_apply_all(out, &sherd__knn_op, (sherd_tensor *[]){points, queries}, 2, &at);
     if (indices)
         *indices = out[1];
     return out[0];
 }
 
-sherd_tensor *sherd_radius_search(sherd_tensor *points, sherd_tensor *queries, double radius,
-                                  int64_t max_points, sherd_tensor **indices, sherd_tensor **counts)
+sherd_tensor *sherd_knn(sherd_tensor *points, sherd_tensor *queries, int64_t k,
+                        sherd_tensor **indices)
+{
+    return sherd_knn_with(points, queries, k, NULL, indices);
+}
+
+sherd_tensor *sherd_radius_search_with(sherd_tensor *points, sherd_tensor *queries, double radius,
+                                       int64_t max_points, const sherd_search_options *options,
+                                       sherd_tensor **indices, sherd_tensor **counts)
 {
     sherd_tensor *out[RESULTS] = {NULL, NULL, NULL};
+    wanted at = {.k = max_points, .radius = radius};
 
-    sherd_apply_all(out, &sherd__radius_search_op, (sherd_tensor *[]){points, queries}, 2,
-                    &(wanted){max_points, radius});
+    set_periods(&at, options);
+    sherd_apply_all(out, &sherd__radius_search_op, (sherd_tensor *[]){points, queries}, 2, &at);
     if (indices)
         *indices = out[INDICES];
     if (counts)
         *counts = out[COUNTS];
     return out[DISTANCES];
+}
+
+sherd_tensor *sherd_radius_search(sherd_tensor *points, sherd_tensor *queries, double radius,
+                                  int64_t max_points, sherd_tensor **indices, sherd_tensor **counts)
+{
+    return sherd_radius_search_with(points, queries, radius, max_points, NULL, indices, counts);
 }

@@ -9,16 +9,24 @@
 
 #include "ops/shared.h"
 
+/* Numbers as f64, in the call's memory, undefined in a dry world. NULL: there is none. */
+double *sherd__widened(sherd_call *call, const sherd_tensor *t, const void *data);
+
+/* What a search takes as periods: NULL if all are 0. */
+const double *sherd__periods(const double *period);
+
 typedef struct sherd__nearest {
     int64_t k;
-    double most; /* squares beyond it are not looked at */
-    int apart;   /* each shard of points is searched alone, by whoever holds it */
+    double most;                   /* squares beyond it are not looked at */
+    int apart;                     /* each shard of points is searched alone, by whoever holds it */
+    double period[SHERD_MAX_DIMS]; /* of each coordinate; 0 = not periodic */
 } sherd__nearest;
 
 #define SHERD__NEAREST_FIELDS                                                             \
     {                                                                                     \
         SHERD_FIELD(sherd__nearest, k, INT64), SHERD_FIELD(sherd__nearest, most, DOUBLE), \
-            SHERD_FIELD(sherd__nearest, apart, INT)                                       \
+            SHERD_FIELD(sherd__nearest, apart, INT),                                      \
+            SHERD_FIELDS(sherd__nearest, period, DOUBLE, SHERD_MAX_DIMS)                  \
     }
 
 /*

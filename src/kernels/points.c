@@ -3,7 +3,8 @@
  * The nearest points: see points.h. All is computed in f64, coordinate after coordinate, so every
  * pair of points has one square whoever computes it. A box is passed over only if its own square,
  * computed the same way, is larger: each step of it rounds monotonically, so no point in it can be
- * nearer.
+ * nearer. A difference is rounded before it is folded to the nearest image, which is exact: between
+ * two multiples of the period the distance to them rises and falls, so it is least at an end.
  */
 #include "points.h"
 
@@ -135,6 +136,7 @@ void sherd__cloud_arrange(sherd__cloud *cloud)
 /* The entries of one query, and what it asks. */
 typedef struct asking {
     const double *query;
+    const double *period; /* NULL: of none */
     double most;
     int64_t k;
     double *square;
@@ -167,20 +169,36 @@ static void put(const asking *q, double square, int32_t id)
     q->id[at] = id;
 }
 
-static inline double square_of(const double *x, const double *query, int d)
+double sherd__nearest_image(double difference, double period)
+{
+    double size = fabs(difference);
+
+    if (size <= period / 2)
+        return difference;
+    if (size <= 1.5 * period)
+        return difference > 0 ? difference - period : difference + period;
+    return remainder(difference, period);
+}
+
+static inline double square_of(const double *x, const double *query, const double *period, int d)
 {
     double sum = 0;
 
-    for (int k = 0; k < d; k++)
-        sum += (x[k] - query[k]) * (x[k] - query[k]);
+    for (int k = 0; k < d; k++) {
+        double by = x[k] - query[k];
+        if (period && period[k] > 0)
+            by = sherd__nearest_image(by, period[k]);
+        sum += by * by;
+    }
     return sum;
 }
 
-/* `d` is a constant in callers for the usual numbers of dims. */
-static inline void look_at(const sherd__cloud *c, const asking *q, int d, int64_t lo, int64_t hi)
+/* `d`, and that there is no period, are constants in callers for the usual ones. */
+static inline void look_at(const sherd__cloud *c, const asking *q, const double *period, int d,
+                           int64_t lo, int64_t hi)
 {
     for (int64_t i = lo; i < hi; i++) {
-        double square = square_of(c->x + i * d, q->query, d);
+        double square = square_of(c->x + i * d, q->query, period, d);
         if (!(square > q->most) && !(square > q->square[q->k - 1]) &&
             (square == square || q->most == INFINITY))
             put(q, square, c->id[i]);
@@ -189,23 +207,42 @@ static inline void look_at(const sherd__cloud *c, const asking *q, int d, int64_
 
 static void look(const sherd__cloud *c, const asking *q, int64_t lo, int64_t hi)
 {
-    if (c->d == 3)
-        look_at(c, q, 3, lo, hi);
+    if (q->period)
+        look_at(c, q, q->period, c->d, lo, hi);
+    else if (c->d == 3)
+        look_at(c, q, NULL, 3, lo, hi);
     else if (c->d == 2)
-        look_at(c, q, 2, lo, hi);
+        look_at(c, q, NULL, 2, lo, hi);
     else
-        look_at(c, q, c->d, lo, hi);
+        look_at(c, q, NULL, c->d, lo, hi);
+}
+
+/*
+ * No more than the distance to the nearest image of any number in [least, most], which are
+ * differences. It is 0 if there is a multiple of the period between them, or if that is not known:
+ * 1e-14 is more than what rounding takes away.
+ */
+static double gap_to_images(double least, double most, double period)
+{
+    double low = remainder(least, period), high = remainder(most, period);
+    double next = low > 0 ? period - low : -low;
+
+    if (!((most - least) * (1 + 1e-14) < next))
+        return 0;
+    return fmin(fabs(low), fabs(high));
 }
 
 /* The square of the distance to a box: no more than that to any point in it. */
-static double square_to(const sherd__cloud *c, int64_t node, const double *query)
+static double square_to(const sherd__cloud *c, int64_t node, const asking *q)
 {
     const double *box = c->box + node * 2 * c->d;
     double sum = 0;
 
     for (int k = 0; k < c->d; k++) {
-        double less = box[k] - query[k], more = query[k] - box[c->d + k];
+        double less = box[k] - q->query[k], more = q->query[k] - box[c->d + k];
         double gap = less > 0 ? less : more > 0 ? more : 0;
+        if (q->period && q->period[k] > 0)
+            gap = gap_to_images(less, -more, q->period[k]);
         sum += gap * gap;
     }
     return sum;
@@ -220,7 +257,7 @@ static void descend(const sherd__cloud *c, const asking *q, int64_t node, int le
         look(c, q, lo, hi);
         return;
     }
-    double left = square_to(c, 2 * node, q->query), right = square_to(c, 2 * node + 1, q->query);
+    double left = square_to(c, 2 * node, q), right = square_to(c, 2 * node + 1, q);
     bool right_first = right < left;
     for (int turn = 0; turn < 2; turn++) {
         bool is_right = right_first == (turn == 0);
@@ -240,12 +277,13 @@ void sherd__found_clear(sherd__found *found)
 }
 
 void sherd__find(sherd__found *found, const sherd__cloud *cloud, const sherd__cloud *queries,
-                 double most)
+                 double most, const double *period)
 {
     for (int64_t i = 0; i < queries->n && cloud->n > 0; i++) {
         int64_t row = queries->id[i];
-        asking q = {queries->x + i * cloud->d, most, found->k, found->square + row * found->k,
-                    found->id + row * found->k};
+        asking q = {
+            queries->x + i * cloud->d, period, most, found->k, found->square + row * found->k,
+            found->id + row * found->k};
         descend(cloud, &q, 1, 0, 0, cloud->n);
     }
 }
@@ -254,7 +292,11 @@ void sherd__find_among(sherd__found *found, int64_t parts, const double *square,
 {
     for (int64_t part = 0; part < parts; part++)
         for (int64_t i = 0; i < found->m; i++, square += found->k, id += found->k) {
-            asking q = {NULL, INFINITY, found->k, found->square + i * found->k,
+            asking q = {NULL,
+                        NULL,
+                        INFINITY,
+                        found->k,
+                        found->square + i * found->k,
                         found->id + i * found->k};
             for (int64_t e = 0; e < found->k && id[e] != SHERD__NOBODY; e++)
                 put(&q, square[e], id[e]);

@@ -4,6 +4,9 @@
  * the middle of the longest side of their box, and so on, down to leaves of a few. What is found
  * depends on the points alone, not on the tree: the nearest come first, of equally near ones that
  * with the smaller index; a distance that is no number comes last.
+ *
+ * Space may be periodic in some coordinates: then a point stands for all its images, and the one
+ * that is nearest along each coordinate counts.
  */
 #ifndef SHERD__POINTS_H
 #define SHERD__POINTS_H
@@ -29,6 +32,9 @@ typedef struct sherd__found {
     int32_t *id;    /* [m, k] */
 } sherd__found;
 
+/* A difference of a coordinate, that of the nearest image: exactly, in [-period/2, period/2]. */
+double sherd__nearest_image(double difference, double period);
+
 /* Numbers in `box` that a cloud of n points in d dims needs. */
 int64_t sherd__cloud_boxes(int64_t n, int d);
 
@@ -40,10 +46,10 @@ void sherd__found_clear(sherd__found *found);
 /*
  * Put those points of the cloud that are nearer than what was found in its place; none whose square
  * is beyond `most`. Queries are a cloud too, arranged, so that what one has touched is at hand for
- * the next; ids are rows of what is found.
+ * the next; ids are rows of what is found. period[d]: 0 = not periodic; NULL = none is.
  */
 void sherd__find(sherd__found *found, const sherd__cloud *cloud, const sherd__cloud *queries,
-                 double most);
+                 double most, const double *period);
 
 /* The same with entries that were found elsewhere: parts[parts, m, k]. */
 void sherd__find_among(sherd__found *found, int64_t parts, const double *square, const int32_t *id);
