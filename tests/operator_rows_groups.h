@@ -7,6 +7,7 @@
 
 #include "sherd/ops_groups.h"
 #include "sherd/ops_masks.h"
+#include "sherd/ops_sorted.h"
 #include "sherd/ops_routes.h"
 
 /* ---- runs: number[0] of them, and their ends; in reverse order of groups if number[6] -------- */
@@ -121,6 +122,26 @@ static inline bool draw_route(call_plan *p, uint64_t *dice)
 RUN(run_nonzero, sherd_nonzero(in[0]))
 RUN(run_masked_select, sherd_masked_select(in[0], in[1]))
 RUN(run_masked_scatter, sherd_masked_scatter(in[0], in[1], sherd_masked_select(in[2], in[1])))
+
+/* ---- what is sorted ---------------------------------------------------------------------------- */
+
+RUN(run_searchsorted, sherd_searchsorted(sherd_sort(in[1], -1, false, NULL), in[0], n[0],
+                                         n[0] ? SHERD_I32 : SHERD_I64))
+RUN(run_unique, sherd_unique(in[0], &a->more, NULL))
+RUN(run_count_unique, sherd_unique(in[0], NULL, &a->more))
+
+/* number: whether values go behind what is equal to them. */
+static inline bool draw_sought(call_plan *p, uint64_t *dice)
+{
+    int64_t shape[4] = {0};
+    int ndim = p->in[0].ndim > 1 && roll(dice, 2) ? p->in[0].ndim : 1;
+
+    memcpy(shape, p->in[0].shape, sizeof(int64_t) * (size_t)ndim);
+    shape[ndim - 1] = roll(dice, 6);
+    want(p, 1, 'd', ndim, shape);
+    p->number[0] = roll(dice, 2);
+    return true;
+}
 
 static inline bool draw_mask(call_plan *p, uint64_t *dice)
 {

@@ -88,6 +88,24 @@ static bool is_mask(const scene *s, int i)
            (i == 1 && (run == run_masked_select || run == run_masked_scatter));
 }
 
+static bool is_distinct(const scene *s, int i)
+{
+    sherd_tensor *(*run)(act * a) = s->plan.row->run;
+
+    return i == 0 && (run == run_unique || run == run_count_unique);
+}
+
+/* Indices, each its number in the whole. */
+static void number_all(sherd_tensor *t)
+{
+    int32_t *x = t->count ? sherd__fresh(t) : NULL;
+    sherd__walk w;
+
+    for (sherd__walk_begin(&w, t); x && sherd__walk_next(&w);)
+        for (int64_t i = 0; i < w.length; i++)
+            x[w.local + i] = (int32_t)(w.global + i);
+}
+
 static void evaluate(sherd_world *world, void *context)
 {
     const scene *s = context;
@@ -102,8 +120,8 @@ static void evaluate(sherd_world *world, void *context)
     for (int i = 0; i < s->plan.operands; i++) {
         const need *w = &s->plan.in[i];
         const sherd_layout *layout = draw_layout(mesh, w, &dice);
-        while ((are_choices(s, i) || are_shards(s, i) || is_mask(s, i)) && layout &&
-               layout->pending_axes)
+        while ((are_choices(s, i) || are_shards(s, i) || is_mask(s, i) || is_distinct(s, i)) &&
+               layout && layout->pending_axes)
             layout = draw_layout(mesh, w, &dice);
         a.in[i] = leaf_on(world, w, layout);
         if (are_choices(s, i))
@@ -112,6 +130,8 @@ static void evaluate(sherd_world *world, void *context)
             spread_shards(a.in[i]);
         if (is_mask(s, i))
             sherd_fill(a.in[i], 1);
+        if (is_distinct(s, i))
+            number_all(a.in[i]);
         if (s->low && is_fraction(w->dtype))
             a.in[i] = sherd_detach(sherd_cast(a.in[i], s->low));
         if (is_fraction(w->dtype))

@@ -6,6 +6,7 @@
 #include "sherd/ops_groups.h"
 #include "sherd/ops_masks.h"
 #include "sherd/ops_routes.h"
+#include "sherd/ops_sorted.h"
 #include "sherd/random.h"
 
 #define MISUSE(name) MISUSE_WORKS(name, misuse_works)
@@ -160,6 +161,25 @@ MISUSE(masks_need_the_first_sizes)
     FAILS(SHERD_EINVAL, sherd_masked_scatter(t.x, mask, BAD(t.x, some)));
 }
 
+MISUSE(places_need_sequences)
+{
+    const things t = make(m->world);
+    sherd_tensor *inverse, *counts;
+
+    ONLY_SAYS(NULL, sherd_unique(NULL, NULL, NULL));
+    ONLY_SAYS(NULL, sherd_unique(NULL, &inverse, &counts));
+    FAILS(SHERD_OK, sherd_unique(t.x, NUL(&inverse), &counts));
+    ONLY_SAYS(NULL, sherd_searchsorted(NULL, NULL, false, SHERD_I64));
+    FAILS(SHERD_EINVAL, sherd_searchsorted(NUL(t.x), t.x, false, SHERD_I64));
+    FAILS(SHERD_EINVAL, sherd_searchsorted(t.x, NUL(t.x), false, SHERD_I64));
+    FAILS(SHERD_EINVAL, sherd_searchsorted(t.x, BAD(t.rows, t.x), false, SHERD_I64));
+    FAILS(SHERD_EINVAL, sherd_searchsorted(t.x, BAD(t.choice, t.x), false, SHERD_I64));
+    FAILS(SHERD_EINVAL, sherd_searchsorted(t.x, BAD(t.other, t.x), false, SHERD_I64));
+    FAILS(SHERD_EINVAL, sherd_searchsorted(t.x, t.x, false, BAD(SHERD_F32, SHERD_I64)));
+    FAILS(SHERD_EINVAL,
+          sherd_searchsorted(t.x, t.x, BAD(true, false), BAD((sherd_dtype)99, SHERD_I64)));
+}
+
 MISUSE(draws_need_weights)
 {
     const things t = make(m->world);
@@ -174,6 +194,7 @@ MISUSE(draws_need_weights)
 static const check_test tests[] = {
     {TEST(routes_need_numbers_of_shards), {1, 2, 3}},
     {TEST(masks_need_the_first_sizes), {1, 2, 3}},
+    {TEST(places_need_sequences), {1, 2, 3}},
     {TEST(draws_need_weights), {1, 2, 3}},
     {TEST(groups_need_choices_and_weights), {1, 2, 3}},
     {TEST(rows_go_by_groups_that_fit), {1, 2, 3}},

@@ -25,6 +25,8 @@ extern const sherd_op sherd__matmul_op, sherd__linear_op, sherd__einsum_op,
     sherd__route_rows_op, sherd__send_rows_op, sherd__return_rows_op, sherd__combine_op;
 extern const sherd_op sherd__count_masked_op, sherd__nonzero_op, sherd__masked_select_op,
     sherd__masked_scatter_op;
+extern const sherd_op sherd__searchsorted_op, sherd__order_unique_op, sherd__unique_op,
+    sherd__count_unique_op;
 extern const sherd_op sherd__drawn_op;
 extern const sherd_op sherd__sum_op, sherd__mean_op;
 extern const sherd_op sherd__view_op;

@@ -4,6 +4,7 @@
  * which do not. A sharded dim is gathered first, or its shards are moved to another dim, whichever
  * is cheaper.
  */
+#include "order.h"
 #include "apply/sketch.h"
 
 #include <string.h>
@@ -66,8 +67,7 @@ static void size_of(int64_t size[3], const sherd_tensor *t, int dim)
     size[2] = sherd__local_count(t, dim + 1, t->ndim);
 }
 
-/* The operand's piece, in f32 if it has 16 bits. NULL: no memory. */
-static const void *widened(sherd_call *call, sherd_dtype *dtype)
+const void *sherd__keys_in(sherd_call *call, sherd_dtype *dtype)
 {
     const sherd_tensor *a = call->in[0];
 
@@ -100,7 +100,7 @@ static bool order(sherd_call *call)
                             call->to[1], call->from[0]);
         return true;
     }
-    const void *keys = widened(call, &dtype);
+    const void *keys = sherd__keys_in(call, &dtype);
     void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
     if (!scratch || sherd__is_dry(call->world))
         return scratch != NULL;
@@ -173,7 +173,7 @@ static bool add_up(sherd_call *call)
                                   call->from[0]);
         return true;
     }
-    const void *from = widened(call, &dtype);
+    const void *from = sherd__keys_in(call, &dtype);
     void *to = dtype == a->dtype ? call->to[0]
                                  : sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
     if (!from || !to)
