@@ -133,6 +133,7 @@ static const row rows[] = {
     ROW(max_pool, 'd', 3, 4, draw_pool, run_max_pool),
     ROW(avg_pool, 'x', 3, 4, draw_pool, run_avg_pool),
     ROW(adaptive_avg_pool, 'x', 3, 4, draw_new_sizes, run_adaptive_avg_pool),
+    ROW(adaptive_max_pool, 'x', 3, 4, draw_new_sizes, run_adaptive_max_pool),
     ROW(interpolate, 'x', 3, 4, draw_new_sizes, run_interpolate),
     ROW(grid_sample, 'x', 3, 4, draw_sampled, run_grid_sample),
     ROW(neighbourhood_attention, 'x', 4, 4, draw_neighbours, run_neighbourhood_attention),

@@ -171,6 +171,7 @@ static inline bool draw_pool(call_plan *p, uint64_t *dice)
 }
 
 RUN(run_adaptive_avg_pool, sherd_adaptive_avg_pool(in[0], n))
+RUN(run_adaptive_max_pool, sherd_adaptive_max_pool(in[0], n, n[4] ? &a->more : NULL))
 
 static inline sherd_tensor *run_interpolate(act *a)
 {

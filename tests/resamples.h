@@ -12,7 +12,7 @@
 
 #include "sherd/ops_stencil.h"
 
-enum { MAXIMUM, AVERAGE, ADAPTIVE, INTERPOLATION, KINDS, MOST = 64 };
+enum { MAXIMUM, AVERAGE, ADAPTIVE, LARGEST, INTERPOLATION, KINDS, MOST = 64 };
 
 typedef struct scene {
     sherd_world *world;
@@ -76,6 +76,18 @@ static inline void draw(scene *s)
         roll(&s->dice, 2);
 }
 
+static inline bool is_maximum(const scene *s)
+{
+    return s->kind == MAXIMUM || s->kind == LARGEST;
+}
+
+/* Of a given number of parts. */
+static inline bool is_of_parts(const scene *s)
+{
+    return s->kind == ADAPTIVE || s->kind == LARGEST ||
+           (s->kind == INTERPOLATION && s->to.kind == SHERD_INTERPOLATE_AREA);
+}
+
 static inline sherd_tensor *apply(const scene *s, sherd_tensor *x, sherd_tensor **indices)
 {
     *indices = NULL;
@@ -86,6 +98,8 @@ static inline sherd_tensor *apply(const scene *s, sherd_tensor *x, sherd_tensor 
         return sherd_avg_pool(x, &s->pool);
     case ADAPTIVE:
         return sherd_adaptive_avg_pool(x, s->size);
+    case LARGEST:
+        return sherd_adaptive_max_pool(x, s->size, indices);
     default:
         return sherd_interpolate(x, &s->to);
     }
@@ -184,12 +198,10 @@ static inline void read_point(const scene *s, int d, int64_t m, int64_t o, readi
 
 static inline void read_dim(const scene *s, int d, int64_t m, int64_t o, reading *r)
 {
-    bool area = s->kind == ADAPTIVE || s->to.kind == SHERD_INTERPOLATE_AREA;
-
     r->count = 0;
     if (s->kind == MAXIMUM || s->kind == AVERAGE)
         read_pool(s, d, o, r);
-    else if (area)
+    else if (is_of_parts(s))
         read_part(s->x[2 + d], m, o, r);
     else
         read_point(s, d, m, o, r);
@@ -207,7 +219,7 @@ static inline int64_t middle(const scene *s, int d, int64_t m, int64_t o)
         int64_t stride = s->pool.stride[d] ? s->pool.stride[d] : s->pool.kernel[d];
         int64_t dilation = s->pool.dilation[d] ? s->pool.dilation[d] : 1;
         at = o * stride - s->pool.padding[d] + dilation * (s->pool.kernel[d] - 1) / 2;
-    } else if (s->kind == ADAPTIVE || s->to.kind == SHERD_INTERPOLATE_AREA) {
+    } else if (is_of_parts(s)) {
         at = (r.at[0] + r.at[r.count - 1]) / 2;
     } else if (s->to.kind < SHERD_INTERPOLATE_LINEAR) {
         at = r.at[0];

@@ -30,7 +30,7 @@ static double one(const scene *s, const int64_t *made, const int64_t *at, const 
                     *where = here;
                 }
             }
-    return s->kind == MAXIMUM ? most : sum;
+    return is_maximum(s) ? most : sum;
 }
 
 static bool next(int ndim, const int64_t *shape, int64_t *index)
@@ -99,7 +99,7 @@ static void plain_is_the_formula(sherd_world *world)
         sherd_tensor *dy = numbers(world, &s.dice, ndim, y->shape);
         sherd_tensor *u = numbers(world, &s.dice, ndim, s.x);
         sherd_backward_with(&y, &dy, 1, NULL);
-        if (s.kind == MAXIMUM)
+        if (is_maximum(&s))
             check_scatter(sherd_grad(x), dy, indices);
         else
             CHECK_NEAR(dot(dy, apply(&s, u, &unused)), dot(sherd_grad(x), u), 1e-10);
@@ -117,8 +117,7 @@ static double as_numbers(sherd_tensor *a, sherd_tensor *b)
 
 static bool copies(const scene *s)
 {
-    return s->kind == MAXIMUM ||
-           (s->kind == INTERPOLATION && s->to.kind < SHERD_INTERPOLATE_LINEAR);
+    return is_maximum(s) || (s->kind == INTERPOLATION && s->to.kind < SHERD_INTERPOLATE_LINEAR);
 }
 
 static void check_layout(scene *s, const sherd_mesh *mesh, sherd_dtype dtype, double tolerance)
@@ -260,7 +259,7 @@ static void sums_may_be_pending(sherd_world *world)
         sherd_tensor *x = sherd_require_grad(indices_on(layout, SHERD_F64), true);
         sherd_tensor *y = apply(&s, x, &at);
         sherd_tensor *settled = sherd_full(x), *want = apply(&s, settled, &at);
-        CHECK_EQ(y->layout->pending_axes, s.kind == MAXIMUM ? 0 : 1);
+        CHECK_EQ(y->layout->pending_axes, is_maximum(&s) ? 0 : 1);
         CHECK_NEAR(difference(y, want), 0, 1e-9);
         sherd_backward(sherd_sum(sherd_mul(y, y)));
         CHECK(!sherd_tensor_failed(sherd_grad(x)));

@@ -42,6 +42,7 @@ MISUSE(a_field_has_batch_channels_and_space)
     ONLY_SAYS(NULL, sherd_max_pool(NULL, &good_pool, NULL));
     ONLY_SAYS(NULL, sherd_avg_pool(NULL, &good_pool));
     ONLY_SAYS(NULL, sherd_adaptive_avg_pool(NULL, good_size));
+    ONLY_SAYS(NULL, sherd_adaptive_max_pool(NULL, good_size, NULL));
     ONLY_SAYS(NULL, sherd_interpolate(NULL, &twice));
     for (int i = 0; i < LEN(wrong); i++) {
         x = field(m->world, wrong[i].dtype, wrong[i].ndim, wrong[i].rows);
@@ -53,6 +54,9 @@ MISUSE(a_field_has_batch_channels_and_space)
         x = field(m->world, wrong[i].dtype, wrong[i].ndim, wrong[i].rows);
         right = rows(m->world);
         FAILS(SHERD_EINVAL, sherd_adaptive_avg_pool(BAD(x, right), good_size));
+        x = field(m->world, wrong[i].dtype, wrong[i].ndim, wrong[i].rows);
+        right = rows(m->world);
+        FAILS(SHERD_EINVAL, sherd_adaptive_max_pool(BAD(x, right), good_size, NULL));
         x = field(m->world, wrong[i].dtype, wrong[i].ndim, wrong[i].rows);
         right = rows(m->world);
         FAILS(SHERD_EINVAL, sherd_interpolate(BAD(x, right), &twice));
@@ -117,6 +121,9 @@ MISUSE(sizes_are_in_range)
     FAILS(SHERD_EINVAL, sherd_adaptive_avg_pool(rows(m->world), NUL(good_size)));
     FAILS(SHERD_EINVAL, sherd_adaptive_avg_pool(rows(m->world), BAD(none, good_size)));
     FAILS(SHERD_EINVAL, sherd_adaptive_avg_pool(rows(m->world), BAD(too_many, good_size)));
+    FAILS(SHERD_EINVAL, sherd_adaptive_max_pool(rows(m->world), NUL(good_size), NULL));
+    FAILS(SHERD_EINVAL, sherd_adaptive_max_pool(rows(m->world), BAD(none, good_size), NULL));
+    FAILS(SHERD_EINVAL, sherd_adaptive_max_pool(rows(m->world), BAD(too_many, good_size), NULL));
 }
 
 static const check_test tests[] = {

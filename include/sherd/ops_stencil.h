@@ -139,6 +139,17 @@ SHERD_API sherd_tensor *sherd_avg_pool(sherd_tensor *x, const sherd_pool_options
  */
 SHERD_API sherd_tensor *sherd_adaptive_avg_pool(sherd_tensor *x, const int64_t *size);
 
+/**
+ * Maxima of the parts of sherd_adaptive_avg_pool. Of equal elements, and NaNs, as sherd_max_pool.
+ *
+ * @collective as sherd_max_pool
+ * @shapes     x, size: as sherd_adaptive_avg_pool; indices: as sherd_max_pool
+ * @owns       scope, both
+ * @errors     as sherd_adaptive_avg_pool
+ */
+SHERD_API sherd_tensor *sherd_adaptive_max_pool(sherd_tensor *x, const int64_t *size,
+                                                sherd_tensor **indices);
+
 /* ---- interpolation --------------------------------------------------------------------------- */
 
 typedef enum sherd_interpolation {

@@ -39,8 +39,8 @@ extern const sherd_op sherd__index_select_op, sherd__gather_op, sherd__scatter_o
     sherd__scatter_add_op, sherd__scatter_most_op, sherd__scatter_reduce_op, sherd__sort_op,
     sherd__topk_op, sherd__cumsum_op, sherd__tril_op, sherd__triu_op;
 extern const sherd_op sherd__conv_op, sherd__conv_transposed_op, sherd__pad_with_op,
-    sherd__max_pool_op, sherd__avg_pool_op, sherd__adaptive_avg_pool_op, sherd__interpolate_op,
-    sherd__neighbourhood_attention_op;
+    sherd__max_pool_op, sherd__adaptive_max_pool_op, sherd__avg_pool_op,
+    sherd__adaptive_avg_pool_op, sherd__interpolate_op, sherd__neighbourhood_attention_op;
 extern const sherd_op sherd__fft_op, sherd__ifft_op, sherd__rfft_op, sherd__irfft_op,
     sherd__complex_mul_op;
 extern const sherd_op sherd__knn_op, sherd__radius_search_op, sherd__grid_sample_op;

@@ -46,6 +46,28 @@ static sherd__pool geometry(const sherd_call *call, const sherd_box *big, const 
     return p;
 }
 
+/* Of a forward whose windows are parts of the whole. */
+static void set_parts(sherd__pool *p, const sherd_tensor *y, const sherd_box *small)
+{
+    int skip = SHERD__POOL_DIMS - (y->ndim - SHERD__SPACE);
+
+    for (int i = 0; i < SHERD__POOL_DIMS; i++) {
+        p->parts[i] = i < skip ? 1 : y->shape[SHERD__SPACE + i - skip];
+        p->first_part[i] = i < skip ? 0 : small->offset[SHERD__SPACE + i - skip];
+    }
+}
+
+static int mode_of(const sherd_call *call)
+{
+    return ((const sherd__taps_attributes *)call->attributes)->mode;
+}
+
+/* Programs of the GPU know windows of one size only. */
+static bool windows_there(const sherd_call *call)
+{
+    return mode_of(call) == SHERD__TAPS_MAXIMUM && sherd__fractions_there(call);
+}
+
 /* Elements as f32 or f64: themselves, or converted; NULL: no memory. */
 static const void *widened(sherd_call *call, const void *from, int64_t count)
 {
@@ -79,6 +101,8 @@ static bool take_largest(sherd_call *call)
 
     if (makes == 0)
         return true;
+    if (mode_of(call) == SHERD__TAPS_LARGEST)
+        set_parts(&p, call->out[0], &small);
     if (sherd__device_in(call)) {
         sherd__device_max_pool(sherd__device_in(call), call->out[0]->dtype, &p, call->to[0],
                                call->to[AT], call->from[0]);
@@ -154,7 +178,7 @@ static const sherd_op back_op = {.name = "sherd_max_pool backward",
                                  .reads = sherd__taps_reads_back,
                                  .forward = give_back,
                                  .dry = give_back,
-                                 .on_device = sherd__fractions_there,
+                                 .on_device = windows_there,
                                  .backward = take_again,
                                  .needs = {SHERD_NEEDS_OPERAND(1)}};
 
@@ -177,24 +201,30 @@ static const char *describe(sherd_call *call)
     return a->mode == SHERD__TAPS_MAXIMUM ? sherd__taps_describe(call) : "there is no such mode";
 }
 
-const sherd_op sherd__max_pool_op = {
-    .name = "sherd_max_pool",
-    .summary = "maxima of windows in 1 to 3 dims",
-    .operand = {{"x", SHERD_OP_AROUND}},
-    .result = {{"y", 0}, {"indices", 0}},
-    .field = SHERD__TAPS_FIELDS,
-    .attributes = sizeof(sherd__taps_attributes),
-    .describe = describe,
-    .ways = sherd__taps_ways,
-    .reads = sherd__taps_reads,
-    .forward = take_largest,
-    .dry = take_largest,
-    .on_device = sherd__fractions_there,
-    .backward = differentiate,
-    .takes_pending = true,
-    .needs = {[0] = SHERD_NEEDS_RESULT(AT)},
-    .layouts =
-        "batch, channels and space may be sharded; for sharded space, neighbours are fetched"};
+static const char *describe_parts(sherd_call *call)
+{
+    call->dtype[AT] = SHERD_I64;
+    return mode_of(call) == SHERD__TAPS_LARGEST ? sherd__taps_describe(call)
+                                                : "there is no such mode";
+}
+
+#define TAKES_LARGEST                                                              \
+    .operand = {{"x", SHERD_OP_AROUND}}, .result = {{"y", 0}, {"indices", 0}},     \
+    .field = SHERD__TAPS_FIELDS, .attributes = sizeof(sherd__taps_attributes),     \
+    .ways = sherd__taps_ways, .reads = sherd__taps_reads, .forward = take_largest, \
+    .dry = take_largest, .on_device = windows_there, .backward = differentiate,    \
+    .takes_pending = true, .needs = {[0] = SHERD_NEEDS_RESULT(AT)},                \
+    .layouts =                                                                     \
+        "batch, channels and space may be sharded; for sharded space, neighbours are fetched"
+
+const sherd_op sherd__max_pool_op = {.name = "sherd_max_pool",
+                                     .summary = "maxima of windows in 1 to 3 dims",
+                                     .describe = describe,
+                                     TAKES_LARGEST};
+const sherd_op sherd__adaptive_max_pool_op = {.name = "sherd_adaptive_max_pool",
+                                              .summary = "maxima of a given number of parts",
+                                              .describe = describe_parts,
+                                              TAKES_LARGEST};
 
 sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
                              sherd_tensor **indices)
@@ -214,6 +244,20 @@ sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
         a.dilation[d] = o->dilation[d];
     }
     sherd_apply_all(out, &sherd__max_pool_op, &x, 1, &a);
+    if (indices)
+        *indices = out[AT];
+    return out[0];
+}
+
+sherd_tensor *sherd_adaptive_max_pool(sherd_tensor *x, const int64_t *size, sherd_tensor **indices)
+{
+    sherd__taps_attributes a = {.mode = SHERD__TAPS_LARGEST};
+    sherd_tensor *out[2] = {NULL, NULL};
+
+    for (int d = SHERD__SPACE; size && x && d < x->ndim && d < SHERD__SPACE + SHERD__SPACE_DIMS;
+         d++)
+        a.size[d - SHERD__SPACE] = size[d - SHERD__SPACE];
+    sherd_apply_all(out, &sherd__adaptive_max_pool_op, &x, 1, &a);
     if (indices)
         *indices = out[AT];
     return out[0];

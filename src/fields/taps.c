@@ -156,6 +156,7 @@ sherd__reading sherd__taps_read(const sherd__taps *t, int64_t o)
     case SHERD__TAPS_CUBIC:
         return read_between(t, o);
     case SHERD__TAPS_ADAPTIVE:
+    case SHERD__TAPS_LARGEST:
         return read_part(t, o);
     case SHERD__TAPS_AVERAGE:
     case SHERD__TAPS_MAXIMUM:

@@ -21,7 +21,8 @@ typedef enum sherd__taps_mode {
     SHERD__TAPS_CUBIC,
     SHERD__TAPS_ADAPTIVE, /* averages of equal parts */
     SHERD__TAPS_AVERAGE,  /* of windows, as SHERD__TAPS_MAXIMUM */
-    SHERD__TAPS_MAXIMUM
+    SHERD__TAPS_MAXIMUM,
+    SHERD__TAPS_LARGEST /* maxima of equal parts */
 } sherd__taps_mode;
 
 /* As in the options in ops_stencil.h. */

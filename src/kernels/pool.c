@@ -14,6 +14,11 @@ typedef struct span {
 /* What output o looks at, without what lies outside. */
 static span window_of(const sherd__pool *p, int d, int64_t o)
 {
+    if (p->parts[d]) {
+        int64_t at = (o + p->first_part[d]) * p->whole[d];
+        return (span){at / p->parts[d] - p->offset[d],
+                      sherd__ceil_div(at + p->whole[d], p->parts[d]) - p->offset[d], 1};
+    }
     int64_t first = o * p->stride[d] - p->before[d], step = p->dilation[d];
     int64_t end = sherd__min(first + (p->kernel[d] - 1) * step + 1, p->in[d]);
 

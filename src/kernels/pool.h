@@ -18,6 +18,8 @@ typedef struct sherd__pool {
     int64_t in[SHERD__POOL_DIMS], out[SHERD__POOL_DIMS], kernel[SHERD__POOL_DIMS];
     int64_t stride[SHERD__POOL_DIMS], dilation[SHERD__POOL_DIMS], before[SHERD__POOL_DIMS];
     int64_t offset[SHERD__POOL_DIMS], whole[SHERD__POOL_DIMS];
+    /* not 0: windows are so many parts of the whole, of which y has those from `first_part` on */
+    int64_t parts[SHERD__POOL_DIMS], first_part[SHERD__POOL_DIMS];
 } sherd__pool;
 
 typedef struct sherd__pool_kernels {
