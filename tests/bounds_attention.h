@@ -229,8 +229,15 @@ static void try_attention_cached(trial *t)
     s.key_row = key + (draw(t, "gaps", 2) ? draw(t, "gap", 20) : 0);
     whole_range(t, 0, s.keys);
     s.seen = part_of(t, "seen", READ, I64S, s.queries);
+    s.together = draw(t, "together", 2) ? 1 + draw(t, "keys of a block", 20) : 0;
+    int64_t blocks = s.together ? (s.keys + s.together - 1) / s.together : 0;
+    range(t, 0, (double)(blocks ? (blocks - 1) * s.together : 0),
+          s.together ? (double)s.together : 1);
+    int64_t *block = part_of(t, "block", READ, I64S, blocks);
+    s.block = s.together ? block : NULL;
     range(t, -1, 1, 0.125);
-    int64_t all = s.keys ? (s.keys - 1) * s.key_row + key : 0;
+    int64_t last = s.together ? blocks * s.together : s.keys;
+    int64_t all = last ? (last - 1) * s.key_row + key : 0;
     const void *q = in(t, "q", rows * s.width), *keys = in(t, "k", all), *v = in(t, "v", all);
     void *to = part_of(t, "out", WRITTEN, STATISTIC, rows * s.width);
     void *sums = part_of(t, "log_sum", WRITTEN, STATISTIC, rows);

@@ -216,6 +216,54 @@ static void rows_keep_their_bits(void)
     }
 }
 
+/* Keys or values, into blocks that lie in disorder among NaN. */
+static void scatter(const sherd__cached *s, size_t size, int64_t blocks, uint64_t *x)
+{
+    static uint64_t whole[ROOM];
+    size_t row = (size_t)s->key_row * size;
+
+    memcpy(whole, x, sizeof whole);
+    memset(x, 0xFF, sizeof whole);
+    CHECK(blocks * s->together * s->key_row <= ROOM);
+    for (int64_t j = 0; j < s->keys; j++)
+        memcpy((char *)x + (size_t)sherd__cached_row(s, j) * row, (char *)whole + (size_t)j * row,
+               row);
+}
+
+/* Also where keys of all queries end within a block. */
+static void blocks_may_lie_anywhere(void)
+{
+    static const int64_t widths[] = {5, 24, 64, 80}, sizes[] = {1, 3, 16, 32, 40, 64};
+    version all[VERSIONS];
+    int count = versions(all), number = 0;
+
+    for (int i = 0; i < count; i++)
+        for (int w = 0; w < LEN(widths); w++)
+            for (int n = 0; n < LEN(sizes); n++, number++) {
+                int64_t seen[8], block[128], groups = 1 + number % 2;
+                sherd__cached s = {.queries = 1 + number % 4,
+                                   .groups = groups,
+                                   .repeat = 1 + number % 5,
+                                   .width = widths[w],
+                                   .keys = 33 + 17 * (number % 4),
+                                   .key_row = groups * widths[w],
+                                   .scale = 0.3};
+                prepare(&all[i], &s, seen);
+                run(&all[i], &s, out, sums);
+                s.together = sizes[n];
+                int64_t blocks = sherd__ceil_div(s.keys, s.together);
+                for (int64_t j = 0; j < blocks; j++)
+                    block[j] = (j % 2 ? j / 2 : blocks - 1 - j / 2) * s.together;
+                s.block = block;
+                scatter(&s, sherd_dtype_bytes(all[i].dtype), blocks, k);
+                scatter(&s, sherd_dtype_bytes(all[i].dtype), blocks, v);
+                run(&all[i], &s, again, more);
+                int64_t rows = s.queries * s.groups * s.repeat;
+                CHECK(memcmp(again, out, sizeof *out * (size_t)(rows * s.width)) == 0);
+                CHECK(memcmp(more, sums, sizeof *sums * (size_t)rows) == 0);
+            }
+}
+
 /* A score of +-infinity, or NaN, in the middle; all that a row sees hidden by -infinity. */
 static void what_is_no_number_spreads_as_it_must(void)
 {
@@ -261,6 +309,7 @@ static void what_is_no_number_spreads_as_it_must(void)
 static const check_test tests[] = {
     {TEST(results_are_as_written_out)},
     {TEST(rows_keep_their_bits)},
+    {TEST(blocks_may_lie_anywhere)},
     {TEST(what_is_no_number_spreads_as_it_must)},
 };
 CHECK_MAIN(tests)

@@ -41,6 +41,7 @@ MISUSE(a_layer_of_nothing_is_nothing)
     ANSWERS(!sherd_batch_norm(NULL, NULL) && !sherd_instance_norm(NULL, NULL));
     ANSWERS(!sherd_attention_with(NULL, NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_attention_cached(NULL, NULL, NULL, NULL, 0));
+    ANSWERS(!sherd_attention_paged(NULL, NULL, NULL, NULL, NULL, 0));
     ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
 }
 
@@ -258,6 +259,31 @@ MISUSE(a_cache_is_asked_for_what_it_has)
     sherd_scope_end(m->world);
 }
 
+MISUSE(blocks_are_asked_for_what_they_have)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *q = F(2, 3, 4, 2), *k = F(6, 4, 2, 2), *t = I(2, 2), *at = I(2, 3);
+    sherd_tensor *k3 = F(6, 4, 3, 2);
+
+    FAILS(SHERD_EINVAL, sherd_attention_paged(NUL(q), k, k, t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, NUL(k), k, t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, NUL(k), t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, NUL(t), at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, t, NUL(at), 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(BAD(F(2, 3, 4), q), k, k, t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(BAD(F(2, 3, 4, 3), q), k, k, t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, BAD(F(6, 3, 2, 2), k), t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, BAD(F(6, 4, 2), k), t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, BAD(k3, k), BAD(k3, k), t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, BAD(I(3, 2), t), at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, BAD(I(2), t), at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, BAD(F(2, 2), t), at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, t, BAD(I(2, 4), at), 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, t, BAD(F(2, 3), at), 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, t, at, BAD((double)NAN, 0)));
+    sherd_scope_end(m->world);
+}
+
 static sherd_tensor *attended(sherd_tensor *q, sherd_tensor *k, sherd_attention_options options)
 {
     return sherd_attention(q, k, k, &options);
@@ -308,14 +334,10 @@ MISUSE(attention_has_good_options)
     }
 
 static const check_test tests[] = {
-    ROW(a_layer_of_nothing_is_nothing),
-    ROW(a_loss_has_good_options),
-    ROW(a_cache_is_asked_for_what_it_has),
-    ROW(attention_has_good_options),
-    ROW(a_norm_has_a_good_weight),
-    ROW(a_rotation_has_good_options),
-    ROW(a_norm_of_groups_has_good_groups),
-    ROW(a_sum_and_its_norm_have_good_options),
-    ROW(a_norm_of_batches_has_good_averages),
+    ROW(a_layer_of_nothing_is_nothing),        ROW(a_loss_has_good_options),
+    ROW(a_cache_is_asked_for_what_it_has),     ROW(blocks_are_asked_for_what_they_have),
+    ROW(attention_has_good_options),           ROW(a_norm_has_a_good_weight),
+    ROW(a_rotation_has_good_options),          ROW(a_norm_of_groups_has_good_groups),
+    ROW(a_sum_and_its_norm_have_good_options), ROW(a_norm_of_batches_has_good_averages),
 };
 CHECK_MAIN(tests)

@@ -72,7 +72,7 @@ static void computes(sherd_world *world)
             sherd_scatter_reduce(a, 0, a, a, SHERD_MAX, true), sherd_topk(a, 1, 0, true, NULL),    \
             sherd_cumsum(a, 0), sherd_tril(a, 0), sherd_triu(a, 0), sherd_add_to(a, a),            \
             sherd_mul_by(a, a), sherd_copy_from(a, a), sherd_fill(a, 0),                           \
-            sherd_write_rows(a, a, a),                                                             \
+            sherd_write_rows(a, a, a), sherd_write_paged(a, a, a, a),                              \
     }
 
 MISUSE(an_operator_on_nothing_is_nothing)
@@ -247,6 +247,17 @@ MISUSE(what_is_written_must_fit)
     FAILS(SHERD_EINVAL, sherd_write_rows(a, index, BAD(index, lines)));
     FAILS(SHERD_EINVAL, sherd_write_rows(a, index, BAD(t.three, lines)));
     FAILS(SHERD_EINVAL, sherd_write_rows(BAD(t.three, a), index, lines));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, index, BAD(far, index), lines));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, BAD(far, index), index, lines));
+    FAILS(SHERD_EINVAL, sherd_write_paged(NUL(a), index, index, lines));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, NUL(index), index, lines));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, index, NUL(index), lines));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, index, index, NUL(lines)));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, BAD(lines, index), index, lines));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, index, BAD(lines, index), lines));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, index, index, BAD(index, lines)));
+    FAILS(SHERD_EINVAL, sherd_write_paged(a, index, index, BAD(t.three, lines)));
+    FAILS(SHERD_EINVAL, sherd_write_paged(BAD(t.three, a), index, index, lines));
 }
 
 MISUSE(what_counts_is_made_of_good_numbers)

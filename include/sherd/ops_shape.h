@@ -429,6 +429,31 @@ SHERD_API sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_write_rows(sherd_tensor *a, sherd_tensor *index, sherd_tensor *rows);
 
 /**
+ * Fill a cache that lies in blocks (sherd_attention_paged): position p = positions[b, j] of sequence
+ * b is the place p % n of the block table[b, p / n] of the pool, and becomes rows[b, j, ...]. So
+ * positions are counted in each sequence, wherever its blocks lie. A negative one writes nothing; of
+ * rows that have one place the last one stays. Entries of the table that no position needs are not
+ * looked at.
+ *
+ * How a pool may be sharded is said at sherd_attention_paged. Dims behind the second may be sharded
+ * in any way.
+ *
+ * @collective only if table, positions or rows must move: to the layout of the pool, the first two
+ *             dims whole; or, if the pool is sharded by blocks, they stay with their sequences.
+ *             Waits until peers have read the pool
+ * @shapes     pool: [blocks, n, ...]; table: i32 [batch, m]; positions: i32 [batch, count]; rows:
+ *             [batch, count, ...], of the dtype of the pool
+ * @owns       `pool` itself
+ * @errors     as sherd_add_to; EINVAL a position of m n or more, a number of a block that the pool,
+ *             or the shard of the sequence, does not have: a rank that finds it writes nothing, all
+ *             ranks get it, and the pool is lost until sherd_tensor_revive; another dtype, a
+ *             sharded second dim, blocks that are sharded where sequences are not; ENOTSUP the pool
+ *             has a pending reduction
+ */
+SHERD_API sherd_tensor *sherd_write_paged(sherd_tensor *pool, sherd_tensor *table,
+                                          sherd_tensor *positions, sherd_tensor *rows);
+
+/**
  * Set each element of `a` to `value`.
  *
  * @local  waits until peers have read `a`

@@ -109,6 +109,14 @@ double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options 
 bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                    const sherd_attention_options *options, bool summed);
 
+/*
+ * Of queries with positions of their own. They are few, and read keys where they lie, if the heads
+ * that share keys have no more than so many; of others, neighbours are computed at once: how many
+ * of n, from the first one on, stand at positions that follow each other.
+ */
+enum { SHERD__ATTEND_FEW = 16 };
+int64_t sherd__attend_run_of(const int32_t *where, int64_t n);
+
 /* The same for q in groups of one head, on 5 dims, by the operator without groups. */
 bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal);
 

@@ -22,9 +22,6 @@
 enum { Q, K, V, WHERE, OPERANDS };
 enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH };
 
-/* The most queries of the heads that share keys, to be few. */
-enum { FEW = 16 };
-
 typedef struct cached_attributes {
     double scale;
 } cached_attributes;
@@ -106,7 +103,7 @@ static cache cache_of(sherd_call *call)
                    .q_bytes = (size_t)(key * size[REPEAT]) * element,
                    .k_bytes = (size_t)key * element,
                    .dry = sherd__is_dry(call->world),
-                   .few = q->shape[POSITIONS] * q->shape[REPEAT] <= FEW,
+                   .few = q->shape[POSITIONS] * q->shape[REPEAT] <= SHERD__ATTEND_FEW,
                    .shards = k->layout ? sherd__dim_parts(k->layout->spec.mesh,
                                                           &k->layout->spec.dim[POSITIONS])
                                        : 1};
@@ -185,16 +182,6 @@ static bool attend_few(cache *c)
     return seen && workspace;
 }
 
-/* How many of n queries, from the first one on, stand at positions that follow each other. */
-static int64_t run_of(const int32_t *where, int64_t n)
-{
-    int64_t i = 1;
-
-    while (i < n && where[i] == where[0] + i)
-        i++;
-    return where[0] < 0 ? 1 : i;
-}
-
 /* Logarithms of sums [heads,n] to where queries [i,i+n) of item b have them. */
 static void place_sums(const cache *c, int64_t b, int64_t i, int64_t n, const void *from)
 {
@@ -225,7 +212,7 @@ static bool attend_item(cache *c, int64_t b, void *log_sum, void *workspace)
     const int32_t *where = c->where + b * c->queries;
 
     for (int64_t i = 0, n; i < c->queries; i += n) {
-        n = run_of(where + i, c->queries - i);
+        n = sherd__attend_run_of(where + i, c->queries - i);
         c->s.queries = n;
         c->s.keys = seen_by(c, where[i] < 0 ? where[i] : where[i] + (int32_t)(n - 1));
         c->s.first_key = c->first;

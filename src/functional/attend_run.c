@@ -19,6 +19,15 @@ double sherd__attend_operations(const sherd__attending *s)
     return 4 * heads * (double)s->width * pairs;
 }
 
+int64_t sherd__attend_run_of(const int32_t *where, int64_t n)
+{
+    int64_t i = 1;
+
+    while (i < n && where[i] == where[0] + i)
+        i++;
+    return where[0] < 0 ? 1 : i;
+}
+
 void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem)
 {
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(call->world), dtype);

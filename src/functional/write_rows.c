@@ -3,6 +3,10 @@
  * Writing rows into a tensor, each where an index says: what fills a cache of keys and values. Rows
  * are moved to the layout of the tensor, whole along the dim of the index; so each rank writes
  * those that it holds, and nothing else is read or copied. What is on the GPU stays there.
+ *
+ * With a table, the tensor is a pool of blocks: the index of a row says which entry of the table
+ * has the number of its block, and where in the block it goes. If the pool is sharded by blocks, a
+ * rank writes the rows of its own sequences, into its own blocks. On the CPU.
  */
 #include "ops/shared.h"
 
@@ -14,23 +18,75 @@
 
 typedef struct filling {
     sherd_tensor *a, *index, *rows;
+    sherd_tensor *table;
+    bool paged; /* there is a table */
 } filling;
 
-static const char name[] = "sherd_write_rows";
+/* The operands, and what callers call them. */
+enum { OPERANDS = 4 };
+
+typedef struct operand {
+    const char *name;
+    sherd_tensor *t;
+} operand;
+
+static const char *name_of(const filling *f)
+{
+    return f->paged ? "sherd_write_paged" : "sherd_write_rows";
+}
+
+/* Returns how many. */
+static int operands_of(const filling *f, operand out[OPERANDS])
+{
+    int n = 0;
+
+    out[n++] = (operand){f->paged ? "pool" : "a", f->a};
+    if (f->paged)
+        out[n++] = (operand){"table", f->table};
+    out[n++] = (operand){f->paged ? "positions" : "index", f->index};
+    out[n++] = (operand){"rows", f->rows};
+    return n;
+}
 
 static sherd_tensor *refuse(const filling *f, sherd_status status, const char *reason)
 {
-    bool distributed = f->a->layout || f->index->layout || f->rows->layout;
+    operand all[OPERANDS];
+    int n = operands_of(f, all), at = 0;
+    bool distributed = false;
+    char text[OPERANDS * 96];
 
-    return sherd__fail_tensor(
-        f->a->world, distributed, status, "%s: %s: a is %.80s, index is %.80s, rows is %.80s", name,
-        reason, sherd_tensor_text(f->a), sherd_tensor_text(f->index), sherd_tensor_text(f->rows));
+    for (int i = 0; i < n; i++) {
+        distributed = distributed || all[i].t->layout;
+        at += snprintf(text + at, sizeof text - (size_t)at, "%s%s is %.80s", i ? ", " : "",
+                       all[i].name, sherd_tensor_text(all[i].t));
+    }
+    return sherd__fail_tensor(f->a->world, distributed, status, "%s: %s: %s", name_of(f), reason,
+                              text);
+}
+
+static const char *fault_of_blocks(const filling *f)
+{
+    const sherd_tensor *a = f->a, *index = f->index, *rows = f->rows, *table = f->table;
+
+    if (a->ndim < 2 || rows->ndim != a->ndim || index->ndim != 2 || table->ndim != 2)
+        return "pool and rows must have as many dims, two or more, and table and positions two";
+    if (index->shape[0] != rows->shape[0] || rows->shape[1] != index->shape[1] ||
+        table->shape[0] != rows->shape[0])
+        return "positions must be [batch,n] for rows [batch,n,..], and table [batch,m]";
+    if (a->shape[1] < 1)
+        return "a block must have a position";
+    for (int d = 2; d < a->ndim; d++)
+        if (a->shape[d] != rows->shape[d])
+            return "pool and rows differ in a dim behind the second";
+    return table->dtype == SHERD_I32 ? NULL : "table must be i32";
 }
 
 static const char *fault_of_shapes(const filling *f)
 {
     const sherd_tensor *a = f->a, *index = f->index, *rows = f->rows;
 
+    if (f->paged)
+        return fault_of_blocks(f);
     if (a->ndim < 2 || rows->ndim != a->ndim || index->ndim != 2)
         return "a and rows must have as many dims, two or more, and index two";
     if (index->shape[0] != a->shape[0] || rows->shape[0] != a->shape[0] ||
@@ -51,6 +107,44 @@ static bool is_expanded(const sherd_tensor *a)
     return false;
 }
 
+/* Whether rows lie as the blocks of a pool that they go to. */
+static bool lie_with_blocks(const filling *f)
+{
+    const sherd__dim *blocks = &f->a->layout->spec.dim[0], *batch;
+
+    if (!blocks->axes)
+        return true;
+    batch = f->rows->layout ? &f->rows->layout->spec.dim[0] : NULL;
+    if (!batch || batch->axes != blocks->axes)
+        return false;
+    for (int i = 0; i < blocks->axes; i++)
+        if (batch->axis[i] != blocks->axis[i])
+            return false;
+    return true;
+}
+
+static const char *fault_of_layouts(const filling *f)
+{
+    operand all[OPERANDS];
+    int n = operands_of(f, all);
+
+    for (int i = 1; i < n; i++) {
+        const sherd_tensor *t = all[i].t;
+        if (t->layout && !f->a->layout)
+            return f->paged ? "pool is plain, and the others are not"
+                            : "a is plain, and the others are not";
+        if (t->layout && t->layout->spec.mesh != f->a->layout->spec.mesh)
+            return "they lie on two meshes";
+    }
+    if (!f->paged || !f->a->layout)
+        return NULL;
+    if (f->a->layout->spec.dim[1].axes)
+        return "the positions of a block must not be sharded";
+    return lie_with_blocks(f)
+               ? NULL
+               : "the pool is sharded by blocks: the sequences of rows must be, by the same axes";
+}
+
 static const char *fault(const filling *f)
 {
     sherd_tensor *all[] = {f->a, f->index, f->rows};
@@ -59,33 +153,34 @@ static const char *fault(const filling *f)
     if (reason)
         return reason;
     if (f->index->dtype != SHERD_I32)
-        return "index must be i32";
+        return f->paged ? "positions must be i32" : "index must be i32";
     if (f->rows->dtype != f->a->dtype)
-        return "a and rows differ in dtype: cast one of them (sherd_cast)";
-    for (int i = 1; i < 3; i++) {
-        if (all[i]->layout && !f->a->layout)
-            return "a is plain, and the others are not";
-        if (all[i]->layout && all[i]->layout->spec.mesh != f->a->layout->spec.mesh)
-            return "they lie on two meshes";
-    }
+        return f->paged ? "pool and rows differ in dtype: cast one of them (sherd_cast)"
+                        : "a and rows differ in dtype: cast one of them (sherd_cast)";
+    reason = fault_of_layouts(f);
+    if (reason)
+        return reason;
     if (f->a->storage == f->rows->storage)
-        return "a and rows share their storage";
+        return f->paged ? "pool and rows share their storage" : "a and rows share their storage";
     if (is_expanded(f->a))
-        return "a is an expanded view: write into a copy of it (sherd_clone)";
+        return f->paged ? "pool is an expanded view: write into a copy of it (sherd_clone)"
+                        : "a is an expanded view: write into a copy of it (sherd_clone)";
     return sherd__is_recorded(f->a->world, all, 3)
                ? "a gradient would be lost: stop recording (sherd_set_recording)"
                : NULL;
 }
 
-/* The layout that the index or the rows must have: that of `a`, in the dims that it has, but the
- * second. */
-static sherd_status target_of(const sherd_layout **out, const sherd_tensor *t,
-                              const sherd_layout *a)
+/* The layout that the table, the index or the rows must have: that of `a`, in the dims that it has,
+ * but the second; sequences that lie with their blocks stay. */
+static sherd_status target_of(const sherd_layout **out, const filling *f, const sherd_tensor *t)
 {
+    const sherd_layout *a = f->a->layout;
     sherd__layout_spec spec = t->layout->spec;
 
     for (int d = 0; d < spec.ndim; d++)
         spec.dim[d] = d == 1 ? (sherd__dim){0} : a->spec.dim[d];
+    if (f->paged && a->spec.dim[0].axes)
+        spec.dim[0] = f->rows->layout->spec.dim[0];
     for (int x = 0; x < spec.mesh->axes; x++)
         spec.pending[x] = -1;
     return sherd__layout_intern(out, &spec);
@@ -97,17 +192,57 @@ static sherd_tensor *bring(const filling *f, sherd_tensor *t)
     const sherd_layout *to;
 
     if (f->a->layout && !t->layout)
-        t = sherd__promote(t, f->a->layout->spec.mesh, name);
+        t = sherd__promote(t, f->a->layout->spec.mesh, name_of(f));
     if (sherd_tensor_failed(t))
         return NULL;
     if (f->a->layout) {
-        if (target_of(&to, t, f->a->layout) != SHERD_OK) {
+        if (target_of(&to, f, t) != SHERD_OK) {
             sherd__fail_diag(f->a->world, true);
             return NULL;
         }
         t = to == t->layout ? t : sherd__move_to(t, to, false);
     }
     return sherd_tensor_failed(t) ? NULL : t;
+}
+
+/* The entry of the table that says where row i is written; *number is that of a block. */
+static bool is_block_here(const filling *f, int64_t i, int32_t position, const int32_t *table)
+{
+    const sherd_tensor *a = f->a;
+    int64_t b = i / f->index->local[1], m = f->table->local[1], at = position / a->shape[1];
+    int64_t first = sherd_tensor_offset(a, 0), sequence = b + sherd_tensor_offset(f->index, 0);
+    char reason[160];
+
+    if (at >= m) {
+        snprintf(reason, sizeof reason,
+                 "position %d of sequence %lld is behind its table: %lld blocks of %lld",
+                 (int)position, (long long)sequence, (long long)m, (long long)a->shape[1]);
+        refuse(f, SHERD_EINVAL, reason);
+        return false;
+    }
+    int32_t number = table[b * m + at];
+    if (number >= first && number < first + a->local[0])
+        return true;
+    int length = snprintf(reason, sizeof reason, "table[%lld,%lld] is %d, outside of ",
+                          (long long)sequence, (long long)at, (int)number);
+    if (number < 0 || number >= a->shape[0])
+        snprintf(reason + length, sizeof reason - (size_t)length, "a pool of %lld blocks",
+                 (long long)a->shape[0]);
+    else
+        snprintf(reason + length, sizeof reason - (size_t)length,
+                 "the blocks from %lld to %lld, which the shard of this sequence has",
+                 (long long)first, (long long)(first + a->local[0] - 1));
+    refuse(f, SHERD_EINVAL, reason);
+    return false;
+}
+
+/* Whether all rows have a place in their blocks. */
+static bool are_in_blocks(const filling *f, const int32_t *index, const int32_t *table)
+{
+    for (int64_t i = 0; i < f->index->count; i++)
+        if (index[i] >= 0 && !is_block_here(f, i, index[i], table))
+            return false;
+    return true;
 }
 
 /* Whether there are rows for all indices; the first for which there is none is told. */
@@ -148,6 +283,25 @@ static void write_here(const filling *f, char *to, const char *from, const int32
         }
 }
 
+/* Each into its block. */
+static void write_blocks(const filling *f, char *to, const char *from, const int32_t *index,
+                         const int32_t *table)
+{
+    const sherd_tensor *a = f->a, *rows = f->rows;
+    size_t bytes = sherd_dtype_bytes(a->dtype);
+    int64_t first = sherd_tensor_offset(a, 0), n = rows->local[1], m = f->table->local[1];
+
+    for (int64_t i = 0; i < rows->local[0] * n; i++) {
+        if (index[i] < 0)
+            continue;
+        int64_t b = i / n, block = table[b * m + index[i] / a->shape[1]] - first;
+        int64_t at = block * a->stride[0] + index[i] % a->shape[1] * a->stride[1];
+        sherd__copy_box(bytes, a->ndim - 2, a->local + 2, to + (size_t)at * bytes, a->stride + 2,
+                        from + (size_t)(b * rows->stride[0] + i % n * rows->stride[1]) * bytes,
+                        rows->stride + 2);
+    }
+}
+
 /* Whether what is behind the second dim is dense. */
 static bool is_dense(const sherd_tensor *t)
 {
@@ -162,7 +316,7 @@ static bool is_dense(const sherd_tensor *t)
 /* Whether rows are written on the GPU: where one of both is, if a row is one piece. */
 static bool is_written_there(const filling *f)
 {
-    return sherd__world_device(f->a->world) &&
+    return !f->paged && sherd__world_device(f->a->world) &&
            (sherd__is_there(f->a) || sherd__is_there(f->rows)) && is_dense(f->a) &&
            is_dense(f->rows);
 }
@@ -193,66 +347,102 @@ static bool write_there(const filling *f)
 
 static bool write_piece(const filling *f)
 {
-    const int32_t *index = sherd__data(f->index);
+    const int32_t *index = sherd__data(f->index), *table = f->paged ? sherd__data(f->table) : NULL;
     bool there = is_written_there(f);
     const char *from = there ? sherd__device_data(f->rows) : sherd__data(f->rows);
 
-    if (!index || !from || !(there ? sherd__device_data(f->a) : sherd__data(f->a)))
+    if (!index || !from || (f->paged && !table) ||
+        !(there ? sherd__device_data(f->a) : sherd__data(f->a)))
         return false;
-    if (sherd__left_out(f->a->world, name, f->a->dtype, 0, 2 * sherd__local_bytes(f->rows)))
+    if (sherd__left_out(f->a->world, name_of(f), f->a->dtype, 0, 2 * sherd__local_bytes(f->rows)))
         return sherd__mutable_view(f->a) != NULL;
-    if (!are_inside(f, index))
+    if (!(f->paged ? are_in_blocks(f, index, table) : are_inside(f, index)))
         return false;
     if (there)
         return write_there(f);
     char *to = sherd__mutable_view(f->a);
-    if (to && f->a->count)
+    if (to && f->a->count && f->paged)
+        write_blocks(f, to, from, index, table);
+    else if (to && f->a->count)
         write_here(f, to, from, index);
     return to != NULL;
 }
 
-static sherd_tensor *run(filling *f)
+/* Index or table, moved and dense. False: failed. */
+static bool bring_numbers(const filling *f, sherd_tensor **t)
 {
-    sherd_tensor *a = f->a;
+    *t = bring(f, *t);
+    if (*t)
+        *t = sherd__contiguous(*t);
+    return *t && !sherd_tensor_failed(*t);
+}
+
+static sherd_tensor *run(const filling *given)
+{
+    filling f = *given;
+    sherd_tensor *a = f.a;
     sherd_world *world = a->world;
 
     sherd_scope_begin(world);
-    f->index = bring(f, f->index);
-    if (f->index)
-        f->index = sherd__contiguous(f->index);
-    bool good = f->index && !sherd_tensor_failed(f->index);
-    f->rows = good ? bring(f, f->rows) : NULL;
-    good = f->rows && write_piece(f);
+    bool good = (!f.paged || bring_numbers(given, &f.table)) && bring_numbers(given, &f.index);
+    f.rows = good ? bring(given, f.rows) : NULL;
+    good = f.rows && write_piece(&f);
     if (good) {
-        sherd__set_varies(a, a->varies | f->index->varies | f->rows->varies);
+        operand all[OPERANDS];
+        sherd_tensor *noted[OPERANDS];
+        int n = operands_of(&f, all);
+        unsigned varies = 0;
+        for (int i = 0; i < n; i++) {
+            noted[i] = all[i].t;
+            varies |= all[i].t->varies;
+        }
+        sherd__set_varies(a, varies);
         if (a->layout)
-            sherd__note(name, (sherd_tensor *[]){a, f->index, f->rows}, 3, 0, &a, 1);
+            sherd__note(name_of(&f), noted, n, 0, &a, 1);
     }
     sherd_scope_end(world);
     return good ? a : sherd__failed(world);
 }
 
-sherd_tensor *sherd_write_rows(sherd_tensor *a, sherd_tensor *index, sherd_tensor *rows)
+/* Operands may be NULL. */
+static sherd_tensor *start(const filling *f)
 {
-    filling f = {a, index, rows};
-    sherd_tensor *all[] = {a, index, rows};
-    sherd_world *world = a ? a->world : index ? index->world : rows ? rows->world : NULL;
+    operand all[OPERANDS];
+    sherd_tensor *given[OPERANDS];
+    sherd_world *world = NULL;
+    int n = operands_of(f, all);
 
+    for (int i = 0; i < n; i++) {
+        given[i] = all[i].t;
+        world = world || !given[i] ? world : given[i]->world;
+    }
     if (!world)
         return NULL;
-    if (sherd__stop(world, name, all, 3))
+    if (sherd__stop(world, name_of(f), given, n))
         return sherd__failed(world);
-    for (int i = 0; i < 3; i++) {
-        static const char *const names[] = {"a", "index", "rows"};
-        if (!all[i])
-            return sherd__fail_tensor(world, false, SHERD_EINVAL, "%s: %s is NULL", name, names[i]);
-        if (all[i]->world != world)
-            return refuse(&f, SHERD_EINVAL, "they are of two worlds");
-    }
-    const char *reason = fault(&f);
+    for (int i = 0; i < n; i++)
+        if (!given[i])
+            return sherd__fail_tensor(world, false, SHERD_EINVAL, "%s: %s is NULL", name_of(f),
+                                      all[i].name);
+    for (int i = 0; i < n; i++)
+        if (given[i]->world != world)
+            return refuse(f, SHERD_EINVAL, "they are of two worlds");
+    const char *reason = fault(f);
     if (reason)
-        return refuse(&f, SHERD_EINVAL, reason);
-    if (a->layout && a->layout->pending_axes)
-        return refuse(&f, SHERD_ENOTSUP, "a pending sum has no rows to write: settle it");
-    return run(&f);
+        return refuse(f, SHERD_EINVAL, reason);
+    if (f->a->layout && f->a->layout->pending_axes)
+        return refuse(f, SHERD_ENOTSUP, "a pending sum has no rows to write: settle it");
+    return run(f);
+}
+
+sherd_tensor *sherd_write_rows(sherd_tensor *a, sherd_tensor *index, sherd_tensor *rows)
+{
+    return start(&(filling){.a = a, .index = index, .rows = rows});
+}
+
+sherd_tensor *sherd_write_paged(sherd_tensor *pool, sherd_tensor *table, sherd_tensor *positions,
+                                sherd_tensor *rows)
+{
+    return start(
+        &(filling){.a = pool, .index = positions, .rows = rows, .table = table, .paged = true});
 }

@@ -43,7 +43,8 @@ typedef struct sherd__attending {
 /*
  * Attention of one item's queries q [queries,groups,repeat,width] to a cache k, v
  * [keys,groups,width], positions key_row elements apart: query i sees the keys 0 .. seen[i]-1, none
- * if that is below 1. Nothing else is read.
+ * if that is below 1. Nothing else is read. In a cache of blocks, [rows,groups,width], key j is row
+ * block[j / together] + j % together; results have the same bits wherever the blocks lie.
  */
 typedef struct sherd__cached {
     int64_t queries, groups, repeat, width;
@@ -51,7 +52,15 @@ typedef struct sherd__cached {
     int64_t key_row;
     const int64_t *seen; /* [queries] */
     double scale;
+    const int64_t *block; /* NULL: key j is row j */
+    int64_t together;     /* keys of a block */
 } sherd__cached;
+
+/* The row of a key. */
+static inline int64_t sherd__cached_row(const sherd__cached *s, int64_t key)
+{
+    return s->block ? s->block[key / s->together] + key % s->together : key;
+}
 
 typedef struct sherd__adamw_step {
     double rate, beta1, beta2, eps, decay;

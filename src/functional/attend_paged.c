@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention to keys and values that lie in blocks of a pool, as a table says. Heads may be sharded,
+ * and sequences; a pool that is sharded by blocks has those of each shard's sequences.
+ *
+ * Few queries read keys and values once, where they lie. More queries compute more than they read:
+ * a sequence's blocks are copied together for them. So each has the bits of attention to a cache
+ * that is not in blocks (attend_cached.c). On the CPU alone. It has no gradient.
+ */
+#include "attend.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "apply/solve.h"
+#include "base/num.h"
+#include "sherd/ops_layers.h"
+
+enum { Q, K, V, TABLE, WHERE, OPERANDS };
+enum { BLOCKS, TOGETHER, HEADS, WIDTH }; /* dims of the pool */
+
+typedef struct paged_attributes {
+    double scale;
+} paged_attributes;
+
+/* Why shapes do not fit, as the caller has them; NULL: they do. */
+static const char *misfit(sherd_tensor *const *in)
+{
+    const sherd_tensor *q = in[Q], *k = in[K], *v = in[V], *table = in[TABLE], *where = in[WHERE];
+
+    if (q->ndim != 4)
+        return "q must have four dims [batch,positions,heads,width]";
+    if (k->ndim != 4 || v->ndim != 4)
+        return "k and v must have four dims [blocks,positions of a block,heads,width]";
+    for (int d = 0; d < 4; d++)
+        if (k->shape[d] != v->shape[d])
+            return "k and v must have the same shape";
+    if (q->shape[3] != k->shape[WIDTH])
+        return "q and k must have the same width";
+    if (k->shape[TOGETHER] < 1)
+        return "a block must have a position";
+    if (k->shape[HEADS] < 1 || q->shape[2] % k->shape[HEADS] != 0)
+        return "the heads of k must divide those of q";
+    if (table->ndim != 2 || table->shape[0] != q->shape[0])
+        return "table must have two dims, the batch of q and the blocks of a sequence";
+    return where->ndim != 2 || where->shape[0] != q->shape[0] || where->shape[1] != q->shape[1]
+               ? "positions must have two dims, the [batch,positions] of q"
+               : NULL;
+}
+
+/* Whether a pool has been sharded by blocks. */
+static bool is_apart(const sherd_layout *pool)
+{
+    return pool && pool->spec.dim[BLOCKS].axes > 0;
+}
+
+static bool share_axes(const sherd__dim *a, const sherd__dim *b)
+{
+    bool alike = a->axes == b->axes;
+
+    for (int i = 0; i < a->axes && alike; i++)
+        alike = a->axis[i] == b->axis[i];
+    return alike;
+}
+
+/* A pool is never moved: it is much. */
+static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v)
+{
+    if (k->layout != v->layout)
+        return "k and v must have the same layout";
+    if (!k->layout)
+        return NULL;
+    if (k->layout->pending_axes)
+        return "a pool must not be pending: settle it";
+    if (k->layout->spec.dim[TOGETHER].axes || k->layout->spec.dim[WIDTH].axes)
+        return "a pool may be sharded by blocks and heads only";
+    return is_apart(k->layout) &&
+                   !(q->layout && share_axes(&q->layout->spec.dim[0], &k->layout->spec.dim[BLOCKS]))
+               ? "the pool is sharded by blocks: the sequences of q must be, by the same axes"
+               : NULL;
+}
+
+/* Heads are in groups where all fits. */
+static const char *describe(sherd_call *call)
+{
+    const paged_attributes *attributes = call->attributes;
+    const char *reason = call->in[Q]->ndim == 5 ? NULL : misfit(call->in);
+
+    if (reason)
+        return reason;
+    if (!isfinite(attributes->scale))
+        return sherd_call_reason(call, "scale is %g: it must be finite", attributes->scale);
+    return lie_badly(call->in[Q], call->in[K], call->in[V]);
+}
+
+/* Of a sharded pool: sequences stay where they are, heads are where the pool has them. */
+static sherd_status lie(const sherd_call *call, sherd_ways *ways)
+{
+    const sherd_layout *operand[OPERANDS] = {NULL}, *pool = sherd__way_given(ways, K);
+    sherd_status status = SHERD_OK;
+
+    if (!is_apart(call->in[K]->layout))
+        return SHERD_OK;
+    operand[K] = operand[V] = pool;
+    const sherd__dim batch = sherd__way_given(ways, Q)->spec.dim[0];
+    for (int i = 0; i < OPERANDS && !status; i++) {
+        if (i == K || i == V)
+            continue;
+        sherd__layout_spec spec = sherd__way_given(ways, i)->spec;
+        for (int d = 0; d < spec.ndim; d++)
+            spec.dim[d] = (sherd__dim){0};
+        for (int a = 0; a < SHERD_MAX_AXES; a++)
+            spec.pending[a] = -1;
+        spec.dim[0] = batch;
+        if (i == Q)
+            spec.dim[SHERD__GROUPS] = pool->spec.dim[HEADS];
+        status = sherd__layout_intern(&operand[i], &spec);
+    }
+    return status ? status : sherd_way_add(ways, operand, &operand[Q]);
+}
+
+/* ---- what a rank computes -------------------------------------------------------------------- */
+
+typedef struct paging {
+    sherd_call *call;
+    const sherd__kernels *kernels;
+    sherd_dtype dtype;    /* of statistics, and of few queries' results */
+    sherd__attending s;   /* of one sequence, without queries and keys */
+    int64_t batch, first; /* sequences here: how many, and the first one */
+    int64_t together, entries;
+    int64_t block, blocks;   /* of the pool here: the first one, and how many */
+    int64_t rows;            /* of all sequences */
+    int64_t most;            /* keys that any query here sees */
+    size_t q_bytes, k_bytes; /* of a position */
+    bool dry;
+    const int32_t *table, *where;
+} paging;
+
+static paging paging_of(sherd_call *call)
+{
+    const sherd_tensor *q = call->in[Q], *k = call->in[K];
+    const paged_attributes *attributes = call->attributes;
+    int64_t groups = q->local[SHERD__GROUPS], repeat = q->local[SHERD__REPEAT];
+    int64_t key = groups * q->local[SHERD__WIDTH];
+    size_t element = sherd_dtype_bytes(q->dtype);
+
+    return (paging){.call = call,
+                    .kernels = sherd__kernels_in(call),
+                    .dtype = sherd__statistics_dtype(q->dtype),
+                    .s = {.batch = 1,
+                          .groups = groups,
+                          .repeat = repeat,
+                          .queries = q->local[SHERD__POSITIONS],
+                          .width = q->local[SHERD__WIDTH],
+                          .scale = attributes->scale,
+                          .causal = true,
+                          .all_heads = groups * repeat,
+                          .all_repeat = repeat},
+                    .batch = q->local[SHERD__BATCH],
+                    .first = sherd_tensor_offset(q, SHERD__BATCH),
+                    .together = k->local[TOGETHER],
+                    .entries = call->in[TABLE]->local[1],
+                    .block = sherd_tensor_offset(k, BLOCKS),
+                    .blocks = k->local[BLOCKS],
+                    .rows = q->local[SHERD__BATCH] * groups * repeat * q->local[SHERD__POSITIONS],
+                    .q_bytes = (size_t)(key * repeat) * element,
+                    .k_bytes = (size_t)key * element,
+                    .dry = sherd__is_dry(call->world),
+                    .table = call->from[TABLE],
+                    .where = call->from[WHERE]};
+}
+
+/* Keys that sequence b's queries see at most. */
+static int64_t keys_of(const paging *p, int64_t b)
+{
+    int64_t most = 0;
+
+    for (int64_t i = 0; i < p->s.queries; i++)
+        most = sherd__max(most, (int64_t)p->where[b * p->s.queries + i] + 1);
+    return most;
+}
+
+/* Entry i of sequence b's table, which is looked at. */
+static bool is_block_here(const paging *p, int64_t b, int64_t i)
+{
+    int32_t number = p->table[b * p->entries + i];
+    int64_t all = p->call->in[K]->shape[BLOCKS], at = number - p->block;
+
+    if (number < 0 || number >= all)
+        return sherd_call_fail(
+            p->call, SHERD_EINVAL, "table[%lld,%lld] is %d, outside of a pool of %lld blocks",
+            (long long)(p->first + b), (long long)i, (int)number, (long long)all);
+    return (at >= 0 && at < p->blocks) ||
+           sherd_call_fail(p->call, SHERD_EINVAL,
+                           "table[%lld,%lld] is %d, outside of the blocks from %lld to %lld, "
+                           "which the shard of this sequence has",
+                           (long long)(p->first + b), (long long)i, (int)number,
+                           (long long)p->block, (long long)(p->block + p->blocks - 1));
+}
+
+/* Before anything is computed. */
+static bool check_table(paging *p)
+{
+    if (p->dry) {
+        p->most = p->entries * p->together;
+        return true;
+    }
+    for (int64_t b = 0; b < p->batch; b++) {
+        int64_t keys = keys_of(p, b);
+        if (keys > p->entries * p->together)
+            return sherd_call_fail(p->call, SHERD_EINVAL,
+                                   "position %lld of sequence %lld is behind its table: %lld "
+                                   "blocks of %lld",
+                                   (long long)(keys - 1), (long long)(p->first + b),
+                                   (long long)p->entries, (long long)p->together);
+        for (int64_t i = 0; i * p->together < keys; i++)
+            if (!is_block_here(p, b, i))
+                return false;
+        p->most = sherd__max(p->most, keys);
+    }
+    return true;
+}
+
+static const char *queries_of(const paging *p, int64_t b)
+{
+    return (const char *)p->call->from[Q] + (size_t)(b * p->s.queries) * p->q_bytes;
+}
+
+/* Results and logarithms of sums as statistics. */
+static bool attend_few(paging *p, char *out, char *log_sum)
+{
+    int64_t n = p->s.queries, blocks = sherd__ceil_div(p->most, p->together);
+    int64_t *seen = sherd_call_scratch(p->call, (n + blocks) * (int64_t)sizeof *seen);
+    size_t rows = (size_t)(p->batch ? p->rows / p->batch : 0) * sherd_dtype_bytes(p->dtype);
+    sherd__cached s = {.queries = n,
+                       .groups = p->s.groups,
+                       .repeat = p->s.repeat,
+                       .width = p->s.width,
+                       .keys = p->most,
+                       .key_row = p->s.groups * p->s.width,
+                       .seen = seen,
+                       .scale = p->s.scale,
+                       .block = seen + n,
+                       .together = p->together};
+    void *workspace = sherd_call_scratch(p->call, p->kernels->attention_cached_workspace(&s));
+
+    for (int64_t b = 0; b < p->batch && seen && workspace && !p->dry; b++) {
+        s.keys = keys_of(p, b);
+        for (int64_t i = 0; i < n; i++)
+            seen[i] = p->where[b * n + i] + 1;
+        for (int64_t i = 0; i * p->together < s.keys; i++)
+            seen[n + i] = (p->table[b * p->entries + i] - p->block) * p->together;
+        p->kernels->attention_cached(&s, out + (size_t)(b * p->s.width) * rows,
+                                     log_sum + (size_t)b * rows, queries_of(p, b), p->call->from[K],
+                                     p->call->from[V], workspace);
+    }
+    return seen && workspace;
+}
+
+/* The keys or values of sequence b, one behind the other. */
+static void bring_together(const paging *p, int64_t b, void *to, const void *pool, int64_t keys)
+{
+    for (int64_t i = 0, at = 0; at < keys; i++, at += p->together) {
+        int64_t block = p->table[b * p->entries + i] - p->block;
+        memcpy((char *)to + (size_t)at * p->k_bytes,
+               (const char *)pool + (size_t)(block * p->together) * p->k_bytes,
+               (size_t)sherd__min(p->together, keys - at) * p->k_bytes);
+    }
+}
+
+/* Sequence b, runs of neighbours at once. */
+static void attend_sequence(const paging *p, int64_t b, void *log_sum, const void *k, const void *v,
+                            void *workspace)
+{
+    const int32_t *where = p->where + b * p->s.queries;
+    char *out = (char *)p->call->to[0] + (size_t)(b * p->s.queries) * p->q_bytes;
+    sherd__attending s = p->s;
+
+    for (int64_t i = 0; i < p->s.queries; i += s.queries) {
+        size_t at = (size_t)i * p->q_bytes;
+        s.queries = sherd__attend_run_of(where + i, p->s.queries - i);
+        s.first_query = where[i];
+        s.all_queries = s.all_keys = where[i] + s.queries;
+        s.keys = sherd__max(0, s.all_keys);
+        p->kernels->attention(&s, out + at, log_sum, queries_of(p, b) + at, k, v, workspace);
+    }
+}
+
+static bool attend_many(paging *p)
+{
+    sherd_dtype dtype = p->call->out[0]->dtype;
+    int64_t sums = p->s.all_heads * p->s.queries * (int64_t)sherd_dtype_bytes(p->dtype);
+    void *log_sum = sherd_call_scratch(p->call, sums); /* nobody reads it */
+    void *k = sherd_call_scratch(p->call, p->most * (int64_t)p->k_bytes);
+    void *v = sherd_call_scratch(p->call, p->most * (int64_t)p->k_bytes);
+
+    p->s.keys = p->most;
+    void *workspace = sherd__attend_workspace(p->call, dtype, &p->s);
+    bool good = log_sum && k && v && workspace;
+    for (int64_t b = 0; b < p->batch && good && !p->dry; b++) {
+        int64_t keys = keys_of(p, b);
+        bring_together(p, b, k, p->call->from[K], keys);
+        bring_together(p, b, v, p->call->from[V], keys);
+        attend_sequence(p, b, log_sum, k, v, workspace);
+    }
+    return good;
+}
+
+static bool attend(sherd_call *call)
+{
+    const sherd_tensor *q = call->in[Q], *out = call->out[0];
+    paging p = paging_of(call);
+    int64_t bytes = (int64_t)sherd_dtype_bytes(p.dtype);
+
+    if (!check_table(&p))
+        return false;
+    if (out->count == 0)
+        return true;
+    if (q->shape[SHERD__POSITIONS] * q->shape[SHERD__REPEAT] > SHERD__ATTEND_FEW)
+        return attend_many(&p);
+    void *to = call->to[0], *log_sum = sherd_call_scratch(call, p.rows * bytes);
+    if (p.dtype != out->dtype)
+        to = sherd_call_scratch(call, out->count * bytes);
+    if (!to || !log_sum || !attend_few(&p, to, log_sum))
+        return false;
+    if (to != call->to[0] && !p.dry)
+        sherd__convert(sherd__world_kernels(call->world), out->dtype, p.dtype, out->count,
+                       call->to[0], to);
+    return true;
+}
+
+/* Of tables that are full: what they hold is not known. */
+static double operations(const sherd_call *call)
+{
+    const paging p = paging_of((sherd_call *)(uintptr_t)call);
+
+    return 4 * (double)p.rows * (double)(p.entries * p.together) * (double)p.s.width;
+}
+
+const sherd_op sherd__attention_paged_op = {
+    .name = "sherd_attention_paged",
+    .autocast = SHERD_AUTOCAST_LOW,
+    .summary = "sherd_attention_cached where keys and values lie in blocks of a pool",
+    .operand = {{"q by groups", 0},
+                {"k", 0},
+                {"v", 0},
+                {"table", SHERD_OP_INDEX},
+                {"positions", SHERD_OP_INDEX}},
+    .result = {{"out", 0}},
+    .field = {SHERD_FIELD(paged_attributes, scale, DOUBLE)},
+    .attributes = sizeof(paged_attributes),
+    .rule = "bsgrw,npgw,npgw,bm,bs->bsgrw",
+    .whole = "swnpm",
+    .describe = describe,
+    .ways = lie,
+    .forward = attend,
+    .dry = attend,
+    .operations = operations};
+
+sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                                    sherd_tensor *table, sherd_tensor *positions, double scale)
+{
+    const sherd_attention_options options = {.scale = scale};
+    const paged_attributes attributes = {sherd__attend_scale(q, &options)};
+    sherd_tensor *in[] = {q, k, v, table, positions};
+    bool fits = q && k && v && table && positions && !misfit(in);
+    int64_t n[4] = {0}, groups = 0;
+
+    for (int d = 0; fits && d < 4; d++)
+        n[d] = q->shape[d];
+    if (fits) {
+        groups = k->shape[HEADS];
+        in[Q] = sherd_view(q, (int64_t[]){n[0], n[1], groups, n[2] / groups, n[3]}, 5);
+    }
+    sherd_tensor *out = sherd_apply(&sherd__attention_paged_op, in, OPERANDS, &attributes);
+    return fits && !sherd_tensor_failed(out) ? sherd_view(out, n, 4) : out;
+}
