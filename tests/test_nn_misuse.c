@@ -163,6 +163,10 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, INT64_MIN, -1, NULL, NULL));
     REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 4, 3, NULL, NULL));
     REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 4, 2, NULL, &none));
+    for (int i = 0; i < 3; i++) {
+        const sherd_layer_options shared = {.kv_heads = (int64_t[]){-1, 3, 8}[i]};
+        REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 8, 4, NULL, &shared));
+    }
     REFUSES(SHERD_EINVAL, sherd_module_create(NULL, w, NULL, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_module_create(&out, NULL, NULL, NULL));
     ANSWERS(out == NULL);

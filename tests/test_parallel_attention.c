@@ -93,6 +93,84 @@ static void split_by_heads_it_is_the_same(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+enum { SHARED = 3, SHARING = 2, ALL = SHARED * SHARING * HEAD }; /* heads of k and v, and of q */
+
+static sherd_module *make_shared(sherd_world *world, int64_t kv_heads)
+{
+    const sherd_layer_options options = {.name = "a", .dtype = SHERD_F64, .kv_heads = kv_heads};
+    static const char *const names[] = {"wq", "wk", "wv", "wo"};
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_attention_create(&m, world, ALL, SHARED * SHARING, &causal, &options));
+    for (int i = 0; i < LEN(names); i++)
+        fill_layer(sherd_module_find(m, names[i]), SHERD_F64, 1 + 2 * i, 0);
+    return m;
+}
+
+/* The rows of each head's weight, once for each head that shares it. */
+static void repeat_heads(sherd_module *to, sherd_module *from, const char *name)
+{
+    sherd_tensor *w = sherd_module_parameter(sherd_module_find(from, name), "weight");
+
+    CHECK_EQ(sherd_tensor_shape(w)[0], SHARED * HEAD);
+    w = sherd_expand(sherd_view(sherd_detach(w), SHAPE(SHARED, 1, HEAD, ALL), 4),
+                     SHAPE(SHARED, SHARING, HEAD, ALL), 4);
+    w = sherd_reshape(w, SHAPE(ALL, ALL), 2);
+    CHECK_OK(sherd_module_set_parameter(sherd_module_find(to, name), "weight", w));
+}
+
+static void heads_may_share_keys_and_values(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    sherd_module *shared = make_shared(world, SHARED), *full = make_shared(world, 0);
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(2, 5, ALL), 1, 1, 0);
+
+    repeat_heads(full, shared, "wk");
+    repeat_heads(full, shared, "wv");
+    int64_t n = whole(sherd_module_call(full, x), expected);
+    CHECK(distance_to(sherd_module_call(shared, x), expected, n) < 1e-13);
+    sherd_module_destroy(shared);
+    sherd_module_destroy(full);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Granules keep the heads that share keys on the rank that has these: one all-reduce. */
+static void heads_that_share_stay_together(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_parallel_entry plan[] = {
+        {"wq", sherd_colwise()}, {"w[kv]", sherd_colwise()}, {"wo", sherd_rowwise()}};
+    sherd_tensor *x =
+        sherd_require_grad(wave(world, SHERD_F64, 3, SHAPE(2, 6, ALL), 1, 1, 0), true);
+    sherd_tensor *target = wave(world, SHERD_F64, 3, SHAPE(2, 6, ALL), 5, 1, 0);
+    baseline e = {0};
+
+    sherd_module *plain = make_shared(world, SHARED), *m = make_shared(world, SHARED);
+    expect(&e, plain, x, target);
+    sherd_clear_grad(x);
+    plan[0].style.granule = plan[2].style.granule = SHARING * HEAD;
+    plan[1].style.granule = HEAD;
+    CHECK_OK(sherd_parallelize(m, mesh, "tp", plan, 3));
+    compare(&e, m, x, target, 1e-11);
+    CHECK_OK(sherd_world_check(world));
+    sherd_comm_reset(world);
+    sherd_module_call(m, spread(x, mesh, "R"));
+    CHECK_EQ(calls_logged(world), sherd_world_ranks(world) > 1);
+    forget_baseline(&e);
+    sherd_module_destroy(plain);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void shared_heads_must_divide_the_others(sherd_world *world)
+{
+    const sherd_layer_options options = {.kv_heads = 4};
+    sherd_module *m = NULL;
+
+    CHECK_EQ(sherd_attention_create(&m, world, 24, 6, NULL, &options), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "4 kv_heads do not divide the 6 heads") != NULL);
+}
+
 static void what_does_not_fit_is_refused(sherd_world *world)
 {
     sherd_module *m = make(world, NULL);
@@ -158,6 +236,9 @@ static void its_first_values_are_those_of_its_layers(sherd_world *world)
 static const check_test tests[] = {
     {TEST(it_is_its_four_layers_and_the_operator), {1, 2}},
     {TEST(split_by_heads_it_is_the_same), {1, 2, 3, 4}},
+    {TEST(heads_may_share_keys_and_values), {1, 2}},
+    {TEST(heads_that_share_stay_together), {1, 2, 3, 4, 8}},
+    {TEST(shared_heads_must_divide_the_others), {1, 2}},
     {TEST(what_does_not_fit_is_refused), {1, 2}},
     {TEST(generators_stay_in_step_where_one_rank_fails), {1, 2, 3, 4}},
     {TEST(its_first_values_are_those_of_its_layers), {1}},

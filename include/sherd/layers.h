@@ -23,6 +23,7 @@ typedef struct sherd_layer_options {
     bool bias;         /* Linear, convolutions: have a bias, initially zero */
     bool zero;         /* weights are zero, not drawn: for those that are read from a file */
     bool low;          /* layer and RMS norms: under autocast the norm has its 16-bit dtype */
+    int64_t kv_heads;  /* attention: heads of keys and values; 0 = as many as there are heads */
 } sherd_layer_options;
 
 /**
@@ -75,11 +76,17 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
  * "memory" [batch, t, width] if there is one, otherwise from x. To split it by heads, use Colwise
  * on wq, wk and wv and Rowwise on wo, with granule width / heads.
  *
+ * With options->kv_heads, neighbouring heads share those of keys and values, heads / kv_heads each:
+ * wk and wv are Linears from width to kv_heads * width / heads. To split it so that nothing travels
+ * between heads, the granule of wq and wo is then all heads that share one, width / kv_heads, and
+ * that of wk and wv remains width / heads.
+ *
  * @local
  * @shapes how, options: NULL = all zero; options->name is the module's, and the prefix of the
  *         children's
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
- * @errors EINVAL a size < 1, a width that is not a multiple of the heads; ENOMEM
+ * @errors EINVAL a size < 1, a width that is not a multiple of the heads, heads that are not one of
+ *         kv_heads; ENOMEM
  */
 SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *world,
                                                int64_t width, int64_t heads,

@@ -3,7 +3,8 @@
 /*
  * Multi-head attention as a module: four Linear children around the operator. Its forward names
  * global sizes only, so Colwise on wq, wk and wv and Rowwise on wo, with a head as the granule,
- * split it by heads, whole ones on each rank.
+ * split it by heads, whole ones on each rank; heads that share keys and values stay together with
+ * granules of them.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static const char *const child_name[CHILDREN] = {"wq", "wk", "wv", "wo"};
 
 typedef struct attention {
     sherd_world *world;
-    int64_t width, heads;
+    int64_t width, heads, kv_heads;
     sherd_attention_options how;
 } attention;
 
@@ -30,11 +31,12 @@ static sherd_tensor *refuse(const sherd_module *m, const char *fault)
                               sherd__module_name(m), fault);
 }
 
-/* [batch, s, width] through a child, as [batch, s, heads, width / heads]. */
+/* [batch, s, width] through a child, as [batch, s, its heads, width / heads]. */
 static sherd_tensor *heads_of(sherd_module *m, int child, sherd_tensor *x)
 {
     const attention *a = m->options.payload;
-    const int64_t shape[] = {-1, x->shape[1], a->heads, a->width / a->heads};
+    int64_t heads = child == WQ ? a->heads : a->kv_heads;
+    const int64_t shape[] = {-1, x->shape[1], heads, a->width / a->heads};
 
     return sherd_view(sherd_module_call(m->child[child].module, x), shape, 4);
 }
@@ -73,8 +75,10 @@ static void free_attention(void *payload)
 }
 
 /* The four layers; their names begin with the given name. */
-static sherd_status add_children(sherd_module *m, int64_t width, const sherd_layer_options *options)
+static sherd_status add_children(sherd_module *m, const sherd_layer_options *options)
 {
+    const attention *a = m->options.payload;
+    int64_t kept = a->kv_heads * (a->width / a->heads);
     sherd__heap *heap = sherd__world_heap(m->world);
     sherd_layer_options o = options ? *options : (sherd_layer_options){0};
     const char *above = o.name ? o.name : "";
@@ -88,7 +92,8 @@ static sherd_status add_children(sherd_module *m, int64_t width, const sherd_lay
     for (int i = 0; !status && i < CHILDREN; i++) {
         sherd_module *child;
         snprintf(name, room, "%s%s%s", above, above[0] ? "." : "", child_name[i]);
-        status = sherd_linear_create(&child, m->world, width, width, &o);
+        status = sherd_linear_create(&child, m->world, a->width,
+                                     i == WK || i == WV ? kept : a->width, &o);
         if (!status)
             status = sherd_module_add(m, child_name[i], child);
     }
@@ -103,6 +108,12 @@ static sherd_status check(sherd_world *world, int64_t width, int64_t heads,
 
     if (width < 1 || heads < 1 || width % heads != 0)
         fault = "the width is a multiple of the heads, and both are at least 1";
+    else if (o && o->kv_heads && (o->kv_heads < 1 || heads % o->kv_heads != 0))
+        return sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
+                           "sherd_attention_create(%lld, %lld): %lld kv_heads do not divide the "
+                           "%lld heads",
+                           (long long)width, (long long)heads, (long long)o->kv_heads,
+                           (long long)heads);
     else if (o && o->dtype != SHERD_DTYPE_NONE && !sherd__has_fractions(o->dtype))
         fault = "the dtype has no fractions";
     else if (o && !(o->deviation >= 0))
@@ -132,14 +143,18 @@ sherd_status sherd_attention_create(sherd_module **out, sherd_world *world, int6
     a = sherd__alloc(sherd__world_heap(world), 1, sizeof *a);
     if (!a)
         return sherd__no_memory(sherd__world_diag(world), function);
-    *a = (attention){world, width, heads, how ? *how : (sherd_attention_options){0}};
+    *a = (attention){.world = world,
+                     .width = width,
+                     .heads = heads,
+                     .kv_heads = options && options->kv_heads ? options->kv_heads : heads,
+                     .how = how ? *how : (sherd_attention_options){0}};
     module.payload = a;
     sherd_status status = sherd_module_create(&m, world, forward, &module);
     if (status) {
         free_attention(a);
         return status;
     }
-    status = add_children(m, width, options);
+    status = add_children(m, options);
     if (status)
         sherd_module_destroy(m);
     else
