@@ -333,6 +333,48 @@ static void a_local_failure_meets_a_distributed_operand(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* As a tensor of global indices that is there. */
+static void each_rank_gives_what_it_has(sherd_world *world)
+{
+    static const int64_t sizes[][2] = {{8, 3}, {7, 2}, {1, 5}, {0, 3}};
+    static const char *const ways[] = {"R", "S(0)", "S(1)", "P"};
+
+    for (int i = 0; i < LEN(sizes) * LEN(ways); i++) {
+        const int64_t *shape = sizes[i / LEN(ways)];
+        double data[24], whole[24], expected[24];
+        sherd_scope_begin(world);
+        const sherd_layout *layout =
+            layout_of(line_of_ranks(world), 2, shape, ways[i % LEN(ways)], NULL);
+        sherd_tensor *t = indices_on(layout, SHERD_F64);
+        int64_t n = sherd_tensor_local_count(t);
+        CHECK_EQ(n, sherd_tensor_size(t, 0) * sherd_tensor_size(t, 1));
+        const void *from = sherd_tensor_read(t);
+        if (n)
+            memcpy(data, from, (size_t)n * sizeof *data);
+        sherd_tensor *y = sherd_from_data_on(layout, SHERD_F64, n ? data : NULL);
+        CHECK(sherd_tensor_layout(y) == layout);
+        CHECK_EQ(sherd_tensor_local_count(y), n);
+        memset(data, 0xFF, sizeof data);
+        CHECK(sherd_full_read(expected, sizeof expected, t, SHERD_F64, -1));
+        CHECK(sherd_full_read(whole, sizeof whole, y, SHERD_F64, -1));
+        for (int64_t j = 0; j < shape[0] * shape[1]; j++)
+            CHECK(whole[j] == expected[j]);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
+static void a_rank_without_its_data_is_told_on_all(sherd_world *world)
+{
+    const sherd_layout *layout = layout_of(line_of_ranks(world), 1, (int64_t[]){4}, "R", NULL);
+    const float data[4] = {0};
+    bool last = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
+
+    sherd_from_data_on(layout, SHERD_F32, last ? NULL : data);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "sherd_from_data_on: data is NULL") != NULL);
+}
+
 static void a_paper_world_has_no_tensors(sherd_world *world)
 {
     sherd_world *paper = NULL;
@@ -365,6 +407,8 @@ static void outside_of_the_mesh_a_tensor_is_empty(sherd_world *world)
 static const check_test tests[] = {
     {TEST(copied_data_is_read_back), {1, 2}},
     {TEST(fills_hold_one_value), {1, 2}},
+    {TEST(each_rank_gives_what_it_has), {1, 2, 3, 4, 8}},
+    {TEST(a_rank_without_its_data_is_told_on_all), {1, 2, 3}},
     {TEST(a_distributed_fill_is_the_value_once), {4}},
     {TEST(random_numbers_do_not_depend_on_the_layout), {4}},
     {TEST(calls_of_a_generator_differ), {1, 2}},

@@ -47,6 +47,19 @@ MISUSE(a_box_has_no_other_dims)
     ANSWERS(sherd_tensor_offset(t.spread, -1) == 0 && sherd_tensor_size(t.spread, 2) == 0);
     ANSWERS(sherd_tensor_size(t.spread, -1) == 0 && sherd_tensor_size(t.spread, 1) == 4);
     ANSWERS(sherd_tensor_offset(t.plain, 1) == 0 && sherd_tensor_size(t.plain, 0) == 4);
+    ANSWERS(sherd_tensor_local_count(NULL) == 0 && sherd_tensor_local_count(t.failed) == 0);
+    ANSWERS(sherd_tensor_local_count(t.plain) == sherd_tensor_count(t.plain));
+}
+
+MISUSE(data_on_a_layout_is_there)
+{
+    const sherd_layout *layout = NULL;
+    const float data[16] = {0};
+
+    CHECK_OK(sherd_layout_parse_placements(&layout, make(m->world).mesh, 2, square, "R", NULL));
+    ANSWERS(sherd_from_data_on(NULL, SHERD_F32, data) == NULL);
+    FAILS(SHERD_EINVAL, sherd_from_data_on(layout, SHERD_F32, NUL(data)));
+    FAILS(SHERD_EINVAL, sherd_from_data_on(layout, BAD((sherd_dtype)99, SHERD_F32), data));
 }
 
 MISUSE(nothing_is_waited_for_where_nothing_comes)
@@ -108,6 +121,7 @@ MISUSE(what_is_printed_has_options_that_fit)
 
 static const check_test tests[] = {
     {TEST(a_box_has_no_other_dims), {1, 2, 3}},
+    {TEST(data_on_a_layout_is_there), {1, 2, 3}},
     {TEST(nothing_is_waited_for_where_nothing_comes), {1, 2, 3}},
     {TEST(a_whole_tensor_needs_room), {1, 2, 3}},
     {TEST(what_is_printed_has_options_that_fit), {1, 2, 3}},

@@ -166,6 +166,29 @@ sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype, d
     return t;
 }
 
+sherd_tensor *sherd_from_data_on(const sherd_layout *layout, sherd_dtype dtype, const void *data)
+{
+    sherd_world *world = layout ? sherd__space_world(layout->space) : NULL;
+    sherd_tensor *t;
+
+    if (!world)
+        return NULL;
+    if (sherd_dtype_bytes(dtype) == 0)
+        return sherd__fail_tensor(world, true, SHERD_EINVAL, "sherd_from_data_on: %d is no dtype",
+                                  (int)dtype);
+    t = sherd__new_on(layout, dtype);
+    if (!t->storage)
+        return t;
+    if (t->count && !data) {
+        sherd_tensor_release(t);
+        return sherd__fail_tensor(world, true, SHERD_EINVAL, "sherd_from_data_on: data is NULL");
+    }
+    if (t->count)
+        memcpy(sherd__fresh(t), data, (size_t)sherd__local_bytes(t));
+    sherd__note_one("sherd_from_data_on", NULL, 0, t);
+    return t;
+}
+
 /* ---- random numbers ------------------------------------------------------------------------- */
 
 /* What is asked for. */

@@ -426,6 +426,11 @@ int64_t sherd_tensor_size(const sherd_tensor *t, int dim)
     return dim >= 0 && dim < sherd_tensor_ndim(t) ? t->local[dim] : 0;
 }
 
+int64_t sherd_tensor_local_count(const sherd_tensor *t)
+{
+    return sherd_tensor_failed(t) ? 0 : t->count;
+}
+
 bool sherd_tensor_failed(const sherd_tensor *t)
 {
     return !t || sherd__is_failed(t);
