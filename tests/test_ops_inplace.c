@@ -34,6 +34,20 @@ static sherd_tensor *mul_turned(sherd_tensor *a, sherd_tensor *b)
     return sherd_tensor_failed(turned) ? turned : a;
 }
 
+static sherd_tensor *scale_by(sherd_tensor *a, sherd_tensor *b)
+{
+    (void)b;
+    return sherd_scale_by(a, 0.3);
+}
+
+static sherd_tensor *scale_part(sherd_tensor *a, sherd_tensor *b)
+{
+    sherd_tensor *part = sherd_scale_by(sherd_narrow(sherd_transpose(a, 0, 1), 0, 1, 1), -3);
+
+    (void)b;
+    return sherd_tensor_failed(part) ? part : a;
+}
+
 static const struct {
     const char *name;
     writer run;
@@ -49,6 +63,8 @@ static const struct {
     {"copy_from", sherd_copy_from, 2, {4, 3}},
     {"copy_from row", sherd_copy_from, 1, {3}},
     {"fill", fill, 1, {1}},
+    {"scale_by", scale_by, 1, {1}},
+    {"scaled part", scale_part, 1, {1}},
     {"part", add_to_part, 2, {4, 3}},
     {"turned", mul_turned, 2, {4, 3}},
 };
@@ -238,6 +254,28 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     fail_every_allocation(world, 1, scene);
 }
 
+/* Pending sums too; only their addends are written. */
+static void scaled_in_place_is_scaled(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16};
+    static const char *const ways[] = {"R", "S(0)", "P"};
+
+    for (int i = 0; i < LEN(dtypes) * LEN(ways); i++) {
+        const char *way = ways[i / LEN(dtypes)];
+        sherd_dtype dtype = dtypes[i % LEN(dtypes)];
+        double x[15], y[15];
+        sherd_scope_begin(world);
+        const sherd_layout *layout = layout_of(line_of_ranks(world), 2, SIZES(5, 3), way, NULL);
+        sherd_tensor *t = indices_on(layout, dtype), *scaled = sherd_scale(t, 0.3);
+        CHECK(sherd_scale_by(t, 0.3) == t && sherd_tensor_layout(t) == layout);
+        CHECK(sherd_full_read(x, sizeof x, t, SHERD_F64, -1));
+        CHECK(sherd_full_read(y, sizeof y, scaled, SHERD_F64, -1));
+        CHECK(memcmp(x, y, sizeof x) == 0);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 /*
  * Data of unknown origin, written through one view of plain storage, is seen through the others: so
  * these no longer pass for equal on all ranks. Views that share no element with it do.
@@ -271,6 +309,7 @@ static void all_views_vary_with_what_is_written(sherd_world *world)
 static const check_test tests[] = {
     {TEST(all_views_vary_with_what_is_written), {1, 2}},
     {TEST(writes_are_those_of_plain_tensors), {1, 2, 3, 4}},
+    {TEST(scaled_in_place_is_scaled), {1, 2, 3, 4, 8}},
     {TEST(a_write_is_seen_through_all_views), {1}},
     {TEST(saved_tensors_notice), {1}},
     {TEST(no_gradient_is_lost_in_silence), {1}},

@@ -72,7 +72,7 @@ static void computes(sherd_world *world)
             sherd_scatter_reduce(a, 0, a, a, SHERD_MAX, true), sherd_topk(a, 1, 0, true, NULL),    \
             sherd_cumsum(a, 0), sherd_tril(a, 0), sherd_triu(a, 0), sherd_add_to(a, a),            \
             sherd_mul_by(a, a), sherd_copy_from(a, a), sherd_fill(a, 0),                           \
-            sherd_write_rows(a, a, a), sherd_write_paged(a, a, a, a),                              \
+            sherd_write_rows(a, a, a), sherd_write_paged(a, a, a, a), sherd_scale_by(a, 2),        \
     }
 
 MISUSE(an_operator_on_nothing_is_nothing)
@@ -231,6 +231,7 @@ MISUSE(what_is_written_must_fit)
     FAILS(SHERD_EINVAL, sherd_add_to(NEW(SHERD_F32), NUL(b)));
     FAILS(SHERD_EINVAL, sherd_mul_by(NEW(SHERD_F32), NUL(b)));
     FAILS(SHERD_EINVAL, sherd_mul_by(NEW(SHERD_F32), BAD(t.ids, b)));
+    FAILS(SHERD_EINVAL, sherd_scale_by(BAD(NEW(SHERD_I32), NEW(SHERD_F32)), 2));
     FAILS(SHERD_EINVAL, sherd_copy_from(NEW(SHERD_F32), NUL(b)));
     FAILS(SHERD_EINVAL, sherd_copy_from(BAD(t.three, NEW(SHERD_F32)), b));
     FAILS(SHERD_EINVAL, sherd_copy_from(BAD(b, NEW(SHERD_F32)), t.spread));

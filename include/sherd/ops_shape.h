@@ -407,6 +407,15 @@ SHERD_API sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b);
 
 /**
+ * a *= factor, with the bits of sherd_scale; `a` may also be a pending average.
+ *
+ * @local  waits until peers have read `a`
+ * @owns   `a` itself
+ * @errors as sherd_add_to
+ */
+SHERD_API sherd_tensor *sherd_scale_by(sherd_tensor *a, double factor);
+
+/**
  * a = b, cast to the dtype of `a`.
  *
  * @collective as sherd_add_to   @owns `a` itself   @errors as sherd_add_to
@@ -429,11 +438,11 @@ SHERD_API sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_write_rows(sherd_tensor *a, sherd_tensor *index, sherd_tensor *rows);
 
 /**
- * Fill a cache that lies in blocks (sherd_attention_paged): position p = positions[b, j] of sequence
- * b is the place p % n of the block table[b, p / n] of the pool, and becomes rows[b, j, ...]. So
- * positions are counted in each sequence, wherever its blocks lie. A negative one writes nothing; of
- * rows that have one place the last one stays. Entries of the table that no position needs are not
- * looked at.
+ * Fill a cache that lies in blocks (sherd_attention_paged): position p = positions[b, j] of
+ * sequence b is the place p % n of the block table[b, p / n] of the pool, and becomes rows[b, j,
+ * ...]. So positions are counted in each sequence, wherever its blocks lie. A negative one writes
+ * nothing; of rows that have one place the last one stays. Entries of the table that no position
+ * needs are not looked at.
  *
  * How a pool may be sharded is said at sherd_attention_paged. Dims behind the second may be sharded
  * in any way.

@@ -12,7 +12,7 @@
 #include "base/num.h"
 #include "kernels/cast.h"
 
-typedef enum kind { ADD, MULTIPLY, COPY, FILL } kind;
+typedef enum kind { ADD, MULTIPLY, COPY, FILL, SCALE } kind;
 
 /* Whether every element of a is replaced. */
 static bool overwrites(kind how)
@@ -23,7 +23,7 @@ static bool overwrites(kind how)
 typedef struct write {
     const char *name;
     kind kind;
-    sherd_tensor *a, *b; /* of a fill b is NULL */
+    sherd_tensor *a, *b; /* of a fill, and a number, b is NULL */
     double value;
     sherd__device *device; /* it is written in the GPU's memory */
 } write;
@@ -66,6 +66,10 @@ static const char *fault_of_operands(const write *w)
 {
     const sherd_tensor *a = w->a, *b = w->b;
 
+    if (w->kind == SCALE)
+        return sherd__has_fractions(a->dtype)
+                   ? NULL
+                   : "it computes f32, f64, bf16 and f16 only: cast first (sherd_cast)";
     if (!b)
         return sherd__holds(a->dtype, w->value) ? NULL : "the dtype does not have this value";
     if (w->kind != COPY && a->dtype != b->dtype)
@@ -109,7 +113,8 @@ static bool can_be_written(const write *w)
     bool good = true;
 
     for (int x = 0; layout && x < layout->spec.mesh->axes; x++)
-        good &= layout->spec.pending[x] <= (w->kind == MULTIPLY ? (int)SHERD_AVG : (int)SHERD_SUM);
+        good &= layout->spec.pending[x] <=
+                (w->kind == MULTIPLY || w->kind == SCALE ? (int)SHERD_AVG : (int)SHERD_SUM);
     return good;
 }
 
@@ -156,7 +161,7 @@ static bool is_other_ranks_addend(const write *w)
 {
     int64_t coordinate[SHERD_MAX_AXES];
 
-    if (w->kind == MULTIPLY || !sherd__coordinate(w->a, coordinate))
+    if (w->kind == MULTIPLY || w->kind == SCALE || !sherd__coordinate(w->a, coordinate))
         return false;
     for (int x = 0; x < w->a->layout->spec.mesh->axes; x++)
         if (w->a->layout->spec.pending[x] == SHERD_SUM &&
@@ -269,6 +274,29 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
     return true;
 }
 
+/* Each element times the value. False: there is no memory. */
+static bool scale(const write *w, void *to)
+{
+    sherd_tensor *a = w->a;
+    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(a->world), a->dtype);
+    bool whole = sherd__is_contiguous(a);
+    void *at = whole ? to : scratch(w);
+    int64_t row[SHERD_MAX_DIMS];
+
+    if (!at || sherd__is_dry(a->world))
+        return at != NULL;
+    sherd__row_major(a->ndim, a->local, row);
+    if (!whole)
+        copy_box(w, at, row, to, a->stride);
+    if (w->device)
+        sherd__device_unary(w->device, a->dtype, SHERD__SCALE, a->count, at, at, &w->value);
+    else
+        kernels->unary(SHERD__SCALE, a->count, at, at, &w->value);
+    if (!whole)
+        copy_box(w, to, a->stride, at, row);
+    return true;
+}
+
 /* This rank's GPU, if only that has what is written, or written with. */
 static sherd__device *device_of(const write *w)
 {
@@ -293,7 +321,7 @@ static bool write_piece(const write *w)
         return false;
     if (a->count == 0 || (not_ours && w->kind == ADD))
         return true;
-    bool combines = w->kind == ADD || w->kind == MULTIPLY;
+    bool combines = !overwrites(w->kind);
     if (sherd__left_out(a->world, w->name, a->dtype, combines ? (double)a->count : 0,
                         (combines          ? 3
                          : w->kind == COPY ? 2
@@ -306,7 +334,7 @@ static bool write_piece(const write *w)
     else if (w->kind == COPY)
         copy_box(w, to, a->stride, from, stride);
     else
-        return combine(w, to, from, stride);
+        return w->kind == SCALE ? scale(w, to) : combine(w, to, from, stride);
     return true;
 }
 
@@ -356,7 +384,7 @@ static sherd_tensor *write_to(write w)
     if (anew ? sherd__alarmed(world) || sherd__stop(world, w.name, &w.b, 1)
              : sherd__stop(world, w.name, both, 2))
         return sherd__failed(world);
-    if (!w.a || (!w.b && w.kind != FILL))
+    if (!w.a || (!w.b && w.kind != FILL && w.kind != SCALE))
         return sherd__fail_tensor(world, both[w.a ? 0 : 1]->layout != NULL, SHERD_EINVAL,
                                   "%s: %s is NULL", w.name, w.a ? "b" : "a");
     if (w.b && w.b->world != world)
@@ -382,6 +410,11 @@ sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b)
 sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b)
 {
     return write_to((write){"sherd_mul_by", MULTIPLY, a, b, 0, NULL});
+}
+
+sherd_tensor *sherd_scale_by(sherd_tensor *a, double factor)
+{
+    return write_to((write){"sherd_scale_by", SCALE, a, NULL, factor, NULL});
 }
 
 sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b)
