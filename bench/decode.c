@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decoding's attention: each token's keys and values are written into the caches of some layers,
- * and its queries attend to them. Caches are sharded by heads, and by positions, where ranks
- * exchange what they found. Ranks are processes; ways take turns. Medians of the time of a token
+ * and its queries attend to them. Caches are sharded by heads, also where they lie in blocks of 16
+ * positions in disorder, and by positions, where ranks exchange what they found. Ranks are processes; ways take turns. Medians of the time of a token
  * until the last rank is done, tokens a second of all texts, and the rate at which all ranks
  * together read what is in the caches; and some elements of the last layer's result, in which the
  * ways must agree, and which bench/compare_decode.py compares with PyTorch's.
@@ -21,7 +21,7 @@
 #include "processes.h"
 #include "timing.h"
 
-enum { MOST_ROUNDS = 101, MOST_LAYERS = 64, WAYS = 2, SHOWN = 8 };
+enum { MOST_ROUNDS = 101, MOST_LAYERS = 64, WAYS = 3, SHOWN = 8, TOGETHER = 16, STEP = 7 };
 
 typedef struct job {
     int64_t ranks, length, heads, groups, width, batch, layers, tokens, rounds;
@@ -31,6 +31,8 @@ typedef struct job {
 
 typedef struct way {
     const char *name, *cache, *rows;
+    bool paged;
+    sherd_tensor *table;
     sherd_tensor *k[MOST_LAYERS], *v[MOST_LAYERS], *q, *key, *value;
     double time[MOST_ROUNDS];
     double shown[SHOWN];
@@ -58,17 +60,49 @@ static sherd_tensor *numbers(sherd_world *world, const job *j, const sherd_mesh 
     return sherd_distribute_as(sherd_mark_equal(sherd_cast(t, j->dtype)), mesh, placements, -1);
 }
 
+/* Of a pool [blocks,positions,..]: block i of a text is (STEP i) % blocks. NULL: failed. */
+static sherd_tensor *pool_of(sherd_tensor *rows, sherd_tensor *table, const sherd_mesh *mesh,
+                             const char *placements, int64_t blocks)
+{
+    sherd_world *world = sherd_tensor_world(rows);
+    const int64_t *n = sherd_tensor_shape(rows), shape[] = {blocks, TOGETHER, n[2], n[3]};
+    const int64_t all[] = {n[0], n[1]};
+    sherd_tensor *where = sherd_constant(world, SHERD_I32, all, 2, 0);
+    int32_t *to = sherd_tensor_write(where);
+
+    for (int64_t i = 0; to && i < n[0] * n[1]; i++)
+        to[i] = (int32_t)(i % n[1]);
+    sherd_tensor *pool = sherd_constant(world, sherd_tensor_dtype(rows), shape, 4, 0);
+    pool = sherd_distribute_as(pool, mesh, placements, -1);
+    return sherd_write_paged(pool, table, sherd_mark_equal(where), rows);
+}
+
+/* Which block each text has where. */
+static sherd_tensor *table_of(sherd_world *world, const job *j, int64_t entries, int64_t blocks)
+{
+    sherd_tensor *t = sherd_constant(world, SHERD_I32, (int64_t[]){j->batch, entries}, 2, 0);
+    int32_t *to = sherd_tensor_write(t);
+
+    for (int64_t i = 0; to && i < j->batch * entries; i++)
+        to[i] = (int32_t)(STEP * i % blocks);
+    return sherd_mark_equal(t);
+}
+
 /* Caches hold `length` tokens, with room for those that are measured. */
 static void make(sherd_world *world, const job *j, const sherd_mesh *mesh, way *w)
 {
-    int64_t room = j->length + j->tokens;
+    int64_t room = j->length + j->tokens, entries = (room + TOGETHER - 1) / TOGETHER;
+    int64_t blocks = j->batch * entries + (j->batch * entries % STEP == 0);
 
+    w->table = w->paged ? table_of(world, j, entries, blocks) : NULL;
     for (int64_t i = 0; i < j->layers; i++) {
         sherd_scope_begin(world);
-        w->k[i] = sherd_tensor_retain(
-            numbers(world, j, mesh, w->cache, room, j->groups, 1, 10 + 2 * (uint64_t)i));
-        w->v[i] = sherd_tensor_retain(
-            numbers(world, j, mesh, w->cache, room, j->groups, 1, 11 + 2 * (uint64_t)i));
+        for (int v = 0; v < 2; v++) {
+            sherd_tensor *t = numbers(world, j, mesh, w->cache, room, j->groups, 1,
+                                      10 + 2 * (uint64_t)i + (uint64_t)v);
+            t = w->paged ? pool_of(t, w->table, mesh, w->cache, blocks) : t;
+            (v ? w->v : w->k)[i] = sherd_tensor_retain(t);
+        }
         sherd_scope_end(world);
     }
     w->q = numbers(world, j, mesh, w->rows, 1, j->heads, 16, 1);
@@ -83,6 +117,12 @@ static sherd_tensor *token(sherd_world *world, const job *j, const way *w, int64
         sherd_constant(world, SHERD_I32, (int64_t[]){j->batch, 1}, 2, (double)position);
 
     for (int64_t i = 0; i < j->layers; i++) {
+        if (w->paged) {
+            sherd_write_paged(w->k[i], w->table, at, w->key);
+            sherd_write_paged(w->v[i], w->table, at, w->value);
+            y = sherd_attention_paged(w->q, w->k[i], w->v[i], w->table, at, 0);
+            continue;
+        }
         sherd_write_rows(w->k[i], at, w->key);
         sherd_write_rows(w->v[i], at, w->value);
         y = sherd_attention_cached(w->q, w->k[i], w->v[i], at, 0);
@@ -129,8 +169,10 @@ static void report(const job *j, way *w)
 static int body(sherd_world *world, void *payload)
 {
     const job *j = payload;
-    way ways[WAYS] = {{.name = "sharded by heads", .cache = "S(2)", .rows = "S(2)"},
-                      {.name = "sharded by positions", .cache = "S(1)", .rows = "R"}};
+    way ways[WAYS] = {
+        {.name = "sharded by heads", .cache = "S(2)", .rows = "S(2)"},
+        {.name = "by heads, in blocks", .cache = "S(2)", .rows = "S(2)", .paged = true},
+        {.name = "sharded by positions", .cache = "S(1)", .rows = "R"}};
     const sherd_mesh *mesh = NULL;
     bool good = sherd_mesh_create(&mesh, world, 1, &j->ranks, NULL, NULL) == SHERD_OK;
 
@@ -142,7 +184,8 @@ static int body(sherd_world *world, void *payload)
             good = measure(world, j, &ways[i], round);
     double apart = 0;
     for (int i = 0; i < SHOWN; i++)
-        apart = fmax(apart, fabs(ways[0].shown[i] - ways[1].shown[i]));
+        for (int w = 1; w < WAYS; w++)
+            apart = fmax(apart, fabs(ways[0].shown[i] - ways[w].shown[i]));
     for (int i = 0; i < WAYS && good && sherd_world_rank(world) == 0; i++)
         report(j, &ways[i]);
     for (int64_t i = 0; i < WAYS * j->layers; i++) {

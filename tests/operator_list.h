@@ -146,6 +146,7 @@ static const row rows[] = {
     ROW(radius_search, 'x', 2, 2, draw_points, run_radius_search),
     ROW(rotary, 'x', 4, 4, draw_rotary, run_rotary),
     ROW(attention_cached, 'x', 4, 4, draw_cached, run_attention_cached),
+    ROW(attention_paged, 'x', 4, 4, draw_paged, run_attention_paged),
     ROW(attention_with, 'x', 4, 4, draw_attention, run_attention_with),
     ROW(attention_general, 'x', 4, 4, draw_general, run_attention_general),
     ROW(cross_entropy_with, 'x', 1, 3, draw_entropy, run_cross_entropy_with),

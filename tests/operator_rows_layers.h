@@ -49,6 +49,15 @@ RUN(run_dropout, sherd_dropout(in[0], 0.4, a->generator))
 RUN(run_attention,
     sherd_attention(in[0], in[1], in[2], &(sherd_attention_options){.causal = n[0], .scale = 0.9}))
 RUN(run_attention_cached, sherd_attention_cached(in[0], in[1], in[2], in[3], 0.7))
+
+/* A pool that is sharded by blocks has those of the sequences there: test_ops_attend_paged.c. */
+static inline sherd_tensor *run_attention_paged(act *a)
+{
+    sherd_tensor *pool = sherd_full(a->in[1]);
+
+    return sherd_attention_paged(a->in[0], pool, pool, a->in[2], a->in[3], 0.7);
+}
+
 RUN(run_rotary, sherd_rotary(in[0], operand(a, 1),
                              &(sherd_rotary_options){.base = 50,
                                                      .rotated = a->p->in[0].shape[3] / 2 * 2,
@@ -162,6 +171,20 @@ static inline bool draw_cached(call_plan *p, uint64_t *dice)
 
     want_keys(p, t, roll(dice, 2) && heads % 2 == 0 ? heads / 2 : heads);
     want(p, 3, 'i', 2, q)->limit = t;
+    return heads > 0;
+}
+
+/* Any blocks of a pool, some of them twice. */
+static inline bool draw_paged(call_plan *p, uint64_t *dice)
+{
+    const int64_t *q = p->in[0].shape;
+    int64_t heads = q[2], blocks = 1 + roll(dice, 3), n = 1 + roll(dice, 2), m = 1 + roll(dice, 2);
+    int64_t keys = roll(dice, 2) && heads % 2 == 0 ? heads / 2 : heads;
+    const int64_t pool[] = {blocks, n, keys, q[3]}, table[] = {q[0], m};
+
+    want(p, 1, 'x', 4, pool);
+    want(p, 2, 'i', 2, table)->limit = blocks;
+    want(p, 3, 'i', 2, q)->limit = m * n;
     return heads > 0;
 }
 

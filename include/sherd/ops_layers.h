@@ -94,8 +94,8 @@ SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k,
                                                sherd_tensor *positions, double scale);
 
 /**
- * sherd_attention_cached where keys and values lie in blocks of a pool that many sequences share, as
- * engines that serve them keep them: position p of sequence b is the place p % n of the block
+ * sherd_attention_cached where keys and values lie in blocks of a pool that many sequences share,
+ * as engines that serve them keep them: position p of sequence b is the place p % n of the block
  * table[b, p / n]. Sequences may share blocks, as of a common beginning. Entries of the table that
  * no query needs are not looked at: they may be anything. A query at position p sees 0 .. p, so a
  * sequence that has had `length` tokens has its next ones at length, length + 1, ...
@@ -108,19 +108,19 @@ SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k,
  * axes, each with blocks of its own shard; numbers of blocks count those of the whole pool. It is
  * never moved: other layouts are refused.
  *
- * Up to 16 queries of the heads that share keys read keys and values once, where they lie. For more,
- * the blocks of a sequence are copied together, in scratch. On a GPU the CPU does it, with copies:
- * there keep caches of sherd_attention_cached.
+ * Up to 16 queries of the heads that share keys read keys and values once, where they lie. For
+ * more, the blocks of a sequence are copied together, in scratch. On a GPU the CPU does it, with
+ * copies: there keep caches of sherd_attention_cached.
  *
  * @collective see ops.h; batch and heads may be sharded
  * @shapes     q: [batch, s, heads, width]; k, v: [blocks, n, heads of k, width]; table: i32 [batch,
  *             m]; positions: i32 [batch, s]; scale: 0 = 1/sqrt(width)
  * @numerics   the bits of sherd_attention_cached with the same keys, which a rank has all of
  * @owns       scope
- * @errors     see ops.h; EINVAL a position of m n or more, a number of a block that the pool, or the
- *             shard of the sequence, does not have; pools with two layouts, pending, or sharded in
- *             the second or last dim, or by blocks where sequences are not; heads that k's do not
- *             divide, a scale that is not finite
+ * @errors     see ops.h; EINVAL a position of m n or more, a number of a block that the pool, or
+ *             the shard of the sequence, does not have; pools with two layouts, pending, or sharded
+ *             in the second or last dim, or by blocks where sequences are not; heads that k's do
+ *             not divide, a scale that is not finite
  */
 SHERD_API sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                               sherd_tensor *table, sherd_tensor *positions,
