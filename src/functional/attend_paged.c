@@ -130,7 +130,7 @@ typedef struct paging {
     int64_t together, entries;
     int64_t block, blocks;   /* of the pool here: the first one, and how many */
     int64_t rows;            /* of all sequences */
-    int64_t most;            /* keys that any query here sees */
+    int64_t most;            /* keys that a table has room for */
     size_t q_bytes, k_bytes; /* of a position */
     bool dry;
     const int32_t *table, *where;
@@ -162,6 +162,7 @@ static paging paging_of(sherd_call *call)
                     .entries = call->in[TABLE]->local[1],
                     .block = sherd_tensor_offset(k, BLOCKS),
                     .blocks = k->local[BLOCKS],
+                    .most = call->in[TABLE]->local[1] * k->local[TOGETHER],
                     .rows = q->local[SHERD__BATCH] * groups * repeat * q->local[SHERD__POSITIONS],
                     .q_bytes = (size_t)(key * repeat) * element,
                     .k_bytes = (size_t)key * element,
@@ -199,15 +200,11 @@ static bool is_block_here(const paging *p, int64_t b, int64_t i)
 }
 
 /* Before anything is computed. */
-static bool check_table(paging *p)
+static bool check_table(const paging *p)
 {
-    if (p->dry) {
-        p->most = p->entries * p->together;
-        return true;
-    }
-    for (int64_t b = 0; b < p->batch; b++) {
+    for (int64_t b = 0; b < p->batch && !p->dry; b++) {
         int64_t keys = keys_of(p, b);
-        if (keys > p->entries * p->together)
+        if (keys > p->most)
             return sherd_call_fail(p->call, SHERD_EINVAL,
                                    "position %lld of sequence %lld is behind its table: %lld "
                                    "blocks of %lld",
@@ -216,7 +213,6 @@ static bool check_table(paging *p)
         for (int64_t i = 0; i * p->together < keys; i++)
             if (!is_block_here(p, b, i))
                 return false;
-        p->most = sherd__max(p->most, keys);
     }
     return true;
 }
@@ -229,8 +225,8 @@ static const char *queries_of(const paging *p, int64_t b)
 /* Results and logarithms of sums as statistics. */
 static bool attend_few(paging *p, char *out, char *log_sum)
 {
-    int64_t n = p->s.queries, blocks = sherd__ceil_div(p->most, p->together);
-    int64_t *seen = sherd_call_scratch(p->call, (n + blocks) * (int64_t)sizeof *seen);
+    int64_t n = p->s.queries;
+    int64_t *seen = sherd_call_scratch(p->call, (n + p->entries) * (int64_t)sizeof *seen);
     size_t rows = (size_t)(p->batch ? p->rows / p->batch : 0) * sherd_dtype_bytes(p->dtype);
     sherd__cached s = {.queries = n,
                        .groups = p->s.groups,
@@ -334,7 +330,7 @@ static double operations(const sherd_call *call)
 {
     const paging p = paging_of((sherd_call *)(uintptr_t)call);
 
-    return 4 * (double)p.rows * (double)(p.entries * p.together) * (double)p.s.width;
+    return 4 * (double)p.rows * (double)p.most * (double)p.s.width;
 }
 
 const sherd_op sherd__attention_paged_op = {
