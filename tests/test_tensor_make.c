@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tensors are: factories, views, what they say of themselves, reading and writing, failing. */
+#include "sherd/values.h"
 #include "tensors.h"
 
 #include <math.h>

@@ -2,6 +2,7 @@
 /* Misuse of what looks at tensors, and waits for them: see misuse.h. */
 #include "misuse.h"
 #include "sherd/print.h"
+#include "sherd/values.h"
 
 #define MISUSE(name) MISUSE_WORKS(name, misuse_works)
 

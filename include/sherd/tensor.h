@@ -67,7 +67,8 @@ SHERD_API void sherd_tensor_release(sherd_tensor *t);
 /* ---- making tensors ------------------------------------------------------------------------- */
 
 /**
- * A plain tensor with a copy of `data`. It varies over all axes (see sherd_mark_equal).
+ * A plain tensor with a copy of `data`, that varies over all axes (see sherd_mark_equal). Data of
+ * a layout, and memory of the program's own: sherd_from_data_on (values.h).
  *
  * @local
  * @shapes shape: int64_t[ndim]; data: row-major, of `dtype`; NULL if the shape has no elements
@@ -76,23 +77,6 @@ SHERD_API void sherd_tensor_release(sherd_tensor *t);
  */
 SHERD_API sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
                                         int ndim, const void *data);
-
-/**
- * A distributed tensor with a copy of what each rank holds of it: its box (sherd_layout_box), all
- * of the tensor if it is replicated, its addend of a pending reduction. As in sherd_from_local,
- * replicas are believed to be equal; SHERD_VERIFY=1 looks at them.
- *
- * Tensors lie in memory that the ranks share, so none is made of the program's own without a copy.
- * To do without one, let the program write into the tensor: make it with sherd_constant_on, and
- * fill sherd_tensor_write(t), of sherd_tensor_local_count(t) elements.
- *
- * @local
- * @shapes data: row-major, of `dtype`; NULL if this rank's box is empty
- * @owns   the result belongs to the scope; `data` is only read
- * @errors EINVAL an unknown dtype, data NULL; ENOMEM. NULL for a NULL layout
- */
-SHERD_API sherd_tensor *sherd_from_data_on(const sherd_layout *layout, sherd_dtype dtype,
-                                           const void *data);
 
 /**
  * A plain tensor filled with one value; it does not vary.
@@ -104,12 +88,9 @@ SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, co
                                        int ndim, double value);
 
 /**
- * As sherd_constant, but memory is allocated when the data is first needed (see
- * sherd_random_later).
+ * As sherd_constant, but memory is allocated when it is first needed (see sherd_random_later).
  *
- * @local
- * @shapes shape: int64_t[ndim]
- * @owns   the result belongs to the scope
+ * @local   @shapes shape: int64_t[ndim]   @owns the result belongs to the scope
  * @errors EINVAL a negative size, an unknown dtype, a value that it cannot hold; ELIMIT; ENOMEM.
  *         NULL for a NULL world
  */
@@ -148,12 +129,7 @@ SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);
 
 /** Where this rank's box begins in a dim; 0 if there is no such dim. @local @errors none */
 SHERD_API int64_t sherd_tensor_offset(const sherd_tensor *t, int dim);
-/**
- * How many elements this rank has: those of its box, which sherd_tensor_read and sherd_tensor_write
- * give. 0 for the failed tensor and NULL.
- *
- * @local   @errors none
- */
+/** How many elements this rank's box has; 0 for the failed tensor and NULL. @local @errors none */
 SHERD_API int64_t sherd_tensor_local_count(const sherd_tensor *t);
 /** The size of this rank's box in a dim; 0 if there is no such dim. @local @errors none */
 SHERD_API int64_t sherd_tensor_size(const sherd_tensor *t, int dim);

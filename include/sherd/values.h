@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Number sequences, identity matrices, and distributions for initial weights. Each element of a
- * sequence is a function of its global index, so a distributed one is computed in place: nothing is
- * sent, and its values are the same under every layout and on any number of ranks.
+ * Data of the program's own, number sequences, identity matrices, and distributions for initial
+ * weights. Each element of a sequence is a function of its global index, so a distributed one is
+ * computed in place: nothing is sent, and its values are the same under every layout and on any
+ * number of ranks.
  */
 #ifndef SHERD_VALUES_H
 #define SHERD_VALUES_H
@@ -10,6 +11,25 @@
 #include "random.h"
 
 SHERD_BEGIN
+
+/* ---- data of the program's own --------------------------------------------------------------- */
+
+/**
+ * A distributed tensor with a copy of what each rank holds of it: its box (sherd_layout_box), all
+ * of the tensor if it is replicated, its addend of a pending reduction. As in sherd_from_local,
+ * replicas are believed to be equal; SHERD_VERIFY=1 looks at them.
+ *
+ * Tensors lie in memory that the ranks share, so none is made of the program's own without a copy.
+ * To do without one, let the program write into the tensor: make it with sherd_constant_on, and
+ * fill sherd_tensor_write(t), of sherd_tensor_local_count(t) elements.
+ *
+ * @local
+ * @shapes data: row-major, of `dtype`; NULL if this rank's box is empty
+ * @owns   the result belongs to the scope; `data` is only read
+ * @errors EINVAL an unknown dtype, data NULL; ENOMEM. NULL for a NULL layout
+ */
+SHERD_API sherd_tensor *sherd_from_data_on(const sherd_layout *layout, sherd_dtype dtype,
+                                           const void *data);
 
 /* ---- sequences and identities --------------------------------------------------------------- */
 

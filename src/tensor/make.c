@@ -4,6 +4,7 @@
  * is sent. Random numbers are a function of the global index of their element; later.c draws them.
  */
 #include "tensor/state.h"
+#include "sherd/values.h"
 
 #include <math.h>
 #include <string.h>
