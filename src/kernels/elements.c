@@ -8,6 +8,7 @@
 
 #include "half.h"
 #include "kernels.h"
+#include "quotients.h"
 #include "ref.h"
 #include "rows.h"
 
@@ -43,26 +44,6 @@ static double mish_slope(double x)
     double t = tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))));
 
     return t + x * (1 - t * t) / (1 + exp(-x));
-}
-
-/* What is left of a, with the sign of b, as in Python. */
-static double modulo(double a, double b)
-{
-    double left = fmod(a, b);
-
-    return left != 0 && (left < 0) != (b < 0) ? left + b : left;
-}
-
-/* floor(a / b) of the exact quotient: a / b may be rounded up to an integer. */
-static double floor_quotient(double a, double b)
-{
-    double left = fmod(a, b), quotient = rint((a - left) / b);
-
-    if (b == 0)
-        return a / b;
-    if (left != 0 && (left < 0) != (b < 0))
-        quotient -= 1;
-    return quotient == 0 ? copysign(0.0, a / b) : quotient;
 }
 
 #define REAL    float

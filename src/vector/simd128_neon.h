@@ -18,6 +18,10 @@ INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return (vf)vfmsq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }
+INLINE vf v_rest(vf a, vf b, vf product)
+{
+    return v_fma(a, b, -product);
+}
 INLINE vf v_rounded_off(vf x, vf square)
 {
     return v_fnma(x, x, square);
@@ -42,6 +46,10 @@ INLINE vf v_max(vf a, vf b)
 INLINE vi v_choose_bits(vi lanes, vi yes, vi no)
 {
     return (vi)vbslq_u32((uint32x4_t)lanes, (uint32x4_t)yes, (uint32x4_t)no);
+}
+INLINE bool v_any(vm m)
+{
+    return vmaxvq_u32((uint32x4_t)m.lanes) != 0;
 }
 INLINE float v_sum(vf x)
 {

@@ -21,6 +21,14 @@ INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return v_sub(c, v_mul(a, b));
 }
+/* By halves of 12 bits, whose products are exact. */
+INLINE vf v_rest(vf a, vf b, vf product)
+{
+    const vi upper = v_int(0xFFFFF000u);
+    vf ah = (vf)((vi)a & upper), bh = (vf)((vi)b & upper), al = v_sub(a, ah), bl = v_sub(b, bh);
+    vf rest = v_add(v_sub(v_mul(ah, bh), product), v_mul(ah, bl));
+    return v_add(v_add(rest, v_mul(al, bh)), v_mul(al, bl));
+}
 /* x = a + b, 12 bits each, whose products are exact. */
 INLINE vf v_rounded_off(vf x, vf square)
 {
@@ -52,6 +60,10 @@ INLINE vf v_nearest(vf x)
     vf whole = (vf)((vi)v_sub(v_add(x, beside), beside) | ((vi)x & sign));
     vf size = (vf)((vi)x & ~sign);
     return (vf)v_choose_bits((vi)(size < all), (vi)whole, (vi)x);
+}
+INLINE bool v_any(vm m)
+{
+    return _mm_movemask_ps((__m128)m.lanes) != 0;
 }
 INLINE float v_sum(vf x)
 {

@@ -113,6 +113,10 @@ INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm256_fnmadd_ps(a, b, c);
 }
+INLINE vf v_rest(vf a, vf b, vf product)
+{
+    return _mm256_fmsub_ps(a, b, product);
+}
 INLINE vf v_rounded_off(vf x, vf square)
 {
     return v_fnma(x, x, square);
@@ -172,6 +176,10 @@ INLINE vm v_is_nan(vf x)
 INLINE vm v_either(vm a, vm b)
 {
     return _mm256_or_si256(a, b);
+}
+INLINE bool v_any(vm m)
+{
+    return _mm256_movemask_ps(_mm256_castsi256_ps(m)) != 0;
 }
 INLINE vf v_choose(vm m, vf yes, vf no)
 {

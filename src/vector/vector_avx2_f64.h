@@ -13,7 +13,6 @@
 enum { W = 4, TILE_ROWS = 6 };
 
 typedef __m256d vf;
-typedef uint64_t vi __attribute__((vector_size(32)));
 typedef __m256i vm; /* all bits of a chosen lane are set */
 
 INLINE void v_leave(void)

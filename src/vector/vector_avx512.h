@@ -92,6 +92,11 @@ INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm512_fnmadd_ps(a, b, c);
 }
+/* a * b - product, exactly. */
+INLINE vf v_rest(vf a, vf b, vf product)
+{
+    return _mm512_fmsub_ps(a, b, product);
+}
 /* What rounding has added to `square`, which is x * x. */
 INLINE vf v_rounded_off(vf x, vf square)
 {
@@ -162,6 +167,11 @@ INLINE vm v_is_nan(vf x)
 INLINE vm v_either(vm a, vm b)
 {
     return (vm)(a | b);
+}
+/* Whether a lane is chosen. */
+INLINE bool v_any(vm m)
+{
+    return m != 0;
 }
 /* m ? yes : no */
 INLINE vf v_choose(vm m, vf yes, vf no)

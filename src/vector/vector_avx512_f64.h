@@ -13,7 +13,6 @@
 enum { W = 8, TILE_ROWS = 12 };
 
 typedef __m512d vf;
-typedef uint64_t vi __attribute__((vector_size(64)));
 typedef __mmask8 vm;
 
 INLINE void v_leave(void)
@@ -49,7 +48,6 @@ INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm512_fnmadd_pd(a, b, c);
 }
-/* a * b - product, exactly. */
 INLINE vf v_rest(vf a, vf b, vf product)
 {
     return _mm512_fmsub_pd(a, b, product);
@@ -86,7 +84,6 @@ INLINE vm v_either(vm a, vm b)
 {
     return (vm)(a | b);
 }
-/* Whether a lane is chosen. */
 INLINE bool v_any(vm m)
 {
     return m != 0;
