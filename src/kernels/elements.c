@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functions element by element and the softmax, for all types that have fractions. Plain loops at
- * -O3: arithmetic runs at the speed of memory, what calls libm at 3 to 10 ns an element. What
- * models use most, of f32, has vectors: fast_elements.inc, fast_soft.inc.
+ * -O3: arithmetic runs at the speed of memory, what calls libm at 3 to 10 ns an element. Most
+ * have vectors: fast_elements.inc, fast_soft.inc.
  */
 #include <tgmath.h>
 

@@ -56,7 +56,7 @@ template <class REAL> __device__ inline REAL mish_slope(REAL x)
     return part + x * rest * (1 + part) * (x > 0 ? 1 / (1 + e) : e / (1 + e));
 }
 
-/* As those of kernels/elements.c. */
+/* As those of kernels/quotients.h. */
 template <class REAL> __device__ inline REAL modulo(REAL a, REAL b)
 {
     REAL left = fmod(a, b);
