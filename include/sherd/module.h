@@ -76,8 +76,9 @@ SHERD_CALL sherd_status sherd_module_create(sherd_module **out, sherd_world *wor
  * Destroy a root module with its children, parameters and hooks; a no-op for NULL or a child.
  *
  * @local
- * @errors EINVAL, by the alarm, during a call of it or of a module below it: then nothing is
- *         destroyed
+ * @errors EINVAL, by the alarm, during a call of it or of a module below it, while it is destroyed,
+ *         and in a hook or an operator's backward while the backward may still need it: then
+ *         nothing is destroyed
  */
 SHERD_API void sherd_module_destroy(sherd_module *module);
 

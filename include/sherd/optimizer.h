@@ -253,7 +253,13 @@ SHERD_CALL sherd_status sherd_muon_create(sherd_optimizer **out, sherd_module *m
 SHERD_CALL sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer,
                                                const sherd_optimizer_group *groups, int count);
 
-/** Free an optimizer; NULL is a no-op. @local @errors none */
+/**
+ * Free an optimizer; NULL is a no-op.
+ *
+ * @local
+ * @errors EINVAL, by the alarm, in a function that the library calls (a forward, a hook, a
+ *         handler), unless such a one has made it: then nothing is freed
+ */
 SHERD_API void sherd_optimizer_destroy(sherd_optimizer *optimizer);
 
 /**

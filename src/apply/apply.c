@@ -210,9 +210,12 @@ static void choose_device(sherd__run *run, sherd__ops *ops)
     sherd__device *device = sherd__world_device(run->call.world);
     const sherd_op *op = run->call.op;
 
-    if (device && op->on_device(&run->call) &&
-        !(ops->overrides && sherd__override_of(ops, op, SHERD_BELOW_TAPE)))
+    if (!device || (ops->overrides && sherd__override_of(ops, op, SHERD_BELOW_TAPE)))
+        return;
+    int floor = sherd__scope_fence(run->call.world);
+    if (op->on_device(&run->call))
         run->device = device;
+    sherd__scope_leave(run->call.world, floor);
 }
 
 static bool compute_in_time(sherd__run *run, sherd__ops *ops)

@@ -393,9 +393,11 @@ static void forget_leaves(sherd__pass *p)
 {
     for (int i = 0; i < p->leaves; i++) {
         sherd__watch *watch = p->leaf[i];
+        sherd_tensor *leaf = watch->leaf;
         sherd_tensor_release(watch->sum);
         watch->sum = watch->leaf = NULL;
         watch->pass = NULL;
+        sherd_tensor_release(leaf);
         sherd__refcounted_release(&watch->head);
     }
     p->leaves = 0;

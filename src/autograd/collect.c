@@ -88,7 +88,7 @@ bool sherd__pass_watch(sherd__pass *p, sherd_tensor *leaf)
     p->leaf = list;
     p->leaf[p->leaves++] = watch;
     watch->pass = p;
-    watch->leaf = leaf;
+    watch->leaf = sherd_tensor_retain(leaf); /* a hook may release it */
     watch->awaited = 0;
     watch->head.refs++;
     return true;

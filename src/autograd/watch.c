@@ -9,6 +9,16 @@
 
 #include <string.h>
 
+/* Give a payload back to its program, which ends nothing around it. */
+static void give_back(sherd_world *world, void *payload, void (*destroy)(void *payload))
+{
+    if (!destroy)
+        return;
+    int floor = sherd__scope_fence(world);
+    destroy(payload);
+    sherd__scope_leave(world, floor);
+}
+
 /*
  * A destroy function may remove other hooks: so all are taken out before the first is called. It
  * may free the watch too.
@@ -32,8 +42,7 @@ static void sweep(sherd__watch *watch, bool all)
     while (gone) {
         sherd__grad_hook *hook = gone;
         gone = hook->next;
-        if (hook->destroy)
-            hook->destroy(hook->payload);
+        give_back(watch->world, hook->payload, hook->destroy);
         sherd__free(heap, hook);
     }
 }

@@ -7,13 +7,24 @@
  */
 #include "nn/module.h"
 
+void sherd__give_back(sherd_world *world, void *payload, void (*destroy)(void *payload))
+{
+    if (!destroy)
+        return;
+    int floor = sherd__scope_fence(world);
+    destroy(payload);
+    sherd__scope_leave(world, floor);
+}
+
 /* Registration failed; the payload is the module's, so it is destroyed. */
 static sherd_status refuse(sherd_module *m, const sherd__hook_entry *hook, const char *why)
 {
-    if (hook->destroy)
-        hook->destroy(hook->payload);
-    if (!m)
+    if (!m) {
+        if (hook->destroy)
+            hook->destroy(hook->payload);
         return SHERD_EINVAL;
+    }
+    sherd__give_back(m->world, hook->payload, hook->destroy);
     if (why)
         return sherd__module_fail(m, SHERD_EINVAL, "sherd_module_hook: %s", why);
     return sherd__no_memory(sherd__world_diag(m->world), "sherd_module_hook");
@@ -81,8 +92,7 @@ static void sweep(sherd_module *m, sherd__hook_entry **list, bool all)
     while (gone) {
         sherd__hook_entry *entry = gone;
         gone = entry->next;
-        if (entry->destroy)
-            entry->destroy(entry->payload);
+        sherd__give_back(m->world, entry->payload, entry->destroy);
         sherd__free(sherd__world_heap(m->world), entry);
     }
 }

@@ -40,6 +40,7 @@ sherd_status sherd_module_create(sherd_module **out, sherd_world *world, sherd_f
     m->path = path;
     m->generator = sherd_generator_named(path);
     m->next_hook = 1;
+    m->of_backward = sherd__where_now(world) & SHERD__BACKWARD;
     if (options)
         m->options = *options;
     *out = m;
@@ -59,6 +60,7 @@ static void destroy_tree(sherd_module *m)
 {
     sherd__heap *heap = heap_of(m);
 
+    m->running++;
     for (int i = 0; i < m->children; i++) {
         destroy_tree(m->child[i].module);
         sherd__free(heap, m->child[i].name);
@@ -67,8 +69,7 @@ static void destroy_tree(sherd_module *m)
     sherd__checkpoint_forget(m);
     free_named(heap, m->parameter, m->parameters);
     free_named(heap, m->buffer, m->buffers);
-    if (m->options.destroy)
-        m->options.destroy(m->options.payload);
+    sherd__give_back(m->world, m->options.payload, m->options.destroy);
     sherd__map_clear(&m->names);
     sherd__free(heap, m->child);
     sherd__free(heap, m->styles);
@@ -85,15 +86,33 @@ static bool is_running(const sherd_module *m)
     return running;
 }
 
+/* Whether a backward may still come to it: it must run again, or a tape has a parameter. */
+static bool is_recorded(const sherd_module *m)
+{
+    bool recorded = m->checkpoint != NULL;
+
+    for (int i = 0; !recorded && i < m->parameters; i++)
+        recorded = m->parameter[i].tensor->refs > 1;
+    for (int i = 0; !recorded && i < m->children; i++)
+        recorded = is_recorded(m->child[i].module);
+    return recorded;
+}
+
 void sherd_module_destroy(sherd_module *module)
 {
+    const char *fault = NULL;
+
     if (!module || module->parent)
         return;
-    /* Its own code would go on in what is no longer there. */
+    /* Its own code, or who has called that, would go on in what is no longer there. */
     if (is_running(module))
-        sherd__raise(module->world, SHERD_EINVAL,
-                     "sherd_module_destroy: module \"%s\" or one below it is being called",
-                     sherd__module_name(module));
+        fault = "or one below it is being called, or destroyed";
+    else if (sherd__where_now(module->world) & SHERD__BACKWARD && !module->of_backward &&
+             is_recorded(module))
+        fault = "is in a backward that is under way: destroy it when that has returned";
+    if (fault)
+        sherd__raise(module->world, SHERD_EINVAL, "sherd_module_destroy: module \"%s\" %s",
+                     sherd__module_name(module), fault);
     else
         destroy_tree(module);
 }

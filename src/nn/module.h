@@ -62,7 +62,8 @@ struct sherd_module {
     bool spread; /* something of it or below it was put on a mesh; set on ranks outside that too */
     sherd__hook_entry *before, *after; /* in order of running */
     int next_hook;
-    int running; /* calls of this module under way */
+    int running;      /* calls of this module under way; also while it is destroyed */
+    bool of_backward; /* made by what a backward calls */
     bool checkpointed;
     sherd__checkpoint *checkpoint; /* calls that may be recomputed */
 };
@@ -144,6 +145,9 @@ sherd_status sherd__set_named(sherd_module *m, const char *function, const char 
 
 /* Append a style, "Colwise(tp)", to the module's list of styles. */
 sherd_status sherd__note_style(sherd_module *module, const char *style, const char *axis);
+
+/* Give a payload back to the program, whose function (or NULL) ends nothing around it. */
+void sherd__give_back(sherd_world *world, void *payload, void (*destroy)(void *payload));
 
 /* Free hooks that were removed while the module ran (all = the others too). */
 void sherd__hooks_sweep(sherd_module *module, bool all);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "nn/optimizer.h"
+#include "tensor/state.h"
 
 static void destroy_item(sherd__heap *heap, sherd__optimized *item)
 {
@@ -24,14 +25,10 @@ static void destroy_item(sherd__heap *heap, sherd__optimized *item)
     }
 }
 
-void sherd_optimizer_destroy(sherd_optimizer *optimizer)
+static void destroy(sherd_optimizer *o)
 {
-    sherd_optimizer *o = optimizer;
-    sherd__heap *heap;
+    sherd__heap *heap = sherd__world_heap(o->world);
 
-    if (!o)
-        return;
-    heap = sherd__world_heap(o->world);
     for (int i = 0; o->item && i < o->count; i++)
         destroy_item(heap, &o->item[i]);
     sherd__free(heap, o->item);
@@ -41,6 +38,17 @@ void sherd_optimizer_destroy(sherd_optimizer *optimizer)
     sherd__free(heap, o->to);
     sherd__free(heap, o->shared);
     sherd__free(heap, o);
+}
+
+void sherd_optimizer_destroy(sherd_optimizer *optimizer)
+{
+    /* Handlers run in its own step. */
+    if (optimizer && sherd__calls_back(optimizer->world) && !optimizer->of_callback)
+        sherd__raise(optimizer->world, SHERD_EINVAL,
+                     "sherd_optimizer_destroy: an operator, a module, a handler or a hook is "
+                     "running that has not made it: destroy it when that has returned");
+    else if (optimizer)
+        destroy(optimizer);
 }
 
 /* ---- making one ----------------------------------------------------------------------------- */
@@ -226,12 +234,13 @@ sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module
     o->world = world;
     o->module = module;
     o->checks = sherd__failed_checks(world);
+    o->of_callback = sherd__calls_back(world);
     o->count = sherd_module_all_parameters(module, NULL, 0);
     status = reserve(o);
     if (!status)
         status = start_items(o, module, grouping);
     if (status) {
-        sherd_optimizer_destroy(o);
+        destroy(o);
         return status;
     }
     *out = o;

@@ -97,6 +97,7 @@ struct sherd_optimizer {
     uint64_t checks;          /* failed ones, when items were last made ready */
     uint64_t settings;        /* hash of what parameters have of their groups */
     sherd__grouping grouping; /* as made, but without groups */
+    bool of_callback;         /* made by a function of the program's that the library calls */
 };
 
 /* Set *out to NULL, and refuse NULL arguments. */

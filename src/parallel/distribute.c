@@ -20,8 +20,10 @@ static sherd_status partition_tree(const job *j, sherd_module *m)
     sherd_status status;
 
     sherd__world_diag(m->world)->status = SHERD_OK;
-    status = sherd__told(m, "sherd_distribute_module", "partition",
-                         j->partition(m, j->mesh, j->payload));
+    int floor = sherd__scope_fence(m->world);
+    status = j->partition(m, j->mesh, j->payload);
+    sherd__scope_leave(m->world, floor);
+    status = sherd__told(m, "sherd_distribute_module", "partition", status);
     for (int i = 0; !status && i < m->children; i++)
         status = partition_tree(j, m->child[i].module);
     return status;

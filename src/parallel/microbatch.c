@@ -189,8 +189,10 @@ static bool add_loss(const turn *t, sherd_tensor *loss)
 static bool find_loss(const turn *t, const sherd_args *results)
 {
     sherd_pipeline_loss find = t->work->loss;
+    int floor = sherd__scope_fence(t->p->world);
     sherd_tensor *loss = find ? find(t->work->payload, t->microbatch, results) : NULL;
 
+    sherd__scope_leave(t->p->world, floor);
     if (!loss && t->work->forward_only)
         return true;
     if (!loss || (!sherd_tensor_failed(loss) && sherd_tensor_count(loss) != 1)) {
@@ -214,8 +216,10 @@ static bool forward(const turn *t)
         return false;
     for (int i = 0; i < in.count; i++)
         args.value[args.count++] = in.t[i];
+    int floor = sherd__scope_fence(t->p->world);
     if (t->work->feed)
         t->work->feed(t->work->payload, t->stage, t->microbatch, &args);
+    sherd__scope_leave(t->p->world, floor);
     sherd_module_run(t->p->stage[t->stage].module, &args, &results);
     if (t->stage > 0 && t->p->from[t->stage])
         keep(&t->kept->in, &in);

@@ -57,8 +57,10 @@ static sherd_status apply(void *data, sherd_module *module, const char *rest)
     (void)rest;
     snprintf(what, sizeof what, "style %.48s", name);
     sherd__world_diag(j->world)->status = SHERD_OK;
-    sherd_status status = sherd__told(module, "sherd_parallelize", what,
-                                      style->apply(style, module, j->mesh, j->axis));
+    int floor = sherd__scope_fence(j->world);
+    sherd_status status = style->apply(style, module, j->mesh, j->axis);
+    sherd__scope_leave(j->world, floor);
+    status = sherd__told(module, "sherd_parallelize", what, status);
     return status ? status
                   : sherd__note_style(module, name, sherd_mesh_axis_name(j->mesh, j->axis));
 }
