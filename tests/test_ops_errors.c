@@ -340,6 +340,38 @@ static void any_allocation_may_fail(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static bool take_too_much(sherd_call *call)
+{
+    CHECK(sherd_call_scratch(call, INT64_MAX) == NULL);
+    return false;
+}
+
+static const sherd_op greedy_op = {.name = "greedy",
+                                   .operand = {{"x"}},
+                                   .result = {{"y"}},
+                                   .rule = "...->...",
+                                   .forward = take_too_much};
+
+/* Also where it is found far below the function that was called. */
+static void who_has_no_memory_is_named(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    sherd_tensor *x = zeroes(world, mesh, SHERD_F32, SHAPE(1 << 22, 1));
+    sherd_tensor *y = zeroes(world, mesh, SHERD_F32, SHAPE(1, 1 << 22));
+
+    sherd_matmul(x, y);
+    CHECK_EQ(sherd_world_check(world), SHERD_ENOMEM);
+    if (!CHECK(strstr(sherd_world_error(world), ": sherd_matmul: out of memory: a tensor of ")))
+        say_error(world);
+    sherd_apply(&greedy_op, &x, 1, NULL);
+    CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
+    if (!CHECK(strstr(sherd_world_error(world),
+                      ": greedy: sherd_call_scratch: 9223372036854775807 bytes are 2^62 or more: "
+                      "x is f32[4194304,1]")))
+        say_error(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(wrong_operands_get_one_clear_line), {1, 2, 3}},
     {TEST(one_wrong_rank_is_everybodys_error), {2, 3}},
@@ -348,5 +380,6 @@ static const check_test tests[] = {
     {TEST(two_meshes_do_not_mix), {2}},
     {TEST(failed_operands_pass_through), {1, 3}},
     {TEST(any_allocation_may_fail), {1, 2, 3}},
+    {TEST(who_has_no_memory_is_named), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

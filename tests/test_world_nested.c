@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "program.h"
+#include "sherd/carrier.h"
 #include "world/world.h"
 
 enum { RANKS = 2, OPENINGS = 40 };
@@ -88,6 +89,40 @@ static int fork_inside(sherd_world *world)
     return status == 0 ? 0 : FORKED;
 }
 
+static bool gather_alone(void *own, const void *mine, size_t bytes, void *all)
+{
+    (void)own;
+    memcpy(all, mine, bytes);
+    return true;
+}
+
+static void leave_alone(void *own, bool well)
+{
+    (void)own, (void)well;
+}
+
+/* One rank whose world another library brings, as MPI does: what it starts is alone all the same,
+ * and it may still join what it was launched in. */
+static int be_carried(void)
+{
+    const sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
+                                   .name = "a test",
+                                   .ranks = 1,
+                                   .gather = gather_alone,
+                                   .close = leave_alone};
+    sherd_world *world, *launched;
+
+    if (sherd_world_open_with(&world, &carrier, NULL))
+        return NO_WORLD;
+    int value = start_program(world);
+    if (value || !works(world) || sherd_world_close(world))
+        return value ? value : NO_CALL;
+    if (sherd_world_open(&launched, NULL) || strcmp(sherd_world_transport(launched), "arena") != 0)
+        return NO_WORLD;
+    value = start_program(launched);
+    return sherd_world_close(launched) ? NO_CALL : value;
+}
+
 static int open_files(void)
 {
     int count = 0;
@@ -152,6 +187,8 @@ static int play(const char *mode)
         return be_alone();
     if (strcmp(mode, "opens") == 0)
         return open_often();
+    if (strcmp(mode, "carried") == 0)
+        return be_carried();
     if (strcmp(mode, "becomes") == 0)
         return become("opens");
     for (int i = 0; i < LEN(deeds); i++) {
@@ -167,11 +204,11 @@ static int play(const char *mode)
 
 /* ---- the tests ------------------------------------------------------------------------------- */
 
-static void check_launched(const char *mode)
+static void check_launched(int ranks, const char *mode)
 {
     char line[512];
 
-    snprintf(line, sizeof line, "%s run -n %d -- %s %s", SHERD, RANKS, self, mode);
+    snprintf(line, sizeof line, "%s run -n %d -- %s %s", SHERD, ranks, self, mode);
     const program_end *end = program_run(line);
     bool good = CHECK_EQ(end->status, 0);
     good &= CHECK_TEXT(end->err, "");
@@ -183,7 +220,7 @@ static void check_launched(const char *mode)
 static void a_launched_rank_may_do_as_it_likes(void)
 {
     for (int i = 0; i < LEN(deeds); i++)
-        check_launched(deeds[i].name);
+        check_launched(RANKS, deeds[i].name);
 }
 
 static void a_spawned_rank_may_do_as_it_likes(void)
@@ -198,14 +235,20 @@ static void a_spawned_rank_may_do_as_it_likes(void)
 
 static void a_process_opens_many_worlds(void)
 {
-    check_launched("opens");
-    check_launched("becomes");
+    check_launched(RANKS, "opens");
+    check_launched(RANKS, "becomes");
+}
+
+static void what_a_carried_rank_starts_is_alone(void)
+{
+    check_launched(1, "carried");
 }
 
 static const check_test tests[] = {
     {TEST(a_launched_rank_may_do_as_it_likes)},
     {TEST(a_spawned_rank_may_do_as_it_likes)},
     {TEST(a_process_opens_many_worlds)},
+    {TEST(what_a_carried_rank_starts_is_alone)},
 };
 
 int main(int argc, char **argv)

@@ -396,7 +396,7 @@ SHERD_API bool sherd_call_fail(sherd_call *call, sherd_status status, const char
 /**
  * Memory for the duration of this call, 64-byte aligned and uninitialised.
  *
- * @local   @owns the call's   @errors NULL: EINVAL bytes < 0; ENOMEM; both raised
+ * @local   @owns the call's   @errors NULL: EINVAL bytes < 0; ELIMIT 2^62 or more; ENOMEM; raised
  */
 SHERD_API void *sherd_call_scratch(sherd_call *call, int64_t bytes);
 

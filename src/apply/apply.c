@@ -6,6 +6,7 @@
  * About a hundred nanoseconds besides the results and the kernel.
  */
 #include "door.h"
+#include "world/doing.h"
 
 #include <string.h>
 
@@ -400,6 +401,17 @@ static bool hand_out(sherd__run *run, sherd_tensor **results, bool good)
     return good;
 }
 
+static bool evaluate_or_handle(sherd__run *run, sherd__ops *ops)
+{
+    sherd_op_handler handler;
+
+    if (!begin_handler(&handler, ops, run->call.op, SHERD_ABOVE_TAPE))
+        return evaluate_traced(run, ops);
+    bool good = handle(run, &handler);
+    sherd__end_handler(ops, run->call.op, SHERD_ABOVE_TAPE);
+    return good;
+}
+
 static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
 {
     static const char zeroes[SHERD_ATTRIBUTE_BYTES];
@@ -419,13 +431,11 @@ static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
         sherd__fail_diag(run->call.world, true);
         return false;
     }
-    sherd_op_handler handler;
     if (!check_operator(run, ops))
         return false;
-    if (!begin_handler(&handler, ops, run->call.op, SHERD_ABOVE_TAPE))
-        return evaluate_traced(run, ops);
-    bool good = handle(run, &handler);
-    sherd__end_handler(ops, run->call.op, SHERD_ABOVE_TAPE);
+    bool begun = sherd__doing_begin(run->call.world, run->call.op->name);
+    bool good = evaluate_or_handle(run, ops);
+    sherd__doing_end(run->call.world, begun);
     return good;
 }
 

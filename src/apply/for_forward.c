@@ -18,8 +18,10 @@ void *sherd_call_scratch(sherd_call *call, int64_t bytes)
 
     if (!call)
         return NULL;
-    if (bytes < 0) {
-        sherd__refuse(call, SHERD_EINVAL, "sherd_call_scratch: %lld bytes", (long long)bytes);
+    if (bytes < 0 || bytes >> 62) {
+        sherd__refuse(call, bytes < 0 ? SHERD_EINVAL : SHERD_ELIMIT,
+                      "sherd_call_scratch: %lld bytes%s", (long long)bytes,
+                      bytes < 0 ? "" : " are 2^62 or more");
         return NULL;
     }
     sherd__open(run);

@@ -6,6 +6,7 @@
  */
 #include "operator.h"
 #include "autograd/node.h"
+#include "world/doing.h"
 
 /* ---- redistribute ---------------------------------------------------------------------------- */
 
@@ -163,7 +164,9 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     if (!fits_among(t, to, o))
         return sherd__failed(world);
     bool casts = o->forward_dtype != SHERD_DTYPE_NONE && o->forward_dtype != t->dtype;
+    bool begun = sherd__doing_begin(world, "sherd_redistribute");
     sherd_tensor *y = casts ? cast_and_move(t, to, o) : move(t, to, o);
+    sherd__doing_end(world, begun);
     sherd_dtype from = sherd__moved_gradient_dtype(t);
     sherd_dtype back = o->backward_dtype == SHERD_DTYPE_NONE ? from : o->backward_dtype;
     /*
@@ -267,16 +270,14 @@ static const sherd_op to_local_table;
 
 /*
  * How many addends a pending average has: 1 / n of its gradient is that of each. Of a pending
- * maximum, minimum or product that depends on the other addends. False: it has one, raised.
+ * maximum, minimum or product that depends on the other addends. False: it is one, raised.
  */
 static bool count_averaged(double *n, const sherd_layout *layout, const char *function)
 {
     const sherd__layout_spec *spec = &layout->spec;
 
-    *n = 1;
+    *n = sherd__averaged(layout);
     for (int x = 0; x < spec->mesh->axes; x++) {
-        if (spec->pending[x] == SHERD_AVG)
-            *n *= (double)spec->mesh->extent[x];
         if (spec->pending[x] <= SHERD_AVG || spec->mesh->extent[x] == 1)
             continue;
         sherd__fail_tensor(sherd__space_world(layout->space), true, SHERD_EINVAL,

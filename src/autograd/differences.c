@@ -115,12 +115,7 @@ static double *element(sherd_tensor *t, int64_t i)
 /* How far to change the first addend for a change of the whole by 1: an average of n, by n. */
 static double reach(const sherd_tensor *t)
 {
-    double n = 1;
-
-    for (int a = 0; t->layout && a < t->layout->spec.mesh->axes; a++)
-        if (t->layout->spec.pending[a] == SHERD_AVG)
-            n *= (double)t->layout->spec.mesh->extent[a];
-    return n;
+    return t->layout ? sherd__averaged(t->layout) : 1;
 }
 
 static double difference(check *c, int input, int64_t i)

@@ -208,6 +208,17 @@ static sherd_tensor *as_kept(const sherd_tensor *leaf, sherd_tensor *grad)
     return sherd__move_to(grad, to, false);
 }
 
+double sherd__averaged(const sherd_layout *layout)
+{
+    const sherd__layout_spec *spec = &layout->spec;
+    double n = 1;
+
+    for (int x = 0; x < spec->mesh->axes; x++)
+        if (spec->pending[x] == SHERD_AVG)
+            n *= (double)spec->mesh->extent[x];
+    return n;
+}
+
 bool sherd__keep_apart(const sherd__pass *p, sherd_tensor **kept)
 {
     sherd_tensor *before = *kept;

@@ -185,6 +185,9 @@ bool sherd__keeps_free(const sherd_tensor *t);
  */
 sherd__kept *sherd__keep(sherd_tensor *t);
 
+/* How many addends a pending average has; 1 of what is none. */
+double sherd__averaged(const sherd_layout *layout);
+
 /*
  * The watch of a tensor that requires a gradient; NULL: none yet, or (make) out of memory, raised.
  */

@@ -215,6 +215,19 @@ static sherd_status say_why_closed(const sherd__arena *arena, sherd__diag *diag)
     return diag->status;
 }
 
+/* The mark of who may join says that it is this process, which need not have joined yet. */
+bool sherd__leave_launch(void)
+{
+    invitation in;
+
+    if (!getenv("SHERD_ARENA_FD") || !read_invited(&in))
+        return true;
+    if (!write_joined(&in))
+        return false;
+    leave_environment();
+    return true;
+}
+
 static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns, invitation *in,
                          const sherd_world_options *options, sherd__diag *diag)
 {

@@ -57,6 +57,11 @@ typedef struct sherd__launch_plan {
 
 /* Whether this very process was started by `sherd run` as a rank. */
 bool sherd__is_launched(void);
+/*
+ * It has a world of its own, by a carrier, and may join besides; but programs that it starts from
+ * now on are no ranks. False: no memory for the environment.
+ */
+bool sherd__leave_launch(void);
 /* Run a body in the world that this process was started in. *here false: it is in that world now,
  * and nothing was run. */
 sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch_plan *plan,

@@ -96,7 +96,8 @@ bool sherd__leave_job(void)
 {
     bool other, open;
 
-    return !find_mark() || is_mine(&other, &open) || other || sherd__say_joined(false);
+    return sherd__leave_launch() &&
+           (!find_mark() || is_mine(&other, &open) || other || sherd__say_joined(false));
 }
 
 /* ---- the module ------------------------------------------------------------------------------ */

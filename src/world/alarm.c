@@ -149,28 +149,51 @@ void sherd__raise_diag(sherd_world *world)
     raise_text(world, world->diag.status, world->diag.text);
 }
 
+bool sherd__doing_begin(sherd_world *world, const char *name)
+{
+    bool begins = !world->doing;
+
+    if (begins)
+        world->doing = name;
+    return begins;
+}
+
+void sherd__doing_end(sherd_world *world, bool begun)
+{
+    if (begun)
+        world->doing = NULL;
+}
+
+/* Whoever finds that memory has run out does not know for whom. */
+static void fail_in(sherd_world *world, sherd_status status, const char *format, va_list arguments)
+{
+    static const char lacks[] = "out of memory";
+    char text[SHERD_ERROR_BYTES];
+
+    vsnprintf(text, sizeof text, format, arguments);
+    bool nameless = world->doing && strncmp(text, lacks, strlen(lacks)) == 0;
+    sherd__fail(&world->diag, status, "%s%s%s", nameless ? world->doing : "", nameless ? ": " : "",
+                text);
+}
+
 sherd_status sherd__raise(sherd_world *world, sherd_status status, const char *format, ...)
 {
-    char text[SHERD_ERROR_BYTES];
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    fail_in(world, status, format, arguments);
     va_end(arguments);
-    sherd__fail(&world->diag, status, "%s", text);
     sherd__raise_diag(world);
     return status;
 }
 
 sherd_status sherd__fail_locally(sherd_world *world, sherd_status status, const char *format, ...)
 {
-    char text[SHERD_ERROR_BYTES];
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    fail_in(world, status, format, arguments);
     va_end(arguments);
-    sherd__fail(&world->diag, status, "%s", text);
     if (!world->local.status)
         world->local = world->diag;
     return status;

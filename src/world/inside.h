@@ -198,6 +198,7 @@ struct sherd_world {
     sherd__counts counts;
     sherd__moves moves;
     sherd__watcher watcher;
+    const char *doing;     /* doing.h; NULL: nothing that has a name */
     bool verify;           /* SHERD_VERIFY */
     sherd__device *device; /* NULL: tensors are computed with on the CPU */
     sherd__device_state devices;

@@ -51,6 +51,12 @@ void sherd__give_quietly(sherd_world *world, sherd__block *block)
 
 /* ---- what the rooms above call --------------------------------------------------------------- */
 
+/* What the regions of all ranks have room for; less than the limit where `ulimit -v` was small. */
+static uint64_t regions_of(const sherd_world *world)
+{
+    return (uint64_t)world->slots * world->store.room;
+}
+
 static void say_full(sherd_world *world, int64_t bytes, bool distributed)
 {
     char text[SHERD_ERROR_BYTES];
@@ -58,15 +64,21 @@ static void say_full(sherd_world *world, int64_t bytes, bool distributed)
     sherd__limit limit = sherd__limit_of(world);
 
     if (world->store.refused || (uint64_t)asked > limit.bytes)
-        snprintf(text, sizeof text,
-                 "out of memory: a tensor of %lld bytes; this rank's tensors have %lld, and all "
-                 "ranks together hold %lld, in pieces of %d KB, of the limit of %lld (%s)",
-                 asked, live, (long long)sherd__look(&world->arena.control->held),
-                 SHERD__PIECE >> 10, (long long)limit.bytes, sherd__limit_name(limit.by));
+        snprintf(
+            text, sizeof text,
+            "out of memory: a tensor of %lld bytes; this rank's tensors have %lld, and all "
+            "ranks together hold %lld, in pieces of %d KB, of the limit of %lld (%s): split it "
+            "over more ranks, or keep less (sherd_scope_begin, sherd_module_checkpoint)",
+            asked, live, (long long)sherd__look(&world->arena.control->held), SHERD__PIECE >> 10,
+            (long long)limit.bytes, sherd__limit_name(limit.by));
     else
         snprintf(text, sizeof text,
-                 "out of memory: a tensor of %lld bytes; this rank holds %lld of a region of %lld",
-                 asked, live, (long long)world->store.room);
+                 "out of memory: a tensor of %lld bytes; this rank holds %lld of a region of "
+                 "%lld%s",
+                 asked, live, (long long)world->store.room,
+                 limit.by == SHERD__BY_ADDRESSES || regions_of(world) < limit.bytes
+                     ? ", for which there are addresses: raise `ulimit -v`"
+                     : "");
     if (distributed)
         sherd__raise(world, SHERD_ENOMEM, "%s", text);
     else
@@ -141,6 +153,8 @@ sherd_memory sherd_world_memory(const sherd_world *world)
 
     memory.held_bytes = (int64_t)world->store.held;
     memory.limit_bytes = (int64_t)sherd__limit_of(world).bytes;
+    if (regions_of(world) < (uint64_t)memory.limit_bytes)
+        memory.limit_bytes = (int64_t)regions_of(world);
     if (world->device) {
         sherd__device_memory there = sherd__device_memory_of(world->device);
         memory.device_live_bytes = there.live_bytes;
