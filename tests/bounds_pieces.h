@@ -76,9 +76,11 @@ static void try_scatter_add(trial *t)
     sherd__pick p = draw_pick(t);
     const void *src = in(t, "src", p.outer * p.n * p.inner);
     void *dst = in_out(t, "dst", p.outer * p.entries * p.inner);
+    int64_t bytes = sherd__scatter_scratch(dtype_now(t), SHERD_SUM, &p);
+    void *scratch = part_of(t, "scratch", SPACE, BYTES, bytes);
 
     ready(t);
-    sherd__scatter_reduce(dtype_now(t), SHERD_SUM, &p, dst, src);
+    sherd__scatter_reduce(dtype_now(t), SHERD_SUM, &p, dst, src, scratch);
 }
 
 static void try_order(trial *t)

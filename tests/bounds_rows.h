@@ -5,6 +5,7 @@
 
 #include "bounds.h"
 #include "kernels/kernels.h"
+#include "kernels/places.h"
 
 static sherd__key draw_key(trial *t)
 {
@@ -181,12 +182,15 @@ static void try_embedding_grad(trial *t)
     const void *dy = in(t, "dy", n * width);
     const int32_t *ids = some_ids(t, "ids", n, first, entries);
     void *dweight = out(t, "dweight", entries * width);
-    bool half = sherd_dtype_bytes(t->dtype) == 2;
-    int64_t *scratch = part_of(t, "scratch", SPACE, I64S, half ? entries + n : 0);
+    size_t bytes = sherd_dtype_bytes(t->dtype);
+    int64_t *scratch = part_of(t, "scratch", SPACE, BYTES,
+                               bytes == 2             ? (entries + n) * 8
+                               : bytes == 4 && n > 64 ? sherd__places_bytes(n, width, entries)
+                                                      : 0);
 
     t->slack = 4;
     ready(t);
-    k->embedding_grad(n, width, dweight, dy, ids, first, entries, half ? scratch : NULL);
+    k->embedding_grad(n, width, dweight, dy, ids, first, entries, scratch);
 }
 
 /* ---- cross-entropy --------------------------------------------------------------------------- */

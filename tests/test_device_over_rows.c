@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of tables on the GPU, and their gradients, which are exact: sums are in order. */
+/* Rows of tables on the GPU, and their gradients: sums are in order, in f32 of 16 bits too. */
 #define CHECK_PURE
 #include "check.h"
 #include "device_arrays.h"
+#include "kernels/places.h"
 
 typedef struct table {
     int64_t n, width, first, entries;
     int shift;
 } table;
 
-/* The CPU's f32 and f64 add in the same order, so results have the same bits. */
+/* The CPU adds in the same order, so results have the same bits; of many rows it adds groups, but
+ * f64. */
 static void table_is_plain(sherd_dtype dtype, const table *t, const array *ids)
 {
     const sherd__kernels *k = plain_of(dtype);
@@ -17,7 +19,8 @@ static void table_is_plain(sherd_dtype dtype, const table *t, const array *ids)
     array dy = drawn(dtype, t->n * t->width, t->shift, -2, 2, 2);
     array y = room_for(dtype, t->n * t->width, t->shift);
     array dw = room_for(dtype, t->entries * t->width, t->shift);
-    int64_t *scratch = malloc(sizeof *scratch * (size_t)(t->entries + t->n + 1));
+    int64_t bytes = sherd__places_bytes(t->n, t->width, t->entries);
+    int64_t *scratch = malloc(sizeof *scratch * (size_t)(t->entries + t->n + 1) + (size_t)bytes);
 
     if (!scratch)
         abort();
@@ -28,9 +31,10 @@ static void table_is_plain(sherd_dtype dtype, const table *t, const array *ids)
     sherd__device_embedding_grad(device, dtype, t->n, t->width, dw.data, dy.data, ids->data,
                                  t->first, t->entries);
     fetch(&y);
-    fetch(&dw);
     CHECK(memcmp(y.host, y.got, (size_t)y.bytes) == 0);
-    CHECK(memcmp(dw.host, dw.got, (size_t)dw.bytes) == 0);
+    same(&dw, 1e-3, "gradient");
+    if (dtype == SHERD_F64 || t->n <= SHERD__ROWS_OF_SUM)
+        CHECK(memcmp(dw.host, dw.got, (size_t)dw.bytes) == 0);
     free(scratch);
     drop(&weight), drop(&dy), drop(&y), drop(&dw);
 }

@@ -201,6 +201,26 @@ static void gradients_of_weights_are_those_of_the_plain_kernel(void)
     }
 }
 
+/* 2^17 terms in one row, or a few in each of many rows and images, by the plain kernels. */
+static void gradients_of_many_terms_are_exact(void)
+{
+    static const sherd__conv long_ones[] = {
+        {1, 1, 1, 1, {1, 1, 1 << 17}, {1, 1, 1 << 17}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0}},
+        {1, 1, 1, 1, {1, 1, 1 << 17}, {1, 1, 1 << 16}, {1, 1, 1}, {1, 1, 2}, {1, 1, 1}, {0}},
+        {256, 1, 1, 1, {1, 64, 8}, {1, 64, 8}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0}}};
+
+    for (int i = 0; i < ROOM; i++) {
+        x[i] = 0.1f;
+        y[i] = 0.7f;
+    }
+    for (int g = 0; g < LEN(long_ones); g++) {
+        const sherd__conv *c = &long_ones[g];
+        double terms = (double)(c->batch * c->out[1] * c->out[2]);
+        sherd__conv_f32.backward_w(c, made[0], x, y);
+        CHECK_NEAR((double)made[0][0] / (terms * (double)0.1f * (double)0.7f), 1, 1e-6);
+    }
+}
+
 static void no_memory_is_said_and_nothing_is_lost(void)
 {
     const sherd__conv_task both[] = {{SHERD__CONV_BACKWARD_X, {made[0], w, y}},
@@ -230,6 +250,7 @@ static void no_memory_is_said_and_nothing_is_lost(void)
 static const check_test tests[] = {
     {TEST(they_are_as_the_plain_ones)},
     {TEST(gradients_of_weights_are_those_of_the_plain_kernel)},
+    {TEST(gradients_of_many_terms_are_exact)},
     {TEST(no_memory_is_said_and_nothing_is_lost)},
 };
 CHECK_MAIN(tests)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "kernels/places.h"
 
 enum { WEIGHT, IDS };
 
@@ -26,10 +27,17 @@ static const char *describe_grad(sherd_call *call)
     return NULL;
 }
 
+static int64_t scratch_bytes(const sherd_tensor *out, int64_t n)
+{
+    if (sherd__is_half(out->dtype))
+        return (out->local[0] + n) * (int64_t)sizeof(int64_t);
+    return out->dtype == SHERD_F32 ? sherd__places_bytes(n, out->local[1], out->local[0]) : 0;
+}
+
 static bool embedding_grad(sherd_call *call)
 {
     const sherd_tensor *out = call->out[0];
-    int64_t n = call->in[0]->count, *scratch = NULL, bytes;
+    int64_t n = call->in[0]->count, *scratch = NULL;
 
     if (out->count == 0)
         return true;
@@ -39,9 +47,8 @@ static bool embedding_grad(sherd_call *call)
                                      sherd_tensor_box(out).offset[0], out->local[0]);
         return true;
     }
-    if (sherd__is_half(out->dtype) &&
-        (!sherd__mul(out->local[0] + n, (int64_t)sizeof *scratch, &bytes) ||
-         !(scratch = sherd_call_scratch(call, bytes))))
+    int64_t bytes = scratch_bytes(out, n);
+    if (bytes && !(scratch = sherd_call_scratch(call, bytes)))
         return false;
     if (sherd__is_dry(call->world))
         return true;

@@ -12,6 +12,8 @@
 
 typedef enum sherd__conv_way { FORWARD, BACKWARD_X, BACKWARD_W } sherd__conv_way;
 
+enum { LANES = 8, PART = 1024 /* terms that are added up in the element type */ };
+
 typedef struct span {
     int64_t first, end;
 } span;
@@ -35,6 +37,15 @@ static span meeting(const sherd__conv *c, int d, int64_t k)
     int64_t end = sherd__floor_div(c->in[d] - 1 + at, c->stride[d]) + 1;
 
     return (span){sherd__max(first, 0), sherd__min(end, c->out[d])};
+}
+
+/* Where element t of the kernel is in it. */
+static const int64_t *tap(const sherd__conv *c, int64_t t, int64_t k[SHERD__CONV_DIMS])
+{
+    k[0] = t / (c->kernel[1] * c->kernel[2]);
+    k[1] = t / c->kernel[2] % c->kernel[1];
+    k[2] = t % c->kernel[2];
+    return k;
 }
 
 #define REAL    float

@@ -277,8 +277,8 @@ typedef struct sherd__kernels {
     /* y[n,width] = weight[ids[i]-first] where 0 <= ids[i]-first < entries, else zeroes. */
     void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,
                       int64_t first, int64_t entries);
-    /* dweight[entries,width] is overwritten: row r = sum of dy[i] with ids[i]-first == r, in order
-     * of i. Of 16 bits `scratch` has room for entries + n numbers; else it is not looked at. */
+    /* dweight[entries,width] is overwritten: row r = sum of dy[i] with ids[i]-first == r, as `sum`
+     * adds. `scratch`: of 16 bits entries + n numbers; of f32, n > 64, sherd__places_bytes. */
     void (*embedding_grad)(int64_t n, int64_t width, void *dweight, const void *dy,
                            const int32_t *ids, int64_t first, int64_t entries, int64_t *scratch);
 

@@ -8,9 +8,16 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/num.h"
+#include "places.h"
+#include "sums.h"
+
 enum {
-    FEW = 64,  /* so many of a list are found without sorting it */
-    LANES = 32 /* columns that are added up side by side */
+    FEW = 64,     /* so many of a list are found without sorting it */
+    LANES = 32,   /* columns that are added up side by side */
+    WIDE_ROW = 8, /* a row of so many is added as one */
+    SOME = 4096,  /* entries of which f64 are kept at once, or as many as there are addends */
+    BLOCK = 512   /* elements of a row */
 };
 
 /* Which entry index (o, j, i) means; -1: none that is here. */
@@ -116,7 +123,7 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
     }
 }
 
-/* ---- by type --------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 #define T       float
 #define TOTAL   double
@@ -143,10 +150,104 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
 #define NAME(x) u8_##x
 #include "pick_body.inc"
 
-void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,
-                           const void *src)
+/* ---- many f32 in one place ------------------------------------------------------------------- */
+
+static bool may_be_long(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p)
 {
-    if (dtype == SHERD_F32)
+    return dtype == SHERD_F32 && how != SHERD_MAX && how != SHERD_MIN && p->n > SHERD__ROWS_OF_SUM;
+}
+
+/* A row of the result is one place where rows have one index, else each of its elements is. */
+static int64_t places_of(const sherd__pick *p)
+{
+    return p->entries * (p->flat ? 1 : p->inner);
+}
+
+int64_t sherd__scatter_scratch(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p)
+{
+    return !may_be_long(dtype, how, p) ? 0
+           : p->flat                   ? sherd__places_bytes(p->n, p->inner, p->entries)
+                                       : sherd__places_bytes(p->n * p->inner, 1, places_of(p));
+}
+
+static void add_row(float *restrict d, const float *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        d[i] += x[i];
+}
+
+/* places NULL: none has many. */
+static void add_rows(const sherd__pick *p, float *dst, const float *src,
+                     const sherd__places *places)
+{
+    for (int64_t j = 0; j < p->n; j++) {
+        int64_t at = entry_at(p, 0, j, 0);
+        if (at < 0)
+            continue;
+        add_row(dst + at * p->inner, src + j * p->inner, p->inner);
+        if (places)
+            sherd__places_added(places, at, dst + at * p->inner);
+    }
+}
+
+static void add_elements(const sherd__pick *p, float *dst, const float *src,
+                         const sherd__places *places)
+{
+    for (int64_t j = 0; j < p->n; j++)
+        for (int64_t i = 0; i < p->inner; i++) {
+            int64_t at = entry_at(p, 0, j, i), to = at * p->inner + i;
+            if (at < 0)
+                continue;
+            dst[to] += src[j * p->inner + i];
+            sherd__places_added(places, to, dst + to);
+        }
+}
+
+static bool find_elements(const sherd__pick *p, float *dst, sherd__places *places, void *scratch)
+{
+    *places = sherd__places_in(scratch, p->n * p->inner, 1, places_of(p));
+    memset(places->which, 0, (size_t)places->count * sizeof *places->which);
+    for (int64_t j = 0; j < p->n; j++)
+        for (int64_t i = 0; i < p->inner; i++) {
+            int64_t at = entry_at(p, 0, j, i);
+            if (at >= 0)
+                sherd__places_see(places, at * p->inner + i);
+        }
+    return sherd__places_begin(places, dst);
+}
+
+static void add_long(const sherd__pick *p, float *dst, const float *src, void *scratch)
+{
+    sherd__pick one = *p;
+    sherd__places places;
+
+    one.outer = 1;
+    for (int64_t o = 0; o < p->outer; o++) {
+        float *d = dst + o * p->entries * p->inner;
+        const float *x = src + o * p->n * p->inner;
+        one.index = p->index + (p->flat ? 0 : o * p->n * p->inner);
+        bool many = p->flat ? sherd__places_of_ids(&places, scratch, p->n, p->index, p->first,
+                                                   p->entries, p->inner, d)
+                            : find_elements(&one, d, &places, scratch);
+        if (p->flat)
+            add_rows(&one, d, x, many ? &places : NULL);
+        else if (many)
+            add_elements(&one, d, x, &places);
+        else
+            f32_scatter_add(&one, d, x);
+        if (many)
+            sherd__places_end(&places, d);
+    }
+}
+
+/* ---- by type --------------------------------------------------------------------------------- */
+
+void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,
+                           const void *src, void *scratch)
+{
+    if (may_be_long(dtype, how, p))
+        add_long(p, dst, src, scratch);
+    else if (dtype == SHERD_F32)
         f32_scatter_reduce(how, p, dst, src);
     else if (dtype == SHERD_F64)
         f64_scatter_reduce(how, p, dst, src);

@@ -30,11 +30,13 @@ void sherd__scatter(size_t bytes, const sherd__pick *p, void *dst, const void *s
                     const void *value);
 
 /*
- * The same with +=, in order of j: f32, f64, i32, i64, u8. Or with the larger or the smaller of
- * both where `how` is SHERD_MAX or SHERD_MIN; NaN stays.
+ * The same with +=, in order of j: f32, f64, i32, i64, u8. Of more than 64 elements, which may all
+ * go to one place, f32 adds up as sums.h says (places.h). Or with the larger or the smaller of both
+ * where `how` is SHERD_MAX or SHERD_MIN; NaN stays. Scratch: sherd__scatter_scratch bytes.
  */
 void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,
-                           const void *src);
+                           const void *src, void *scratch);
+int64_t sherd__scatter_scratch(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p);
 
 /* As gather, but 0 also where a later j has the same index. winner[entries * inner] is scratch. */
 void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const void *src,

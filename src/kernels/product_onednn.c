@@ -176,6 +176,14 @@ static void dot(const sherd__product *p, float *c, const float *a, const float *
     *c = (float)total;
 }
 
+enum { FEW_PART = 512, FEW_TERMS = 1 << 12 }; /* as PART; fewer than these are made at once */
+
+static bool is_few_sums(const sherd__product *p)
+{
+    return p->dtype == SHERD_F32 && p->k > FEW_TERMS && p->m <= SHERD__LONG_SUMS &&
+           p->n <= SHERD__LONG_SUMS && p->m * p->n <= SHERD__LONG_SUMS;
+}
+
 /* A few long sums (see sums.h). Without a part nothing was written. */
 static sherd__done multiply_long(sherd__engine *e, const sherd__product *p, float *c,
                                  const float *a, const float *b)
@@ -190,8 +198,8 @@ static sherd__done multiply_long(sherd__engine *e, const sherd__product *p, floa
     part.b_row = b_row_of(p);
     part.c_row = 0;
     part.adds = false;
-    for (int64_t at = 0; at < p->k; at += SHERD__LONG_PART) {
-        part.k = sherd__min(SHERD__LONG_PART, p->k - at);
+    for (int64_t at = 0; at < p->k; at += FEW_PART) {
+        part.k = sherd__min(FEW_PART, p->k - at);
         sherd__done done = multiply_f32(e, &part, some, a + at * a_step, b + at * b_step);
         if (done != SHERD__DONE)
             return done;
@@ -251,7 +259,7 @@ sherd__done sherd__product_onednn(sherd__engine *e, const sherd__product *p, voi
         dot(p, c, a, b);
         return SHERD__DONE;
     }
-    if (p->dtype == SHERD_F32 && sherd__is_long_sum(p->m, p->n, p->k))
+    if (is_few_sums(p))
         return multiply_long(e, p, c, a, b);
     sherd__done done = is_worth_it(e, p) ? multiply_kept(e, p, c, a, b, bias) : SHERD__CANNOT;
     return done == SHERD__CANNOT ? multiply_f32(e, p, c, a, b) : done;

@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "fft.h"
 #include "half.h"
+#include "places.h"
 #include "sums.h"
 
 enum { COLUMNS = 256 }; /* that are summed side by side */

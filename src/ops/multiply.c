@@ -92,6 +92,7 @@ typedef struct room {
     bool differ;   /* shapes do: no primitive is made for each */
     float *part;   /* of a long sum, and */
     double *total; /* all so far */
+    void *a, *b;   /* terms of a part, where rows of an operand are longer; else NULL */
 } room;
 
 static bool take_room(sherd_call *call, const sherd__product *p, wide *w)
@@ -187,27 +188,53 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
 
 /* ---- long sums ------------------------------------------------------------------------------ */
 
-/*
- * The terms of a part, 0 = the product is made at once: of operands whose rows are terms, and f32
- * of a few sums excepted, for which the kernels do the same.
- */
-static int64_t part_of(const sherd__product *p)
+enum { PART = 1 << 10 }; /* terms of a product that are added in f32 */
+
+/* Whether the product is made in parts: not where it is f32 of a few sums, since kernels do that,
+ * nor where results are more than terms. */
+static bool is_in_parts(const sherd__product *p)
 {
     bool few = sherd__is_long_sum(p->m, p->n, p->k), half = sherd__is_half(p->dtype);
 
-    if (p->m < 1 || p->n < 1 || p->k <= SHERD__LONG_SUM || p->dtype == SHERD_F64 || p->bias ||
-        (few && !half) || (!p->ta && p->m > 1) || (p->tb && p->n > 1) || p->m > p->k / p->n)
-        return 0;
-    return SHERD__LONG_PART;
+    return p->m > 0 && p->n > 0 && p->k > SHERD__LONG_SUM && p->dtype != SHERD_F64 && !p->bias &&
+           (half || !few) && p->m <= p->k / p->n;
+}
+
+/* Whether terms of a, or of b, lie along rows of it, of which a part has a piece each. */
+static bool has_long_rows_a(const sherd__product *p)
+{
+    return !p->ta && p->m > 1;
+}
+
+static bool has_long_rows_b(const sherd__product *p)
+{
+    return p->tb && p->n > 1;
 }
 
 static bool take_long_room(sherd_call *call, const sherd__product *p, room *r)
 {
+    bool a = has_long_rows_a(p), b = has_long_rows_b(p);
+
     if (r->total)
         return true;
     r->part = sherd_call_scratch(call, bytes_of(p->m * p->n, SHERD_F32));
     r->total = sherd_call_scratch(call, bytes_of(p->m * p->n, SHERD_F64));
-    return r->part && r->total;
+    r->a = a ? sherd_call_scratch(call, bytes_of(p->m * PART, p->dtype)) : NULL;
+    r->b = b ? sherd_call_scratch(call, bytes_of(p->n * PART, p->dtype)) : NULL;
+    return r->part && r->total && (r->a || !a) && (r->b || !b);
+}
+
+/* The terms from `at` on of an operand; if they lie along its rows, copied to `packed`. */
+static const void *terms_of(const sherd__product *p, int64_t at, int64_t some, int64_t rows,
+                            void *packed, const char *operand)
+{
+    const int64_t size[] = {rows, some}, dst[] = {some, 1}, src[] = {p->k, 1};
+
+    if (!packed)
+        return operand + bytes_of(at * rows, p->dtype);
+    sherd__copy_box(sherd_dtype_bytes(p->dtype), 2, size, packed, dst,
+                    operand + bytes_of(at, p->dtype), src);
+    return packed;
 }
 
 /* The result so far, or zeroes; and back. */
@@ -230,8 +257,8 @@ static void end_long(sherd_call *call, const sherd__product *p, room *r, void *c
     sherd__convert(sherd__world_kernels(call->world), p->result, SHERD_F32, n, c, r->part);
 }
 
-/* In parts of `some` terms, which are added up in f64 (kernels/sums.h). */
-static bool multiply_long(sherd_call *call, const sherd__product *p, int64_t some, room *r, void *c,
+/* In parts, which are added up in f64 (kernels/sums.h). */
+static bool multiply_long(sherd_call *call, const sherd__product *p, room *r, void *c,
                           const char *a, const char *b)
 {
     const sherd__kernels *k = sherd__kernels_of(sherd__world_kernels(call->world), p->dtype);
@@ -240,25 +267,25 @@ static bool multiply_long(sherd_call *call, const sherd__product *p, int64_t som
 
     part.adds = false;
     part.result = SHERD_F32;
-    part.k = (p->k - 1) % some + 1; /* the last one may need more */
+    part.k = (p->k - 1) % PART + 1; /* the last one may need more */
     if (k->product)
         r->bytes = k->product_workspace(&part);
-    part.k = some;
+    part.k = PART;
     r->longest = &part;
     if (!take_long_room(call, p, r))
         return false;
-    if (!dry)
-        begin_long(call, p, r, c);
-    for (int64_t at = 0; at < p->k; at += dry ? p->k : some) {
-        part.k = sherd__min(some, p->k - at);
-        if (!multiply_one(call, &part, r, r->part, a + bytes_of(at * p->m, p->dtype),
-                          b + bytes_of(at * p->n, p->dtype), NULL))
+    if (dry)
+        return multiply_one(call, &part, r, r->part, a, b, NULL);
+    begin_long(call, p, r, c);
+    for (int64_t at = 0; at < p->k; at += PART) {
+        part.k = sherd__min(PART, p->k - at);
+        if (!multiply_one(call, &part, r, r->part, terms_of(p, at, part.k, p->m, r->a, a),
+                          terms_of(p, at, part.k, p->n, r->b, b), NULL))
             return false;
-        for (int64_t i = 0; i < p->m * p->n && !dry; i++)
+        for (int64_t i = 0; i < p->m * p->n; i++)
             r->total[i] += (double)r->part[i];
     }
-    if (!dry)
-        end_long(call, p, r, c);
+    end_long(call, p, r, c);
     return true;
 }
 
@@ -271,7 +298,7 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
     bool good = true;
 
     p.bias = bias != NULL;
-    int64_t some = part_of(&p);
+    bool parts = is_in_parts(&p);
     if (sherd__is_dry(call->world)) /* they take the same room */
         times = sherd__min(times, 1);
     for (int64_t i = 0; i < times && good; i++) {
@@ -279,8 +306,8 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
         const char *x = p.k ? (const char *)a + bytes_of(i * p.m * p.k, p.dtype) : NULL;
         const char *y = p.k ? (const char *)b + bytes_of(i * p.k * p.n, p.dtype) : NULL;
         char *to = (char *)c + bytes_of(i * p.m * p.n, p.result);
-        good = some ? multiply_long(call, &p, some, &r, to, x, y)
-                    : multiply_one(call, &p, &r, to, x, y, bias);
+        good = parts ? multiply_long(call, &p, &r, to, x, y)
+                     : multiply_one(call, &p, &r, to, x, y, bias);
     }
     return good;
 }

@@ -344,25 +344,27 @@ bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a)
 
 /* ---- giving ---------------------------------------------------------------------------------- */
 
-/* a += elements [outer, count, inner] at these positions, or max, min; in f32 for 16 bits. */
+/* a += elements [outer, count, inner] at these positions, or max, min; by way of f32 for 16
+ * bits. */
 static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, const void *entries)
 {
-    sherd_dtype dtype = x->w->taken->dtype;
+    sherd_dtype dtype = x->w->taken->dtype, wide = sherd__is_half(dtype) ? SHERD_F32 : dtype;
     sherd__pick to = pick_of(x, count, x->entries, code);
     int64_t all = count * x->outer * x->inner;
+    int64_t bytes = sherd__scatter_scratch(wide, x->w->reduces, &to);
 
     if (all == 0)
         return true;
-    if (!sherd__is_half(dtype)) {
-        if (!x->dry)
-            sherd__scatter_reduce(dtype, x->w->reduces, &to, a, entries);
+    void *room = bytes ? scratch(x, bytes, 1) : NULL;
+    float *f32 = wide == dtype ? NULL : scratch(x, all, sizeof *f32);
+    if ((bytes && !room) || (wide != dtype && !f32))
+        return false;
+    if (x->dry)
         return true;
-    }
-    float *wide = scratch(x, all, sizeof *wide);
-    if (!wide || x->dry)
-        return wide != NULL;
-    sherd__convert(sherd__world_kernels(x->w->call->world), SHERD_F32, dtype, all, wide, entries);
-    sherd__scatter_reduce(SHERD_F32, x->w->reduces, &to, a, wide);
+    if (f32)
+        sherd__convert(sherd__world_kernels(x->w->call->world), SHERD_F32, dtype, all, f32,
+                       entries);
+    sherd__scatter_reduce(wide, x->w->reduces, &to, a, f32 ? f32 : entries, room);
     return true;
 }
 

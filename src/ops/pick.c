@@ -135,9 +135,19 @@ static const char *describe_back(sherd_call *call)
     return NULL;
 }
 
+/* What scattering to f32, or y itself, takes beside the operands. */
+static bool take_scratch(sherd_call *call, sherd_dtype dtype, const sherd__pick *p, void **out)
+{
+    const pick *at = call->attributes;
+    int64_t bytes = sherd__scatter_scratch(dtype, (sherd_reduce_op)at->reduce, p);
+
+    *out = bytes ? sherd_call_scratch(call, bytes) : NULL;
+    return *out || !bytes;
+}
+
 /*
- * y += the indexed elements, or max, min; in f32 for 16 bits; y holds the initial values. False: no
- * memory.
+ * y += the indexed elements, or max, min; by way of f32 for 16 bits; y holds the initial values.
+ * False: no memory.
  */
 static bool add_here(sherd_call *call, const sherd__pick *p, int source)
 {
@@ -145,12 +155,14 @@ static bool add_here(sherd_call *call, const sherd__pick *p, int source)
     sherd_reduce_op reduces = (sherd_reduce_op)at->reduce;
     const sherd_tensor *src = call->in[source], *y = call->out[0];
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
-    void *total, *addend;
+    bool dry = sherd__is_dry(call->world), half = sherd__is_half(y->dtype);
+    void *total, *addend, *room;
 
-    bool dry = sherd__is_dry(call->world);
-    if (!sherd__is_half(y->dtype)) {
+    if (!take_scratch(call, half ? SHERD_F32 : y->dtype, p, &room))
+        return false;
+    if (!half) {
         if (!dry)
-            sherd__scatter_reduce(y->dtype, reduces, p, call->to[0], call->from[source]);
+            sherd__scatter_reduce(y->dtype, reduces, p, call->to[0], call->from[source], room);
         return true;
     }
     total = sherd_call_scratch(call, y->count * (int64_t)sizeof(float));
@@ -159,7 +171,7 @@ static bool add_here(sherd_call *call, const sherd__pick *p, int source)
         return total && addend;
     sherd__convert(set, SHERD_F32, y->dtype, y->count, total, call->to[0]);
     sherd__convert(set, SHERD_F32, y->dtype, src->count, addend, call->from[source]);
-    sherd__scatter_reduce(SHERD_F32, reduces, p, total, addend);
+    sherd__scatter_reduce(SHERD_F32, reduces, p, total, addend, room);
     sherd__convert(set, y->dtype, SHERD_F32, y->count, call->to[0], total);
     return true;
 }

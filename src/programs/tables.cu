@@ -3,7 +3,7 @@
  * Elements taken and put along a dim by index. What only copies moves units of 1 to 16 bytes, a
  * thread one of them; of equal indices the last one is stored, which integers decide. What adds has
  * its entries sorted, so that equal ones follow each other in order: a thread adds up all that
- * comes to one place, and each sum is that of the CPU. One index that is everywhere is slow.
+ * comes to one place, and few give the sum of the CPU. One index that is everywhere is slow.
  */
 
 /* Whether additions go through rows by pieces of 16 bytes. */
