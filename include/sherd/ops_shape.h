@@ -297,7 +297,7 @@ SHERD_API sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tenso
  *
  * @collective only if something must move
  * @numerics   added in the order of j; at an owner in the order of shards, and then of j; 16 bits
- *             add up in f32
+ *             add up in f32, of which more than 64 for one place are added in groups, in f64
  * @owns       scope
  * @errors     as sherd_scatter
  */

@@ -2,9 +2,9 @@
 /*
  * How many f32 are added up, also of 16 bits: a few in f32, and what those add up to in f64. So the
  * error does not grow with their number: one running sum of 10 million equal numbers in f32 is
- * wrong in the third digit. Not so yet: rows that are added where indices say (embedding_grad and
- * what gives to places), gradients of a convolution's weights, and products whose terms are no rows
- * of their operands, or that are more numbers than terms.
+ * wrong in the third digit. Rows added where indices say: places.h. Not so yet: gradients of a
+ * convolution's weights by oneDNN and conv_weight, rows that GPUs add by index, and products that
+ * are more numbers than terms.
  */
 #ifndef SHERD__SUMS_H
 #define SHERD__SUMS_H
