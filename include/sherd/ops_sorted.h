@@ -43,7 +43,7 @@ SHERD_API sherd_tensor *sherd_searchsorted(sherd_tensor *sorted, sherd_tensor *v
  * @collective the mesh of `a`
  * @shapes     inverse: gets the i32 tensor of the shape and layout of `a`: which of the values each
  *             element is; counts: gets the i64 tensor [count] of how often each occurs, on all
- *             ranks; NULL = not wanted
+ *             ranks; NULL = not wanted, which is the same on all ranks
  * @owns       scope, all
  * @errors     see ops.h; EINVAL a shard of 2^31 elements or more, or so many distinct ones
  */

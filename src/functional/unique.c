@@ -273,16 +273,20 @@ static sherd_tensor *distinct_of_all(sherd_tensor *a)
     return distinct(sherd__move_to(values, all, false));
 }
 
+static sherd_tensor *settled(sherd_tensor *t)
+{
+    return sherd_tensor_failed(t) ? t : sherd__without_pending(t);
+}
+
 sherd_tensor *sherd_unique(sherd_tensor *a, sherd_tensor **inverse, sherd_tensor **counts)
 {
-    if (a && !sherd_tensor_failed(a))
-        a = sherd__without_pending(a); /* once */
+    a = settled(a); /* once */
     sherd_tensor *values = distinct_of_all(a);
 
     if (inverse)
         *inverse = sherd_searchsorted(values, a, false, SHERD_I32);
     if (counts)
-        *counts = sherd__without_pending(
-            sherd_apply(&sherd__count_unique_op, (sherd_tensor *[]){values, a}, 2, NULL));
+        *counts =
+            settled(sherd_apply(&sherd__count_unique_op, (sherd_tensor *[]){values, a}, 2, NULL));
     return values;
 }
