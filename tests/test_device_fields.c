@@ -40,12 +40,43 @@ static int64_t product(const int64_t *size)
 
 /* ---- maxima ---------------------------------------------------------------------------------- */
 
-/* outer; in, out, kernel, stride, dilation, before, offset, whole */
 static const sherd__pool pools[] = {
-    {3, {1, 6, 7}, {1, 3, 7}, {1, 2, 3}, {1, 2, 1}, {1, 1, 1}, {0, 0, 1}, {0, 0, 0}, {1, 6, 7}},
-    {2, {4, 5, 3}, {2, 3, 3}, {3, 2, 2}, {2, 2, 1}, {1, 1, 2}, {1, 1, 1}, {0, 0, 0}, {4, 5, 3}},
-    {2, {1, 4, 6}, {1, 3, 3}, {1, 3, 3}, {1, 1, 2}, {1, 2, 1}, {0, 1, -1}, {0, 3, 2}, {1, 9, 8}},
-    {1, {1, 1, 4}, {1, 1, 3}, {1, 1, 2}, {1, 1, 1}, {1, 1, 9}, {0, 0, 5}, {0, 0, 0}, {1, 1, 4}},
+    {.outer = 3,
+     .in = {1, 6, 7},
+     .out = {1, 3, 7},
+     .kernel = {1, 2, 3},
+     .stride = {1, 2, 1},
+     .dilation = {1, 1, 1},
+     .before = {0, 0, 1},
+     .offset = {0, 0, 0},
+     .whole = {1, 6, 7}},
+    {.outer = 2,
+     .in = {4, 5, 3},
+     .out = {2, 3, 3},
+     .kernel = {3, 2, 2},
+     .stride = {2, 2, 1},
+     .dilation = {1, 1, 2},
+     .before = {1, 1, 1},
+     .offset = {0, 0, 0},
+     .whole = {4, 5, 3}},
+    {.outer = 2,
+     .in = {1, 4, 6},
+     .out = {1, 3, 3},
+     .kernel = {1, 3, 3},
+     .stride = {1, 1, 2},
+     .dilation = {1, 2, 1},
+     .before = {0, 1, -1},
+     .offset = {0, 3, 2},
+     .whole = {1, 9, 8}},
+    {.outer = 1,
+     .in = {1, 1, 4},
+     .out = {1, 1, 3},
+     .kernel = {1, 1, 2},
+     .stride = {1, 1, 1},
+     .dilation = {1, 1, 9},
+     .before = {0, 0, 5},
+     .offset = {0, 0, 0},
+     .whole = {1, 1, 4}},
 };
 
 static void pool_is_plain(sherd_dtype dtype, const sherd__pool *p)

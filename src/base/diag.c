@@ -80,7 +80,7 @@ sherd_status sherd__require(sherd__diag *diag, const char *function, const sherd
     return SHERD_OK;
 }
 
-void sherd__tell(char *error, const sherd__diag *diag)
+void sherd__tell_why(char *error, const sherd__diag *diag)
 {
     if (error)
         snprintf(error, SHERD_ERROR_BYTES, "%s", diag->text);

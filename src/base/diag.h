@@ -34,7 +34,7 @@ sherd_status sherd__no_memory(sherd__diag *diag, const char *function);
  * The text of a world that did not open, which no world holds: to the program's own buffer (the
  * options' `error`); without one to standard error, unless somebody else says it.
  */
-void sherd__tell(char *error, const sherd__diag *diag);
+void sherd__tell_why(char *error, const sherd__diag *diag);
 
 /* What makes a text one line of valid UTF-8: control characters become blanks, and what is invalid
  * question marks. */

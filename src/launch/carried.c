@@ -417,7 +417,7 @@ sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carri
     else if (carrier && carrier->version == SHERD_CARRIER_VERSION && carrier->close)
         carrier->close(carrier->self, true);
     if (status)
-        sherd__tell(options ? options->error : NULL, &diag);
+        sherd__tell_why(options ? options->error : NULL, &diag);
     return status;
 }
 

@@ -297,7 +297,7 @@ sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *opti
             status = sherd__dry_open(out, 0, options, &diag);
     }
     if (status)
-        sherd__tell(options ? options->error : NULL, &diag);
+        sherd__tell_why(options ? options->error : NULL, &diag);
     return status;
 }
 

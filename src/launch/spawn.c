@@ -201,6 +201,6 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
     if (status && exit_status && *exit_status == 0)
         *exit_status = 1;
     if (status)
-        sherd__tell(plan.options->error, &diag);
+        sherd__tell_why(plan.options->error, &diag);
     return status;
 }

@@ -143,6 +143,6 @@ sherd_status sherd_world_dry(sherd_world **out, int ranks, int rank, const sherd
         status = open_rank(out, &it, options, &diag);
     }
     if (status)
-        sherd__tell(options ? options->error : NULL, &diag);
+        sherd__tell_why(options ? options->error : NULL, &diag);
     return status;
 }

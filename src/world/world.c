@@ -273,7 +273,7 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
 
 static sherd_status tell(const sherd_world_options *options, const sherd__diag *diag)
 {
-    sherd__tell(options ? options->error : NULL, diag);
+    sherd__tell_why(options ? options->error : NULL, diag);
     return diag->status;
 }
 
