@@ -425,7 +425,8 @@ int main(int argc, char **argv)
                : strcmp(argv[1], "dies") == 0    ? die_in_two(rank)
                                                  : miss_one(rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
-    bad |= sherd_world_open_mpi(&world, MPI_COMM_NULL, NULL) != SHERD_EINVAL;
+    bad |= sherd_world_open_mpi(&world, MPI_COMM_NULL, &(sherd_world_options){.error = text}) !=
+           SHERD_EINVAL;
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
     bad |= use(part, rank % 2);
     bad |= send_nonsense() | send_bodies();

@@ -242,7 +242,7 @@ static void what_bodies_return_comes_out(void)
         CHECK_OK(spawn(RANKS, (sherd_ranks_as)as, all_return_a_value, &exit_status));
         CHECK_EQ(exit_status, 6);
         CHECK_EQ(spawn(RANKS, (sherd_ranks_as)as, fails_unread, &exit_status), SHERD_ENOTSUP);
-        CHECK_EQ(exit_status, 0);
+        CHECK_EQ(exit_status, 1);
         CHECK_TEXT(shown->spawn_text, "rank 1: nobody looks");
         double begin = seconds();
         CHECK_EQ(spawn(RANKS, (sherd_ranks_as)as, returns_early, &exit_status), SHERD_EPEER);
