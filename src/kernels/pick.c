@@ -203,8 +203,24 @@ static void add_elements(const sherd__pick *p, float *dst, const float *src,
         }
 }
 
+/* Whether an element may get many; false: none does. */
+static bool are_crowded(const sherd__pick *p, void *scratch)
+{
+    const sherd__crowds crowds = sherd__crowds_in(scratch, p->n * p->inner);
+    bool many = false;
+
+    for (int64_t j = 0; j < p->n && !many; j++)
+        for (int64_t i = 0; i < p->inner && !many; i++) {
+            int64_t at = entry_at(p, 0, j, i);
+            many = at >= 0 && sherd__crowds_see(&crowds, at * p->inner + i);
+        }
+    return many;
+}
+
 static bool find_elements(const sherd__pick *p, float *dst, sherd__places *places, void *scratch)
 {
+    if (!are_crowded(p, scratch))
+        return false;
     *places = sherd__places_in(scratch, p->n * p->inner, 1, places_of(p));
     memset(places->which, 0, (size_t)places->count * sizeof *places->which);
     for (int64_t j = 0; j < p->n; j++)

@@ -3,7 +3,8 @@
  * f32 that are added where indices say: up to SHERD__ROWS_OF_SUM rows of one place one after the
  * other, of more the sums of such groups in f64 (sums.h). Most places have few, and are not known
  * before: so rows are counted first, and only places with many get totals of their own, which are
- * a thirtieth of the addends at most.
+ * a thirtieth of the addends at most. Rows are first counted in a few bytes that several places
+ * share: where none of these has many, no place has, and that is all that it costs.
  */
 #ifndef SHERD__PLACES_H
 #define SHERD__PLACES_H
@@ -45,6 +46,28 @@ static inline sherd__places sherd__places_in(void *scratch, int64_t n, int64_t w
     return (sherd__places){rows + most, rows, total, count, width};
 }
 
+/* Counts that several places share: an eighth of a byte for each row, in the scratch of n > 64. */
+typedef struct sherd__crowds {
+    uint8_t *seen;
+    int shift;
+} sherd__crowds;
+
+static inline sherd__crowds sherd__crowds_in(void *scratch, int64_t n)
+{
+    int bits = 3;
+
+    while (bits < 31 && n >> (bits + 4))
+        bits++;
+    memset(scratch, 0, (size_t)1 << bits);
+    return (sherd__crowds){scratch, 32 - bits};
+}
+
+/* One more row. True: a place may have many, and the rest need not be seen. */
+static inline bool sherd__crowds_see(const sherd__crowds *c, int64_t at)
+{
+    return ++c->seen[(uint32_t)at * 0x9E3779B1u >> c->shift] > SHERD__ROWS_OF_SUM;
+}
+
 /* One more row; before all, `which` is memset to 0. */
 static inline void sherd__places_see(const sherd__places *p, int64_t at)
 {
@@ -81,6 +104,15 @@ static inline bool sherd__places_of_ids(sherd__places *p, void *scratch, int64_t
                                         const int32_t *ids, int64_t first, int64_t count,
                                         int64_t width, float *dst)
 {
+    const sherd__crowds crowds = sherd__crowds_in(scratch, n);
+    bool many = false;
+
+    *p = (sherd__places){NULL, NULL, NULL, 0, 0};
+    for (int64_t i = 0; i < n && !many; i++)
+        many =
+            ids[i] >= first && ids[i] - first < count && sherd__crowds_see(&crowds, ids[i] - first);
+    if (!many)
+        return false;
     *p = sherd__places_in(scratch, n, width, count);
     memset(p->which, 0, (size_t)count * sizeof *p->which);
     for (int64_t i = 0; i < n; i++)
