@@ -235,7 +235,7 @@ static bool find_elements(const sherd__pick *p, float *dst, sherd__places *place
 static void add_long(const sherd__pick *p, float *dst, const float *src, void *scratch)
 {
     sherd__pick one = *p;
-    sherd__places places;
+    sherd__places places = {NULL, NULL, NULL, 0, 0};
 
     one.outer = 1;
     for (int64_t o = 0; o < p->outer; o++) {

@@ -107,7 +107,6 @@ static inline bool sherd__places_of_ids(sherd__places *p, void *scratch, int64_t
     const sherd__crowds crowds = sherd__crowds_in(scratch, n);
     bool many = false;
 
-    *p = (sherd__places){NULL, NULL, NULL, 0, 0};
     for (int64_t i = 0; i < n && !many; i++)
         many =
             ids[i] >= first && ids[i] - first < count && sherd__crowds_see(&crowds, ids[i] - first);
