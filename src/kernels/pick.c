@@ -154,7 +154,8 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
 
 static bool may_be_long(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p)
 {
-    return dtype == SHERD_F32 && how != SHERD_MAX && how != SHERD_MIN && p->n > SHERD__ROWS_OF_SUM;
+    return dtype == SHERD_F32 && how != SHERD_MAX && how != SHERD_MIN &&
+           p->n > SHERD__ROWS_OF_SUM && p->inner > 0 && p->entries > 0;
 }
 
 /* A row of the result is one place where rows have one index, else each of its elements is. */

@@ -104,9 +104,12 @@ static inline bool sherd__places_of_ids(sherd__places *p, void *scratch, int64_t
                                         const int32_t *ids, int64_t first, int64_t count,
                                         int64_t width, float *dst)
 {
-    const sherd__crowds crowds = sherd__crowds_in(scratch, n);
+    sherd__crowds crowds;
     bool many = false;
 
+    if (count == 0 || width == 0)
+        return false; /* and there is no scratch */
+    crowds = sherd__crowds_in(scratch, n);
     for (int64_t i = 0; i < n && !many; i++)
         many =
             ids[i] >= first && ids[i] - first < count && sherd__crowds_see(&crowds, ids[i] - first);
