@@ -43,9 +43,9 @@ typedef struct sherd_file_note {
  * @numerics   bit for bit; a pending reduction is added in rank order
  * @owns       everything is only read; while a tensor is written, its share exists a second time as
  *             rows
- * @errors     EINVAL a NULL, a negative count, a name or key that is repeated or not UTF-8, "__metadata__"
- *             as a name, a tensor that varies or has failed, another job that writes this file, a
- *             PATH or PATH.part that exists and is not a file, a system error of the file; ELIMIT
+ * @errors     EINVAL a NULL, a negative count, a name or key that is repeated or not UTF-8,
+ *             "__metadata__" as a name, a tensor that varies or has failed, another job that writes
+ *             this file, a PATH or PATH.part that exists and is not a file, a system error; ELIMIT
  *             names and notes of more than 100 MiB, or tensors of 2^62 bytes; ENOTSUP built without
  *             jansson; EDIFFER ranks have other paths, tensors or notes; ENOMEM; EPEER
  */

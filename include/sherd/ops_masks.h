@@ -12,8 +12,8 @@
  *     sherd_tensor *their = sherd_masked_select(income, old); // [some], of [people]
  *     income = sherd_masked_scatter(income, old, sherd_scale(their, 1.1));
  *
- * Only ranks of the mesh know the counts: on others a result has no rows, and rows of another origin
- * that go with it must be none there, too. In a dry world (dry.h) nobody knows them, and all
+ * Only ranks of the mesh know the counts: on others a result has no rows, and rows of another
+ * origin that go with it must be none there, too. In a dry world (dry.h) nobody knows them, and all
  * elements are chosen, as many as there may be.
  */
 #ifndef SHERD_OPS_MASKS_H

@@ -238,7 +238,7 @@ SHERD_CALL sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, 
 /** "slice", "exchange", ..; "unknown" for none. @local @owns static text @errors none */
 SHERD_API const char *sherd_step_kind_name(sherd_step_kind kind);
 
-/** "exact", "greedy", "graph", "torch"; "unknown" for none. @local @owns static text @errors none */
+/** "exact", "greedy", ..; "unknown" for none. @local @owns static text @errors none */
 SHERD_API const char *sherd_planner_name(sherd_planner planner);
 
 SHERD_END

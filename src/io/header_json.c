@@ -241,8 +241,8 @@ static void place_entries(sherd__header *h)
             }
 }
 
-/* Why a value cannot be put under a name, or NULL. It may be NULL itself, which `no_value` explains;
- * it is given up. */
+/* Why a value cannot be put under a name, or NULL. The value is given up; if it is NULL, `no_value`
+ * says why. */
 static const char *put(json_t *object, const char *name, json_t *value, const char *no_value)
 {
     json_t *text = json_string(name ? name : "");
