@@ -54,6 +54,16 @@ EMULATED __m512 emulated_fnmadd_ps(__m512 x, __m512 y, __m512 z)
 }
 #define _mm512_fnmadd_ps emulated_fnmadd_ps
 
+EMULATED __m512 emulated_fmsub_ps(__m512 x, __m512 y, __m512 z)
+{
+    emulated_bits a = {.f = x}, b = {.f = y}, c = {.f = z};
+
+    c.half[0] = _mm256_fmsub_ps(a.half[0], b.half[0], c.half[0]);
+    c.half[1] = _mm256_fmsub_ps(a.half[1], b.half[1], c.half[1]);
+    return c.f;
+}
+#define _mm512_fmsub_ps emulated_fmsub_ps
+
 EMULATED __m512d emulated_fmadd_pd(__m512d x, __m512d y, __m512d z)
 {
     emulated_bits a = {.d = x}, b = {.d = y}, c = {.d = z};
