@@ -6,18 +6,9 @@
  * or, while hooks run, after them.
  */
 #include "autograd/node.h"
+#include "tensor/state.h"
 
 #include <string.h>
-
-/* Give a payload back to its program, which ends nothing around it. */
-static void give_back(sherd_world *world, void *payload, void (*destroy)(void *payload))
-{
-    if (!destroy)
-        return;
-    int floor = sherd__scope_fence(world);
-    destroy(payload);
-    sherd__scope_leave(world, floor);
-}
 
 /*
  * A destroy function may remove other hooks: so all are taken out before the first is called. It
@@ -42,7 +33,7 @@ static void sweep(sherd__watch *watch, bool all)
     while (gone) {
         sherd__grad_hook *hook = gone;
         gone = hook->next;
-        give_back(watch->world, hook->payload, hook->destroy);
+        sherd__give_back(watch->world, hook->payload, hook->destroy);
         sherd__free(heap, hook);
     }
 }

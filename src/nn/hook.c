@@ -6,15 +6,7 @@
  * hook that adds another one of its kind does not go on for ever.
  */
 #include "nn/module.h"
-
-void sherd__give_back(sherd_world *world, void *payload, void (*destroy)(void *payload))
-{
-    if (!destroy)
-        return;
-    int floor = sherd__scope_fence(world);
-    destroy(payload);
-    sherd__scope_leave(world, floor);
-}
+#include "tensor/state.h"
 
 /* Registration failed; the payload is the module's, so it is destroyed. */
 static sherd_status refuse(sherd_module *m, const sherd__hook_entry *hook, const char *why)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nn/module.h"
+#include "tensor/state.h"
 
 static sherd__heap *heap_of(const sherd_module *module)
 {

@@ -146,9 +146,6 @@ sherd_status sherd__set_named(sherd_module *m, const char *function, const char 
 /* Append a style, "Colwise(tp)", to the module's list of styles. */
 sherd_status sherd__note_style(sherd_module *module, const char *style, const char *axis);
 
-/* Give a payload back to the program, whose function (or NULL) ends nothing around it. */
-void sherd__give_back(sherd_world *world, void *payload, void (*destroy)(void *payload));
-
 /* Free hooks that were removed while the module ran (all = the others too). */
 void sherd__hooks_sweep(sherd_module *module, bool all);
 

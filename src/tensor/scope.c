@@ -193,6 +193,15 @@ void sherd__scope_leave(sherd_world *world, int before)
     s->called_back--;
 }
 
+void sherd__give_back(sherd_world *world, void *payload, void (*taker)(void *payload))
+{
+    if (!taker)
+        return;
+    int floor = sherd__scope_fence(world);
+    taker(payload);
+    sherd__scope_leave(world, floor);
+}
+
 bool sherd__calls_back(sherd_world *world)
 {
     return sherd__tensors_of(world)->called_back > 0;

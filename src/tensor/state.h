@@ -46,6 +46,8 @@ sherd__tensors *sherd__tensors_of(sherd_world *world);
 
 /* Whether a function of the user's is running (scope.c). */
 bool sherd__calls_back(sherd_world *world);
+/* Give a payload back to the program, whose function (or NULL) ends nothing around it. */
+void sherd__give_back(sherd_world *world, void *payload, void (*taker)(void *payload));
 /* What this room does at checks (note.c). */
 void sherd__watch_checks(sherd_world *world);
 
