@@ -14,18 +14,12 @@ typedef struct around {
     bool suffices; /* no shard asks for more than it has */
 } around;
 
-/* True also if no axes shard either of them. */
-static bool same_axes(const sherd__dim *a, const sherd__dim *b)
-{
-    return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes;
-}
-
 static void ask(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, int64_t *first,
                 int64_t *end)
 {
     around *a = (around *)(uintptr_t)what;
     const sherd__layout_spec *mine = &a->layout->spec, *other = &a->beside->spec;
-    bool alike = d < other->ndim && same_axes(&mine->dim[d], &other->dim[d]);
+    bool alike = d < other->ndim && sherd__dim_alike(&mine->dim[d], &other->dim[d]);
 
     *first = lo;
     *end = hi;

@@ -48,8 +48,7 @@ void sherd__neighbours_queries(int64_t n, int64_t kernel, int64_t dilation, int6
 
 static void settle(sherd__layout_spec *spec)
 {
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec->pending[a] = -1;
+    sherd__spec_settle(spec);
     spec->dim[spec->ndim - 1] = (sherd__dim){0}; /* width */
 }
 
@@ -79,11 +78,6 @@ static sherd_status lie_queries(const sherd_layout **out, const sherd_ways *ways
     return sherd__layout_intern(out, &spec);
 }
 
-static bool same_axes(const sherd__dim *a, const sherd__dim *b)
-{
-    return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes;
-}
-
 static sherd_status lie_keys(const sherd_layout **out, const sherd_layout *q,
                              const sherd_layout *given)
 {
@@ -94,7 +88,7 @@ static sherd_status lie_keys(const sherd_layout **out, const sherd_layout *q,
         const sherd__dim *queries = &q->spec.dim[d];
         bool whole = !spec.dim[d].axes &&
                      !((used_in(&given->spec) | given->pending_axes) & sherd__dim_bits(queries));
-        if (!whole && !same_axes(&spec.dim[d], queries))
+        if (!whole && !sherd__dim_alike(&spec.dim[d], queries))
             spec.dim[d] = *queries;
     }
     return sherd__layout_intern(out, &spec);

@@ -23,8 +23,7 @@ static sherd_status divide(const sherd_layout **out, const sherd_layout *from,
     sherd__sketch s;
 
     sherd__sketch_begin(&s, from);
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        s.spec.pending[a] = -1;
+    sherd__spec_settle(&s.spec);
     s.spec.dim[1] = *more;
     s.spec.dim[1].cuts = NULL;
     sherd__sketch_move_axes(&s, 1, 0);
@@ -40,8 +39,7 @@ static sherd_status lay(const sherd_layout **out, const sherd_layout *like,
 {
     sherd__layout_spec spec = {.mesh = like->spec.mesh};
 
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
+    sherd__spec_settle(&spec);
     if (shards) {
         spec.shape[spec.ndim] = sherd__dim_parts(spec.mesh, shards);
         if (!whole)

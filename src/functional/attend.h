@@ -115,6 +115,8 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
  * of n, from the first one on, stand at positions that follow each other.
  */
 enum { SHERD__ATTEND_FEW = 16 };
+/* One item of q by groups, here: all its queries, and no keys yet. */
+sherd__attending sherd__attend_item(const sherd_tensor *q, double scale);
 int64_t sherd__attend_run_of(const int32_t *where, int64_t n);
 
 /* The same for q in groups of one head, on 5 dims, by the operator without groups. */

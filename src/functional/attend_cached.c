@@ -78,30 +78,21 @@ typedef struct cache {
 static cache cache_of(sherd_call *call)
 {
     const sherd_tensor *q = call->in[Q], *k = call->in[K];
-    const int64_t *size = q->local;
     const cached_attributes *attributes = call->attributes;
-    size_t element = sherd_dtype_bytes(q->dtype);
-    int64_t key = size[GROUPS] * size[WIDTH], heads = size[GROUPS] * size[REPEAT];
+    const sherd__attending one = sherd__attend_item(q, attributes->scale);
+    size_t key = (size_t)(one.groups * one.width) * sherd_dtype_bytes(q->dtype);
 
     return (cache){.call = call,
                    .kernels = sherd__kernels_in(call),
                    .dtype = sherd__statistics_dtype(q->dtype),
-                   .s = {.batch = 1,
-                         .groups = size[GROUPS],
-                         .repeat = size[REPEAT],
-                         .queries = size[POSITIONS],
-                         .width = size[WIDTH],
-                         .scale = attributes->scale,
-                         .causal = true,
-                         .all_heads = heads,
-                         .all_repeat = size[REPEAT]},
-                   .batch = size[BATCH],
-                   .queries = size[POSITIONS],
+                   .s = one,
+                   .batch = q->local[BATCH],
+                   .queries = one.queries,
                    .first = sherd_tensor_offset(k, POSITIONS),
                    .room = k->local[POSITIONS],
-                   .rows = size[BATCH] * heads * size[POSITIONS],
-                   .q_bytes = (size_t)(key * size[REPEAT]) * element,
-                   .k_bytes = (size_t)key * element,
+                   .rows = q->local[BATCH] * one.all_heads * one.queries,
+                   .q_bytes = key * (size_t)one.repeat,
+                   .k_bytes = key,
                    .dry = sherd__is_dry(call->world),
                    .few = q->shape[POSITIONS] * q->shape[REPEAT] <= SHERD__ATTEND_FEW,
                    .shards = k->layout ? sherd__dim_parts(k->layout->spec.mesh,
@@ -295,8 +286,7 @@ static const sherd_layout *parts_layout(const cache *c, bool all)
     const sherd__dim *keys = &c->call->in[K]->layout->spec.dim[POSITIONS];
     sherd__layout_spec spec = {.mesh = q->mesh, .ndim = 1 + WIDTH};
 
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
+    sherd__spec_settle(&spec);
     for (int d = 0; d < WIDTH; d++) {
         spec.shape[1 + d] = q->shape[d];
         spec.dim[1 + d] = q->dim[d];

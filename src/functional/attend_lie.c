@@ -100,17 +100,6 @@ sherd__window *sherd__round_window(sherd_status *status, const sherd__round *rou
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static void settle(sherd__layout_spec *spec)
-{
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec->pending[a] = -1;
-}
-
-static bool same_axes(const sherd__dim *a, const sherd__dim *b)
-{
-    return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes;
-}
-
 /* The axes of `from` for a dim of size n; its cuts too if it has the same size. */
 static sherd__dim dim_like(const sherd_layout *from, int64_t n)
 {
@@ -130,7 +119,7 @@ static sherd_status lie_queries(const sherd_layout **out, const sherd_layout *co
     sherd__layout_spec spec = operands[Q]->spec;
     unsigned used = 0;
 
-    settle(&spec);
+    sherd__spec_settle(&spec);
     spec.dim[WIDTH] = (sherd__dim){0};
     for (int d = 0; d < QUERY_DIMS; d++)
         used |= sherd__dim_bits(&spec.dim[d]);
@@ -148,13 +137,13 @@ static sherd_status lie_keys(const sherd_layout **out, const sherd_layout *q,
     sherd__layout_spec spec = operands[K]->spec;
     int64_t n = spec.shape[POSITIONS];
 
-    settle(&spec);
+    sherd__spec_settle(&spec);
     spec.dim[BATCH] = q->spec.dim[BATCH];
     spec.dim[KEY_HEADS] = q->spec.dim[GROUPS];
     spec.dim[KEY_HEADS + 1] = (sherd__dim){0};
     spec.dim[POSITIONS] = dim_like(q, n);
     for (int i = V; i >= K; i--)
-        if (same_axes(&operands[i]->spec.dim[POSITIONS], positions))
+        if (sherd__dim_alike(&operands[i]->spec.dim[POSITIONS], positions))
             spec.dim[POSITIONS] = dim_like(operands[i], n);
     return sherd__layout_intern(out, &spec);
 }
@@ -165,7 +154,7 @@ static sherd_status lie_mask(const sherd_layout **out, const sherd_layout *q,
 {
     sherd__layout_spec spec = mask->spec;
 
-    settle(&spec);
+    sherd__spec_settle(&spec);
     for (int d = 0; d < SHERD__MASK_DIMS; d++)
         spec.dim[d] =
             d < SUM_DIMS && spec.shape[d] != 1 ? q->spec.dim[sum_dim[d]] : (sherd__dim){0};

@@ -8,6 +8,7 @@
  * that is not in blocks (attend_cached.c). On the CPU alone. It has no gradient.
  */
 #include "attend.h"
+#include "blocks.h"
 
 #include <math.h>
 #include <string.h>
@@ -54,15 +55,6 @@ static bool is_apart(const sherd_layout *pool)
     return pool && pool->spec.dim[BLOCKS].axes > 0;
 }
 
-static bool share_axes(const sherd__dim *a, const sherd__dim *b)
-{
-    bool alike = a->axes == b->axes;
-
-    for (int i = 0; i < a->axes && alike; i++)
-        alike = a->axis[i] == b->axis[i];
-    return alike;
-}
-
 /* A pool is never moved: it is much. */
 static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v)
 {
@@ -74,8 +66,8 @@ static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const
         return "a pool must not be pending: settle it";
     if (k->layout->spec.dim[TOGETHER].axes || k->layout->spec.dim[WIDTH].axes)
         return "a pool may be sharded by blocks and heads only";
-    return is_apart(k->layout) &&
-                   !(q->layout && share_axes(&q->layout->spec.dim[0], &k->layout->spec.dim[BLOCKS]))
+    return is_apart(k->layout) && !(q->layout && sherd__dim_alike(&q->layout->spec.dim[0],
+                                                                  &k->layout->spec.dim[BLOCKS]))
                ? "the pool is sharded by blocks: the sequences of q must be, by the same axes"
                : NULL;
 }
@@ -109,8 +101,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
         sherd__layout_spec spec = sherd__way_given(ways, i)->spec;
         for (int d = 0; d < spec.ndim; d++)
             spec.dim[d] = (sherd__dim){0};
-        for (int a = 0; a < SHERD_MAX_AXES; a++)
-            spec.pending[a] = -1;
+        sherd__spec_settle(&spec);
         spec.dim[0] = batch;
         if (i == Q)
             spec.dim[SHERD__GROUPS] = pool->spec.dim[HEADS];
@@ -128,7 +119,7 @@ typedef struct paging {
     sherd__attending s;   /* of one sequence, without queries and keys */
     int64_t batch, first; /* sequences here: how many, and the first one */
     int64_t together, entries;
-    int64_t block, blocks;   /* of the pool here: the first one, and how many */
+    int64_t block;           /* of the pool here: the first one */
     int64_t rows;            /* of all sequences */
     int64_t most;            /* keys that a table has room for */
     size_t q_bytes, k_bytes; /* of a position */
@@ -140,32 +131,22 @@ static paging paging_of(sherd_call *call)
 {
     const sherd_tensor *q = call->in[Q], *k = call->in[K];
     const paged_attributes *attributes = call->attributes;
-    int64_t groups = q->local[SHERD__GROUPS], repeat = q->local[SHERD__REPEAT];
-    int64_t key = groups * q->local[SHERD__WIDTH];
-    size_t element = sherd_dtype_bytes(q->dtype);
+    const sherd__attending one = sherd__attend_item(q, attributes->scale);
+    size_t key = (size_t)(one.groups * one.width) * sherd_dtype_bytes(q->dtype);
 
     return (paging){.call = call,
                     .kernels = sherd__kernels_in(call),
                     .dtype = sherd__statistics_dtype(q->dtype),
-                    .s = {.batch = 1,
-                          .groups = groups,
-                          .repeat = repeat,
-                          .queries = q->local[SHERD__POSITIONS],
-                          .width = q->local[SHERD__WIDTH],
-                          .scale = attributes->scale,
-                          .causal = true,
-                          .all_heads = groups * repeat,
-                          .all_repeat = repeat},
+                    .s = one,
                     .batch = q->local[SHERD__BATCH],
                     .first = sherd_tensor_offset(q, SHERD__BATCH),
                     .together = k->local[TOGETHER],
                     .entries = call->in[TABLE]->local[1],
                     .block = sherd_tensor_offset(k, BLOCKS),
-                    .blocks = k->local[BLOCKS],
                     .most = call->in[TABLE]->local[1] * k->local[TOGETHER],
-                    .rows = q->local[SHERD__BATCH] * groups * repeat * q->local[SHERD__POSITIONS],
-                    .q_bytes = (size_t)(key * repeat) * element,
-                    .k_bytes = (size_t)key * element,
+                    .rows = q->local[SHERD__BATCH] * one.all_heads * one.queries,
+                    .q_bytes = key * (size_t)one.repeat,
+                    .k_bytes = key,
                     .dry = sherd__is_dry(call->world),
                     .table = call->from[TABLE],
                     .where = call->from[WHERE]};
@@ -181,40 +162,28 @@ static int64_t keys_of(const paging *p, int64_t b)
     return most;
 }
 
-/* Entry i of sequence b's table, which is looked at. */
-static bool is_block_here(const paging *p, int64_t b, int64_t i)
+/* What is wrong with sequence b; NULL: nothing. */
+static const char *fault_of(const paging *p, char text[SHERD__BLOCK_FAULT], int64_t b)
 {
-    int32_t number = p->table[b * p->entries + i];
-    int64_t all = p->call->in[K]->shape[BLOCKS], at = number - p->block;
+    const sherd_tensor *pool = p->call->in[K];
+    int64_t keys = keys_of(p, b), sequence = p->first + b;
+    const char *fault =
+        keys > 0 ? sherd__position_fault(text, pool, p->call->in[TABLE], sequence, keys - 1) : NULL;
 
-    if (number < 0 || number >= all)
-        return sherd_call_fail(
-            p->call, SHERD_EINVAL, "table[%lld,%lld] is %d, outside of a pool of %lld blocks",
-            (long long)(p->first + b), (long long)i, (int)number, (long long)all);
-    return (at >= 0 && at < p->blocks) ||
-           sherd_call_fail(p->call, SHERD_EINVAL,
-                           "table[%lld,%lld] is %d, outside of the blocks from %lld to %lld, "
-                           "which the shard of this sequence has",
-                           (long long)(p->first + b), (long long)i, (int)number,
-                           (long long)p->block, (long long)(p->block + p->blocks - 1));
+    for (int64_t i = 0; !fault && i * p->together < keys; i++)
+        fault = sherd__block_fault(text, pool, sequence, i, p->table[b * p->entries + i]);
+    return fault;
 }
 
 /* Before anything is computed. */
 static bool check_table(const paging *p)
 {
-    for (int64_t b = 0; b < p->batch && !p->dry; b++) {
-        int64_t keys = keys_of(p, b);
-        if (keys > p->most)
-            return sherd_call_fail(p->call, SHERD_EINVAL,
-                                   "position %lld of sequence %lld is behind its table: %lld "
-                                   "blocks of %lld",
-                                   (long long)(keys - 1), (long long)(p->first + b),
-                                   (long long)p->entries, (long long)p->together);
-        for (int64_t i = 0; i * p->together < keys; i++)
-            if (!is_block_here(p, b, i))
-                return false;
-    }
-    return true;
+    char text[SHERD__BLOCK_FAULT];
+    const char *fault = NULL;
+
+    for (int64_t b = 0; b < p->batch && !p->dry && !fault; b++)
+        fault = fault_of(p, text, b);
+    return !fault || sherd_call_fail(p->call, SHERD_EINVAL, "%s", fault);
 }
 
 static const char *queries_of(const paging *p, int64_t b)

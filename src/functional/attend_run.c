@@ -19,6 +19,21 @@ double sherd__attend_operations(const sherd__attending *s)
     return 4 * heads * (double)s->width * pairs;
 }
 
+sherd__attending sherd__attend_item(const sherd_tensor *q, double scale)
+{
+    const int64_t *size = q->local;
+
+    return (sherd__attending){.batch = 1,
+                              .groups = size[SHERD__GROUPS],
+                              .repeat = size[SHERD__REPEAT],
+                              .queries = size[SHERD__POSITIONS],
+                              .width = size[SHERD__WIDTH],
+                              .scale = scale,
+                              .causal = true,
+                              .all_heads = size[SHERD__GROUPS] * size[SHERD__REPEAT],
+                              .all_repeat = size[SHERD__REPEAT]};
+}
+
 int64_t sherd__attend_run_of(const int32_t *where, int64_t n)
 {
     int64_t i = 1;

@@ -27,10 +27,13 @@ static const char *describe_grad(sherd_call *call)
     return NULL;
 }
 
+/* -1: more than can be counted. */
 static int64_t scratch_bytes(const sherd_tensor *out, int64_t n)
 {
+    int64_t bytes;
+
     if (sherd__is_half(out->dtype))
-        return (out->local[0] + n) * (int64_t)sizeof(int64_t);
+        return sherd__mul(out->local[0] + n, (int64_t)sizeof(int64_t), &bytes) ? bytes : -1;
     return out->dtype == SHERD_F32 ? sherd__places_bytes(n, out->local[1], out->local[0]) : 0;
 }
 

@@ -344,8 +344,7 @@ sherd_tensor *sherd__entropy_pair(sherd_call *call, const sherd_layout **whole)
     const sherd_layout *logits = call->in[LOGITS]->layout, *partial;
     sherd__layout_spec spec = {.mesh = logits->spec.mesh, .ndim = 1, .shape = {2}};
 
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
+    sherd__spec_settle(&spec);
     for (int d = 0; d < logits->spec.ndim - 1; d++)
         for (int i = 0; i < logits->spec.dim[d].axes; i++)
             spec.pending[logits->spec.dim[d].axis[i]] = SHERD_SUM;

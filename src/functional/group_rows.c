@@ -57,8 +57,7 @@ static sherd_status lay_rows(const sherd_layout **out, const plan *p, const int3
     sherd__dim *rows = &spec.dim[0];
     int64_t run = 0;
 
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
+    sherd__spec_settle(&spec);
     *rows = p->e;
     for (int i = 0; i < p->beside.axes; i++)
         rows->axis[rows->axes++] = p->beside.axis[i];

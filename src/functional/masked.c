@@ -93,7 +93,7 @@ sherd_status sherd__lay_chosen(const sherd_layout **operand, const sherd_layout 
         return sherd__fail(sherd__world_diag(call->world), SHERD_EINVAL,
                            "%s: the counts are not of %lld elements", call->op->name,
                            (long long)how->total);
-    sherd_status status = sherd__lay_settled(&operand[SHERD__MASK], mask);
+    sherd_status status = sherd__layout_settle(&operand[SHERD__MASK], mask);
     if (!status)
         status = sherd__replicated(&operand[SHERD__MASK_COUNT], mask->spec.mesh, 1, count->shape);
     return status ? status
@@ -164,12 +164,6 @@ static bool find_nonzero(sherd_call *call)
            sherd_call_fail(call, SHERD_EINVAL, "the mask was written after it was counted");
 }
 
-static bool stay_dry(sherd_call *call)
-{
-    (void)call;
-    return true;
-}
-
 const sherd_op sherd__nonzero_op = {
     .name = "sherd_nonzero",
     .summary = "where a mask is true",
@@ -184,7 +178,7 @@ const sherd_op sherd__nonzero_op = {
     .describe = describe_nonzero,
     .ways = lie_nonzero,
     .forward = find_nonzero,
-    .dry = stay_dry};
+    .dry = sherd__stay_dry};
 
 /* ---- the functions --------------------------------------------------------------------------- */
 
@@ -203,8 +197,7 @@ static sherd_tensor *lay_beside(sherd_tensor *mask, const sherd_tensor *a, const
         (mask->layout && mask->layout->spec.mesh != a->layout->spec.mesh))
         return mask;
     sherd__layout_spec spec = {.mesh = a->layout->spec.mesh, .ndim = 1};
-    for (int axis = 0; axis < SHERD_MAX_AXES; axis++)
-        spec.pending[axis] = -1;
+    sherd__spec_settle(&spec);
     spec.shape[0] = mask->shape[0];
     spec.dim[0] = a->layout->spec.dim[0];
     if (sherd__layout_intern(&to, &spec) != SHERD_OK)

@@ -144,7 +144,7 @@ static sherd_status lie_scatter(const sherd_call *call, sherd_ways *ways)
 
     like = rows; /* alone, it may be pending, and so is the result */
     if (into && !status)
-        status = sherd__lay_settled(&like, into);
+        status = sherd__layout_settle(&like, into);
     if (!status)
         status = sherd__lay_rows(&result, like, operand[SHERD__MASK]);
     if (!status)

@@ -114,8 +114,8 @@ static sherd_status lie_sent(const sherd_call *call, sherd_ways *ways, bool back
     sherd_tensor *count = call->in[SHERD__ROUTE_COUNT];
     const int64_t *counts = sherd__counts_of(count);
     int64_t rows = call->shape[0][0], shards = count->shape[0];
-    sherd_status status = sherd__lay_settled(&operand[SHERD__ROUTE_SHARD],
-                                             sherd__way_given(ways, SHERD__ROUTE_SHARD));
+    sherd_status status = sherd__layout_settle(&operand[SHERD__ROUTE_SHARD],
+                                               sherd__way_given(ways, SHERD__ROUTE_SHARD));
 
     if (counts && !sherd__counts_add_up(counts, shards * shards, rows))
         return sherd__fail(sherd__world_diag(call->world), SHERD_EINVAL,

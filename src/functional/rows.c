@@ -16,10 +16,16 @@ int64_t sherd__rows_of_shard(const sherd_tensor *t, int64_t shard)
            sherd__dim_cut(spec->mesh, &spec->dim[0], spec->shape[0], shard);
 }
 
+bool sherd__stay_dry(sherd_call *call)
+{
+    (void)call;
+    return true;
+}
+
 sherd_status sherd__counts_ways(const sherd_call *call, sherd_ways *ways)
 {
     const sherd_layout *operand, *result;
-    sherd_status status = sherd__lay_settled(&operand, sherd__way_given(ways, 0));
+    sherd_status status = sherd__layout_settle(&operand, sherd__way_given(ways, 0));
 
     if (!status)
         status = sherd__replicated(&result, operand->spec.mesh, call->ndim[0], call->shape[0]);
@@ -54,15 +60,6 @@ void sherd__free_axes(sherd__layout_spec *spec, unsigned axes)
     for (int i = 0; i < SHERD_MAX_AXES; i++)
         if (axes >> i & 1)
             spec->pending[i] = -1;
-}
-
-sherd_status sherd__lay_settled(const sherd_layout **out, const sherd_layout *given)
-{
-    sherd__layout_spec spec = given->spec;
-
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
-    return sherd__layout_intern(out, &spec);
 }
 
 sherd_status sherd__lay_rows(const sherd_layout **out, const sherd_layout *x,

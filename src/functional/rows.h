@@ -13,6 +13,9 @@
 int64_t sherd__row_shards(const sherd_tensor *t);
 int64_t sherd__rows_of_shard(const sherd_tensor *t, int64_t shard);
 
+/* What an operator does in a dry world that takes no memory besides its results. */
+bool sherd__stay_dry(sherd_call *call);
+
 /* Ways of an operator that counts: operand 0 stays, settled; the result is on all ranks. */
 sherd_status sherd__counts_ways(const sherd_call *call, sherd_ways *ways);
 
@@ -24,9 +27,6 @@ bool sherd__counts_add_up(const int64_t *count, int64_t n, int64_t total);
 
 /* Dims but the first lose these axes, and nothing is pending on them. */
 void sherd__free_axes(sherd__layout_spec *spec, unsigned axes);
-
-/* As given, but nothing is pending. */
-sherd_status sherd__lay_settled(const sherd_layout **out, const sherd_layout *given);
 
 /* As x, with as many rows as in another layout, sharded as there; other dims lose those axes. */
 sherd_status sherd__lay_rows(const sherd_layout **out, const sherd_layout *x,

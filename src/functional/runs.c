@@ -91,8 +91,7 @@ sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *to
     sherd__sketch_begin(&s, tokens);
     s.spec.ndim = 1;
     s.spec.shape[0] *= k;
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        s.spec.pending[a] = -1;
+    sherd__spec_settle(&s.spec);
     int64_t *cut = sherd__sketch_cuts(&s, 0);
     for (int64_t i = 0; cut && i <= parts; i++)
         cut[i] = sherd__dim_cut(tokens->spec.mesh, dim, tokens->spec.shape[0], i) * k;
@@ -131,8 +130,7 @@ static bool is_so(const sherd_mesh *mesh, const sherd__dim *own, const sherd__di
                   const int64_t *cut, int64_t parts, int64_t rows)
 {
     int64_t step = sherd__dim_parts(mesh, dim) / parts;
-    bool so = own->axes == dim->axes &&
-              memcmp(own->axis, dim->axis, (size_t)own->axes * sizeof *own->axis) == 0;
+    bool so = sherd__dim_alike(own, dim);
 
     for (int64_t p = 0; so && p <= parts; p++)
         so = sherd__dim_cut(mesh, own, rows, p * step) == cut[p * step];

@@ -68,7 +68,7 @@ static const char *describe_order(sherd_call *call)
 static sherd_status lie_order(const sherd_call *call, sherd_ways *ways)
 {
     const sherd_layout *operand, *result[2];
-    sherd_status status = sherd__lay_settled(&operand, sherd__way_given(ways, 0));
+    sherd_status status = sherd__layout_settle(&operand, sherd__way_given(ways, 0));
 
     result[ORDERED] = operand;
     if (!status)
@@ -158,7 +158,7 @@ static sherd_status lie_taken(const sherd_call *call, sherd_ways *ways)
     const sherd_layout *operand[2], *result;
     const taking *how = call->attributes;
     const int64_t *counts = sherd__counts_of(call->in[COUNT]);
-    sherd_status status = sherd__lay_settled(&operand[ORDERED], sherd__way_given(ways, ORDERED));
+    sherd_status status = sherd__layout_settle(&operand[ORDERED], sherd__way_given(ways, ORDERED));
 
     if (status)
         return status;
@@ -168,8 +168,7 @@ static sherd_status lie_taken(const sherd_call *call, sherd_ways *ways)
                            (long long)how->total);
     const sherd__layout_spec *from = &operand[ORDERED]->spec;
     sherd__layout_spec spec = {.mesh = from->mesh, .ndim = 1, .shape = {how->total}};
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
+    sherd__spec_settle(&spec);
     for (int d = 0; d < from->ndim; d++)
         for (int i = 0; i < from->dim[d].axes; i++)
             spec.dim[0].axis[spec.dim[0].axes++] = from->dim[d].axis[i];
@@ -194,12 +193,6 @@ static bool take(sherd_call *call)
     return true;
 }
 
-static bool stay_dry(sherd_call *call)
-{
-    (void)call;
-    return true;
-}
-
 const sherd_op sherd__unique_op = {
     .name = "sherd_unique",
     .summary = "the distinct elements, ascending",
@@ -212,7 +205,7 @@ const sherd_op sherd__unique_op = {
     .describe = describe_taken,
     .ways = lie_taken,
     .forward = take,
-    .dry = stay_dry};
+    .dry = sherd__stay_dry};
 
 /* ---- counted --------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
  * has the number of its block, and where in the block it goes. If the pool is sharded by blocks, a
  * rank writes the rows of its own sequences, into its own blocks. On the CPU.
  */
+#include "blocks.h"
 #include "ops/shared.h"
 
 #include <stdio.h>
@@ -110,17 +111,11 @@ static bool is_expanded(const sherd_tensor *a)
 /* Whether rows lie as the blocks of a pool that they go to. */
 static bool lie_with_blocks(const filling *f)
 {
-    const sherd__dim *blocks = &f->a->layout->spec.dim[0], *batch;
+    const sherd__dim *blocks = &f->a->layout->spec.dim[0];
 
     if (!blocks->axes)
         return true;
-    batch = f->rows->layout ? &f->rows->layout->spec.dim[0] : NULL;
-    if (!batch || batch->axes != blocks->axes)
-        return false;
-    for (int i = 0; i < blocks->axes; i++)
-        if (batch->axis[i] != blocks->axis[i])
-            return false;
-    return true;
+    return f->rows->layout && sherd__dim_alike(&f->rows->layout->spec.dim[0], blocks);
 }
 
 static const char *fault_of_layouts(const filling *f)
@@ -205,35 +200,19 @@ static sherd_tensor *bring(const filling *f, sherd_tensor *t)
     return sherd_tensor_failed(t) ? NULL : t;
 }
 
-/* The entry of the table that says where row i is written; *number is that of a block. */
+/* Whether row i has a place in its block. */
 static bool is_block_here(const filling *f, int64_t i, int32_t position, const int32_t *table)
 {
-    const sherd_tensor *a = f->a;
-    int64_t b = i / f->index->local[1], m = f->table->local[1], at = position / a->shape[1];
-    int64_t first = sherd_tensor_offset(a, 0), sequence = b + sherd_tensor_offset(f->index, 0);
-    char reason[160];
+    int64_t b = i / f->index->local[1], at = position / f->a->shape[1];
+    int64_t sequence = b + sherd_tensor_offset(f->index, 0);
+    char text[SHERD__BLOCK_FAULT];
+    const char *fault = sherd__position_fault(text, f->a, f->table, sequence, position);
 
-    if (at >= m) {
-        snprintf(reason, sizeof reason,
-                 "position %d of sequence %lld is behind its table: %lld blocks of %lld",
-                 (int)position, (long long)sequence, (long long)m, (long long)a->shape[1]);
-        refuse(f, SHERD_EINVAL, reason);
-        return false;
-    }
-    int32_t number = table[b * m + at];
-    if (number >= first && number < first + a->local[0])
-        return true;
-    int length = snprintf(reason, sizeof reason, "table[%lld,%lld] is %d, outside of ",
-                          (long long)sequence, (long long)at, (int)number);
-    if (number < 0 || number >= a->shape[0])
-        snprintf(reason + length, sizeof reason - (size_t)length, "a pool of %lld blocks",
-                 (long long)a->shape[0]);
-    else
-        snprintf(reason + length, sizeof reason - (size_t)length,
-                 "the blocks from %lld to %lld, which the shard of this sequence has",
-                 (long long)first, (long long)(first + a->local[0] - 1));
-    refuse(f, SHERD_EINVAL, reason);
-    return false;
+    if (!fault)
+        fault = sherd__block_fault(text, f->a, sequence, at, table[b * f->table->local[1] + at]);
+    if (fault)
+        refuse(f, SHERD_EINVAL, fault);
+    return !fault;
 }
 
 /* Whether all rows have a place in their blocks. */

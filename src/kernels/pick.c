@@ -8,16 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/num.h"
 #include "places.h"
-#include "sums.h"
 
 enum {
-    FEW = 64,     /* so many of a list are found without sorting it */
-    LANES = 32,   /* columns that are added up side by side */
-    WIDE_ROW = 8, /* a row of so many is added as one */
-    SOME = 4096,  /* entries of which f64 are kept at once, or as many as there are addends */
-    BLOCK = 512   /* elements of a row */
+    FEW = 64,  /* so many of a list are found without sorting it */
+    LANES = 32 /* columns that are added up side by side */
 };
 
 /* Which entry index (o, j, i) means; -1: none that is here. */

@@ -150,10 +150,14 @@ int sherd__dim_shared(const sherd__dim *a, const sherd__dim *b)
     return i;
 }
 
+bool sherd__dim_alike(const sherd__dim *a, const sherd__dim *b)
+{
+    return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes;
+}
+
 bool sherd__dim_equal(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n)
 {
-    return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes &&
-           merged_equal(mesh, a, b, n, a->axes);
+    return sherd__dim_alike(a, b) && merged_equal(mesh, a, b, n, a->axes);
 }
 
 /*

@@ -7,13 +7,18 @@
 
 #include <string.h>
 
+void sherd__spec_settle(sherd__layout_spec *spec)
+{
+    for (int i = 0; i < SHERD_MAX_AXES; i++)
+        spec->pending[i] = -1;
+}
+
 /* A spec without placements on the root of `mesh`. */
 static void start(sherd__layout_spec *spec, const sherd_mesh *mesh)
 {
     memset(spec, 0, sizeof *spec);
     spec->mesh = mesh->root;
-    for (int i = 0; i < SHERD_MAX_AXES; i++)
-        spec->pending[i] = -1;
+    sherd__spec_settle(spec);
 }
 
 /* Put one placement on one axis of the root, innermost in its dim. */

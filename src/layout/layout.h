@@ -129,8 +129,13 @@ bool sherd__reduce_ops_mix(sherd_reduce_op a, sherd_reduce_op b);
 /* Whether two placements, neither unset, with dims counted from 0, are equal. */
 bool sherd__placement_equal(sherd_placement a, sherd_placement b);
 
+/* Nothing is pending on any axis. */
+void sherd__spec_settle(sherd__layout_spec *spec);
+
 /* How many outermost axes two lists share, whatever the cuts. */
 int sherd__dim_shared(const sherd__dim *a, const sherd__dim *b);
+/* Whether the same axes shard both dims, or none, whatever the cuts. */
+bool sherd__dim_alike(const sherd__dim *a, const sherd__dim *b);
 /* The longest shard of a dim of size n. */
 int64_t sherd__dim_longest(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n);
 /* Number of shards of a dim: product of its axes' extents. */

@@ -373,7 +373,7 @@ sherd_status sherd__layout_keep_cuts(const sherd_layout **out, const sherd_layou
 
     for (int d = 0; d < spec.ndim; d++) {
         const sherd__dim *own = &from->spec.dim[d];
-        if (own->axes == spec.dim[d].axes && sherd__dim_shared(own, &spec.dim[d]) == own->axes)
+        if (sherd__dim_alike(own, &spec.dim[d]))
             spec.dim[d].cuts = own->cuts;
     }
     return sherd__layout_intern(out, &spec);

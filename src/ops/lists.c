@@ -16,8 +16,7 @@ bool sherd__line_up(sherd__line *line, sherd_call *call, const sherd_mesh *mesh,
     sherd__dim *all = &line->spec.dim[0];
 
     *line = (sherd__line){.call = call, .spec = {.mesh = mesh, .ndim = 1}};
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        line->spec.pending[a] = -1;
+    sherd__spec_settle(&line->spec);
     for (int a = 0; a < mesh->axes; a++)
         if (!(owners >> a & 1))
             all->axis[all->axes++] = a;

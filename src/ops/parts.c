@@ -15,8 +15,7 @@ static sherd_status parts_layout(const sherd_layout **out, const sherd_layout *i
     sherd__layout_spec spec = {.mesh = in->spec.mesh, .ndim = 1};
     int64_t parts = 1;
 
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
+    sherd__spec_settle(&spec);
     for (int d = 0; d < in->spec.ndim; d++) {
         const sherd__dim *dim = &in->spec.dim[d];
         if (!(reduced >> d & 1)) {

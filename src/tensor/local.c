@@ -62,11 +62,6 @@ static bool same_sizes(const int64_t *a, const int64_t *b, int ndim)
     return memcmp(a, b, (size_t)ndim * sizeof *a) == 0;
 }
 
-static bool same_axes(const sherd__dim *a, const sherd__dim *b)
-{
-    return a->axes == b->axes && memcmp(a->axis, b->axis, (size_t)a->axes * sizeof *a->axis) == 0;
-}
-
 /*
  * The layout that a piece remembers from to_local, if it still has its size and the arguments ask
  * for that layout.
@@ -82,7 +77,7 @@ static const sherd_layout *remembered(const joining *j)
                (size_t)j->mesh->axes * sizeof *was->spec.pending) != 0)
         return NULL;
     for (int d = 0; d < j->local->ndim; d++)
-        if (!same_axes(&was->spec.dim[d], &pattern->spec.dim[d]))
+        if (!sherd__dim_alike(&was->spec.dim[d], &pattern->spec.dim[d]))
             return NULL;
     if (!sherd_mesh_coordinate(j->mesh, sherd_world_rank(j->world), coordinate))
         return was;
