@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element types. f32 and f64 compute in their own precision; bf16 and f16 are stored in two bytes
- * and compute in f32, and each stored element is rounded once; integers and bool serve as indices,
- * masks and data. In this documentation a *floating-point* dtype is one of f32, f64, bf16 and f16.
+ * Element types. f32 and f64 are computed with in their own precision. bf16 and f16 are stored in
+ * two bytes and computed with in f32; each result is rounded once, when it is stored. Integers and
+ * bool serve as indices, masks and data. In this documentation a *floating-point* dtype is one of
+ * f32, f64, bf16 and f16.
  */
 #ifndef SHERD_DTYPE_H
 #define SHERD_DTYPE_H
@@ -23,18 +24,19 @@ typedef enum sherd_dtype {
     SHERD_BOOL = 8 /* one byte, 0 or 1 */
 } sherd_dtype;
 
-enum { SHERD_DTYPES = 9 }; /* with SHERD_DTYPE_NONE */
+enum { SHERD_DTYPES = 9 }; /* how many values, SHERD_DTYPE_NONE included */
 
 /**
- * Bytes of one element; 0 for SHERD_DTYPE_NONE and for a number that is no dtype.
+ * Bytes of one element; 0 for SHERD_DTYPE_NONE and for a number that is not a dtype.
  *
  * @local   @errors none
  */
 SHERD_API size_t sherd_dtype_bytes(sherd_dtype dtype);
 
 /**
- * The name in texts and on the command line: "f32", "f64", "bf16", "f16", "i32", "i64", "u8",
- * "bool"; "none" for SHERD_DTYPE_NONE.
+ * The name of a dtype, as in texts of tensors and on the command line: "f32", "f64", "bf16", "f16",
+ * "i32", "i64", "u8", "bool"; "none" for SHERD_DTYPE_NONE; "unknown" for a number that is not a
+ * dtype.
  *
  * @local   @owns static text   @errors none
  */

@@ -2,9 +2,9 @@
 /*
  * Status codes, and the macros that every public declaration carries.
  *
- * A function that returns sherd_status returns 0 for success and a negative code for a failure.
- * There are few codes; they are grouped by what the caller must rebuild. The text, with rank,
- * function and values, is in sherd_world_error().
+ * A function that returns sherd_status returns 0 for success and a negative code for a failure. The
+ * codes are few: each stands for what the caller can do about the failure, not for one cause. The
+ * cause, in one line with rank, function and values, is what sherd_world_error() returns.
  */
 #ifndef SHERD_STATUS_H
 #define SHERD_STATUS_H
@@ -61,7 +61,8 @@ enum {
 };
 
 /**
- * The name of a status, for example "EINVAL"; "unknown" for a number that is none.
+ * The name of a status without its prefix, for example "EINVAL"; "unknown" for a number that is not
+ * a status.
  *
  * @local   @owns static text   @errors none
  */

@@ -2,32 +2,33 @@
 /*
  * The world: the ranks that can talk to each other. It holds all state: memory, meshes, layouts,
  * cached plans, the alarm, the error text, the comm log. There are no globals; one process may hold
- * several worlds. A handle belongs to one thread at a time.
+ * several worlds. A world, and everything that belongs to it, may be used by one thread at a time.
  *
  * Errors. A collective function that returns a status returns the same status on all ranks. An
  * expression on tensors that fails raises the world's *alarm* and returns the world's *failed
  * tensor*, which every later expression passes on. No rank falls out of step and no rank hangs.
- * sherd_world_check() reads and lowers the alarm: there all ranks get the same status and text, and
- * go on. A rank that has failed by itself calls sherd_world_fail() and may leave the step: it goes
- * on at the step's check. The others fail in what they call without it, and come there too.
+ * sherd_world_check() reads and lowers the alarm: all ranks get the same status and text from it,
+ * and go on. A rank on which something else fails (it cannot read its data, say) calls
+ * sherd_world_fail(), and may then skip everything up to the next sherd_world_check(). The
+ * collective calls that the other ranks make meanwhile fail, so they reach that check as well.
  *
  * Branch only on a status: that of sherd_world_check() or of a collective function. Whether a
  * tensor has failed (sherd_tensor_failed(), or sherd_tensor_read() returning NULL) is a local
- * observation: one rank may already have seen another's alarm where a third has not. If such a
- * branch contains a collective call, only some ranks make it.
+ * observation: one rank may already have seen an alarm that another has not. If such a branch
+ * contains a collective call, only some ranks make it.
  *
  *     y = sherd_matmul(x, w);
- *     if (sherd_world_check(world))          all ranks take the same branch
+ *     if (sherd_world_check(world))          // all ranks take the same branch
  *         return skip_this_step(world);
  *
- * Waiting. A rank waits for the others for at most SHERD_TIMEOUT seconds (environment; 600 if it is
- * not set); with 0 or "none" for as long as it takes, as a server needs whose ranks wait for its
- * next request. A wait that takes longer closes the world, as the death of a rank does, and all
- * functions that may return EPEER return ETIMEDOUT. Time in which the whole job is stopped does not
- * count.
+ * Waiting. A rank waits for the others for at most SHERD_TIMEOUT seconds (an environment variable;
+ * 600 if it is not set). 0 or "none" means no limit: a server needs that if its ranks wait for the
+ * next request in a collective function. A wait that takes longer ends the world as the death of a
+ * rank does: from then on every function that may return EPEER returns ETIMEDOUT. Time during which
+ * the whole job is stopped does not count.
  *
- * Stack. A thread that calls functions on tensors needs 128 KiB, which is what musl gives; by
- * measure products, convolutions, attention and norms of this library's own take less than half of
+ * Stack. A thread that calls functions on tensors needs a stack of 128 KiB, which is musl's
+ * default. Measured, sherd's own products, convolutions, attention and norms take less than half of
  * it.
  *
  * NULL arguments. Passing NULL where the header does not allow it is an error with a defined
@@ -39,22 +40,25 @@
  * - An expression, or any other function on tensors, fails with EINVAL in the world that another
  *   argument belongs to. If no argument belongs to a world, an expression returns NULL, and a
  *   function without a result does nothing.
- * - A getter returns the value that means "nothing there": count 0, rank or axis -1, pointer NULL,
- *   text "", false, or an empty box. Only sherd_tensor_failed(NULL) is true.
+ * - A getter returns the value that means "none": 0 for a count, -1 for a rank or an axis, NULL for
+ *   a pointer, "" for a text, false, or an empty box. Only sherd_tensor_failed(NULL) is true.
  * - Releasing, destroying, closing, ending, clearing or popping NULL does nothing.
  *
  * The failed tensor is a valid argument everywhere; it has no dims, no layout and no data. A number
- * out of range is EINVAL, or ELIMIT if it is merely too large; a getter called with one returns
- * what it returns for NULL. A handle of another world is EINVAL in the world of the first argument.
+ * out of range is EINVAL, or ELIMIT if it is valid but more than the library supports; a getter
+ * that is called with one returns what it returns for NULL. A handle of another world is EINVAL in
+ * the world of the first argument.
  *
- * Forks. A process that a rank forks has a copy of the rank's world that does not work: expressions
- * give the failed tensor, reads and writes NULL, functions with a status EINVAL, and the child's
- * sherd_world_check says so. Nothing there reaches the ranks. Pointers that were read before the
- * fork show what the rank makes of that memory later, so copy what the child needs before it. The
- * child ends by exit or _exit, closes nothing, and may start other programs.
+ * Forks. A process that a rank forks inherits the rank's world, but cannot use it: there
+ * expressions return the failed tensor, sherd_tensor_read and sherd_tensor_write NULL, and
+ * functions with a status EINVAL, sherd_world_check among them, with a text that says why. Nothing
+ * that the child does reaches the ranks. Tensors are in shared memory, so a pointer obtained before
+ * the fork shows what the rank writes there later: copy what the child needs before forking. The
+ * child need not close the world; it ends by exit or _exit, and may start other programs.
  *
- * Not detected: a handle that is no longer valid (of a closed world, a destroyed module, a tensor
- * released more often than retained), and an array shorter than stated.
+ * Not detected, and undefined: a handle that is no longer valid (of a closed world, of a destroyed
+ * module, of a tensor that was released more often than retained), and an array that is shorter
+ * than stated.
  */
 #ifndef SHERD_WORLD_H
 #define SHERD_WORLD_H
@@ -65,7 +69,7 @@ SHERD_BEGIN
 
 typedef struct sherd_world sherd_world;
 
-/* How the ranks of a spawned world live. Threads are for tests, sanitizers and debuggers. */
+/* What the ranks of sherd_spawn are. Threads are for tests, sanitizers and debuggers. */
 typedef enum sherd_ranks_as { SHERD_PROCESSES = 0, SHERD_THREADS = 1 } sherd_ranks_as;
 
 /* All zero = the defaults. */
@@ -76,8 +80,12 @@ typedef struct sherd_world_options {
     uint64_t seed;     /* of all random numbers of this world; equal on all ranks */
     /* address space for the tensors of one rank, at least 2 MiB; 0 = the machine's memory */
     size_t region_bytes;
-    char *error; /* char[SHERD_ERROR_BYTES] for the text when opening fails, or a closing
-                          * check in sherd_spawn; NULL: a line on standard error */
+    /*
+     * char[SHERD_ERROR_BYTES]: gets the error text if the function that takes these options fails
+     * (sherd_spawn: also if the closing check of its ranks does), because then there is no world to
+     * ask. NULL = the text is printed to standard error.
+     */
+    char *error;
     /*
      * Price file (see sherd_price_parse) for plans whose options have no price. Rank 0 reads it and
      * distributes it; other ranks' values are ignored. NULL = SHERD_PRICE in rank 0's environment;
@@ -85,9 +93,10 @@ typedef struct sherd_world_options {
      */
     const char *price_file;
     /*
-     * Where tensors are computed with: "cpu"; "cuda", a GPU of the machine for each rank, round
-     * robin; "cuda:1", that one. Equal on all ranks, but for the number. NULL = SHERD_DEVICE in the
-     * environment; without that, the CPU. Programs need no change: see docs/gpu.md.
+     * The device that computes: "cpu"; "cuda", where the GPUs of the machine are dealt out to its
+     * ranks in turn; "cuda:1", that GPU. Only its number may differ between ranks. NULL =
+     * SHERD_DEVICE in the environment; without that, the CPU. Programs need no change: see
+     * docs/gpu.md.
      */
     const char *device;
 } sherd_world_options;
@@ -97,10 +106,9 @@ typedef struct sherd_world_options {
  * MPI that sherd was built with (docs/running.md). A process started in any other way gets a world
  * of one rank.
  *
- * Programs that this process starts afterwards are not ranks: SHERD_ARENA_FD, SHERD_RANK,
- * SHERD_RANKS and SHERD_LAUNCHER are removed from the environment, so call this before starting
- * threads that read the environment. The process itself may join again after it has closed the
- * world.
+ * Programs that this process starts afterwards are not ranks, because SHERD_ARENA_FD, SHERD_RANK,
+ * SHERD_RANKS and SHERD_LAUNCHER are removed from the environment; so call this before starting
+ * threads that read the environment. After closing the world, the process may join it again.
  *
  * @collective all ranks of the launch
  * @shapes     options: NULL = all zero
@@ -135,35 +143,42 @@ SHERD_CALL sherd_status sherd_world_alone(sherd_world **out, const sherd_world_o
 SHERD_CALL sherd_status sherd_world_paper(sherd_world **out, int ranks);
 
 /**
- * Check the world a last time, then close it. All objects that belong to it are freed.
+ * Check the world a last time (sherd_world_check), then close it. All objects that belong to it are
+ * freed.
  *
  * @collective the world; local for a paper world or a world of one rank
  * @owns       frees `world`; NULL is a no-op
- * @errors     what a last sherd_world_check returns; the world is freed in any case. Except EINVAL,
- *             and nothing is freed: in a forked process, in a function that sherd runs (a forward,
- *             a hook, ..), and for the world that sherd_spawn passed to a body (it closes that one)
+ * @errors     those of the last check, and the world is freed all the same; or EINVAL, and nothing
+ *             is freed: in a forked process, inside a function that sherd calls (a forward, a
+ *             hook), or for the world that sherd_spawn passed to `body` (sherd_spawn closes it)
  */
 SHERD_API sherd_status sherd_world_close(sherd_world *world);
 
 /**
  * Run `body` once on every rank and wait for all of them.
  *
- * Under a launcher (`sherd run`) the calling process is already a rank: `body` runs in it, on the
- * joined world, unless that is open already. Otherwise this function starts the ranks: as processes
- * forked from this one (call it before starting any thread; this process then only watches), or as
- * threads. `body` gets an open world, which is closed when it returns. If a rank dies, a line on
- * standard error names the rank and the signal, and the other ranks end.
+ * Without a launcher this function starts the ranks: as processes forked from this one (call it
+ * before starting any thread; this process then only watches), or as threads. Under a launcher
+ * (`sherd run`, mpirun, srun) the calling process already is a rank, and `body` runs in it, on the
+ * world of the launch; if the process has that world open already, ranks are started as without a
+ * launcher.
+ *
+ * `body` gets an open world, which is closed when it returns. If a rank dies, a line on standard
+ * error names the rank and the signal, and the other ranks end.
  *
  * @local
- * @shapes *exit_status: 0 if it returns OK and every body returned 0; otherwise the first non-zero
- *         value, 128 + signal for a rank that was killed, 1 if there is no such value
- * @owns   `payload` is passed on; with processes each rank has its own copy of everything
+ * @shapes *exit_status: 0 if the result is OK and every `body` returned 0; otherwise the first
+ *         value that is not 0 of the ranks in order: what `body` returned, or 128 + signal for a
+ *         rank that was killed; 1 if the result is not OK and there is no such value; options: NULL
+ *         = all zero
+ * @owns   `payload` is passed to `body` as it is; if ranks are processes, each has its own copy of
+ *         all memory
  * @errors EINVAL ranks < 0, an unknown `as`, SHERD_TRANSPORT in the environment (it overrides `as`)
  *         other than arena, threads or mpi, SHERD_GRACE not a number of seconds, SHERD_ARENA_BYTES
  *         not a number of bytes, or a price file that cannot be read or parsed; ELIMIT more than
- *         SHERD_MAX_RANKS; ENOMEM no region, process or thread; EPEER a rank died, was stopped for
- *         half a second, or closed its world while others went on; otherwise what the closing check
- *         of the ranks returned
+ *         SHERD_MAX_RANKS; ENOMEM no region, process or thread; EPEER a rank died, was stopped (by
+ *         a signal) for half a second, or closed its world while others went on; otherwise what the
+ *         ranks' closing check returned
  */
 SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
                                     int (*body)(sherd_world *world, void *payload), void *payload);
@@ -171,44 +186,50 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
 /**
  * Read and lower the alarm, and give all ranks the same status.
  *
- * Waits for all ranks and compares the calls that they made and what they did on each mesh. After a
- * failure the calls in flight are dropped and the world works again. A tensor that some ranks had
- * not made becomes the failed tensor on all of them; so does one that some had written in place and
- * others not, until it is written anew or taken as it is (sherd_tensor_revive). After the death of
- * a rank (EPEER) the world stays closed.
+ * Waits for all ranks, and compares the calls that they made and what they did on each mesh. After
+ * a failure, calls in flight are dropped and the world works again. Then all ranks have the same
+ * tensors:
+ * - a tensor that only some ranks have made becomes the failed tensor on all of them;
+ * - a tensor that only some ranks have written in place becomes failed on all of them, until it is
+ *   written anew (sherd_fill, sherd_copy_from) or taken as it is (sherd_tensor_revive).
+ *
+ * After the death of a rank (EPEER) or a timeout (ETIMEDOUT) the world stays closed: every later
+ * call fails with that status.
  *
  * @collective the world
- * @errors     what raised the alarm; EDIFFER ranks made different calls, did different things on a
- *             mesh, or (with SHERD_VERIFY=1 in the environment) hold different values of what
- *             should be equal; EPEER; ETIMEDOUT a rank did not come within SHERD_TIMEOUT; EINVAL in
- *             a process that was forked from the rank's own
+ * @errors     the status that raised the alarm; EDIFFER ranks made different calls, did different
+ *             things on a mesh, or (with SHERD_VERIFY=1 in the environment) hold different values
+ *             of what should be equal; EPEER; ETIMEDOUT a rank did not come within SHERD_TIMEOUT;
+ *             EINVAL in a process that was forked from the rank's own
  */
 SHERD_API sherd_status sherd_world_check(sherd_world *world);
 
 /**
- * The largest of the numbers that all ranks pass; the same on all ranks. With 0 and 1: whether any
- * rank says yes, as when only some have got a signal and all must stop at the same step.
+ * The maximum over all ranks of `mine`; all ranks get the same *most. With 0 and 1 it tells whether
+ * any rank says yes: for example if only some ranks have got a signal, and all must stop at the
+ * same step.
  *
  *     if (sherd_world_most(&stop, world, got_signal) == SHERD_OK && stop)
  *         ...
  *
- * @collective the world; in a dry world the others pass what this one does
- * @shapes     most: one number, which does not change after a failure
- * @errors     EINVAL `most` or `world` is NULL; ENOTSUP a paper world; after an alarm what raised
- *             it; ENOMEM; EPEER; ETIMEDOUT a rank did not call it within SHERD_TIMEOUT
+ * @collective the world; in a dry world (dry.h) the other ranks count as passing the same number
+ * @shapes     most: one number; not written on failure
+ * @errors     EINVAL `most` or `world` is NULL; ENOTSUP a paper world; the status of an alarm that
+ *             is raised; ENOMEM; EPEER; ETIMEDOUT a rank did not call it within SHERD_TIMEOUT
  */
 SHERD_CALL sherd_status sherd_world_most(int64_t *most, sherd_world *world, int64_t mine);
 
 /**
- * The text of the last failure in one line: rank, function, values, what to do. "" if there was
- * none.
+ * The text of the last failure: one line with the rank, the function, the values, and what to do.
+ * "" if there was none.
  *
  * @local   @owns borrowed, until the next failure or the close   @errors none
  */
 SHERD_API const char *sherd_world_error(const sherd_world *world);
 
 /**
- * Raise the alarm for a failure of the caller's own; all ranks learn of it at the next check.
+ * Raise the alarm for a failure of the program's own. All ranks get `status` and `text` from the
+ * next sherd_world_check.
  *
  * @local
  * @shapes text: one line, copied; it is prefixed with the rank
@@ -223,14 +244,15 @@ SHERD_API int sherd_world_rank(const sherd_world *world);
 SHERD_API int sherd_world_ranks(const sherd_world *world);
 
 /**
- * "arena" (processes, or one rank), "threads", "mpi" (some ranks share no memory) or "paper".
+ * How ranks reach each other: "arena" (processes that share memory, or one rank), "threads", "mpi"
+ * (messages, because some ranks share no memory), "dry" or "paper".
  *
  * @local   @owns static text   @errors none
  */
 SHERD_API const char *sherd_world_transport(const sherd_world *world);
 
 /**
- * Where tensors are computed with: "cpu", or this rank's GPU, "cuda:0".
+ * The device that this rank computes on: "cpu", or a GPU such as "cuda:0".
  *
  * @local   @owns borrowed, until the world is closed   @errors none
  */
@@ -239,13 +261,13 @@ SHERD_API const char *sherd_world_device(const sherd_world *world);
 /** The seed that the world was opened with. @local @errors none */
 SHERD_API uint64_t sherd_world_seed(const sherd_world *world);
 
-/* What tensor storage is for; of several the last one counts. */
+/* What tensor storage is used for. Storage with several uses counts as the last of them. */
 typedef enum sherd_memory_use {
-    SHERD_MEMORY_OTHER = 0,      /* what is being computed, and what else the program holds */
-    SHERD_MEMORY_SAVED = 1,      /* for backward */
-    SHERD_MEMORY_OPTIMIZERS = 2, /* their state */
-    SHERD_MEMORY_GRADIENTS = 3,  /* of leaves */
-    SHERD_MEMORY_PARAMETERS = 4  /* of modules, and other leaves that require a gradient */
+    SHERD_MEMORY_OTHER = 0,      /* intermediate results, and other tensors of the program */
+    SHERD_MEMORY_SAVED = 1,      /* saved by the tape for backward */
+    SHERD_MEMORY_OPTIMIZERS = 2, /* state of optimizers */
+    SHERD_MEMORY_GRADIENTS = 3,  /* gradients of leaves */
+    SHERD_MEMORY_PARAMETERS = 4  /* parameters, and other leaves that require a gradient */
 } sherd_memory_use;
 
 enum { SHERD_MEMORY_USES = 5 };
@@ -253,35 +275,36 @@ enum { SHERD_MEMORY_USES = 5 };
 /*
  * Tensor storage, in bytes. The tensors of all ranks of a machine share one limit:
  * SHERD_ARENA_BYTES in the environment (8G, 512M, 1073741824), by default 7/8 of the smallest of
- * the machine's memory, the memory cgroup's and RLIMIT_AS. If ranks have different limits the
- * smallest one holds. Each rank takes memory in pieces of 256 KB, so a limit below one piece for
- * each rank is EINVAL at the opening. A tensor beyond the limit fails with ENOMEM; the world goes
- * on.
+ * the machine's memory, the memory cgroup's and RLIMIT_AS. If ranks have different limits, the
+ * smallest one counts. Ranks take memory in pieces of 256 KB, so opening a world fails with EINVAL
+ * if the limit is below one piece for each rank. A tensor beyond the limit fails with ENOMEM, and
+ * the world goes on.
  *
- * Each rank maps the regions of all. Whoever reserves them, `sherd run` or sherd_spawn, keeps
- * within its own RLIMIT_AS, and within what SHERD_ARENA_BYTES needs (for each rank twice that and
- * 80 MB). A rank whose RLIMIT_AS is too small for it all, because a wrapper has lowered it, does
- * not open the world (ENOMEM): start with a smaller SHERD_ARENA_BYTES.
+ * Each rank maps the memory of all ranks. Whoever starts the ranks (`sherd run` or sherd_spawn)
+ * reserves addresses for it within its own RLIMIT_AS: with SHERD_ARENA_BYTES for each rank at most
+ * twice that and 80 MB. A rank with a lower RLIMIT_AS (set by a wrapper) in which they do not fit
+ * fails to open the world with ENOMEM; a smaller SHERD_ARENA_BYTES helps.
  */
 typedef struct sherd_memory {
-    int64_t live_bytes;  /* of this rank's tensors that are alive now */
-    int64_t peak_bytes;  /* maximum of live_bytes since the last reset */
-    int64_t held_bytes;  /* taken from the machine: live tensors, and free blocks kept for reuse */
+    int64_t live_bytes;  /* tensors of this rank that exist now */
+    int64_t peak_bytes;  /* maximum of live_bytes since sherd_world_memory_reset */
+    int64_t held_bytes;  /* taken from the machine: live_bytes, and free blocks kept for reuse */
     int64_t limit_bytes; /* what all ranks together may hold; 0 in a paper world */
-    /* of these in the memory of this rank's GPU: live, their maximum, taken from the driver */
+    /* the same three for the part that is in the memory of this rank's GPU; 0 without a GPU */
     int64_t device_live_bytes, device_peak_bytes, device_held_bytes;
-    /* what live_bytes is for, and was at its maximum; by sherd_memory_use */
+    /* live_bytes by sherd_memory_use, now and at the time of peak_bytes */
     int64_t live_for[SHERD_MEMORY_USES], peak_for[SHERD_MEMORY_USES];
 } sherd_memory;
 
-/** How much tensor storage this rank uses and may use. @local @errors none */
+/** How much tensor storage this rank uses, and may use. @local @errors none */
 SHERD_API sherd_memory sherd_world_memory(const sherd_world *world);
 
-/** Reset both peaks to what is live. @local @errors none */
+/** Set the peaks to what is live now. @local @errors none */
 SHERD_API void sherd_world_memory_reset(sherd_world *world);
 
 /**
- * For tests: make the n-th allocation from now on fail on this rank (1 = the next one; 0 = none).
+ * For tests: make the n-th allocation of this world from now on fail on this rank (1 = the next
+ * one; 0 = none).
  *
  * @local   @errors none
  */
