@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mesh: ranks arranged as a grid. Its axes have names (default a0, a1, ...) and extents; the last
- * axis varies fastest. Meshes are interned on their world: equal meshes are the same pointer, and
- * live as long as the world. A sub-mesh is some axes of a root mesh; a layout made on it lies on
- * the root and is replicated over the root's other axes.
+ * A mesh: ranks arranged as a grid. Its axes have names (by default a0, a1, ...) and extents; ranks
+ * are numbered in row-major order, so the last axis varies fastest. Meshes are interned in their
+ * world: equal meshes are the same pointer, and live until the world closes.
+ *
+ *     const sherd_mesh *mesh, *tp;
+ *     const char *axis = "tp";
+ *     if (sherd_mesh_parse(&mesh, world, "dp=2,tp=4") || // ranks 0 .. 7 as a grid of 2 x 4
+ *         sherd_mesh_slice(&tp, mesh, 1, &axis))         // a sub-mesh: the axis tp alone
+ *         return 1;
+ *
+ * A sub-mesh is a selection of the axes of a mesh, its *root*. It has all ranks of the root: a
+ * layout that is made on a sub-mesh is a layout on the root, replicated over the axes that were
+ * left out.
  */
 #ifndef SHERD_MESH_H
 #define SHERD_MESH_H
@@ -17,9 +26,9 @@ typedef struct sherd_mesh sherd_mesh;
 /**
  * Make a mesh of the world's ranks.
  *
- * A world has 1,023 groups of ranks for its meshes. A mesh with n axes of extents above 1 takes
- * 2^n - 1 of them, and keeps them as long as the world lives; an equal mesh is the same one and
- * takes none. So make the meshes of a program once, not a new order of ranks in each step.
+ * A world has room for 1,023 *groups*. A mesh with n axes of extent above 1 takes 2^n - 1 of them,
+ * one for each set of axes along which its ranks may communicate, until the world closes; making an
+ * equal mesh again takes none. So make meshes once, at the start of the program, not in each step.
  *
  * @collective the world; local for a paper world
  * @shapes     extents: int64_t[axes], each >= 1; names: const char *[axes], NULL = a0, a1, ...;
@@ -44,7 +53,7 @@ SHERD_CALL sherd_status sherd_mesh_parse(const sherd_mesh **out, sherd_world *wo
                                          const char *text);
 
 /**
- * The sub-mesh of the named axes, in the given order.
+ * The sub-mesh of the named axes of a mesh, in the given order.
  *
  * @local
  * @shapes names: const char *[axes]
@@ -55,8 +64,9 @@ SHERD_CALL sherd_status sherd_mesh_slice(const sherd_mesh **out, const sherd_mes
                                          const char *const *names);
 
 /**
- * The mesh of the ranks that have one coordinate on an axis: of "pp=2,dp=4,tp=2" those with pp = 1,
- * as "dp=4,tp=2@8,9,...". The axis is left out, unless it is the only one: then its extent is 1.
+ * A mesh of only those ranks that have the coordinate `index` on an axis. For example, of
+ * "pp=2,dp=4,tp=2" with pp = 1 it is the mesh "dp=4,tp=2@8,9,...". The new mesh does not have the
+ * axis, unless it is the only one: then its extent becomes 1.
  *
  * @collective the world, with the same axis and index on all ranks; local for a paper world
  * @owns       *out belongs to the world; NULL on failure
@@ -66,13 +76,13 @@ SHERD_CALL sherd_status sherd_mesh_select(const sherd_mesh **out, const sherd_me
                                           const char *axis, int64_t index);
 
 /**
- * The mesh that a sub-mesh is part of; the mesh itself if it is a root.
+ * The mesh of which a sub-mesh selects axes; of any other mesh the mesh itself.
  *
  * @local   @owns borrowed from the world   @errors none
  */
 SHERD_API const sherd_mesh *sherd_mesh_root(const sherd_mesh *mesh);
 
-/** How many axes. @local @errors none */
+/** How many axes a mesh has. @local @errors none */
 SHERD_API int sherd_mesh_axes(const sherd_mesh *mesh);
 
 /** Extent of an axis; 0 if there is no such axis. @local @errors none */
@@ -88,20 +98,22 @@ SHERD_API const char *sherd_mesh_axis_name(const sherd_mesh *mesh, int axis);
 /** Number of the axis with this name; -1 if there is none. @local @errors none */
 SHERD_API int sherd_mesh_find_axis(const sherd_mesh *mesh, const char *name);
 
-/** Product of the extents. @local @errors none */
+/** The product of the extents: how many ranks a mesh has. @local @errors none */
 SHERD_API int64_t sherd_mesh_ranks(const sherd_mesh *mesh);
 
 /**
- * Coordinates of a rank of the world.
+ * Whether a rank of the world is in the mesh (of a sub-mesh: in its root), and at which
+ * coordinates.
  *
  * @local
- * @shapes coordinate: int64_t[axes], written if the rank is in the mesh; NULL = not asked for
- * @errors none; false if the rank is not in the mesh
+ * @shapes coordinate: gets int64_t[axes] if the result is true; NULL = not wanted
+ * @errors none
  */
 SHERD_API bool sherd_mesh_coordinate(const sherd_mesh *mesh, int rank, int64_t *coordinate);
 
 /**
- * "dp=2,tp=2"; with "@..." if the ranks are not 0, 1, 2, ...
+ * The mesh as text, in the form that sherd_mesh_parse reads: "dp=2,tp=2", or "x=2@2,3" if the ranks
+ * are not 0, 1, 2, ...
  *
  * @local   @owns borrowed from the mesh   @errors none
  */
