@@ -3,26 +3,36 @@
  * A layout says which elements of a tensor each rank holds: mesh + global shape + one placement per
  * mesh axis + shard order + cuts. It has no dtype.
  *
- * For each dim, an ordered list of axes shards it (outermost first), and its *cuts* 0 = c[0] <= ...
- * <= c[p] = n are the boundaries between its p shards (p = the product of those axes' extents). A
- * rank's shard number is the mixed-radix number of its coordinates in that order; its interval is
- * [c[i], c[i+1]). This one rule covers even, uneven, nested, reordered and empty shards. Default
- * cuts are torch's chunks, nested in shard order: each interval is split into pieces of ceil(n/p),
- * of which the last may be short or empty. Explicit cuts that equal the default ones *are* the
- * default.
+ * Each dim is sharded by an ordered list of mesh axes, outermost first; the list may be empty. The
+ * *cuts* of a dim, 0 = c[0] <= ... <= c[p] = n, are the boundaries between its p shards, where p is
+ * the product of the extents of these axes. The coordinates of a rank on these axes, read as digits
+ * of a mixed-radix number in that order, are the number i of its shard, and it holds the indices
+ * [c[i], c[i+1]). This one rule covers even, uneven, nested, reordered and empty shards.
+ *
+ * Default cuts are those of torch.chunk, axis by axis in shard order: an interval of n indices is
+ * split into pieces of ceil(n/p), of which the last ones may be short or empty. Explicit cuts that
+ * equal the default ones give the same layout.
  *
  * An axis that shards no dim either replicates the tensor or holds a *pending reduction* (PyTorch:
  * Partial): each rank of the axis has an addend, and the tensor is their sum (or average, minimum,
  * maximum, product). Carrying out a pending reduction is called *settling* it.
  *
- * Layouts are immutable and interned: equal layouts are the same pointer. A new layout belongs to
- * the current scope (tensor.h) and is released when the scope ends; the outermost scope ends with
- * the world. It stays alive as long as it is retained or in use: a tensor keeps its layout, a plan
- * keeps those of its steps.
+ * Layouts are immutable and interned: equal layouts are the same pointer. A layout belongs to the
+ * scope in which it is created (tensor.h; the outermost scope ends with the world), and is released
+ * when that scope ends. It stays valid as long as it is retained or in use: a tensor keeps its
+ * layout, a plan those of its steps.
  *
- * Text: `[4096(x,y),4096] on (x=2,y=4)`; cuts as sizes `[10(x:4,6)]`; a pending sum `[8(x),8]
- * P(sum:y) on (x=2,y=2)`. Placements alone, one per axis: `S(0)P(sum)R`; with a shard order, as
- * PyTorch writes it, `S(0)[1]S(0)[0]R`.
+ * As text, a layout is written `[4096(x,y),4096] on (x=2,y=4)`; with explicit cuts, as sizes of the
+ * shards, `[10(x:4,6)] on (x=2)`; with a pending sum `[8(x),8] P(sum:y) on (x=2,y=2)`. Placements
+ * alone, one for each axis of the mesh, are written `S(0)P(sum)R`; with a shard order, as PyTorch
+ * writes it, `S(0)[1]S(0)[0]R`.
+ *
+ *     const int64_t shape[] = {4096, 1024};
+ *     const sherd_placement how[] = {sherd_shard(0), sherd_replicate()}; // of axes dp and tp
+ *     const sherd_layout *layout;
+ *     if (sherd_layout_create(&layout, mesh, 2, shape, how, NULL)) // mesh: dp=2,tp=4
+ *         return 1;
+ *     puts(sherd_layout_text(layout)); // [4096(dp),1024] on (dp=2,tp=4)
  */
 #ifndef SHERD_LAYOUT_H
 #define SHERD_LAYOUT_H
@@ -32,7 +42,7 @@
 SHERD_BEGIN
 
 typedef enum sherd_placement_kind {
-    SHERD_UNSET = 0, /* the default of the function that reads it */
+    SHERD_UNSET = 0, /* the function that gets it chooses */
     SHERD_REPLICATE = 1,
     SHERD_SHARD = 2,
     SHERD_PARTIAL = 3
@@ -49,8 +59,8 @@ typedef enum sherd_reduce_op {
 /* What one mesh axis does to a tensor. A plain value; all zero = unset. */
 typedef struct sherd_placement {
     sherd_placement_kind kind;
-    int dim;            /* of SHERD_SHARD; negative counts from the end */
-    sherd_reduce_op op; /* of SHERD_PARTIAL */
+    int dim;            /* SHERD_SHARD: the dim; a negative one counts from the end */
+    sherd_reduce_op op; /* SHERD_PARTIAL: the reduction that is pending */
 } sherd_placement;
 
 /** The placement `R`: every rank of the axis holds the same. @local @errors none */
@@ -77,25 +87,33 @@ static inline sherd_placement sherd_partial(sherd_reduce_op op)
 typedef struct sherd_layout sherd_layout;
 
 typedef struct sherd_layout_options {
-    /* int[axes]: position of the axis in its dim's shard order, 0 outermost; NULL = mesh order */
+    /*
+     * int[axes]: for each axis its position among the axes that shard the same dim, 0 = outermost;
+     * NULL = in the order of the mesh.
+     */
     const int *order;
-    /* [ndim]: sizes of the dim's shards in shard order, adding up to the dim; NULL = default */
+    /*
+     * [ndim]: for each dim the sizes of its shards, int64_t[shards], in shard order, which add up
+     * to the dim; an entry, or the list, may be NULL = default cuts.
+     */
     const int64_t *const *sizes;
 } sherd_layout_options;
 
 /**
- * Sizes of `shards` shards of n positions with equal work each, for sherd_layout_options. Position
- * i, from 0, costs linear + quadratic (i + 1), as in causal attention, where position i sees i + 1
- * positions. Only the ratio of the two weights matters: 0 and 1 for causal attention alone, 2 w and
- * 1 with the four products of width w around it, 6 w and 1 for a block with a hidden layer of 4 w
- * as well. Both 0 means linear.
+ * Divide n positions into shards of equal work, for `sizes` in sherd_layout_options. The work of
+ * position i, from 0, is linear + quadratic (i + 1), as in causal attention, where position i sees
+ * i + 1 positions. Only the ratio of `linear` to `quadratic` matters: pass 0 and 1 for causal
+ * attention alone; 2 w and 1 if the four products of width w around it count too; 6 w and 1 for a
+ * whole transformer block of width w with a hidden layer of 4 w. If both are 0, all positions have
+ * equal work.
  *
- * With W(x) = linear x + quadratic x (x + 1) / 2, the i-th cut is the x whose W(x) is nearest to
- * W(n) i / shards. So no shard differs from the mean by more than the work of the last position.
+ * With W(x) = linear x + quadratic x (x + 1) / 2, the work of the first x positions, the i-th cut
+ * is the x for which W(x) is nearest to W(n) i / shards. So the work of no shard differs from the
+ * mean by more than that of the last position.
  *
  * @local
- * @shapes sizes: int64_t[shards], which add up to n; some are 0 if there are fewer positions than
- *         shards
+ * @shapes sizes: gets int64_t[shards], which add up to n; some are 0 if there are fewer positions
+ *         than shards
  * @errors EINVAL a NULL, n < 0, shards < 1, a weight that is negative, infinite or NaN; then
  *         nothing is written
  */
@@ -153,12 +171,12 @@ SHERD_CALL sherd_status sherd_layout_parse(const sherd_layout **out, sherd_world
                                            const char *text, int *dtype);
 
 /**
- * The same layout with another placement on one axis. All other axes stay as they are, and so do
- * the cuts of every dim whose list of axes does not change. A dim that gains the axis is cut by the
- * chunk rule within its present shards.
+ * The same layout with another placement on one axis. The other axes keep their placements, and
+ * dims whose list of axes does not change keep their cuts. In a dim that gains the axis, the axis
+ * becomes the innermost one: each present shard is split by the rule of default cuts.
  *
  * @local
- * @shapes mesh, axis: the axis, of `layout`'s mesh or of a sub-mesh of it
+ * @shapes mesh: the mesh of `layout` or a sub-mesh of it; axis: the number of one of its axes
  * @owns   *out belongs to the current scope; NULL on failure
  * @errors EINVAL no such axis, a dim out of range, mixed reductions; ENOMEM
  */
@@ -180,17 +198,17 @@ SHERD_API const sherd_layout *sherd_layout_retain(const sherd_layout *layout);
  */
 SHERD_API void sherd_layout_release(const sherd_layout *layout);
 
-/** The (root) mesh. @local @owns borrowed from the world @errors none */
+/** The mesh; never a sub-mesh. @local @owns borrowed from the world @errors none */
 SHERD_API const sherd_mesh *sherd_layout_mesh(const sherd_layout *layout);
 
-/** How many dims. @local @errors none */
+/** How many dims the tensor has. @local @errors none */
 SHERD_API int sherd_layout_ndim(const sherd_layout *layout);
 
 /** Global shape, int64_t[ndim]. @local @owns borrowed from the layout @errors none */
 SHERD_API const int64_t *sherd_layout_shape(const sherd_layout *layout);
 
 /**
- * The placement on an axis of the layout's mesh; replicate if there is no such axis.
+ * The placement on an axis of the layout's mesh; SHERD_REPLICATE if there is no such axis.
  *
  * @local   @errors none
  */
@@ -200,7 +218,7 @@ SHERD_API sherd_placement sherd_layout_placement(const sherd_layout *layout, int
 SHERD_API int sherd_layout_dim_axes(const sherd_layout *layout, int dim);
 
 /**
- * The i-th axis of the layout's mesh that shards a dim, 0 = the outermost; -1 if there is none.
+ * The number of the i-th axis that shards a dim, i = 0 for the outermost; -1 if there is none.
  *
  * @local   @errors none
  */
@@ -221,8 +239,8 @@ SHERD_API int sherd_layout_order(const sherd_layout *layout, int axis);
 SHERD_API int64_t sherd_layout_dim_shards(const sherd_layout *layout, int dim);
 
 /**
- * The i-th boundary between the shards of a dim, from 0 (where i is 0) to the dim's size (where i
- * is the number of shards): shard i holds [cut i, cut i+1). Default cuts are computed, not stored.
+ * The i-th cut of a dim: shard i holds the indices from cut i up to, not including, cut i + 1. Cut
+ * 0 is 0, and cut sherd_layout_dim_shards() is the size of the dim.
  *
  * @local   @errors none; -1 if there is no such dim or boundary
  */
@@ -237,14 +255,15 @@ SHERD_API int64_t sherd_layout_dim_cut(const sherd_layout *layout, int dim, int6
 SHERD_API bool sherd_layout_dim_has_cuts(const sherd_layout *layout, int dim);
 
 /**
- * How many boxes a rank holds: 1 today, 0 for a rank that is not in the mesh.
+ * How many boxes a rank of the world holds: 1, or 0 if it is not in the mesh.
  *
  * @local   @errors none
  */
 SHERD_API int sherd_layout_boxes(const sherd_layout *layout, int rank);
 
 /**
- * The i-th box that a rank of the world holds. The offset of an empty shard is its cut.
+ * The i-th box that a rank of the world holds. In a dim with an empty shard, offset is the cut
+ * where the shard would begin.
  *
  * @local   @errors none; an empty box at 0 if there is no such box
  */
