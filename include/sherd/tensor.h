@@ -3,19 +3,28 @@
  * Tensors. A *plain* tensor has no layout: it is local to this rank. A *distributed* tensor has a
  * layout: its shape is the global shape, and its storage holds this rank's box.
  *
- * Functions that return a tensor are *expressions*: on failure they raise the world's alarm and
- * return the world's failed tensor, which every later expression passes on (see world.h); they
- * return NULL only if no argument belongs to a world. Their "errors" below are what
- * sherd_world_check() then returns.
+ * Functions that return a tensor are *expressions*: if one fails, it raises the world's alarm and
+ * returns the world's failed tensor, which every later expression passes on (see world.h). They
+ * return NULL only if no argument belongs to a world. The statuses under "errors" below are what
+ * the next sherd_world_check() returns.
  *
- * The tensor that an expression returns belongs to the current *scope* of its world; so does a
- * layout that is created. Ending the scope releases both. The outermost scope ends with the world.
+ *     sherd_scope_begin(world);
+ *     sherd_tensor *x = sherd_distribute_as(plain, mesh, "S(0)R", 0); // the values of rank 0
+ *     double sum = sherd_item(sherd_sum(sherd_mul(x, x)));            // equal on all ranks
+ *     sherd_scope_end(world);                                         // releases x and the others
+ *     if (sherd_world_check(world))
+ *         fprintf(stderr, "%s\n", sherd_world_error(world));
  *
- * A plain tensor carries the set of mesh axes over which it *varies*, that is, over which ranks may
- * hold different values. Data of unknown origin varies over all axes; constants, random tensors and
- * the local piece of a replicated tensor vary over none; the result of an operator varies over the
- * union of its operands' axes. Beside distributed tensors, only a tensor that does not vary stands
- * for a replicated one; sherd_mark_equal and sherd_from_local declare what their caller knows.
+ * The tensor that an expression returns belongs to the current *scope* of its world ("scope" under
+ * "owns"), and so does a layout that is created. Ending the scope releases them. The outermost
+ * scope ends with the world.
+ *
+ * A plain tensor carries the set of mesh axes over which it *varies*, that is, along which ranks
+ * may hold different values. Data of the program's own varies over all axes; constants, random
+ * tensors and the local piece of a replicated tensor over none; the result of an operator over
+ * those of any operand. In an operator with distributed operands, a plain tensor that does not vary
+ * counts as replicated, and one that varies is refused; if you know that yours is equal on all
+ * ranks, say so with sherd_mark_equal or sherd_from_local.
  */
 #ifndef SHERD_TENSOR_H
 #define SHERD_TENSOR_H
@@ -38,8 +47,9 @@ typedef struct sherd_tensor sherd_tensor;
 SHERD_API void sherd_scope_begin(sherd_world *world);
 
 /**
- * End the innermost scope and release what was created in it. A forward or a hook ends only scopes
- * that it began itself; any that it leaves open are merged into the scope of the module's call.
+ * End the innermost scope and release what was created in it. A forward or a hook may end only
+ * scopes that it has begun itself; those that it leaves open are merged into the scope of the
+ * module's call.
  *
  * @local   @errors none; a no-op on the outermost scope
  */
@@ -67,8 +77,8 @@ SHERD_API void sherd_tensor_release(sherd_tensor *t);
 /* ---- making tensors ------------------------------------------------------------------------- */
 
 /**
- * A plain tensor with a copy of `data`, that varies over all axes (see sherd_mark_equal). Data of
- * a layout, and memory of the program's own: sherd_from_data_on (values.h).
+ * A plain tensor with a copy of `data`. It varies over all axes (see sherd_mark_equal). For a
+ * distributed tensor, and on doing without the copy, see sherd_from_data_on (values.h).
  *
  * @local
  * @shapes shape: int64_t[ndim]; data: row-major, of `dtype`; NULL if the shape has no elements
@@ -124,10 +134,10 @@ SHERD_API int64_t sherd_tensor_count(const sherd_tensor *t);
 /** The layout; NULL for a plain tensor. @local @owns borrowed from the tensor @errors none */
 SHERD_API const sherd_layout *sherd_tensor_layout(const sherd_tensor *t);
 
-/** The box of global indices that this rank holds; of a plain tensor all. @local @errors none */
+/** The global indices that this rank holds; of a plain tensor all. @local @errors none */
 SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);
 
-/** Where this rank's box begins in a dim; 0 if there is no such dim. @local @errors none */
+/** Where this rank's box begins in a dim, by global index; 0: no such dim. @local @errors none */
 SHERD_API int64_t sherd_tensor_offset(const sherd_tensor *t, int dim);
 /** How many elements this rank's box has; 0 for the failed tensor and NULL. @local @errors none */
 SHERD_API int64_t sherd_tensor_local_count(const sherd_tensor *t);
@@ -136,49 +146,49 @@ SHERD_API int64_t sherd_tensor_size(const sherd_tensor *t, int dim);
 
 /**
  * Whether this is the failed tensor, or NULL, or was lost in a failed step. A local observation: at
- * the same line of a program the ranks may get different answers. Never make a collective call
- * depend on it; branch on the status of sherd_world_check instead (see world.h). Right after a
- * check, of a tensor that was there before the step that failed, all ranks get the same answer.
+ * the same line of a program ranks may get different answers, so never make a collective call
+ * depend on it; branch on the status of sherd_world_check instead (see world.h). Only right after a
+ * check, and of a tensor that existed before the step that failed, all ranks get the same answer.
  *
  * @local   @errors none
  */
 SHERD_API bool sherd_tensor_failed(const sherd_tensor *t);
 
 /**
- * Take a distributed tensor as it is, that was being written in place when a step failed. After a
- * failed check it is lost on all ranks, with all views of its storage: using it is EINVAL. This
- * makes all of them valid again. Elements that the step has written, or would have, are undefined,
- * and replicas may differ in them; all others are what they were. So a cache for attention goes
- * on after one request has failed, if the rows of the failed step are written again. Not needed
- * before sherd_fill, sherd_copy_from (of the tensor as a whole), sherd_module_load and
- * sherd_module_read, which write all elements anew.
+ * Make a lost tensor valid again, with the elements that it has now. A tensor is *lost*, with all
+ * views of its storage, if a step failed after some ranks had written it in place and others had
+ * not: after the check, using it is EINVAL on all ranks. Elements that the step wrote, or would
+ * have written, are undefined, and may differ between replicas; all others keep their values. So a
+ * cache of keys and values can go on after a request has failed, if the rows of that step are
+ * written again. Not needed before functions that write all elements: sherd_fill, sherd_copy_from
+ * of the whole tensor, sherd_module_load, sherd_module_read.
  *
  * @collective on the mesh of `t`
- * @owns       `t` itself is returned; the failed tensor if not all ranks have made it
- * @errors     EINVAL, raised, if not all ranks have made it. One that is not lost, or is plain,
- *             stays as it is
+ * @owns       `t` itself; the failed tensor if only some ranks have made `t`
+ * @errors     EINVAL only some ranks have made `t`. A plain `t`, or one that is not lost, does not
+ *             change
  */
 SHERD_API sherd_tensor *sherd_tensor_revive(sherd_tensor *t);
 
 /**
- * The same for all such tensors of a world. Returns how many, with views, this rank had lost.
+ * sherd_tensor_revive for all lost tensors of a world. Returns how many, views included, this rank
+ * had lost.
  *
  * @collective the world   @errors as sherd_tensor_revive; 0 for NULL
  */
 SHERD_API int64_t sherd_tensor_revive_all(sherd_world *world);
 
 /**
- * The tensor's dtype and layout as text: "f32[8(x),4] on (x=2)"; "f32[8,4]" if plain; "the failed
- * tensor". Built on the first call (if memory runs out, only the dtype); later calls return the
- * same pointer.
+ * The tensor's dtype and layout as text: "f32[8(x),4] on (x=2)"; "f32[8,4]" if it is plain; "the
+ * failed tensor". If memory runs out, the dtype alone.
  *
  * @local   @owns borrowed from the tensor, as long as it lives   @errors none
  */
 SHERD_API const char *sherd_tensor_text(sherd_tensor *t);
 
 /**
- * Declare that a plain tensor is equal on all ranks, so that it may stand for a replicated one.
- * Returns it.
+ * Declare that a plain tensor is equal on all ranks, so that it may stand for a replicated one. It
+ * is believed, and compared only with SHERD_VERIFY=1. Returns `t`.
  *
  * @local   @owns `t` itself, in its own scope   @errors EINVAL `t` is distributed
  */
@@ -187,47 +197,44 @@ SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
 /* ---- data ----------------------------------------------------------------------------------- */
 
 /**
- * The local elements for reading, row-major and contiguous. Waits for a result in flight.
+ * The local elements for reading, row-major and contiguous.
  *
  * @local  blocks while the tensor is the result of a call in flight
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
- * @owns   borrowed from the tensor; valid until it is written or released
- * @errors NULL for the failed tensor and after the alarm; NULL, with EINVAL raised, for one that
- *         was lost in a failed step; NULL, with ENOMEM raised, if a strided view cannot be copied
- *         or a deferred tensor (sherd_random_later) cannot be made
+ * @owns   borrowed from the tensor; valid until the tensor is written or released
+ * @errors NULL for the failed tensor, and for a distributed one while the alarm is raised. NULL, by
+ *         the alarm: EINVAL a lost tensor (sherd_tensor_revive); ENOMEM a strided view cannot be
+ *         copied, or a deferred tensor (sherd_random_later) not be made
  */
 SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 
 /**
- * The local elements for writing, row-major and contiguous. Waits until all peers have finished
- * reading this storage, and counts as an in-place write: of a distributed tensor all ranks call it,
- * also those whose piece is empty or stays as it is.
- * What is written belongs to the next operator or call on the mesh: if a rank does not get through
- * that, the tensor is lost (sherd_tensor_revive).
+ * The local elements for writing, row-major and contiguous. The call counts as an in-place write:
+ * of a distributed tensor all ranks make it, also those whose piece is empty or stays as it is; a
+ * plain tensor varies over all axes from then on (see sherd_mark_equal). What is written belongs to
+ * the next call on the mesh: if some ranks do not complete that, the tensor is lost
+ * (sherd_tensor_revive).
  *
- * @local  blocks until the readers of earlier calls have finished
+ * @local  blocks until all ranks that read this storage in earlier calls have finished
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
  * @owns   borrowed from the tensor; valid until the tensor is used in a call or released
- * @errors NULL for the failed tensor and after the alarm; NULL, with EINVAL raised, for a strided
- *         view, and for one that was lost in a failed step; NULL, with ENOMEM raised, if a deferred
- *         tensor (sherd_random_later) cannot be made
+ * @errors NULL for the failed tensor, and for a distributed one while the alarm is raised. NULL, by
+ *         the alarm: EINVAL a strided view, a lost tensor; ENOMEM a deferred tensor
  */
 SHERD_API void *sherd_tensor_write(sherd_tensor *t);
 
 /**
- * Whether the data is there, that is, whether sherd_tensor_read would return without waiting for a
- * call that was begun (see sherd_redistribute_options). Advances the calls in flight as far as
- * possible without blocking: data moves only inside functions of sherd, so a loop around this
- * function ends.
+ * Whether the result of a call that was begun (sherd_redistribute_options.begin) is complete, so
+ * that sherd_tensor_read would not wait. Advances the calls in flight as far as possible without
+ * blocking. Data moves only inside functions of sherd, so a loop around this function ends.
  *
  * @local  never blocks
- * @errors none; true for the failed tensor and after the alarm, when there is nothing to wait for;
- *         false for NULL
+ * @errors none; true for the failed tensor and while the alarm is raised; false for NULL
  */
 SHERD_API bool sherd_is_ready(sherd_tensor *t);
 
 /**
- * Wait until the data is there. Returns the tensor.
+ * Wait until the result of a call that was begun is complete. Returns the tensor.
  *
  * @local  blocks while the tensor is the result of a call in flight
  * @owns   `t` itself, in its own scope; the failed tensor after a failure
@@ -236,8 +243,8 @@ SHERD_API bool sherd_is_ready(sherd_tensor *t);
 SHERD_API sherd_tensor *sherd_wait(sherd_tensor *t);
 
 /**
- * The value of a tensor of one element. NaN after the alarm, for NULL, and on ranks outside the
- * tensor's mesh.
+ * The value of a tensor of one element; NaN while the alarm is raised, for NULL, and on ranks
+ * outside the tensor's mesh.
  *
  * @collective the tensor's mesh, if it is distributed and not replicated on all axes
  * @errors     EINVAL not one element; EDIFFER; EPEER
@@ -261,10 +268,10 @@ typedef struct sherd_from_local_options {
     const int64_t *const *sizes;
     const int *order; /* as in sherd_layout_options */
     /*
-     * Placements of the gradient of `local`, sherd_placement[axes of the mesh]; NULL = the tensor's
-     * own, with pending sums replicated. Each is the tensor's own placement or, on an axis that
-     * does not shard the tensor, replicated or a pending sum; a pending sum means that the
-     * gradients on the ranks are addends.
+     * Placements of the gradient of `local`, sherd_placement[axes of the mesh]; NULL = those of the
+     * result, with pending sums replicated. On an axis that shards the result it must be the same
+     * shard; on any other axis replicated (all ranks get the same gradient) or a pending sum (each
+     * rank gets an addend of the gradient).
      */
     const sherd_placement *gradient;
 } sherd_from_local_options;
@@ -273,12 +280,14 @@ typedef struct sherd_from_local_options {
  * A distributed tensor made of each rank's own piece. No element moves; the result shares the
  * storage of `local`.
  *
- * The placements are believed, also of a piece that varies. The values of replicas must be equal;
- * only SHERD_VERIFY=1 looks at them, at the next check. Otherwise each rank goes on with its own.
+ * `placements` are believed, also for a `local` that varies. Where they say replicated, values must
+ * be equal; only SHERD_VERIFY=1 compares them, at the next check. Otherwise each rank goes on with
+ * its own.
  *
- * Gradient: it gets the placements of the forward, with pending sums replicated; or those in
- * options->gradient. Each of n addends of a pending average gets 1/n of it. Into those of a pending
- * maximum, minimum or product none flows (EINVAL): reduce over one sharded dim more instead.
+ * Gradient: `local` gets this rank's part of the gradient of the result; an addend of a pending sum
+ * gets all of it, one of n addends of a pending average 1/n of it (but see options->gradient). For
+ * addends of a pending maximum, minimum or product backward fails with EINVAL: make the pieces
+ * shards of one dim more, and reduce over that dim.
  *
  * @collective the mesh
  * @shapes     placements: sherd_placement[axes of mesh]; options: NULL = CHUNK without shape
@@ -291,8 +300,8 @@ SHERD_API sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *
                                          const sherd_from_local_options *options);
 
 /**
- * A distributed tensor with the given layout, made of each rank's own piece, which must have the
- * shape of the rank's box. For a layout that exists already; otherwise as sherd_from_local.
+ * As sherd_from_local, for a layout that exists already: `local` must have the shape of this rank's
+ * box.
  *
  * @collective the mesh of `layout`
  * @owns       the result belongs to the scope
@@ -301,22 +310,22 @@ SHERD_API sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *
 SHERD_API sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_layout *layout);
 
 /**
- * This rank's piece as a plain tensor. It shares the storage and remembers its layout.
+ * This rank's piece as a plain tensor, which shares the storage.
  *
- * Gradient: taken as having the layout of the forward, with pending sums replicated; addends of an
- * average change together; of other pending reductions there is none. A rank that has nothing to
- * compute must use its piece all the same, as in y = y + 0 sum(piece): backward ends in EDIFFER if
- * only some ranks have a gradient.
+ * Gradient: the gradients of the pieces form one of the layout of `t`, with pending reductions
+ * replicated: where pieces are equal, their gradients must be. The n addends of a pending average
+ * change together, so its gradient is n times theirs; through those of a pending maximum, minimum
+ * or product backward fails (EINVAL). A rank that has nothing to compute must use its piece all the
+ * same, as in y + 0 sum(piece): EDIFFER if only some ranks have a gradient.
  *
  * @local   @owns the result belongs to the scope   @errors EINVAL `t` is plain
  */
 SHERD_API sherd_tensor *sherd_to_local(sherd_tensor *t);
 
 /**
- * As sherd_to_local, with the placements that the gradients of the pieces have together. On an axis
- * where `gradient` is a pending sum, ranks may compute different things from the same piece, and
- * the gradient of `t` is the sum of theirs. On an axis where it is replicated, all ranks must get
- * the same gradient.
+ * As sherd_to_local, where `gradient` says how the gradients of the pieces form that of `t`. On an
+ * axis with a pending sum, ranks may compute different things from the same piece, and their
+ * gradients are added. On an axis that is replicated, all ranks must get the same gradient.
  *
  * @local
  * @shapes gradient: sherd_placement[axes of the (root) mesh of `t`], each the placement of `t`, or,
@@ -328,13 +337,13 @@ SHERD_API sherd_tensor *sherd_to_local(sherd_tensor *t);
 SHERD_API sherd_tensor *sherd_to_local_with(sherd_tensor *t, const sherd_placement *gradient);
 
 /**
- * Distribute a plain tensor. Every rank passes a tensor of the same shape and dtype. If `t` is a
- * leaf that requires a gradient, the result is a new leaf that does.
+ * Distribute a plain tensor; every rank passes one of the same shape and dtype. If `t` is a leaf
+ * that requires a gradient, the result is a new leaf that does.
  *
  * @collective the mesh of `layout`
- * @shapes     root: the world rank whose data is used (it sends each rank only its box); or -1: all
- *             ranks hold the same data, each keeps its box, and nothing is sent; then `t` must not
- *             vary, and data of the program's own is marked first (sherd_mark_equal)
+ * @shapes     root: the world rank whose data is used (it sends each rank only its box); or -1 =
+ *             all ranks hold the same data: each keeps its box, nothing is sent, and `t` must not
+ *             vary (call sherd_mark_equal first for data of the program's own)
  * @numerics   values are copied bit for bit
  * @owns       the result belongs to the scope; `t` is only read
  * @errors     EINVAL `t` is distributed, varies without a root, or was computed from a leaf that
@@ -373,24 +382,17 @@ SHERD_API sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh 
                                               const char *text, int root);
 
 typedef struct sherd_redistribute_options {
-    /* return at once; the data is complete after sherd_wait or the first read, which move it */
-    bool begin;
-    /* cast `t` to this dtype before it moves; the result has it. SHERD_DTYPE_NONE = that of `t` */
+    bool begin; /* return at once; the data is complete after sherd_wait or the first read */
+    /* cast `t` to this dtype before it moves: that of the result. SHERD_DTYPE_NONE = no cast */
     sherd_dtype forward_dtype;
-    /*
-     * Cast the gradient to this dtype before it moves back, and to the dtype of `t` after that.
-     * SHERD_DTYPE_NONE = that of `t`.
-     */
+    /* cast the gradient to this dtype while it moves back. SHERD_DTYPE_NONE = the dtype of `t` */
     sherd_dtype backward_dtype;
-    /*
-     * Keep the result if backward needs it. Otherwise backward moves `t` again if `t` is smaller
-     * than the result: less memory, more calls.
-     */
+    /* keep the result for backward; otherwise backward moves `t` again if `t` is smaller */
     bool keep;
     const sherd_plan_options *plan; /* NULL = exact planner, the world's price */
     /*
-     * If `to` is on another mesh: a mesh that has all ranks of both. Its ranks call instead of the
-     * world's, for the gradient too. NULL = the world. Not looked at on one mesh.
+     * Read if `to` is on another mesh: a mesh with all ranks of both, whose ranks make the call,
+     * and that of the gradient, instead of all ranks of the world. NULL = the world.
      */
     const sherd_mesh *among;
 } sherd_redistribute_options;
@@ -398,12 +400,12 @@ typedef struct sherd_redistribute_options {
 /**
  * Move a tensor to another layout.
  *
- * The plan is cached. If layout and dtypes do not change, the result is `t` itself. Gradient: moved
- * back to the layout of `t`, in which an axis with a pending sum becomes replicated.
+ * If layout and dtype do not change, the result is `t` itself. Gradient: moved back to the layout
+ * of `t`, with pending sums replicated.
  *
- * `to` may be on another mesh. Then all ranks of the world call, or those of options->among; one
- * that is in neither mesh gets a tensor without data; each rank waits only for those that it
- * receives from. Where sender and receiver do not know each other's layouts, see sherd/pipeline.h.
+ * `to` may be on another mesh. Then all ranks of the world make the call, or those of
+ * options->among. A rank waits only for those that it receives from; one outside the new mesh gets
+ * a tensor without data. If sender and receiver do not know each other's layouts, see pipeline.h.
  *
  * @collective the mesh axes that the plan needs (see sherd_plan_step); if `to` is on another mesh,
  *             options->among or the world; complete on return unless options->begin is set
@@ -421,14 +423,11 @@ SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *
 /**
  * Move a tensor to a layout given as text, on its own mesh; otherwise as sherd_redistribute.
  *
- *     sherd_redistribute_to(t, "S(0)R", NULL)          placements, one per axis of the root mesh; a
- *                                                      dim keeps its cuts if the same axes shard it
- *                                                      in the same order as before
- *     sherd_redistribute_to(t, "S(0)[1]S(0)[0]", NULL) with a shard order
- *     sherd_redistribute_to(t, "S(0)R 0:4,6", NULL)    with cuts; all other dims get default cuts
- *     sherd_redistribute_to(t, "[10(x:4,6),8]", NULL)  dims, as in the text of a layout; if it also
- *                                                      has a dtype or a mesh, they must be those of
- *                                                      the tensor
+ *     "S(0)R"           placements, one for each axis of the (root) mesh; a dim keeps its cuts if
+ *                       the same axes shard it in the same order as before
+ *     "S(0)[1]S(0)[0]"  the same with a shard order
+ *     "S(0)R 0:4,6"     the same with cuts of dim 0; all other dims get default cuts
+ *     "[10(x:4,6),8]"   the dims of a layout's text; a dtype or mesh in it must be the tensor's
  *
  * @collective as sherd_redistribute
  * @shapes     options: NULL = all zero
@@ -441,12 +440,13 @@ SHERD_API sherd_tensor *sherd_redistribute_to(sherd_tensor *t, const char *text,
                                               const sherd_redistribute_options *options);
 
 /**
- * Move many tensors at once: one call per group and step, however many tensors there are. Not
- * recorded for backward.
+ * Move many tensors at once: each step is one call, however many tensors take part. Not recorded
+ * for backward.
  *
  * @collective all meshes that tensors are on or go to, each with the same list; the world if a
  *             tensor goes to another mesh
- * @shapes     out, t, to: [count], 0 or less: nothing moves; out[i] is t[i] if layouts are equal
+ * @shapes     out, t, to: [count]; out[i] is t[i] if its layout does not change; count 0 or less:
+ *             nothing to do
  * @owns       the results belong to the scope
  * @errors     as sherd_redistribute; then every out[i] is the failed tensor
  */
@@ -454,7 +454,8 @@ SHERD_API void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *
                                        const sherd_layout *const *to, int count);
 
 /**
- * The whole tensor on every rank, a plain tensor that does not vary. Gradient: as replicated.
+ * The whole tensor on every rank, as a plain tensor that does not vary. All ranks must compute the
+ * same gradient for it (otherwise sherd_full_with).
  *
  * @collective the tensor's mesh
  * @owns       the result belongs to the scope; if `t` is plain, `t` itself is returned
@@ -463,19 +464,18 @@ SHERD_API void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *
 SHERD_API sherd_tensor *sherd_full(sherd_tensor *t);
 
 /**
- * As sherd_full, with the placements of the gradient of the result.
+ * As sherd_full, where `gradient` says how the gradients that ranks compute form that of `t`.
  *
  * @collective the tensor's mesh
- * @shapes     gradient: sherd_placement[axes of the (root) mesh], each replicated, a pending sum
- *             (the gradient is the sum over the ranks), or unset; NULL = replicated
+ * @shapes     gradient: sherd_placement[axes of the (root) mesh]: replicated or unset (they are
+ *             equal), or a pending sum (they are added); NULL = all replicated
  * @owns       the result belongs to the scope; if `t` is plain, `t` itself is returned
  * @errors     EINVAL a gradient that does not fit; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *gradient);
 
 /**
- * Copy the values of the whole tensor, row-major, into the caller's memory, on every rank or on
- * one.
+ * Copy the whole tensor, row-major, into the caller's memory, on every rank or on one.
  *
  * Returns whether the values are in `out`: true on the ranks that asked for them; false on the
  * others, on ranks outside the mesh, and after a failure. As with sherd_tensor_failed, ranks get
@@ -487,8 +487,8 @@ SHERD_API sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *
  *             gets the values, or -1 = all ranks; from a plain tensor each rank reads its own
  *             values
  * @numerics   a pending reduction is added as by sherd_redistribute; another dtype as sherd_cast
- * @owns       `out` stays the caller's; until it returns, a rank that gets the values also holds
- *             them in tensor storage
+ * @owns       `out` is only written; during the call a rank that gets the values also holds them in
+ *             tensor storage
  * @errors     EINVAL `out` NULL or too small, an unknown dtype, no such rank, a rank outside the
  *             mesh; EDIFFER; ENOMEM; EPEER
  */
