@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random numbers. Each element of a random tensor is a function of (the world's seed, the
- * generator's name, the number of the call, the element's global index), computed by Philox. So the
- * values are the same under every layout and on any number of ranks, each rank draws only its own
- * box, and nothing is sent.
+ * Random numbers. Each element of a random tensor depends only on the world's seed, the generator's
+ * name, how often the generator has been used, and the element's global index (by Philox, a
+ * counter-based generator). So the values are the same under every layout and on any number of
+ * ranks, each rank draws only its own box, and nothing is sent.
+ *
+ *     sherd_generator noise = sherd_generator_named("noise");
+ *     x = sherd_random_on(layout, SHERD_F32, sherd_normal(0, 1), &noise);
  */
 #ifndef SHERD_RANDOM_H
 #define SHERD_RANDOM_H
@@ -12,20 +15,23 @@
 
 SHERD_BEGIN
 
-/* A source of random numbers. A plain value, made by sherd_generator_named. */
+/*
+ * A source of random numbers. A plain value, made by sherd_generator_named and kept by the program.
+ * All ranks use equal generators.
+ */
 typedef struct sherd_generator {
     uint64_t name;  /* hash of the name */
-    uint64_t calls; /* incremented by every use */
+    uint64_t calls; /* how often it has been used; every use adds 1 */
 } sherd_generator;
 
-/** A generator before its first call; a NULL name is "". @local @errors none */
+/** A new generator with this name, not used yet; NULL = "". @local @errors none */
 SHERD_API sherd_generator sherd_generator_named(const char *name);
 
 typedef enum sherd_draw {
     SHERD_DRAW_UNIFORM = 0, /* [a, b) */
     SHERD_DRAW_NORMAL,      /* mean a, standard deviation b */
-    SHERD_DRAW_TRUNCATED,   /* the same within [low, high] */
-    SHERD_DRAW_INTEGERS,    /* a, a + 1, ... below b */
+    SHERD_DRAW_TRUNCATED,   /* normal, but only values within [low, high] */
+    SHERD_DRAW_INTEGERS,    /* integers in [a, b) */
     SHERD_DRAW_BERNOULLI    /* 1 with probability a, else 0 */
 } sherd_draw;
 
@@ -59,8 +65,8 @@ static inline sherd_distribution sherd_truncated_normal(double mean, double devi
 }
 
 /**
- * Integers in [low, high), at most 2^32 different ones within -2^53 to 2^53; for any dtype that can
- * hold them.
+ * Integers in [low, high): at most 2^32 different ones, and between -2^53 and 2^53. For any dtype
+ * that can hold them.
  *
  * @local   @errors none
  */
@@ -78,30 +84,30 @@ static inline sherd_distribution sherd_bernoulli(double p)
 }
 
 /**
- * A plain tensor of random numbers; it does not vary. Counts as one call of the generator even if
- * it fails.
+ * A plain tensor of random numbers, equal on all ranks; it does not vary. Counts as one use of the
+ * generator, even if it fails.
  *
  * @local
  * @shapes   shape: int64_t[ndim]
- * @numerics the same 24 or 32 random bits for every dtype; normal numbers by Box-Muller, truncated
- *           ones by the inverse of the distribution function; rounded to nearest, so a uniform
- *           number may equal the upper end of its range: in 16 bits, and in f32 if the lower end is
+ * @numerics made of the same 24 or 32 random bits for every dtype; normal numbers by Box-Muller,
+ *           truncated ones by the inverse of the distribution function. Results are rounded to
+ *           nearest, so a uniform number may equal `high` in 16-bit dtypes, and in f32 if `low` is
  *           not 0
  * @owns     the result belongs to the scope
- * @errors   EINVAL a dtype that cannot hold what is drawn (only integers and bernoulli fit dtypes
- *           that are not floating-point), an invalid distribution, a negative size, no generator;
- *           ELIMIT; ENOMEM
+ * @errors   EINVAL a dtype that cannot hold the numbers (a dtype that is not floating-point holds
+ *           only sherd_integers and sherd_bernoulli), an invalid distribution, a negative size,
+ *           `generator` NULL; ELIMIT; ENOMEM
  */
 SHERD_API sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
                                      int ndim, sherd_distribution distribution,
                                      sherd_generator *generator);
 
 /**
- * As sherd_random, with the same numbers, but deferred: memory is allocated and the numbers are
- * drawn when the data is first needed, and ENOMEM is raised then if there is not enough. Shape,
- * dtype and all other properties are known at once. Distributing the tensor (sherd_distribute with
- * root -1, and so sherd_parallelize) makes each rank draw only its own part. For parameters that
- * are too large for any one rank.
+ * As sherd_random, with the same numbers, but *deferred*: memory is allocated and numbers are drawn
+ * only when the data is first needed (then ENOMEM is raised if there is not enough). Shape, dtype
+ * and all other properties are known at once. If a deferred tensor is distributed (sherd_distribute
+ * with root -1, sherd_parallelize), each rank draws only its own part. So a parameter may be too
+ * large for any one rank.
  *
  * @local
  * @shapes   shape: int64_t[ndim]
@@ -128,24 +134,25 @@ SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype 
                                         sherd_generator *generator);
 
 /**
- * Draw indices of the last dim of weights: index i with probability weight[i] / sum of weights, as
- * torch.multinomial. Weights need not add up to 1; a negative one counts as 0, and an infinite one
- * is drawn first. Without `replacement` the `count` indices of one row are different ones.
+ * Draw `count` indices for each row of the last dim of `weights`, as torch.multinomial: index i
+ * with probability weights[i] / sum of weights. Weights need not add up to 1; a negative one counts
+ * as 0, and an infinite one is drawn first. Without `replacement` the indices of a row are all
+ * different.
  *
- * Each weight is divided by an exponential random number, and the largest quotients win: so what is
- * drawn does not depend on the layout, and of a sharded dim only one candidate of each shard
- * travels if one index is drawn (or several with replacement). Costs 8 bytes for each weight;
- * with replacement, for each weight and index.
+ * Each weight is divided by an exponential random number, and the largest quotients win. So the
+ * result does not depend on the layout; and if the last dim is sharded and one index is drawn (or
+ * several with replacement), each shard sends one candidate only. Takes 8 bytes of memory for each
+ * weight, with replacement for each weight and index.
  *
  *     next = sherd_multinomial(sherd_softmax(logits, -1), 1, false, &generator);
  *
- * @collective only if the last dim is sharded: without `replacement` and of several indices it is
- *             gathered, or moved to another dim
+ * @collective only if the last dim is sharded; for several indices without `replacement` it is
+ *             gathered first, or its shards are moved to another dim
  * @shapes     weights: [..., n], of any floating-point dtype; the result: i32 [..., count]
  * @numerics   quotients are f64
  * @owns       the result belongs to the scope; it has no gradient
- * @errors     see ops.h; EINVAL no dims, count < 1, fewer than count (with replacement: no)
- *             positive weights in a row, NaN in what is drawn, no generator
+ * @errors     see ops.h; EINVAL no dims, count < 1, a row with fewer than `count` positive weights
+ *             (with replacement: with none), NaN among the quotients that win, `generator` NULL
  */
 SHERD_API sherd_tensor *sherd_multinomial(sherd_tensor *weights, int64_t count, bool replacement,
                                           sherd_generator *generator);
