@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data of the program's own, number sequences, identity matrices, and distributions for initial
- * weights. Each element of a sequence is a function of its global index, so a distributed one is
- * computed in place: nothing is sent, and its values are the same under every layout and on any
- * number of ranks.
+ * Distributed tensors of the program's own data, number sequences, identity matrices, and
+ * distributions for initial weights. Each element of a sequence depends only on its global index:
+ * so each rank computes its own box, nothing is sent, and the values are the same under every
+ * layout and on any number of ranks.
  */
 #ifndef SHERD_VALUES_H
 #define SHERD_VALUES_H
@@ -15,16 +15,20 @@ SHERD_BEGIN
 /* ---- data of the program's own --------------------------------------------------------------- */
 
 /**
- * A distributed tensor with a copy of what each rank holds of it: its box (sherd_layout_box), all
- * of the tensor if it is replicated, its addend of a pending reduction. As in sherd_from_local,
- * replicas are believed to be equal; SHERD_VERIFY=1 looks at them.
+ * A distributed tensor with a copy of `data`, which on each rank has the elements of the rank's box
+ * (sherd_layout_box): the whole tensor if it is replicated, the rank's addend of a pending
+ * reduction. As in sherd_from_local, replicas are believed to be equal; SHERD_VERIFY=1 compares
+ * them.
  *
- * Tensors lie in memory that the ranks share, so none is made of the program's own without a copy.
- * To do without one, let the program write into the tensor: make it with sherd_constant_on, and
- * fill sherd_tensor_write(t), of sherd_tensor_local_count(t) elements.
+ * Tensors are stored in memory that the ranks share, so the program's own memory cannot become a
+ * tensor without a copy. To avoid the copy, let the program write into the tensor's memory:
+ *
+ *     t = sherd_constant_on(layout, SHERD_F32, 0);
+ *     float *mine = sherd_tensor_write(t); // sherd_tensor_local_count(t) elements
  *
  * @local
- * @shapes data: row-major, of `dtype`; NULL if this rank's box is empty
+ * @shapes data: the elements of this rank's box, row-major, of `dtype`; may be NULL if the box is
+ *         empty
  * @owns   the result belongs to the scope; `data` is only read
  * @errors EINVAL an unknown dtype, data NULL; ENOMEM. NULL for a NULL layout
  */
@@ -34,11 +38,11 @@ SHERD_API sherd_tensor *sherd_from_data_on(const sherd_layout *layout, sherd_dty
 /* ---- sequences and identities --------------------------------------------------------------- */
 
 /**
- * start, start + step, ... below end (above it if step < 0), as a plain tensor of one dim; it does
- * not vary.
+ * The numbers start, start + step, ... below `end` (above it if step < 0), as a plain tensor of one
+ * dim that does not vary.
  *
  * @local
- * @numerics start + i step in f64, rounded once; exact for integers
+ * @numerics start + i step, computed in f64 and rounded once; exact for integers
  * @owns     the result belongs to the scope
  * @errors   EINVAL a step that leads away from end, numbers that an integer dtype cannot hold,
  *           bool; ELIMIT; ENOMEM. NULL for a NULL world
@@ -47,7 +51,7 @@ SHERD_API sherd_tensor *sherd_arange(sherd_world *world, sherd_dtype dtype, doub
                                      double end, double step);
 
 /**
- * As sherd_arange, on a layout of one dim whose size says how many numbers there are.
+ * As sherd_arange, distributed; the size of the layout's one dim says how many numbers there are.
  *
  * @local
  * @owns   scope
@@ -70,7 +74,7 @@ SHERD_API sherd_tensor *sherd_linspace(sherd_world *world, sherd_dtype dtype, do
                                        double end, int64_t count);
 
 /**
- * As sherd_linspace, on a layout of one dim whose size says how many numbers there are.
+ * As sherd_linspace, distributed; the size of the layout's one dim says how many numbers there are.
  *
  * @local   @owns scope   @errors as sherd_linspace and sherd_arange_on. NULL for a NULL layout
  */
@@ -88,7 +92,7 @@ SHERD_API sherd_tensor *sherd_eye(sherd_world *world, sherd_dtype dtype, int64_t
                                   int64_t columns);
 
 /**
- * As sherd_eye, on a layout of two dims.
+ * As sherd_eye, distributed; the layout has two dims.
  *
  * @local
  * @owns   scope
@@ -100,10 +104,10 @@ SHERD_API sherd_tensor *sherd_eye_on(const sherd_layout *layout, sherd_dtype dty
 /* ---- distributions for weights -------------------------------------------------------------- */
 
 /*
- * For a weight of the global shape [out, in, ...]: fan in = in times the sizes of the dims after
- * it, fan out = out times the same sizes. `gain` is 1 for no activation, sqrt(2) for relu. With
- * fewer than two dims or no shape, the result is an invalid distribution, which sherd_random
- * refuses.
+ * `shape` is the global shape of a weight, [out, in, ...]. Fan in is `in` times the sizes of the
+ * dims after it, fan out is `out` times the same sizes. `gain` is 1 without an activation, sqrt(2)
+ * for relu. With fewer than two dims or a NULL shape, the result is an invalid distribution, which
+ * sherd_random refuses.
  */
 
 /**
