@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors printed for people to read. One rank writes; elements that are not shown are not sent.
+ * Tensors printed for people to read. One rank writes; only the elements that are shown are sent to
+ * it.
  *
  *     f32[1000(x),6] on (x=4)
  *     [0,0]       0     1     2     3     4     5
@@ -11,8 +12,8 @@
  * The first line is the tensor's text (sherd_tensor_text). Each other line begins with the global
  * index of its first value; the values follow along the last dim. "..." stands for omitted values:
  * at the end of a line for the rest of a row, on a line of its own for whole rows. A pending
- * reduction is shown settled, and the first line says so. Of a plain tensor the writing rank shows
- * its own, and the first line names the rank.
+ * reduction is shown settled, and the first line says so. Of a plain tensor, the rank that writes
+ * shows its own values, and the first line names that rank.
  */
 #ifndef SHERD_PRINT_H
 #define SHERD_PRINT_H
@@ -26,7 +27,7 @@ SHERD_BEGIN
 /* All zero = the defaults. */
 typedef struct sherd_print_options {
     const char *name;  /* prefix of the first line, "x: f32[...]"; NULL = none */
-    int rank;          /* world rank that writes; if not in the mesh, the mesh's first rank does */
+    int rank;          /* world rank that writes; one outside the mesh = the mesh's first rank */
     int digits;        /* significant digits of floating-point values, at most 17; 0 = 6 */
     int64_t threshold; /* tensors with more elements are abridged; 0 = 1000, negative = never */
     int64_t edge;      /* values shown at each end of an abridged dim; 0 = 3 */
@@ -35,12 +36,12 @@ typedef struct sherd_print_options {
 /**
  * Write a tensor to a file.
  *
- * Nothing is written after a failure. The caller checks the file for write errors (ferror).
+ * After a failure nothing is written. Errors of the file itself are the caller's to check (ferror).
  *
  * @collective the tensor's mesh; local for a plain tensor. Data that is moved appears in the comm
  *             log
- * @shapes     file: used and flushed on the rank that writes; NULL = standard output; options: NULL
- *             = all zero
+ * @shapes     file: written and flushed on one rank, not used on the others; NULL = standard
+ *             output; options: NULL = all zero
  * @errors     EINVAL options out of range; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API void sherd_print(FILE *file, sherd_tensor *t, const sherd_print_options *options);
