@@ -33,10 +33,11 @@ run headers tools/lint_headers.sh
 run size tools/lint_size.sh
 run style tools/lint_style.sh
 run readme tools/lint_readme.sh
+run examples tools/lint_examples.sh
 run docs tools/lint_docs.sh
 run misuse tools/lint_misuse.sh
 run symbols tools/lint_symbols.sh "$build"
 run circles tools/lint_circles.sh "$build"
 run format check_format
-[ $bad -eq 0 ] || { echo "lint: $bad of 11 failed"; exit 1; }
+[ $bad -eq 0 ] || { echo "lint: $bad of 12 failed"; exit 1; }
 echo "lint: clean"

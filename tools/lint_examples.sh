@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The examples in the comments of the public headers compile. An example is an indented block in which a line ends with
+# a semicolon; names that it does not declare itself are those below.
+cd "$(dirname "$0")/.." || exit 2
+{
+    cat <<'END_OF_NAMES'
+#include <assert.h>
+#include <sherd.h>
+#include <stdio.h>
+#include <string.h>
+extern sherd_world *world;
+extern const sherd_mesh *mesh;
+extern const sherd_layout *from, *to, *layout;
+extern sherd_module *model;
+extern sherd_optimizer *optimizer;
+extern sherd_generator generator;
+extern sherd_tensor *a, *b, *k, *v, *q, *t, *w, *x, *y, *w1, *w2, *loss, *plain, *field, *next, *logits;
+extern sherd_tensor *choice, *scores, *cache_k, *cache_v, *pool_k, *pool_v, *table, *positions;
+extern sherd_tensor *age, *income, *shard, *position, *velocity, *species, *edges, *energy;
+extern sherd_tensor *nodes, *most, *score, *target, *ids;
+extern double rate, norm;
+extern int64_t step, stop, got_signal, blocks, count;
+sherd_tensor *forces(sherd_tensor *), *loss_of(sherd_tensor *), *rotated(sherd_tensor *);
+int skip_this_step(sherd_world *);
+END_OF_NAMES
+    awk '
+function flush() {
+    if (code) printf "int example_%d(void);\nint example_%d(void)\n{\n#line %d \"%s\"\n%sreturn 0;\n}\n", ++n, n, start, file, text
+    text = ""; code = 0
+}
+FNR == 1 { flush() }
+/^ [*]     +[^ ]/ && !tag {
+    if (text == "") { start = FNR; file = FILENAME }
+    text = text substr($0, 8) "\n"
+    if ($0 ~ /;[ ]*(\/\/.*)?$/) code = 1
+    next
+}
+{ flush(); tag = /^ [*] @/ || (tag && /^ [*]  /) }
+END { flush() }' include/sherd/*.h
+} | "${CC:-cc}" -std=c99 -Wall -Wextra -Wno-unused-variable -Wno-unused-but-set-variable -Wno-shadow -Werror -fsyntax-only -Iinclude -x c -
