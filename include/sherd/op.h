@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators as values. An operator defines what is its own: operands and results, a rule (how local
- * pieces of the operands give local pieces of the results), the computation on local pieces, and a
- * backward made of operators. sherd_apply does what is the same for all operators, the library's
- * own (ops.h) and a user's alike:
+ * Operators as values; this header is for defining your own. An operator says only what is special
+ * about it: its operands and results, a rule (which local pieces of the operands give which local
+ * pieces of the results), the computation on local pieces, and a backward made of operators.
+ * sherd_apply does what is the same for all operators, the library's (ops.h) and yours:
  *
  * - it checks for failed operands, the alarm, dtypes and shapes;
  * - it takes plain operands that do not vary for replicated ones;
@@ -13,8 +13,8 @@
  * - it runs handlers that replace the operator (sherd_op_override).
  *
  * An operator is a constant: it must live as long as every world that applies it. Tensors that its
- * functions make belong to a scope of the call. They end no scope around it, and do not close the
- * world. See examples/custom_op.c.
+ * functions make belong to a scope of the call; the functions must not end a scope that they have
+ * not begun, nor close the world. examples/custom_op.c defines an operator in a page.
  *
  * Rules. One index string names the dims of all operands and results by letters, for example
  * "...k,nk,n->...n". Dims with the same letter have the same size, and must be sharded alike. "..."
@@ -22,7 +22,7 @@
  * broadcast as in NumPy, aligned at the last dim). A letter that is missing in a result is summed
  * over (or reduced as sherd_call.reduces says): if it is sharded, the result is a pending sum. '1'
  * is a dim of size 1, and '*' a dim of any size that is not related to any other; neither is ever
- * sharded. A capital letter stands for a single dim of those that "..." covers.
+ * sharded. A capital letter stands for one single dim among those that "..." covers.
  */
 #ifndef SHERD_OP_H
 #define SHERD_OP_H
@@ -47,14 +47,14 @@ enum {
 /* Flags of an operand or result. */
 enum {
     SHERD_OP_OPTIONAL = 1 << 0,  /* operand: may be NULL */
-    SHERD_OP_REPEATED = 1 << 1,  /* the last operand: one or more tensors, once in the rule */
-    SHERD_OP_INDEX = 1 << 2,     /* i32 */
-    SHERD_OP_BOOL = 1 << 3,      /* bool */
+    SHERD_OP_REPEATED = 1 << 1,  /* the last operand: one or more tensors, one entry in the rule */
+    SHERD_OP_INDEX = 1 << 2,     /* has dtype i32 */
+    SHERD_OP_BOOL = 1 << 3,      /* has dtype bool */
     SHERD_OP_ANY = 1 << 4,       /* operand: any dtype, independent of the others */
     SHERD_OP_TERM = 1 << 5,      /* operand: added, not multiplied (see sherd_linearity) */
     SHERD_OP_STATISTIC = 1 << 6, /* result: f32 if the operands have 16 bits */
     SHERD_OP_HIDDEN = 1 << 7,    /* result: for backward only; after those that are not hidden */
-    SHERD_OP_AROUND = 1 << 8     /* operand, not REPEATED: read around its piece, see `reads` */
+    SHERD_OP_AROUND = 1 << 8     /* operand, not REPEATED: also read around its piece: `reads` */
 };
 
 typedef struct sherd_op_slot {
@@ -67,9 +67,9 @@ typedef enum sherd_linearity {
     /* every operand is settled first */
     SHERD_NONLINEAR = 0,
     /*
-     * A pending sum passes through: at most one factor may be pending on an axis. Terms may be
-     * pending on the axes on which the product is; a term that is not pending there is added once,
-     * at coordinate 0 (see sherd_call.once).
+     * A pending sum passes through. On each axis at most one factor may be pending. Terms may be
+     * pending on the axes on which the product is; a term that is not pending there is added by the
+     * ranks at coordinate 0 only (see sherd_call.once).
      */
     SHERD_LINEAR,
     /* elements are only moved or copied, so any pending reduction passes through */
@@ -93,8 +93,8 @@ typedef enum sherd_op_autocast {
 } sherd_op_autocast;
 
 /*
- * The type of a member of an operator's attributes, for comparing them between ranks and for
- * messages.
+ * The type of a member of an operator's attributes. Ranks compare the members, and messages show
+ * them.
  */
 typedef enum sherd_field_kind {
     SHERD_FIELD_INT,
@@ -108,16 +108,16 @@ typedef enum sherd_field_kind {
 typedef struct sherd_op_field {
     const char *name; /* NULL ends the list */
     sherd_field_kind kind;
-    size_t offset; /* bytes in the struct; all of the member is within it */
-    int count;     /* of an array; 0 = 1 */
+    size_t offset; /* of the member, in bytes; all of it lies within the struct */
+    int count;     /* elements, if the member is an array; 0 = 1 */
 } sherd_op_field;
 
-/* The entry of a member that is not an array: {"eps", ...}. */
+/* The field for a member that is not an array: SHERD_FIELD(attributes, eps, DOUBLE). */
 #define SHERD_FIELD(type, member, kind)                        \
     {                                                          \
 #member, SHERD_FIELD_##kind, offsetof(type, member), 1 \
     }
-/* The entry of a member that is an array of `n`. */
+/* The field for a member that is an array of n elements. */
 #define SHERD_FIELDS(type, member, kind, n)                    \
     {                                                          \
 #member, SHERD_FIELD_##kind, offsetof(type, member), n \
@@ -128,12 +128,12 @@ typedef struct sherd_call {
     const sherd_op *op;
     const void *attributes; /* NULL if the operator has none */
     sherd_world *world;
-    int operands, results; /* with absent operands and hidden results */
+    int operands, results; /* how many, absent operands and hidden results included */
     /*
      * The operands. In describe, compose and handlers above the tape: as they were passed. In
-     * forward: after moving, row-major and contiguous unless the operator is `strided`. An AROUND
-     * operand may be a plain piece there: sherd_call_box says which indices it has; the global size
-     * is that of a result, or an attribute.
+     * forward: after they were moved to fit the rule, row-major and contiguous unless the operator
+     * is `strided`. There an AROUND operand may be a plain tensor with the piece: sherd_call_box
+     * says which indices it has; its global size can be taken from a result or an attribute.
      */
     sherd_tensor *in[SHERD_MAX_OPERANDS];
     sherd_tensor *out[SHERD_MAX_RESULTS];
@@ -141,14 +141,15 @@ typedef struct sherd_call {
     const void *from[SHERD_MAX_OPERANDS];
     void *to[SHERD_MAX_RESULTS];
     /*
-     * Forward: bits of the terms that another rank adds to the pending sum, so that this one must
-     * not. Bit SHERD_ONCE_ADDED: the same for what the attributes add (see sherd_op.adds).
+     * Forward: bit i: this rank must leave out term i, because another rank adds it to the pending
+     * sum. Bit SHERD_ONCE_ADDED: the same for what the attributes add (see sherd_op.adds).
      */
     unsigned once;
     /*
-     * Set by describe if they depend on the operands or attributes: linearity and rule of this
-     * call; how the letters that a result lacks are reduced (default: summed), and so what kind of
-     * reduction is pending; dtypes of results; sizes of dims whose letter no operand has.
+     * May be set by describe, if they depend on the operands or attributes: the linearity and rule
+     * of this call; how letters that a result lacks are reduced (default: summed), which is also
+     * the reduction that is pending then; dtypes of results; sizes of dims whose letter no operand
+     * has.
      */
     sherd_linearity linearity;
     sherd_reduce_op reduces;
@@ -163,7 +164,7 @@ enum { SHERD_ONCE_ADDED = 31 };
 struct sherd_op {
     const char *name;    /* "sherd_linear"; a user's own operator has another prefix */
     const char *summary; /* what it computes, for tables; may be NULL */
-    const char *layouts; /* for tables: its layouts, if `rule` does not say them; may be NULL */
+    const char *layouts; /* for tables: which layouts it takes, if there is no `rule`; or NULL */
     sherd_op_slot operand[SHERD_OP_SLOTS];
     sherd_op_slot result[SHERD_MAX_RESULTS];
     sherd_op_field field[SHERD_OP_FIELDS];
@@ -172,9 +173,9 @@ struct sherd_op {
 
     const char *rule;  /* NULL: describe writes it, or there are `ways`, and describe sets shapes */
     const char *whole; /* letters of the rule that may not be sharded */
-    /* letters that forward itself reduces over all ranks: results without them are not pending */
+    /* letters over which forward itself reduces all ranks: results without them are settled */
     const char *joined;
-    /* bits of results that are pending over `joined` letters: forward leaves this rank's addend */
+    /* bits of results that are pending over `joined` letters all the same: forward gives addends */
     unsigned addends;
     sherd_linearity linearity;
     sherd_op_numbers numbers;
@@ -182,60 +183,60 @@ struct sherd_op {
     bool broadcasts; /* the dims of "..." broadcast; otherwise they must be equal */
     bool strided;    /* forward accepts operands that are not contiguous */
     bool views;      /* results share the storage of operand 0 (see sherd_call_view) */
-    bool adds;       /* linear, and the attributes add something to each element */
+    bool adds;       /* linear, and an attribute is added to each element (sherd_add_scalar) */
 
     /*
-     * Check the operands and attributes: return NULL, or the reason why they do not fit (static, or
-     * from sherd_call_reason). May set rule, dtype and shape of the call. Local, with the same
-     * result on all ranks: it may use shapes, dtypes and layouts, but no data.
+     * Check the operands and attributes: return NULL, or the reason why they do not fit (a static
+     * text, or from sherd_call_reason). May set members of the call (see there). Local, with the
+     * same result on all ranks: it may use shapes, dtypes and layouts, but no data.
      */
     const char *(*describe)(sherd_call *call);
     /*
-     * Instead of a rule: list the possible combinations of layouts of distributed operands and
-     * results (sherd_way_add). The one with the cheapest moves is used, the first of equal ones. If
-     * there is a rule as well, it is used when no way is added.
+     * Instead of a rule: list the combinations of layouts of operands and results that forward can
+     * compute (sherd_way_add), if operands are distributed. The one with the cheapest moves is
+     * used, of equal ones the first. A rule, if there is one as well, is used if no way is added.
      */
     sherd_status (*ways)(const sherd_call *call, sherd_ways *ways);
     /*
-     * For AROUND operands: which indices [*first, *end) of dim d of operand i does forward need for
-     * the indices [lo, hi) of the same dim of result 0 (or, if `beside` is set, of operand `beside`
-     * - 1)? On entry *first and *end are the operand's own piece; they may be left so. The answer
-     * is clipped to the ends of the dim. Called for each shard of a dim that both have sharded by
-     * the same axes, and once for a dim that neither has sharded. Forward then gets these indices:
-     * see sherd_call_box. Pure, with the same result on all ranks.
+     * For AROUND operands: set [*first, *end) to the indices of dim d of operand i that forward
+     * needs for the indices [lo, hi) of dim d of result 0 (or, if `beside` is not 0, of operand
+     * beside-1). On entry they are the operand's own piece, and may be left so; afterwards they are
+     * clipped to the ends of the dim. Called for each shard of a dim that the same axes shard in
+     * both, and once for a dim that is sharded in neither. Forward then gets these indices (see
+     * sherd_call_box). Pure, with the same result on all ranks.
      */
     void (*reads)(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                   int64_t *end);
     int beside;
     /*
-     * Compute the results on this rank's pieces, empty ones too, into `to`; `out` stays as it is.
-     * False: failed (sherd_call_fail) */
+     * Compute the results on this rank's pieces, which may be empty, into call->to; call->out does
+     * not change. False: failed (sherd_call_fail) */
     bool (*forward)(sherd_call *call);
     /*
-     * Whether this call can be computed on a GPU (docs/gpu.md): then `from` and `to` point into its
-     * memory, and forward queues its work in sherd_call_stream. Local. NULL: no. */
+     * Whether forward can compute this call on a GPU (docs/gpu.md): then `from` and `to` point into
+     * its memory, and forward queues its work in sherd_call_stream. Local. NULL: it cannot */
     bool (*on_device)(const sherd_call *call);
-    /* Instead of forward in a dry world: its calls, without touching elements. NULL: it has none */
+    /* In a dry world, instead of forward: makes its collective calls only. NULL: it makes none */
     bool (*dry)(sherd_call *call);
-    /* for dry worlds: floating-point operations of forward here. NULL: one for each element */
+    /* for dry worlds: how many floating-point operations forward does. NULL: one per element */
     double (*operations)(const sherd_call *call);
     /*
-     * Instead of forward: compute the results by other operators, which are recorded themselves.
-     * Sets call->out, to results of any shape, dtype and layout. False or a failed tensor: failed.
+     * Instead of forward: compute call->out, of any shape, dtype and layout, by other operators,
+     * which are recorded. False or a failed tensor: failed.
      */
     bool (*compose)(sherd_call *call);
     /*
-     * Set grad_in[i], the gradient of operand i, for each i that sherd_node_wants; it is NULL on
-     * all ranks or on none. grad_out[j] is NULL if result j got no gradient. Made of operators;
-     * runs without recording (but for create_graph, see sherd_gradients), in a scope of its own.
-     * NULL: the operator has no gradient.
+     * Set grad_in[i], the gradient of operand i, for each i for which sherd_node_wants is true; all
+     * ranks or none may leave it NULL (no gradient). grad_out[j] is the gradient of result j, NULL
+     * if it got none. Computes with operators; runs in a scope of its own, unrecorded except for
+     * create_graph (sherd_gradients). NULL: the operator has no gradient.
      */
     void (*backward)(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
-    /* backward takes gradients in any layout, pending or not; else in that of their results */
+    /* backward gets grad_out in any layout, maybe pending; otherwise in the results' layouts */
     bool takes_pending;
     /*
-     * The gradients of the operands share no work: backward may be called twice for one node, first
-     * for operands that other gradients wait for, and later for leaves, while a move is under way
+     * The gradients of the operands share no work: backward may be called twice for one call, first
+     * for operands that other gradients depend on, later for leaves, while data is moving
      */
     bool in_parts;
     /*
@@ -258,10 +259,10 @@ struct sherd_op {
  *             operator's struct, NULL = all zero
  * @owns       the result belongs to the scope; operands and attributes are only read (attributes
  *             are copied)
- * @errors     EINVAL a faulty operator (with the reason, as from sherd_op_register), operands or
- *             attributes that do not fit, a plain operand that varies beside distributed ones, a
- *             function of the operator that fails without a reason; ENOMEM; EDIFFER; EPEER; by the
- *             alarm. NULL if no operand belongs to a world
+ * @errors     EINVAL a faulty operator (as sherd_op_register), operands or attributes that do not
+ *             fit, a plain operand that varies beside distributed ones, a function of the operator
+ *             that fails without a status; ENOMEM; EDIFFER; EPEER; by the alarm. NULL if no operand
+ *             belongs to a world
  */
 SHERD_API sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *operands, int count,
                                     const void *attributes);
@@ -271,14 +272,14 @@ SHERD_API sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *ope
  * failed tensor.
  *
  * @collective as sherd_apply
- * @shapes     results: as many as the operator has, without hidden ones
+ * @shapes     results: gets as many as the operator has, without hidden ones
  * @owns       as sherd_apply
- * @errors     as sherd_apply; then false
+ * @errors     as sherd_apply; false is returned then
  */
 SHERD_API bool sherd_apply_all(sherd_tensor **results, const sherd_op *op,
                                sherd_tensor *const *operands, int count, const void *attributes);
 
-/** In a forward on the GPU: the rank's cudaStream_t, or NULL. @local @owns borrowed @errors none */
+/** In a forward on a GPU: the rank's cudaStream_t; else NULL. @local @owns borrowed @errors none */
 SHERD_API void *sherd_call_stream(const sherd_call *call);
 
 /* ---- registering ----------------------------------------------------------------------------- */
@@ -288,7 +289,7 @@ SHERD_API void *sherd_call_stream(const sherd_call *call);
  *
  * @local
  * @owns   `op` is kept, not copied
- * @errors EINVAL what is wrong with it, or another operator has its name; ENOMEM
+ * @errors EINVAL a faulty operator (the text says why), or another one has its name; ENOMEM
  */
 SHERD_CALL sherd_status sherd_op_register(sherd_world *world, const sherd_op *op);
 
@@ -307,11 +308,11 @@ SHERD_API const sherd_op *sherd_op_at(int i);
 
 typedef enum sherd_op_level {
     /*
-     * replaces the call: gets the operands as they were passed; the operators it uses are recorded;
-     * its results may have any shape, dtype and layout
+     * the handler replaces the whole call: it gets the operands as they were passed, the operators
+     * that it uses are recorded, and its results may have any shape, dtype and layout
      */
     SHERD_ABOVE_TAPE,
-    /* replaces forward: gets local pieces that fit the rule; the call is recorded as usual */
+    /* it replaces forward: it gets local pieces that fit the rule; the call is recorded as usual */
     SHERD_BELOW_TAPE
 } sherd_op_level;
 
@@ -319,18 +320,18 @@ typedef struct sherd_op_handler {
     /* sets call->out (above) or writes to call->to (below). False: failed, the alarm is raised */
     bool (*run)(sherd_call *call, void *context);
     void *context;
-    /* above: gets plain operands beside distributed ones as replicated; varying ones are refused */
+    /* above: plain operands beside distributed ones arrive as replicated (varying: EINVAL) */
     bool promoted;
 } sherd_op_handler;
 
 /**
  * Replace an operator by a handler in all its calls on this world, or remove the handler. While a
- * handler runs, the operator is not replaced: the handler may apply it. Below the tape all ranks of
- * a mesh have one, or none: otherwise the next check finds EDIFFER. Above it a rank may have one
- * alone if that applies the same operators.
+ * handler runs, the operator is not replaced, so the handler may apply it. Below the tape, either
+ * all ranks of a mesh have a handler or none; otherwise the next check returns EDIFFER. Above the
+ * tape ranks may differ, if their handlers apply the same operators.
  *
  * @local
- * @shapes handler: NULL = remove
+ * @shapes handler: NULL = remove it
  * @owns   `handler` is copied; its context and the operator must live until it is removed
  * @errors EINVAL no such operator, a handler without `run`, an unknown level, BELOW_TAPE for an
  *         operator without forward; ENOMEM
@@ -339,8 +340,9 @@ SHERD_CALL sherd_status sherd_op_override(sherd_world *world, const char *name,
                                           sherd_op_level level, const sherd_op_handler *handler);
 
 /**
- * In a handler: run the operator itself with the operands that are in `call` now. Below the tape
- * these are in call->from; whoever replaces call->in there gets EINVAL.
+ * In a handler: run the operator itself, with the operands that are in `call` now: above the tape
+ * in call->in, which may have been replaced; below it in call->from (replacing call->in there is
+ * EINVAL).
  *
  * @collective as the operator   @errors those of the operator; then false
  */
@@ -349,13 +351,13 @@ SHERD_API bool sherd_call_original(sherd_call *call);
 /* ---- plain operands beside distributed ones -------------------------------------------------- */
 
 /*
- * What happens to a plain operand that does not vary, beside distributed ones. One that varies is
+ * What happens to plain operands that do not vary, beside distributed ones. Those that vary are
  * always refused.
  */
 typedef enum sherd_promotion {
-    SHERD_PROMOTE_SILENTLY = 0, /* taken for replicated; gets the whole gradient */
+    SHERD_PROMOTE_SILENTLY = 0, /* they count as replicated, and get the whole gradient */
     SHERD_PROMOTE_WARNING,      /* the same, and rank 0 warns on stderr, once for each operator */
-    SHERD_PROMOTE_NEVER         /* refused (EINVAL) */
+    SHERD_PROMOTE_NEVER         /* they are refused (EINVAL) */
 } sherd_promotion;
 
 /**
@@ -369,7 +371,7 @@ SHERD_CALL sherd_status sherd_op_promote(sherd_world *world, sherd_promotion how
 /* ---- for the functions of an operator -------------------------------------------------------- */
 
 /**
- * In describe: a reason to return, with values; at most 191 bytes.
+ * In describe: format a reason to return, of at most 191 bytes.
  *
  * @local   @owns borrowed from the call   @errors none
  */
@@ -377,8 +379,8 @@ SHERD_API const char *sherd_call_reason(sherd_call *call, const char *format, ..
     SHERD_FORMAT(2, 3);
 
 /**
- * In describe: set the global shape of result j. An operator with `ways` that sets the shapes of
- * all results needs no rule.
+ * In describe: set the global shape of result j. An operator with `ways` needs no rule if it sets
+ * the shapes of all results.
  *
  * @local   @shapes shape: [ndim], NULL if it is in call->shape already   @errors none
  */
@@ -388,38 +390,38 @@ SHERD_API void sherd_call_shape(sherd_call *call, int j, int ndim, const int64_t
  * In forward, compose or a handler: fail with the message "NAME: reason: x is f32[8(x),4] ..".
  * Returns false.
  *
- * @local   @errors the given status, by the alarm (distributed operands), or kept on this rank
+ * @local   @errors `status`: by the alarm, or if no operand is distributed on this rank only
  */
 SHERD_API bool sherd_call_fail(sherd_call *call, sherd_status status, const char *format, ...)
     SHERD_FORMAT(3, 4);
 
 /**
- * Memory for the duration of this call, 64-byte aligned and uninitialised.
+ * Scratch memory for the duration of this call, aligned to 64 bytes and uninitialised.
  *
- * @local   @owns the call's   @errors NULL: EINVAL bytes < 0; ELIMIT 2^62 or more; ENOMEM; raised
+ * @local   @owns freed with the call   @errors NULL: EINVAL bytes < 0; ELIMIT 2^62 or more; ENOMEM
  */
 SHERD_API void *sherd_call_scratch(sherd_call *call, int64_t bytes);
 
 /**
- * In forward: which indices of the global operand `i` are in call->from[i]: this rank's piece, or,
- * for an AROUND operand, what `reads` asked for. For a plain operand, all of them.
+ * In forward: which global indices of operand `i` call->from[i] has: this rank's piece; for an
+ * AROUND operand what `reads` asked for; for a plain operand all.
  *
  * @local   @errors none; an empty box for an operand that is absent
  */
 SHERD_API sherd_box sherd_call_box(const sherd_call *call, int i);
 
 /**
- * In forward of an operator that `views`: strides and offset, in elements, of result `j` in the
- * storage of operand 0; by default row-major, from where operand 0 begins.
+ * In forward of an operator that `views`: set strides and offset, in elements, of result `j` in the
+ * storage of operand 0. The default is row-major, from where operand 0 begins.
  *
  * @local
  * @shapes stride: [ndim of the result]
- * @errors EINVAL, and the call has failed, if then not all of this rank's piece is in that storage
+ * @errors EINVAL this rank's piece would reach beyond that storage; the call has failed then
  */
 SHERD_API void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t offset);
 
 /**
- * Add a way: a layout for each operand, and the layouts that the results then have.
+ * In `ways`: add one, a layout for each operand and the layouts that the results then have.
  *
  * @local
  * @shapes operands: [operands of the call], NULL for absent ones; results: [results]
@@ -434,17 +436,18 @@ SHERD_CALL sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *cons
 SHERD_API bool sherd_node_wants(const sherd_node *node, int i);
 
 /**
- * In backward: operand i; NULL if it is absent, or saved for gradients that are not wanted only.
+ * In backward: operand i; NULL if it is absent, or if `needs` saves it only for gradients that are
+ * not wanted.
  *
  * @collective only if it must be moved again
  * @owns       borrowed until backward returns
- * @errors     EINVAL `needs` names it nowhere, or it was written since; those of a move
+ * @errors     EINVAL no entry of `needs` has it, or it was written in place since; those of a move
  */
 SHERD_API sherd_tensor *sherd_node_operand(sherd_node *node, int i);
 
 /**
- * In backward: result j, as sherd_node_operand. If that is recorded (create_graph), a gradient of a
- * gradient that reaches a hidden result is an error.
+ * In backward: result j; otherwise as sherd_node_operand. A hidden result cannot be differentiated
+ * again: a second backward (create_graph) that reaches it is an error.
  *
  * @collective as there   @owns borrowed until backward returns   @errors as there
  */
@@ -461,7 +464,7 @@ SHERD_API const void *sherd_node_attributes(const sherd_node *node);
 SHERD_API int sherd_node_shape(const sherd_node *node, int i, const int64_t **shape);
 
 /**
- * In backward: the layout in which the rule took operand i; NULL: plain.
+ * In backward: the layout that operand i had in forward, after moves; NULL: it was plain.
  *
  * @local @owns borrowed @errors none
  */
@@ -475,18 +478,19 @@ SHERD_API int sherd_node_operands(const sherd_node *node);
 typedef struct sherd_op_time {
     const char *name; /* of the operator */
     int64_t calls;
-    int64_t nanoseconds; /* in forward: kernels, without moves */
+    int64_t nanoseconds; /* in forward, without moving operands */
 } sherd_op_time;
 
 /**
- * Start measuring the time of each operator's forward on this rank, from zero, or stop.
+ * Start measuring, from zero, the time of each operator's forward on this rank; or stop.
  *
  * @local   @errors none
  */
 SHERD_API void sherd_op_times(sherd_world *world, bool on);
 
 /**
- * The i-th operator applied since then, in the order of first calls; all zero after the last.
+ * The i-th operator that was applied while sherd_op_times was on, in the order of first calls; all
+ * zero after the last.
  *
  * @local   @owns borrowed   @errors none
  */
