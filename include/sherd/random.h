@@ -152,7 +152,7 @@ SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype 
  * @numerics   quotients are f64
  * @owns       the result belongs to the scope; it has no gradient
  * @errors     see ops.h; EINVAL no dims, count < 1, a row with fewer than `count` positive weights
- *             (with replacement: with none), NaN among the quotients that win, `generator` NULL
+ *             (with replacement: with none), a weight that is NaN, `generator` NULL
  */
 SHERD_API sherd_tensor *sherd_multinomial(sherd_tensor *weights, int64_t count, bool replacement,
                                           sherd_generator *generator);
