@@ -187,8 +187,8 @@ struct sherd_op {
 
     /*
      * Check the operands and attributes: return NULL, or the reason why they do not fit (a static
-     * text, or from sherd_call_reason). May set members of the call (see there). Local, with the
-     * same result on all ranks: it may use shapes, dtypes and layouts, but no data.
+     * text, or from sherd_call_reason). May set members of the call (see there). Local, equal on
+     * all ranks: may use shapes, dtypes and layouts, but no data.
      */
     const char *(*describe)(sherd_call *call);
     /*
