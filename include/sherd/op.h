@@ -13,8 +13,8 @@
  * - it runs handlers that replace the operator (sherd_op_override).
  *
  * An operator is a constant: it must live as long as every world that applies it. Tensors that its
- * functions make belong to a scope of the call; the functions must not end a scope that they have
- * not begun, nor close the world. examples/custom_op.c defines an operator in a page.
+ * functions make belong to a scope of the call; they must not end scopes that they have not begun,
+ * nor close the world. See examples/custom_op.c.
  *
  * Rules. One index string names the dims of all operands and results by letters, for example
  * "...k,nk,n->...n". Dims with the same letter have the same size, and must be sharded alike. "..."
@@ -398,7 +398,7 @@ SHERD_API bool sherd_call_fail(sherd_call *call, sherd_status status, const char
 /**
  * Scratch memory for the duration of this call, aligned to 64 bytes and uninitialised.
  *
- * @local   @owns freed with the call   @errors NULL: EINVAL bytes < 0; ELIMIT 2^62 or more; ENOMEM
+ * @local   @owns the call's   @errors NULL, raised: EINVAL bytes < 0; ELIMIT 2^62 or more; ENOMEM
  */
 SHERD_API void *sherd_call_scratch(sherd_call *call, int64_t bytes);
 
