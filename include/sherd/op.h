@@ -379,8 +379,7 @@ SHERD_API const char *sherd_call_reason(sherd_call *call, const char *format, ..
     SHERD_FORMAT(2, 3);
 
 /**
- * In describe: set the global shape of result j. An operator with `ways` needs no rule if it sets
- * the shapes of all results.
+ * In describe: set the global shape of result j. With the shapes of all, `ways` needs no rule.
  *
  * @local   @shapes shape: [ndim], NULL if it is in call->shape already   @errors none
  */
