@@ -3,19 +3,24 @@
  * Operators: expressions on tensors, plain or distributed. All are recorded for backward.
  *
  * Every operator has a rule for the layouts of its operands (docs/operators.md lists them).
- * Operands whose layouts fit the rule are never moved; otherwise sherd makes the cheapest move
- * after which they fit, and logs it. All distributed operands of one operator are on one mesh.
+ * Operands whose layouts fit the rule are not moved; otherwise sherd makes the cheapest moves after
+ * which they fit, and logs them (comm.h). All distributed operands of one operator are on one mesh.
  * Beside distributed operands, a plain tensor that does not vary counts as replicated, and one that
  * varies is an error. An empty shard is a valid operand.
  *
- * The operands of one operator have the same dtype: f32, f64, bf16 or f16, unless it says otherwise
- * (indices are i32). bf16 and f16 compute in f32, and each element of a result is rounded once, to
- * nearest.
+ * The operands of one operator have the same dtype, which is f32, f64, bf16 or f16, unless its
+ * comment says otherwise (indices are i32). bf16 and f16 are computed with in f32, and each element
+ * of a result is rounded once, to nearest.
  *
- * For all operators, where their comments say "see above" or "see ops.h": the call is collective
- * over the operands' mesh if they are distributed; the result belongs to the scope; and errors are
- * EINVAL (dtypes or shapes do not fit, or a plain tensor that varies beside distributed ones),
- * ENOMEM, EDIFFER and EPEER.
+ * What the comments of all operators in these headers have in common, and abbreviate as "see above"
+ * or "see ops.h":
+ * - The call is collective over the operands' mesh if they are distributed, otherwise local.
+ * - The result belongs to the scope (tensor.h); "scope" under "owns" says just that.
+ * - A failure raises the alarm, and the failed tensor is returned.
+ * - Errors are EINVAL (dtypes or shapes do not fit, or a plain tensor that varies beside
+ *   distributed ones), ENOMEM, EDIFFER and EPEER.
+ *
+ *     y = sherd_relu(sherd_linear(x, w, NULL)); // any layouts of x and w
  */
 #ifndef SHERD_OPS_H
 #define SHERD_OPS_H
@@ -28,7 +33,8 @@ SHERD_BEGIN
 /* ---- elementwise. Shapes broadcast as in NumPy ----------------------------------------------- */
 
 /**
- * a + b. Beside a pending sum, an operand that is not pending is added once.
+ * a + b. If one operand is a pending sum, the other is added to it once, not once per rank, and the
+ * result is pending.
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -43,9 +49,10 @@ SHERD_API sherd_tensor *sherd_scale(sherd_tensor *a, double factor);
 
 /**
  * The same values in another dtype. Floating-point results are rounded to nearest, ties to even.
- * From floating point to an integer, values are truncated and clamped to the range, and NaN becomes
- * 0; a wider integer keeps its low bits; to bool, nonzero is true. A pending sum stays pending
- * from floating point to floating point; otherwise it is settled first.
+ * From floating point to an integer dtype, values are truncated and clamped to its range, and NaN
+ * becomes 0. From an integer dtype to a narrower one, the low bits are kept. To bool, nonzero is
+ * true. A pending sum stays pending if both dtypes are floating-point; otherwise it is settled
+ * first.
  *
  * Gradient: cast back.
  *
@@ -69,8 +76,8 @@ SHERD_API sherd_tensor *sherd_gelu(sherd_tensor *a);
 
 /**
  * The matrix product a b: [..., m, k] x [..., k, n] -> [..., m, n], as numpy.matmul: leading dims
- * broadcast, and a vector is taken as a matrix with a dim of size 1, which the result does not
- * have.
+ * broadcast; a vector counts as a matrix with one more dim of size 1, which is removed from the
+ * result.
  *
  * @collective see above
  * @numerics   f32, bf16 and f16 accumulate in f32; a sharded k gives a pending sum
@@ -90,9 +97,9 @@ SHERD_API sherd_tensor *sherd_linear(sherd_tensor *x, sherd_tensor *weight, sher
 /**
  * A sum of products given by an index string, as numpy.einsum: "bij,bjk->bik" multiplies two
  * batches of matrices, "ij->j" sums rows, "i,j->ij" is an outer product. A letter stands for one
- * dim, "..." for any number of dims, which broadcast; a letter that the result lacks is summed
- * over. Without "->" the result has the letters that occur once, in alphabetical order. Three or
- * more operands are multiplied in the order that costs least.
+ * dim, "..." for any number of dims, which broadcast. Letters that the result does not have are
+ * summed over. Without "->" the result has the letters that occur once, in alphabetical order.
+ * Three or more operands are multiplied two at a time, in the order that costs least.
  *
  * @collective see above
  * @shapes     text: at most 63 bytes; operands: [count]
@@ -106,7 +113,7 @@ SHERD_API sherd_tensor *sherd_einsum(const char *text, sherd_tensor *const *oper
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 /**
- * The sum of all elements, a scalar (ndim 0). The sum of a sharded tensor is pending; integers and
+ * The sum of all elements, a scalar (ndim 0). Of a sharded tensor it is a pending sum. Integers and
  * bool are added in i64 (as in sherd_sum_over).
  *
  * @collective see above   @owns scope   @errors see above
@@ -123,14 +130,15 @@ SHERD_API sherd_tensor *sherd_mean(sherd_tensor *a);
 /* ---- shape ----------------------------------------------------------------------------------- */
 
 /**
- * The same elements in another shape, row-major. One size may be -1. Splitting a sharded dim into
- * (a, b) leaves its axes on a; its cuts must be multiples of b, otherwise they are moved there
- * first. Merging (a, b) keeps the axes of a. If b is sharded, its axes first move to a, or to
- * another dim if then the busiest rank receives less. A sharded dim of size 1 that disappears is
- * gathered.
+ * The same elements, row-major, in another shape.
+ *
+ * In terms of shards: splitting a sharded dim into (a, b) keeps its axes on a; if its cuts are not
+ * multiples of b, they are moved there first. Merging (a, b) keeps the axes of a; if b is sharded,
+ * its axes first move to a, or to another dim if the busiest rank receives less then. A sharded dim
+ * of size 1 that disappears is gathered.
  *
  * @collective only if something must move
- * @shapes     shape: int64_t[ndim], global
+ * @shapes     shape: int64_t[ndim], global; one size may be -1, and follows from the others
  * @owns       scope; shares the storage if possible
  * @errors     see above
  */
@@ -151,16 +159,17 @@ SHERD_API sherd_tensor *sherd_layer_norm(sherd_tensor *x, sherd_tensor *weight, 
                                          double eps);
 
 /**
- * Rows of a table: weight [entries, width], ids i32 [...] -> [..., width]. With a table sharded by
- * entries the result is a pending sum.
+ * The rows of a table with the given numbers: weight [entries, width], ids i32 [...] -> [...,
+ * width]. If the table is sharded by entries, the result is a pending sum.
  *
  * @collective see above   @owns scope   @errors see above; EINVAL an id outside [0, entries)
  */
 SHERD_API sherd_tensor *sherd_embedding(sherd_tensor *weight, sherd_tensor *ids);
 
 /**
- * Zero each element with probability p and scale the others by 1/(1-p). The mask depends on the
- * generator and the global index only, never on the layout; backward computes it again.
+ * Set each element to zero with probability p, and scale the others by 1/(1-p). Which elements
+ * these are depends only on the generator and the global index, never on the layout; backward draws
+ * them again.
  *
  * @collective see above
  * @owns       scope; `a` itself if p is 0
@@ -168,13 +177,13 @@ SHERD_API sherd_tensor *sherd_embedding(sherd_tensor *weight, sherd_tensor *ids)
  */
 SHERD_API sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator *generator);
 
-/* How attention over a sharded sequence communicates; irrelevant if no sequence is sharded. */
+/* How attention over a sharded sequence communicates; ignored if no sequence is sharded. */
 typedef enum sherd_attention_way {
     /* the cheapest one, by the price of its calls and the work of the busiest rank */
     SHERD_ATTENTION_CHEAPEST = 0,
-    /* each rank keeps its queries; keys and values come round half a piece at a time */
+    /* each rank keeps its queries; keys and values go round the ranks, half a piece at a time */
     SHERD_ATTENTION_RING,
-    /* each rank keeps its queries; one call brings all keys and values that they see */
+    /* each rank keeps its queries; one call fetches all keys and values that they see */
     SHERD_ATTENTION_GATHER,
     /* shards move from the sequence to heads, and the result moves back (Ulysses) */
     SHERD_ATTENTION_HEADS
@@ -183,37 +192,38 @@ typedef enum sherd_attention_way {
 typedef struct sherd_attention_options {
     bool causal;  /* position s sees positions 0..s */
     double scale; /* 0 = 1/sqrt(width) */
-    /* broadcasts to [batch, heads, s, t]: bool, false = hidden; or of q's dtype, added to scores */
+    /* broadcasts to [batch, heads, s, t]; bool: false hides a key; of q's dtype: added to scores */
     sherd_tensor *mask;
-    /* the probability, in [0, 1), of dropping an attention weight; the others are scaled */
+    /* probability, in [0, 1), that an attention weight is dropped; the others are scaled up */
     double dropout;
     sherd_generator *generator; /* for dropout */
     sherd_attention_way way;
 } sherd_attention_options;
 
 /**
- * softmax(q k^T scale + mask) v per head: q [batch, s, heads, width], k and v [batch, t, heads,
- * width] -> shape of q. k and v may have fewer heads, a divisor of q's: then neighbouring heads of
- * q share one. Batch and heads may be sharded; a sharded width is gathered. A query that sees no
- * key gets zeros. Hidden keys have the weight 0; but 0 times NaN or infinity is NaN, so keys and
- * values that are hidden from some queries only must be finite, as in PyTorch. The dropout mask
- * depends on the generator and the global indices only, and backward computes it again. There are
- * gradients for q, k, v, and for a mask that is added.
+ * softmax(q k^T scale + mask) v for each head: q [batch, s, heads, width], k and v [batch, t,
+ * heads, width] -> shape of q. k and v may have fewer heads, a divisor of q's; then neighbouring
+ * heads of q share one. A query that sees no key gets zeros. A hidden key has the weight 0, but 0
+ * times NaN or infinity is NaN: as in PyTorch, keys and values that are hidden from only some
+ * queries must be finite. Which weights are dropped depends only on the generator and the global
+ * indices; backward draws them again. There are gradients for q, k, v, and for a mask that is
+ * added.
  *
- * Sequences may be sharded too, with any cuts. The result has the layout of q (if only k and v are
- * sharded, q is sliced like them). Keys that no query of a rank may see, because of the causal
- * mask, are neither sent nor computed; sherd_balanced_cuts gives shards of equal work. With the
- * ring, no rank holds more of k and v than two pieces, its own included.
+ * Batch and heads may be sharded; a sharded width is gathered. Sequences may be sharded too, with
+ * any cuts. The result has the layout of q (if only k and v are sharded, q is sliced like them).
+ * Keys that the causal mask hides from all queries of a rank are neither sent there nor computed
+ * with; sherd_balanced_cuts gives shards of equal work. With the ring, no rank holds more of k and
+ * v than two pieces, its own included.
  *
- * @collective see above; heads that share keys but are on two ranks are moved first. With sequences
- *             sharded in p pieces: the ring makes at most 2(p-1) calls forward and twice as many
- *             backward, each overlapped with computation; gathering makes one call, and two
- *             backward; heads makes four, and four backward
+ * @collective see above; heads that share keys but are on different ranks are moved first. If
+ *             sequences are sharded in p pieces, RING makes at most 2(p-1) calls in forward and
+ *             twice as many in backward, all overlapped with computation; GATHER one in forward and
+ *             two in backward; HEADS four in forward and four in backward
  * @shapes     options: NULL = all zero; causal needs s = t, and may be combined with a mask
- * @numerics   backward computes the softmax again from the saved logarithms of its sums. The
- *             gradient of a mask is computed by a plain kernel with f64 sums, about twenty times
- *             slower in f32. Pieces are combined by their logarithms of sums, in an order that
- *             depends on layouts only; results of 16 bits stay f32 until the end
+ * @numerics   backward computes the softmax again, from the saved logarithms of its sums. The
+ *             gradient of a mask takes a plain kernel with f64 sums, in f32 about twenty times
+ *             slower. Results over parts of a sharded sequence are combined in an order that
+ *             depends on layouts only, in f32 for 16-bit dtypes
  * @owns       scope
  * @errors     see above; EINVAL a mask that does not broadcast, dropout outside [0, 1) or without a
  *             generator, an unknown way, a scale that is not finite
@@ -223,8 +233,9 @@ SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_
 
 /**
  * The mean over all positions of -log softmax(logits)[target]: logits [..., classes], targets i32
- * [...] -> a scalar. If classes are sharded, ranks exchange three numbers for each position; logits
- * are never gathered.
+ * [...] -> a scalar. Logits are never gathered: if classes are sharded, ranks exchange three
+ * numbers for each position. For options such as ignored targets see sherd_cross_entropy_with
+ * (ops_layers.h).
  *
  * @collective see above   @owns scope   @errors see above; EINVAL a target outside [0, classes)
  */

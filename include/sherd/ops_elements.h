@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elementwise operators, beside those of ops.h. What the head of ops.h says of all operators ("see
- * above") holds here too; shapes broadcast as in NumPy; pending reductions are settled first unless
- * a comment says otherwise. Results at infinities and NaN, and gradients at kinks, are PyTorch's,
- * unless a comment says otherwise. A number beside 16-bit elements is taken in f32.
+ * More elementwise operators. "See above" means what the head of ops.h says of all operators.
+ * Shapes broadcast as in NumPy. Unless a comment says otherwise, pending reductions are settled
+ * first, and results at infinities and NaN, and gradients at kinks, are PyTorch's. A `double`
+ * parameter is rounded to f32 for 16-bit elements.
  */
 #ifndef SHERD_OPS_ELEMENTS_H
 #define SHERD_OPS_ELEMENTS_H
@@ -12,7 +12,7 @@
 
 SHERD_BEGIN
 
-/* ---- one operand (relu and gelu: ops.h). Floating-point unless "integers too" ---------------- */
+/* ---- one operand, floating-point unless "integers too" (relu, gelu, scale: ops.h) ------------ */
 
 /**
  * -a; integers too. A pending sum stays pending.
@@ -37,11 +37,11 @@ SHERD_API sherd_tensor *sherd_sign(sherd_tensor *a);
 
 /** e^a. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_exp(sherd_tensor *a);
-/** e^a - 1, exact near 0. @collective see above @owns scope @errors see above */
+/** e^a - 1, accurate near 0. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_expm1(sherd_tensor *a);
 /** The natural logarithm. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_log(sherd_tensor *a);
-/** log(1 + a), exact near 0. @collective see above @owns scope @errors see above */
+/** log(1 + a), accurate near 0. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_log1p(sherd_tensor *a);
 /** The square root. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_sqrt(sherd_tensor *a);
@@ -62,7 +62,7 @@ SHERD_API sherd_tensor *sherd_exp2(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_log2(sherd_tensor *a);
 /** The logarithm to base 10. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_log10(sherd_tensor *a);
-/** a a; integers too. @collective see above @owns scope @errors see above */
+/** a^2; integers too. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_square(sherd_tensor *a);
 /** 1 / a. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_reciprocal(sherd_tensor *a);
@@ -100,23 +100,23 @@ SHERD_API sherd_tensor *sherd_atanh(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_tanh(sherd_tensor *a);
 /** The error function. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_erf(sherd_tensor *a);
-/** 1 - erf(a), exact far out. @collective see above @owns scope @errors see above */
+/** 1 - erf(a), accurate where it is small. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_erfc(sherd_tensor *a);
 
 /**
- * The next integer below, or a itself. The gradient is 0, as that of the next three.
+ * The largest integer not above a. The gradient is 0, and so is that of the next three functions.
  *
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_floor(sherd_tensor *a);
 
-/** The next integer above. @collective see above @owns scope @errors see above */
+/** The smallest integer not below a. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_ceil(sherd_tensor *a);
-/** The next integer towards 0. @collective see above @owns scope @errors see above */
+/** a without its fraction. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_trunc(sherd_tensor *a);
 /**
- * The nearest integer, ties to even, where the thread rounds so, as it does unless it has called
- * fesetround(); all functions here presume that.
+ * The nearest integer, ties to even. (A thread that has changed the rounding mode by fesetround()
+ * gets that mode; all functions of sherd presume the default.)
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -125,17 +125,18 @@ SHERD_API sherd_tensor *sherd_round(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_frac(sherd_tensor *a);
 
 /**
- * floor(a / divisor), of the exact quotient; integers too: with sherd_remainder_scalar the row and
- * the column of an index. The gradient is 0.
+ * floor(a / divisor) of the exact quotient; integers too. Together with sherd_remainder_scalar it
+ * turns an index into a row and a column. The gradient is 0.
  *
  * @collective see above
  * @owns       scope
- * @errors     see above; EINVAL a divisor of integers that is 0 or not among them
+ * @errors     see above; EINVAL for integers: a divisor that is 0 or that the dtype cannot hold
  */
 SHERD_API sherd_tensor *sherd_floor_divide_scalar(sherd_tensor *a, double divisor);
 
 /**
- * a - divisor floor(a / divisor), exact, with the sign of the divisor, as Python's %. Integers too.
+ * a - divisor floor(a / divisor), exact; it has the sign of the divisor, as Python's %. Integers
+ * too.
  *
  * @collective see above
  * @owns       scope
@@ -159,7 +160,7 @@ SHERD_API sherd_tensor *sherd_gelu_erf(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_silu(sherd_tensor *a);
 
 /**
- * The logarithm of sherd_sigmoid, exact far out.
+ * The logarithm of sherd_sigmoid, accurate for large |a| too.
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -193,19 +194,20 @@ SHERD_API sherd_tensor *sherd_hardswish(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_softplus(sherd_tensor *a, double beta, double threshold);
 
 /**
- * a limited to [min, max]; max if min > max. Integers too. The gradient outside is 0.
+ * a limited to [min, max]; max if min > max. Integers too. The gradient is 0 where a is outside.
  *
- * @collective see above   @owns scope   @errors see above; EINVAL a bound of integers that is NaN
+ * @collective see above   @owns scope   @errors see above; EINVAL for integers: a bound is NaN
  */
 SHERD_API sherd_tensor *sherd_clamp(sherd_tensor *a, double min, double max);
 
 /**
- * a + addend. On a pending sum one rank adds it, and the sum stays pending. Integers too. For a - c
- * pass -c; for a / c use sherd_scale with 1 / c.
+ * a + addend. If a is a pending sum, one rank adds it, and the sum stays pending. Integers too. For
+ * a - c pass -c; for a / c use sherd_scale with 1 / c.
  *
  * @collective see above
  * @owns       scope
- * @errors     see above; EINVAL an addend to integers that their dtype holds with neither sign
+ * @errors     see above; EINVAL for integers: the dtype can hold neither the addend nor its
+ *             negative
  */
 SHERD_API sherd_tensor *sherd_add_scalar(sherd_tensor *a, double addend);
 
@@ -232,7 +234,7 @@ SHERD_API sherd_tensor *sherd_minimum(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_power(sherd_tensor *a, sherd_tensor *b);
 
 /**
- * floor(a / b), of the exact quotient. The gradient is 0.
+ * floor(a / b) of the exact quotient. The gradient is 0.
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -252,15 +254,15 @@ SHERD_API sherd_tensor *sherd_remainder(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_fmod(sherd_tensor *a, sherd_tensor *b);
 
 /**
- * The angle between the first axis and the point with the coordinates b and a, in [-pi, pi]. The
- * gradient at 0, 0 is 0.
+ * The angle of the point (x, y) = (b, a) from the x axis, in [-pi, pi], as C's atan2(a, b). The
+ * gradient at (0, 0) is 0.
  *
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_atan2(sherd_tensor *a, sherd_tensor *b);
 
 /**
- * sqrt(a^2 + b^2), which does not overflow halfway.
+ * sqrt(a^2 + b^2), without overflow of the squares.
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -268,7 +270,7 @@ SHERD_API sherd_tensor *sherd_hypot(sherd_tensor *a, sherd_tensor *b);
 /** |a| with the sign of b. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_copysign(sherd_tensor *a, sherd_tensor *b);
 /**
- * log(e^a + e^b), which does not overflow halfway.
+ * log(e^a + e^b), without overflow of the powers.
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -278,7 +280,7 @@ SHERD_API sherd_tensor *sherd_xlogy(sherd_tensor *a, sherd_tensor *b);
 
 /* ---- comparisons: any dtype; the result is bool and has no gradient -------------------------- */
 
-/** a = b. @collective see above @owns scope @errors see above */
+/** a == b. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_eq(sherd_tensor *a, sherd_tensor *b);
 /** a != b. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_ne(sherd_tensor *a, sherd_tensor *b);
@@ -290,18 +292,18 @@ SHERD_API sherd_tensor *sherd_le(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_gt(sherd_tensor *a, sherd_tensor *b);
 /** a >= b. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_ge(sherd_tensor *a, sherd_tensor *b);
-/** Whether both are nonzero. @collective see above @owns scope @errors see above */
+/** Whether a and b are both nonzero. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_logical_and(sherd_tensor *a, sherd_tensor *b);
-/** Whether at least one is nonzero. @collective see above @owns scope @errors see above */
+/** Whether a or b is nonzero. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_logical_or(sherd_tensor *a, sherd_tensor *b);
 /** Whether exactly one is nonzero. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_logical_xor(sherd_tensor *a, sherd_tensor *b);
-/** Whether it is 0. @collective see above @owns scope @errors see above */
+/** Whether a is 0. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_logical_not(sherd_tensor *a);
 
 /**
- * a = value, where `value` is first rounded to the dtype of a if that is floating-point; integers
- * compare with `value` itself.
+ * a == value. If a is floating-point, `value` is first rounded to its dtype; integers are compared
+ * with `value` itself.
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -318,36 +320,37 @@ SHERD_API sherd_tensor *sherd_gt_scalar(sherd_tensor *a, double value);
 /** a >= value; as sherd_eq_scalar. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_ge_scalar(sherd_tensor *a, double value);
 
-/* ---- numbers that are none, and indices ------------------------------------------------------ */
+/* ---- NaN and infinity, and indices ----------------------------------------------------------- */
 
-/** Whether it is NaN; any dtype. @collective see above @owns scope @errors see above */
+/** Whether a is NaN; any dtype. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_isnan(sherd_tensor *a);
-/** Whether it is infinite; any dtype. @collective see above @owns scope @errors see above */
+/** Whether a is infinite; any dtype. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_isinf(sherd_tensor *a);
-/** Whether it is neither; any dtype. @collective see above @owns scope @errors see above */
+/** Whether a is finite; any dtype. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_isfinite(sherd_tensor *a);
 
 /**
- * a with `nan` for NaN, `above` for infinity and `below` for -infinity. The gradient there is 0.
- * PyTorch's values are 0 and the largest and the least number of the dtype.
+ * a, with `nan` in place of NaN, `above` in place of infinity, and `below` in place of -infinity.
+ * The gradient of a replaced element is 0. PyTorch's defaults are 0, and the largest and the
+ * smallest finite number of the dtype.
  *
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_nan_to_num(sherd_tensor *a, double nan, double above, double below);
 
 /**
- * Of indices (i32) [...] the tensor [..., classes] of a dtype that is 1 where the class is the
- * index, else 0. An index outside [0, classes), such as one to be ignored, gives a row of zeroes.
+ * index (i32) [...] -> [..., classes], of the given dtype: 1 at the class that the index names,
+ * else 0. An index outside [0, classes), such as one to be ignored, gives a row of zeros.
  *
  * @collective see above
  * @owns       scope
- * @errors     see above; EINVAL classes that are negative or more than i32 has, no such dtype
+ * @errors     see above; EINVAL classes outside [0, 2^31), an unknown dtype
  */
 SHERD_API sherd_tensor *sherd_one_hot(sherd_tensor *index, int64_t classes, sherd_dtype dtype);
 
 /**
- * How often each class is an index (i32, of any shape): i32 [classes]. An index outside [0,
- * classes) is not counted. Of sharded indices the result is a pending sum; nothing moves.
+ * How often each number from 0 to classes - 1 occurs in `index` (i32, of any shape): i32 [classes].
+ * Other numbers are not counted. Of a sharded index the result is a pending sum, and nothing moves.
  *
  * @collective see above   @owns scope   @errors see above; EINVAL negative classes
  */
@@ -356,15 +359,15 @@ SHERD_API sherd_tensor *sherd_bincount(sherd_tensor *index, int64_t classes);
 /* ---- selection ------------------------------------------------------------------------------- */
 
 /**
- * condition ? a : b, of any dtype; the condition is bool.
+ * condition ? a : b, element by element; `condition` is bool, a and b are of any dtype.
  *
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_where(sherd_tensor *condition, sherd_tensor *a, sherd_tensor *b);
 
 /**
- * `value` where the mask (bool) is true, else a, of any dtype. If `value` is 0, a pending sum stays
- * pending.
+ * `value` where `mask` (bool) is true, else a, which is of any dtype. A pending sum stays pending
+ * if `value` is 0.
  *
  * @collective see above
  * @owns       scope
