@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Losses, beside sherd_cross_entropy of ops.h. What the head of ops.h says of all operators ("see
- * above") holds here too. They are composed of other operators: shapes broadcast, nothing is
- * gathered, and the mean or sum of a sharded tensor is pending. Targets may require a gradient.
+ * Losses, beside sherd_cross_entropy (ops.h) and sherd_cross_entropy_with (ops_layers.h). "See
+ * above" means what the head of ops.h says of all operators. Losses are composed of other
+ * operators: shapes broadcast, nothing is gathered, and the mean or sum of a sharded tensor is
+ * pending. Targets that are not indices may require a gradient.
  *
  * @errors for all: as in ops.h; EINVAL an unknown reduction.
  */
@@ -44,9 +45,9 @@ SHERD_API sherd_tensor *sherd_smooth_l1_loss(sherd_tensor *x, sherd_tensor *targ
                                              sherd_loss_reduction reduction);
 
 /**
- * Binary cross-entropy of logits: -(p target log s(x) + (1 - target) log(1 - s(x))), where s is the
- * sigmoid, times `weight`. Stable for logits of any size. `weight` and `positive_weight` (p,
- * usually one per class) broadcast; NULL = ones.
+ * Binary cross-entropy of logits x: -weight (p target log s(x) + (1 - target) log(1 - s(x))), where
+ * s is the sigmoid and p is `positive_weight`, usually one per class. Accurate for logits of any
+ * size. Both weights broadcast, and may be NULL = ones.
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -55,8 +56,8 @@ SHERD_API sherd_tensor *sherd_bce_with_logits(sherd_tensor *x, sherd_tensor *tar
                                               sherd_loss_reduction reduction);
 
 /**
- * target (log(target) - log_x), 0 where target is 0; with `log_target`, the target is a logarithm
- * too.
+ * The Kullback-Leibler divergence of each element, target (log(target) - log_x), or 0 where target
+ * is 0. If `log_target` is set, `target` has the logarithms of the probabilities.
  *
  * @collective see above   @owns scope   @errors see above
  */
@@ -64,8 +65,8 @@ SHERD_API sherd_tensor *sherd_kl_div(sherd_tensor *log_x, sherd_tensor *target, 
                                      sherd_loss_reduction reduction);
 
 /**
- * -log_x[target]: log_x [..., classes], target i32 [...]. If classes are sharded each rank picks
- * its own, and the result is a pending sum.
+ * -log_x[target] for each position: log_x [..., classes], target i32 [...]. If classes are sharded,
+ * each rank picks among its own, and the result is a pending sum.
  *
  * @collective see above   @owns scope   @errors see above; EINVAL a target outside [0, classes)
  */
@@ -82,11 +83,11 @@ typedef struct sherd_nll_options {
 
 /**
  * sherd_nll_loss with options: -weight[target] log_x[target]. The mean is the sum divided by the
- * sum of the weights of the targets that count; NaN if none does. A class of weight 0 adds nothing,
- * even if its logarithm is -inf (PyTorch: NaN). The weight has no gradient.
+ * sum of weight[target] over all targets that are not ignored; NaN if all are. A class of weight 0
+ * adds nothing, even if its log_x is -inf (PyTorch: NaN). The weight gets no gradient.
  *
  * @collective see above; with sharded classes the result is a pending sum. The mean settles two
- *             numbers, of which the second has no gradient
+ *             numbers
  * @shapes     options: NULL = all zero
  * @owns       scope
  * @errors     see above; EINVAL a target that is neither in [0, classes) nor ignored, a weight of

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reductions over some dims, and the softmax. sherd_sum and sherd_mean of all elements are in
- * ops.h; what its head says of all operators ("see above") holds here too. Dims may be negative
- * (counted from the last one); with `keepdim` they stay, with size 1. If a reduced dim is sharded,
- * nothing is gathered: the result is a pending reduction, or ranks exchange a few numbers for each
- * element of the result. Pending reductions of the operand are settled first unless a comment says
- * otherwise. Edge cases are PyTorch's, unless a comment says otherwise.
+ * ops.h, and "see above" means what the head of ops.h says of all operators. Negative dims count
+ * from the end. Reduced dims are removed from the shape, or, with `keepdim`, stay with size 1. If a
+ * reduced dim is sharded, nothing is gathered: the result is a pending reduction, or ranks exchange
+ * a few numbers for each element of the result. Unless a comment says otherwise, a pending operand
+ * is settled first, and edge cases are PyTorch's.
+ *
+ *     const int rows = 0;
+ *     y = sherd_max(x, &rows, 1, false); // [n, m] -> [m]; a pending maximum if rows are sharded
  *
  * @shapes   for all: dims[count]; count 0 = all dims.
- * @numerics for all, and sherd_sum and sherd_mean: f32, bf16 and f16 are added in f32, a few at a
- *           time, and what those add up to in f64, so that the error does not grow with how many
- *           there are: of f32 of one sign it is below 1e-6 of a rank's sum, and of the mean, norm
- *           or loss that is made of it. Results of 16 bits are rounded at the end. Sums of ranks
- *           are added in rank order in the tensor's dtype. What is added first depends on the
- *           layout and on the instruction set, and so do the last bits; they are the same in every
+ * @numerics for all, and for sherd_sum and sherd_mean: f32, bf16 and f16 are added in f32, a few
+ *           elements at a time, and these partial sums in f64. So the error does not grow with the
+ *           number of elements: for f32 elements of one sign it is below 1e-6 of a rank's sum, and
+ *           so is that of a mean, norm or loss. 16-bit results are rounded at the end. The sums of
+ *           ranks are added in rank order, in the tensor's dtype. The order of additions, and so
+ *           the last bits, depend on the layout and the instruction set, and are the same in every
  *           run. GPUs add in f32, in many short sums.
  * @errors   for all: as in ops.h; EINVAL no such dim, a dim named twice, dims NULL with count > 0.
  */
@@ -25,23 +28,24 @@
 SHERD_BEGIN
 
 /**
- * The sum; integers and bool are added in i64. Over sharded dims it is a pending sum, and a pending
- * sum stays pending, unless its dtype is narrower than i64: then it is settled first.
+ * The sum; integers and bool are added in i64, the dtype of the result. Over sharded dims it is a
+ * pending sum. A pending operand stays pending, but one of an integer dtype narrower than i64 is
+ * settled first.
  *
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_sum_over(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /**
- * The mean: the sum divided by the global count; NaN for no elements.
+ * The mean: the sum divided by the number of elements, over all ranks; NaN for no elements.
  *
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_mean_over(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /**
- * The variance: the sum of squared differences from the mean, divided by the global count minus
- * `correction` (usually 1; 0 for a whole population).
+ * The variance: the sum of squared differences from the mean, divided by the number of elements,
+ * over all ranks, minus `correction` (usually 1; 0 for a whole population).
  *
  * @collective see above, one exchange for the mean if a reduced dim is sharded
  * @numerics   two passes, so it is accurate even if the mean is large
@@ -61,9 +65,9 @@ SHERD_API sherd_tensor *sherd_std(sherd_tensor *a, const int *dims, int count, d
 
 /**
  * The p-norm, (sum of |a|^p)^(1/p), for any p; INFINITY gives the largest |a|, -INFINITY the
- * smallest, 0 the number of nonzero elements. The gradient at 0 is 0, and everywhere if p is 0.
- * Beside an infinite element or NaN gradients are what the formula gives: 0 or NaN, and not always
- * where PyTorch has these.
+ * smallest, 0 the number of nonzero elements. The gradient of an element that is 0 is 0; if p is 0
+ * all gradients are. If an element is infinite or NaN, gradients are what the formula gives, 0 or
+ * NaN, which may differ from PyTorch's.
  *
  * @collective see above   @owns scope   @errors see above; EINVAL p is NaN
  */
@@ -71,8 +75,8 @@ SHERD_API sherd_tensor *sherd_norm(sherd_tensor *a, double p, const int *dims, i
                                    bool keepdim);
 
 /**
- * The largest element; NaN if there is one. Any dtype. Equal elements share the gradient equally.
- * Over sharded dims it is a pending maximum.
+ * The largest element; NaN if any element is NaN. Any dtype. Equal largest elements share the
+ * gradient equally. Over sharded dims the result is a pending maximum.
  *
  * @collective see above   @owns scope   @errors see above; EINVAL no elements
  */
@@ -82,8 +86,8 @@ SHERD_API sherd_tensor *sherd_max(sherd_tensor *a, const int *dims, int count, b
 SHERD_API sherd_tensor *sherd_min(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /**
- * The product; of integers and bool in i64. Over sharded dims it is a pending product. The
- * gradient of an element is the product of the others; beside a 0 it is 0, also if another one is
+ * The product; of integers and bool in i64. Over sharded dims it is a pending product. The gradient
+ * of an element is the product of the others; if one of these is 0 it is 0, even if another is
  * infinite or NaN (PyTorch: NaN).
  *
  * @collective see above   @owns scope   @errors see above
@@ -91,29 +95,29 @@ SHERD_API sherd_tensor *sherd_min(sherd_tensor *a, const int *dims, int count, b
 SHERD_API sherd_tensor *sherd_prod(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /**
- * Whether any element is nonzero, of any dtype, as bool. False for no elements.
+ * Whether any element is nonzero, as bool; false for no elements. Any dtype.
  *
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_any(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /**
- * Whether all elements are nonzero, of any dtype, as bool. True for no elements.
+ * Whether all elements are nonzero, as bool; true for no elements. Any dtype.
  *
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_all(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /**
- * The index of the largest element among the reduced dims, row-major, i32: the first one of equal
- * elements, the first NaN if there is one. Over sharded dims it is the global index.
+ * The global index, i32, of the largest element: of several equal ones the first; of the first NaN
+ * if there is one. Over several dims it is the row-major index among them.
  *
  * @collective see above   @owns scope   @errors see above; EINVAL no elements
  */
 SHERD_API sherd_tensor *sherd_argmax(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /**
- * The index of the smallest element, as sherd_argmax.
+ * The global index of the smallest element, as sherd_argmax.
  *
  * @collective see above   @owns scope   @errors as sherd_argmax
  */
@@ -133,7 +137,7 @@ SHERD_API sherd_tensor *sherd_log_softmax(sherd_tensor *a, int dim);
 
 /**
  * The logarithm of the sum of e^a over one dim, which may be sharded. The gradient of an element
- * that is -inf is 0, also where all are (PyTorch: NaN).
+ * that is -inf is 0, even if all are (PyTorch: NaN).
  *
  * @collective see above   @owns scope   @errors see above
  */
