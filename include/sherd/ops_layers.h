@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers as functions, with all their options. What ops.h says of all operators holds here too.
+ * Layers as functions, with all their options: cross-entropy, attention, normalisation, rotary
+ * positions. "See ops.h" means what the head of ops.h says of all operators.
  *
- * Names for operators that are overridden (op.h): sherd_cross_entropy_mean is the mean over index
- * targets; all other cases are sherd_cross_entropy_with. Attention is sherd_attention_general with
- * a mask, dropout or shared heads, on [batch, positions, groups, heads of a group, width];
- * sherd_attention_with if the logarithms of the sums are asked for; sherd_attention_pieces over a
- * sequence that stays sharded, with the operands of sherd_attention_general; otherwise
- * sherd_attention.
+ * For sherd_op_override (op.h): these functions call operators of other names.
+ * - Cross-entropy: sherd_cross_entropy_mean is the mean over index targets; all other cases are
+ *   sherd_cross_entropy_with.
+ * - Attention: sherd_attention_pieces over a sequence that stays sharded; sherd_attention_with if
+ *   the logarithms of the sums are asked for; sherd_attention_general with a mask, dropout or
+ *   shared heads; otherwise sherd_attention. The operands of sherd_attention_general and of
+ *   sherd_attention_pieces are [batch, positions, groups, heads of a group, width].
  */
 #ifndef SHERD_OPS_LAYERS_H
 #define SHERD_OPS_LAYERS_H
@@ -33,10 +35,10 @@ typedef struct sherd_cross_entropy_options {
  * sum exp(logits) - logit), with q = (1 - smoothing) t + smoothing / classes, where t is the
  * probability, or 1 for the target class and 0 for the others.
  *
- * The mean for index targets is the sum divided by the sum of the targets' weights; NaN if none
- * counts. The mean for probabilities is divided by the number of positions. A class with q = 0 adds
- * nothing, even if its logit is -inf (PyTorch: NaN). Gradients: for logits and probabilities, not
- * for the weight.
+ * The mean for index targets is the sum divided by the sum of the weights of all targets that are
+ * not ignored; NaN if all are. The mean for probabilities is the sum divided by the number of
+ * positions. A class with q = 0 adds nothing, even if its logit is -inf (PyTorch: NaN). There are
+ * gradients for logits and probabilities, not for the weight.
  *
  * @collective see ops.h; if classes are sharded, ranks exchange five numbers for each position,
  *             never logits. The mean for index targets over sharded positions takes one more
@@ -52,13 +54,15 @@ SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_ten
 /* ---- attention ------------------------------------------------------------------------------- */
 
 /**
- * sherd_attention, and the logarithms of the sums of exponentials, [batch, heads, s], in f32 for
- * 16-bit dtypes. With them, results over parts of the keys can be combined. They are -inf for a
- * query that sees no key, and unaffected by dropout. Gradients flow through both results. False:
- * failed, and both are the failed tensor.
+ * sherd_attention with a second result: for each query the logarithm of the sum of exp(score) over
+ * its keys, [batch, heads, s], f32 for 16-bit dtypes. With it, results over parts of the keys can
+ * be combined. It is -inf for a query that sees no key, and is not affected by dropout. Gradients
+ * flow through both results. Returns false after a failure; both results are the failed tensor
+ * then.
  *
  * @collective see ops.h
- * @shapes     log_sum: NULL = not wanted
+ * @shapes     out: gets the result of sherd_attention; log_sum: gets the logarithms; NULL = not
+ *             wanted
  * @owns       scope
  * @errors     as sherd_attention
  */
@@ -67,60 +71,64 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
                                     const sherd_attention_options *options);
 
 /**
- * Attention of new positions to a cache, for decoding: softmax(q k^T scale) v per head, where query
- * (b, i) sees the keys 0 .. positions[b, i] of item b. So items of a batch may have different
- * lengths, and what the cache holds behind them is not read. A negative position sees nothing, and
- * gets zeros. Fewer heads of k and v as in sherd_attention. No gradient.
+ * Attention of new positions to a cache, for decoding: softmax(q k^T scale) v for each head, where
+ * query (b, i) sees the keys 0 .. positions[b, i] of item b. So items of a batch may have different
+ * lengths, and what the cache holds beyond them is not read. A query with a negative position sees
+ * no key, and gets zeros. k and v may have fewer heads, as in sherd_attention. No gradient.
  *
- *     k, v, q = ..., rotated by sherd_rotary(.., positions, ..)       [batch, s, heads, width]
- *     sherd_write_rows(cache_k, positions, k); sherd_write_rows(cache_v, positions, v);
+ *     q = sherd_rotary(q, positions, NULL); // [batch, s, heads, width], as k and v
+ *     k = sherd_rotary(k, positions, NULL);
+ *     sherd_write_rows(cache_k, positions, k);
+ *     sherd_write_rows(cache_v, positions, v);
  *     y = sherd_attention_cached(q, cache_k, cache_v, positions, 0);
  *
- * Few queries, up to 16 of the heads that share keys, read keys and values once, where they lie: a
- * token takes the time of reading what its text has.
+ * If at most 16 queries share the keys of a head (s times the heads that share one), each key and
+ * value is read once, and not copied: so a new token takes the time to read its item's part of the
+ * cache.
  *
- * @collective see ops.h; batch and heads may be sharded. So may the positions of the cache: each
- *             rank attends to its keys, and ranks exchange width + 1 numbers for each query and
- *             head. Sharded queries are gathered, and so is width
+ * @collective see ops.h; batch and heads may be sharded. So may the cache's positions t: each rank
+ *             attends to its own keys, and ranks exchange width + 1 numbers for each query and
+ *             head. A sharded s or width is gathered
  * @shapes     q: [batch, s, heads, width]; k, v: [batch, t, heads of k, width]; positions: i32
  *             [batch, s]; scale: 0 = 1/sqrt(width)
- * @numerics   as sherd_attention; a text has the same bits in any batch, and on any ranks that
- *             share heads. Shards of positions are joined in their order, in f32 for 16-bit dtypes
+ * @numerics   as sherd_attention; an item gets the same bits in any batch, and however heads are
+ *             sharded. Parts of a sharded t are combined in shard order, for 16-bit dtypes in f32
+ *             (with more than 16 such queries, each part is rounded to 16 bits first)
  * @owns       scope
- * @errors     see ops.h; EINVAL a position of t or more, heads that k's do not divide, a scale that
- *             is not finite
+ * @errors     see ops.h; EINVAL a position of t or more, heads of q that are not a multiple of
+ *             those of k, a scale that is not finite
  */
 SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                                sherd_tensor *positions, double scale);
 
 /**
- * sherd_attention_cached where keys and values lie in blocks of a pool that many sequences share,
- * as engines that serve them keep them: position p of sequence b is the place p % n of the block
- * table[b, p / n]. Sequences may share blocks, as of a common beginning. Entries of the table that
- * no query needs are not looked at: they may be anything. A query at position p sees 0 .. p, so a
- * sequence that has had `length` tokens has its next ones at length, length + 1, ...
+ * sherd_attention_cached for a paged cache: keys and values are in blocks of n positions, in a pool
+ * that many sequences share. Position p of sequence b is row p % n of block number table[b, p / n].
+ * Sequences may share blocks, for example of a common beginning. Entries of the table that no query
+ * needs are not looked at, and may be anything. A query at position p sees the keys 0 .. p; so
+ * after `length` tokens of a sequence the next ones have the positions length, length + 1, ...
  *
  *     sherd_write_paged(pool_k, table, positions, k);
  *     sherd_write_paged(pool_v, table, positions, v);
  *     y = sherd_attention_paged(q, pool_k, pool_v, table, positions, 0);
  *
- * A pool may be sharded by heads, and by blocks where the sequences of q are sharded by the same
- * axes, each with blocks of its own shard; numbers of blocks count those of the whole pool. It is
- * never moved: other layouts are refused.
+ * A pool may be sharded by heads, and by blocks. If it is sharded by blocks, the same axes shard
+ * the sequences of q, and the blocks of each sequence are in its own shard; block numbers still
+ * count all blocks of the pool. A pool is never moved: other layouts are refused.
  *
- * Up to 16 queries of the heads that share keys read keys and values once, where they lie. For
- * more, the blocks of a sequence are copied together, in scratch. On a GPU the CPU does it, with
- * copies: there keep caches of sherd_attention_cached.
+ * Up to 16 queries that share the keys of a head read keys and values in place; for more, the
+ * blocks of a sequence are first copied together, into scratch memory. On a GPU this function runs
+ * on the CPU, with copies: use sherd_attention_cached there.
  *
  * @collective see ops.h; batch and heads may be sharded
  * @shapes     q: [batch, s, heads, width]; k, v: [blocks, n, heads of k, width]; table: i32 [batch,
  *             m]; positions: i32 [batch, s]; scale: 0 = 1/sqrt(width)
- * @numerics   the bits of sherd_attention_cached with the same keys, which a rank has all of
+ * @numerics   the same bits as sherd_attention_cached whose t is not sharded
  * @owns       scope
- * @errors     see ops.h; EINVAL a position of m n or more, a number of a block that the pool, or
- *             the shard of the sequence, does not have; pools with two layouts, pending, or sharded
- *             in the second or last dim, or by blocks where sequences are not; heads that k's do
- *             not divide, a scale that is not finite
+ * @errors     see ops.h; EINVAL a position of m n or more, a block number that is not in the pool,
+ *             or not in the shard of the sequence; pools of k and v with different layouts, with a
+ *             pending reduction, sharded in the second or last dim, or by blocks where sequences
+ *             are not; heads of q that are not a multiple of those of k, a scale that is not finite
  */
 SHERD_API sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                               sherd_tensor *table, sherd_tensor *positions,
@@ -129,15 +137,15 @@ SHERD_API sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, 
 /* ---- normalisation --------------------------------------------------------------------------- */
 
 /**
- * sherd_layer_norm over the last `dims` dims: (x - mean) / sqrt(var + eps) * weight + bias, with
- * the mean and variance of all elements of these dims. A *row* is the elements of these dims at one
- * index of the others. Any dim may be sharded: x is not moved; the ranks that share a row exchange
- * two numbers for it, forward and backward.
+ * sherd_layer_norm over the last `dims` dims: (x - mean) / sqrt(var + eps) * weight + bias. A *row*
+ * is the elements of these dims at one index of the other dims; each row has its own mean and
+ * variance. Any dim may be sharded: x is not moved, and ranks that share a row exchange two numbers
+ * for it, in forward and in backward.
  *
  * @collective see ops.h
  * @shapes     weight, bias: the last `dims` sizes of x, or NULL; dims: at least 1, at most all
- * @numerics   mean and variance in two passes; those of several ranks are combined in f64 by Chan's
- *             formula, in shard order, and are equal on all ranks
+ * @numerics   mean and variance are computed in two passes; those of several ranks are combined in
+ *             f64 by Chan's formula, in shard order, and are equal on all ranks
  * @owns       scope
  * @errors     see ops.h; EINVAL dims out of range
  */
@@ -149,8 +157,7 @@ SHERD_API sherd_tensor *sherd_layer_norm_over(sherd_tensor *x, int dims, sherd_t
  * be sharded: ranks that share a row exchange one number for it.
  *
  * @collective see ops.h
- * @shapes     eps: >= 0; PyTorch's default is the distance from 1 to the next f32 (for f64, the
- *             next f64)
+ * @shapes     eps: >= 0 (PyTorch's default is the machine epsilon of f32, for f64 that of f64)
  * @owns       scope
  * @errors     see ops.h; EINVAL an eps that is negative or NaN
  */
@@ -168,33 +175,34 @@ SHERD_API sherd_tensor *sherd_rms_norm_over(sherd_tensor *x, int dims, sherd_ten
 typedef struct sherd_add_norm_options {
     /* the last `dims` sizes of x, of its dtype; NULL = ones, zeros; an RMS norm has no bias */
     sherd_tensor *weight, *bias;
-    double eps; /* 0 = 1e-5; for an RMS norm PyTorch's default (see sherd_rms_norm) */
+    double eps; /* 0 = 1e-5; for an RMS norm, PyTorch's default (see sherd_rms_norm) */
     int dims;   /* how many dims to normalise, the last ones; 0 = 1 */
     double p;   /* dropout probability of delta, in [0, 1) */
     sherd_generator *generator; /* for dropout; may be NULL if p is 0 */
-    sherd_dtype dtype; /* of the norm: bf16 or f16 if x is f32; SHERD_DTYPE_NONE = that of x */
+    sherd_dtype dtype; /* of `norm`: bf16 or f16 if x is f32; SHERD_DTYPE_NONE = that of x */
 } sherd_add_norm_options;
 
 /**
  * The step between two layers of a residual network, in one pass over memory: sum = x +
- * dropout(delta), and norm = the layer norm of sum. Results and gradients are bit for bit those of
- * sherd_dropout, sherd_add, sherd_layer_norm_over and sherd_cast, one after the other. False:
- * failed, and both results are the failed tensor.
+ * dropout(delta), norm = the layer norm of sum. Results and gradients are bit for bit those of
+ * sherd_dropout, sherd_add, sherd_layer_norm_over and sherd_cast, one after the other. Returns
+ * false after a failure; both results are the failed tensor then.
  *
- * delta has the dtype of x, or 16 bits while x is f32: then it is added as f32, and its gradient is
- * rounded once. The norm may be asked for in 16 bits too (pass sherd_autocast's dtype if a product
- * reads it): it is rounded once, and accepts gradients of f32 as well as of its own dtype; the
- * gradients of several uses are added in f32 if any of them is f32.
+ * delta has the dtype of x, or a 16-bit dtype if x is f32: then it is added as f32, and its
+ * gradient is rounded once. `norm` can be a 16-bit tensor too (options->dtype; pass what
+ * sherd_autocast returns if a product reads it): it is rounded once, and its gradients may be f32
+ * or of its own dtype; those of several uses are added in f32 if any of them is f32.
  *
- * @collective see ops.h; pending reductions of x and of delta are settled first, each by itself
- *             (sherd_add settles their sum). For sharded rows as sherd_layer_norm_over. Under
- *             autocast x, weight and bias are cast to f32, and delta is not cast
- * @shapes     delta: as x; norm, sum: NULL = not wanted; options: NULL = all zero
+ * @collective see ops.h; pending reductions of x and of delta are settled first, one by one (after
+ *             sherd_add there would be only one, of the sum). Sharded rows as in
+ *             sherd_layer_norm_over. Under autocast x, weight and bias are cast to f32, and delta
+ *             is not cast
+ * @shapes     delta: of the shape of x; norm, sum: get the results; NULL = not wanted; options:
+ *             NULL = all zero
  * @numerics   as above; if x and delta are both pending, the last bits may differ
  * @owns       scope
- * @errors     see ops.h; EINVAL the shapes of x and delta differ, another dtype than above, dims
- *             out of range, an eps that is negative or NaN, p outside [0, 1), p > 0 without a
- *             generator
+ * @errors     see ops.h; EINVAL the shapes of x and delta differ, other dtypes than above, dims out
+ *             of range, an eps that is negative or NaN, p outside [0, 1), p > 0 without a generator
  */
 SHERD_API bool sherd_add_layer_norm(sherd_tensor **norm, sherd_tensor **sum, sherd_tensor *x,
                                     sherd_tensor *delta, const sherd_add_norm_options *options);
@@ -208,31 +216,31 @@ SHERD_API bool sherd_add_rms_norm(sherd_tensor **norm, sherd_tensor **sum, sherd
                                   sherd_tensor *delta, const sherd_add_norm_options *options);
 
 /**
- * (x - mean) / sqrt(variance + eps) * weight + bias over groups of channels. x is [items, channels,
- * ...]; mean and variance are of the channels / groups channels of a group in one item; `weight`
- * and `bias` are [channels] or NULL. x may be sharded on any dims and is not moved; ranks that
- * share a group exchange its moments (Chan's formula).
+ * (x - mean) / sqrt(variance + eps) * weight + bias, for x [items, channels, ...], where each group
+ * of channels / groups channels of one item has its own mean and variance. `weight` and `bias` are
+ * [channels] or NULL. x may be sharded on any dims and is not moved; ranks that share a group
+ * exchange its moments (Chan's formula).
  *
  * @collective see ops.h: one exchange of three numbers per group if groups are on several ranks, of
  *             two in backward
  * @numerics   moments in two passes, in f64; equal on all ranks that share a group
  * @owns       scope
  * @errors     see ops.h; EINVAL fewer than 2 dims, a number of channels that is not a multiple of
- *             groups, an eps that is negative or NaN, groups of a single element with a single item
- *             (they would all become 0)
+ *             groups, an eps that is negative or NaN, a single item whose groups have one element
+ *             each (all results would be 0)
  */
 SHERD_API sherd_tensor *sherd_group_norm(sherd_tensor *x, int64_t groups, sherd_tensor *weight,
                                          sherd_tensor *bias, double eps);
 
-/* All zero = normalise by x's own moments, eps 1e-5, no running averages. */
+/* All zero = normalise by the moments (mean and variance) of x, eps 1e-5, no running averages. */
 typedef struct sherd_batch_norm_options {
     sherd_tensor *weight, *bias; /* [channels], of the dtype of x; NULL = ones, zeros */
     /*
      * Running averages of mean and variance, [channels], of any floating-point dtype; both or none.
-     * Unless `fixed`, they are updated in place: old (1 - momentum) + new momentum, where the new
-     * variance is divided by n - 1. They are not updated if x has no elements, or when backward
-     * runs a checkpointed module again. Plain averages stay plain; a rank outside x's mesh keeps
-     * its own.
+     * Unless `fixed` is set, each call writes old (1 - momentum) + new momentum to them, where the
+     * new variance is the unbiased one (divided by n - 1). They are not written if x has no
+     * elements, or while backward runs a checkpointed module again. Plain averages stay plain, and
+     * those of ranks outside the mesh of x do not change.
      */
     sherd_tensor *running_mean, *running_variance;
     bool fixed;      /* evaluation: normalise by the running averages, and do not update them */
@@ -242,8 +250,8 @@ typedef struct sherd_batch_norm_options {
 
 /**
  * (x - mean) / sqrt(variance + eps) * weight + bias for each channel of x [items, channels, ...].
- * The moments are those of the whole tensor over items and all dims after channels, however it is
- * sharded. x is not moved.
+ * The moments are taken over items and all dims after channels of the whole tensor, however it is
+ * sharded (PyTorch: SyncBatchNorm). x is not moved.
  *
  * @collective see ops.h: one exchange of three numbers per channel if items or dims after channels
  *             are sharded, of two in backward; none if `fixed`
@@ -275,15 +283,15 @@ SHERD_API sherd_tensor *sherd_instance_norm(sherd_tensor *x,
 typedef struct sherd_rotary_options {
     double base;      /* 0 = 10000 */
     int64_t offset;   /* the first position, if no positions are given */
-    int64_t rotated;  /* rotate only the first r elements of each head; even; 0 = all */
+    int64_t rotated;  /* r: rotate only the first r elements of each head; even; 0 = all */
     bool interleaved; /* pairs are (0,1), (2,3), ..; otherwise (0,r/2), (1,r/2+1), .. */
 } sherd_rotary_options;
 
 /**
  * Rotary position embedding of x [batch, positions, heads, width]: pair j at position p is rotated
- * by p base^(-2j/rotated). Positions are global, even if x is sharded on them: each rank rotates
- * what it holds, and nothing is sent, except that a sharded width is gathered. Gradient: rotated
- * back.
+ * by the angle p base^(-2j/r). Positions are global, even if x is sharded on them: each rank
+ * rotates what it holds, and nothing is sent, except that a sharded width is gathered. Gradient:
+ * rotated back.
  *
  * @collective see ops.h
  * @shapes     positions: i32 [positions] or [batch, positions], NULL = offset, offset + 1, ..;
