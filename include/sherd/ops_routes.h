@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows sent to ranks that the program names: particles that have left their domain, records to the
- * owner of their key, work to where there is room (an MPI_Alltoallv whose counts nobody has to
- * exchange by hand). What ops.h says of all operators holds here too.
+ * Rows sent to ranks that the program chooses: particles that have left their domain, records to
+ * the owner of their key, work to where there is room. It is an MPI_Alltoallv that exchanges its
+ * counts by itself. "See ops.h" means what the head of ops.h says of all operators.
  *
- * A route is made once, and any number of tensors take it, in both directions:
+ * A route is made once; any number of tensors can take it, in both directions:
  *
  *     sherd_route route;
  *     sherd_route_rows(&route, shard);                 // i32 [rows], sharded as the rows are
@@ -13,12 +13,14 @@
  *     sherd_tensor *force = forces(position);
  *     force = sherd_return_rows(force, &route);        // where the rows came from
  *
- * Rows are sharded by some axes, and a route names shards of these: shard 0 is that of the first
- * rows, and so on. A result has as many rows as its operand, sharded by the same axes, with cuts
- * where the rows of each shard end: first those of shard 0, then of shard 1, in the order in which
- * they were there. So the layout says how many rows each rank has, and all ranks know it.
+ * Rows are sharded by some axes, and a route gives the number of the shard that each row goes to;
+ * shard 0 has the first rows. The result has as many rows as the operand, sharded by the same axes:
+ * first those that went to shard 0, then those of shard 1, and so on, each in the order in which
+ * they were before. The cuts of the result's layout say how many rows each shard has got, so all
+ * ranks know it.
  *
- * In a dry world (dry.h) nobody knows where rows go: each shard sends equally many to all.
+ * In a dry world (dry.h) it is not known where rows go: each shard sends equally many to every
+ * shard.
  */
 #ifndef SHERD_OPS_ROUTES_H
 #define SHERD_OPS_ROUTES_H
@@ -30,26 +32,27 @@ SHERD_BEGIN
 /* Where rows go. Everything belongs to the scope. */
 typedef struct sherd_route {
     sherd_tensor *shard; /* i32 [rows]: the shard that each row goes to, sharded as rows are */
-    /* i64 [shards, shards]: how many rows go from one shard to another; equal on all ranks */
+    /* i64 [shards, shards]: [i, j] rows go from shard i to shard j; equal on all ranks */
     sherd_tensor *count;
-    int64_t written; /* how often `shard` had been written */
+    int64_t written; /* for the library: tells whether `shard` was written since */
 } sherd_route;
 
 /**
- * Make a route of rows that are sharded as `shard` is; `shard` names for each row a shard of that
- * same dim. A plain `shard` has one, 0. False: failed, and both tensors are the failed one.
+ * Make a route for rows that are sharded as `shard` is: row i goes to shard number shard[i] of the
+ * same dim. A plain `shard` counts as one shard, 0. Returns false after a failure; both tensors are
+ * the failed one then.
  *
- * @collective the mesh of `shard`: 8 bytes for each two shards
+ * @collective the mesh of `shard`; every rank gets `count`, 8 bytes for each pair of shards
  * @shapes     shard: i32 [rows]
- * @owns       scope, both; `shard` is kept as it is: it must not be written while the route is used
+ * @owns       scope; `shard` is kept, not copied, and must not be written while the route is used
  * @errors     see ops.h; EINVAL a number outside [0, shards), 2^31 rows or more in a shard
  */
 SHERD_API bool sherd_route_rows(sherd_route *out, sherd_tensor *shard);
 
 /**
- * The rows of x, each at the shard that the route names: [rows, ...] -> [rows, ...]. If the rows of
- * x are sharded otherwise than the route's, they are moved there first. Other dims stay sharded as
- * they are, but for axes that shard rows. One call; ranks get exactly the rows that are theirs.
+ * Send each row of x to its shard: [rows, ...] -> [rows, ...]. If the rows of x are sharded
+ * otherwise than the route's, they are first moved to that layout. Other dims stay sharded as they
+ * are, except by axes that shard the rows. One call, in which each rank receives exactly its rows.
  *
  * @collective see ops.h
  * @owns       scope
@@ -58,8 +61,8 @@ SHERD_API bool sherd_route_rows(sherd_route *out, sherd_tensor *shard);
 SHERD_API sherd_tensor *sherd_send_rows(sherd_tensor *x, const sherd_route *route);
 
 /**
- * The way back: rows of y, which are where the route led, each at the place where it came from, so
- * that sherd_return_rows(sherd_send_rows(x, route), route) is x.
+ * The way back: send each row of y to the place that it came from, so that
+ * sherd_return_rows(sherd_send_rows(x, route), route) is x.
  *
  * @collective see ops.h
  * @owns       scope
