@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fourier transforms over sharded dims. What ops.h says of all operators holds here too.
+ * Fourier transforms; dims may be sharded. "See ops.h" means what the head of ops.h says of all
+ * operators.
  *
- * Complex numbers. There is no complex dtype: a complex tensor is f32 or f64 with a last dim of
- * size 2, the real and the imaginary part (PyTorch's view_as_real). Dims of a complex tensor are
- * counted without that pair: -1 is the last dim before it. f32 and f64 only; under autocast 16 bits
+ * Complex numbers. There is no complex dtype: a complex tensor is an f32 or f64 tensor with a last
+ * dim of size 2, the real and the imaginary part (PyTorch's view_as_real). Dim numbers do not count
+ * that pair: -1 is the last dim before it. Other dtypes are refused; under autocast 16-bit operands
  * are cast to f32.
  *
  * Values are those of NumPy and torch.fft. Forward, y[k] is the sum over j of a[j] e^(-2 pi i j k /
- * n) for each dim; inverse, with e^(+2 pi i j k / n). Every size from 1 on is fast: one with a
- * large prime factor takes a few times as long.
+ * n) for each dim; inverse, with e^(+2 pi i j k / n). All sizes are fast; one with a large prime
+ * factor takes a few times as long as others.
  *
- * Layouts. A transform over several dims is a chain of transforms along one dim each, which needs
- * that dim whole; all other dims may be sharded in any way, and a pending sum stays pending. Dims
- * that are whole are transformed first. The shards of a sharded one then move to a dim that is done
- * (an all-to-all), or it is gathered, whichever is cheaper: of a 3-d grid, slabs [x(a), y, z] take
- * one all-to-all, pencils [x(a), y(b), z] two. The result stays as the last of these moves has left
- * it; a transform back from there usually takes the same moves backwards. sherd_redistribute
- * moves it elsewhere.
+ * Layouts. A transform over several dims is a chain of transforms along one dim each. Each needs
+ * its dim whole; the other dims may be sharded in any way, and a pending sum stays pending. Dims
+ * that are not sharded are transformed first. For a sharded dim, its shards then move to a dim that
+ * is done (an all-to-all), or it is gathered, whichever is cheaper. So of a 3-d grid, slabs [x(a),
+ * y, z] take one all-to-all, and pencils [x(a), y(b), z] two. The result stays in the layout that
+ * these moves have left; transforming back from there usually takes the same moves in reverse. To
+ * have it elsewhere, use sherd_redistribute.
  *
- * What else torch.fft has is there under another name: fftshift is sherd_roll by half the size of a
- * dim; frequencies are sherd_arange, those from n / 2 on minus n; the conjugate is sherd_mul by [1,
- * -1].
+ *     const int space[] = {0, 1};
+ *     sherd_tensor *hat = sherd_rfft(a, space, 2, SHERD_FFT_BACKWARD); // [n, m] -> [n, m/2 + 1, 2]
+ *     a = sherd_irfft(hat, space, 2, 0, SHERD_FFT_BACKWARD);           // back; m is even
+ *
+ * The rest of torch.fft has other names here: fftshift is sherd_roll by half the size of a dim;
+ * fftfreq is sherd_arange, with n subtracted from the numbers from n / 2 on; the conjugate is
+ * sherd_mul by [1, -1].
  *
  * @shapes for all: dims[count], of `a`, count 0 = all dims.
  * @errors for all: as in ops.h; EINVAL no such dim, a dim named twice, dims NULL with count > 0, a
@@ -35,11 +40,11 @@
 
 SHERD_BEGIN
 
-/* What transforms over n elements are divided by. */
+/* Which transforms are divided, and by what, for n elements in all transformed dims. */
 typedef enum sherd_fft_norm {
-    SHERD_FFT_BACKWARD = 0, /* inverse ones by n */
-    SHERD_FFT_ORTHO,        /* both by sqrt(n) */
-    SHERD_FFT_FORWARD       /* forward ones by n */
+    SHERD_FFT_BACKWARD = 0, /* inverse transforms, by n */
+    SHERD_FFT_ORTHO,        /* both, by sqrt(n) */
+    SHERD_FFT_FORWARD       /* forward transforms, by n */
 } sherd_fft_norm;
 
 /**
@@ -47,7 +52,8 @@ typedef enum sherd_fft_norm {
  *
  * @collective only if one of the dims is sharded
  * @shapes     a and the result: [..., 2]; dims: see above
- * @numerics   errors grow as log n; for one order of the dims the same bits under every layout
+ * @numerics   errors grow as log n. The same bits under every layout for which the dims are
+ *             transformed in the same order
  * @owns       scope
  * @errors     see above
  */
@@ -62,8 +68,8 @@ SHERD_API sherd_tensor *sherd_ifft(sherd_tensor *a, const int *dims, int count,
                                    sherd_fft_norm norm);
 
 /**
- * The Fourier transform of a real tensor over some dims, without the half that follows from the
- * other: what sherd_fft gives at 0 .. n / 2 of the last of `dims`. That dim is transformed first.
+ * The Fourier transform of a real tensor over some dims. Only the half that determines the rest is
+ * computed: the frequencies 0 .. n / 2 in the last of `dims`, which is transformed first.
  *
  * @collective as sherd_fft
  * @shapes     a: real, any; the result: [..., n / 2 + 1, ..., 2], where n is the size of the last
@@ -76,10 +82,11 @@ SHERD_API sherd_tensor *sherd_rfft(sherd_tensor *a, const int *dims, int count,
                                    sherd_fft_norm norm);
 
 /**
- * The inverse of sherd_rfft. The last of `dims` is transformed last, and has the size `last` in the
- * result; 0 = 2 (m - 1), where m is its size in `a`. If m is not last / 2 + 1, what is too much is
- * left out, and what is missing is 0. Imaginary parts that must be 0, of the first element and of
- * an even size the last, are not looked at.
+ * The inverse of sherd_rfft. The last of `dims` is transformed last, and gets the size `last`; 0
+ * means 2 (m - 1), where m is its size in `a`. If m is more than last / 2 + 1, the elements beyond
+ * are ignored; if it is less, the missing ones count as 0. The imaginary parts of the first element
+ * and, if `last` is even, of element last / 2 are ignored, because they must be 0 for a real
+ * result.
  *
  * @collective as sherd_fft
  * @shapes     a: [..., m, ..., 2]; the result: [..., last, ...]
@@ -91,8 +98,8 @@ SHERD_API sherd_tensor *sherd_irfft(sherd_tensor *a, const int *dims, int count,
                                     sherd_fft_norm norm);
 
 /**
- * The product of complex tensors, element by element. Shapes broadcast, except for the pair. One
- * operand may be pending.
+ * The product of complex tensors, element by element. Shapes broadcast, except the last dim. One
+ * operand may be a pending sum; the result is pending then.
  *
  * @collective only if operands must be moved to a common layout
  * @shapes     a, b and the result: [..., 2]
