@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators on shapes and indices: views, parts, and joining parts. What ops.h says of all
- * operators holds here too. Unless a comment says otherwise, elements are only moved or copied:
- * every dtype is accepted, and a pending reduction stays pending. Dims may be negative (-1 is the
- * last one).
+ * Operators on shapes and indices: views, parts, joined tensors, indexing, sorting, writes in
+ * place. "See ops.h" means what the head of ops.h says of all operators. Unless a comment says
+ * otherwise, elements are only moved or copied: every dtype is accepted, and a pending reduction
+ * stays pending. Dims may be negative (-1 is the last one).
  *
- * Shards pass through: a dim that a function does not change stays sharded as it is, evenly or not.
- * If a sharded dim is cut, padded or joined, each rank keeps what it has, and the cuts of the
- * result follow from that.
+ * A dim that a function does not change stays sharded as it is, evenly or not. If a sharded dim is
+ * sliced, padded or joined, each rank keeps the elements that it has, and the cuts of the result
+ * follow from that.
  *
  * A *view* shares the storage of its operand: writing one in place changes both.
  */
@@ -21,7 +21,7 @@ SHERD_BEGIN
 /* ---- another shape --------------------------------------------------------------------------- */
 
 /**
- * Another name of sherd_view: it copies if strides do not allow a view.
+ * The same as sherd_view, which copies if strides do not allow a view.
  *
  * @collective only if something must move
  * @shapes     shape: int64_t[ndim]
@@ -82,7 +82,7 @@ SHERD_API sherd_tensor *sherd_squeeze(sherd_tensor *a, int dim);
 SHERD_API sherd_tensor *sherd_squeeze_all(sherd_tensor *a);
 
 /**
- * Insert a dim of size 1 before dim `dim` (-1: after the last one); a view.
+ * Insert a dim of size 1 before dim `dim` (-1 = after the last one); a view.
  *
  * @local   @owns scope; shares the storage   @errors EINVAL no such position
  */
@@ -100,7 +100,7 @@ SHERD_API sherd_tensor *sherd_unsqueeze(sherd_tensor *a, int dim);
 SHERD_API sherd_tensor *sherd_expand(sherd_tensor *a, const int64_t *shape, int ndim);
 
 /**
- * Row-major in memory: a view, or a copy if the piece is strided.
+ * The same tensor with each rank's piece row-major in memory: a view, or a copy if it is strided.
  *
  * @local   @owns scope   @errors ENOMEM
  */
@@ -119,11 +119,11 @@ SHERD_API sherd_tensor *sherd_detach(sherd_tensor *a);
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 /**
- * The indices start, start + step, ... below end of a dim, as in Python: negative indices count
- * from the end, indices outside the dim are clipped; INT64_MAX means up to the end. A view.
+ * The indices start, start + step, ... below `end` of a dim, as in Python: negative indices count
+ * from the end of the dim, and indices outside it are clipped, so INT64_MAX means up to the end. A
+ * view.
  *
- * Nothing is moved: a rank that holds [lo, hi) of a sharded dim keeps its part of the slice, which
- * may be empty.
+ * Nothing moves: if the dim is sharded, each rank keeps its part of the slice, which may be empty.
  *
  * @local   @owns scope; shares the storage   @errors EINVAL no such dim, step < 1
  */
@@ -131,15 +131,15 @@ SHERD_API sherd_tensor *sherd_slice(sherd_tensor *a, int dim, int64_t start, int
                                     int64_t step);
 
 /**
- * `length` indices of a dim from `start` on, all of which must exist; otherwise as sherd_slice.
+ * The indices [start, start + length) of a dim, all of which must exist; otherwise as sherd_slice.
  *
  * @local   @owns scope; shares the storage   @errors EINVAL no such dim or indices
  */
 SHERD_API sherd_tensor *sherd_narrow(sherd_tensor *a, int dim, int64_t start, int64_t length);
 
 /**
- * One index of a dim, which the result does not have; a view. If the dim is sharded, the index is
- * sent to all ranks that share the dim.
+ * The elements at one index of a dim, which is removed; a view. If the dim is sharded, its owner
+ * sends them to all ranks that share the dim.
  *
  * @collective only if the dim is sharded
  * @owns       scope; shares the storage if nothing is sent
@@ -148,10 +148,11 @@ SHERD_API sherd_tensor *sherd_narrow(sherd_tensor *a, int dim, int64_t start, in
 SHERD_API sherd_tensor *sherd_select(sherd_tensor *a, int dim, int64_t index);
 
 /**
- * Split a dim into parts of the given sizes, each a view as by sherd_narrow. False: failed.
+ * Split a dim into parts of the given sizes, each a view as by sherd_narrow. Returns false after a
+ * failure.
  *
  * @local
- * @shapes out: [count]; sizes: int64_t[count], adding up to the dim
+ * @shapes out: gets [count] tensors; sizes: int64_t[count], which add up to the dim
  * @owns   the results belong to the scope; they share the storage
  * @errors EINVAL no such dim, sizes that do not add up; ENOMEM; then every out[i] is the failed
  *         tensor
@@ -160,8 +161,8 @@ SHERD_API bool sherd_split(sherd_tensor **out, sherd_tensor *a, int dim, const i
                            int count);
 
 /**
- * Split a dim into parts of ceil(n / count), of which the last may be shorter; there may be fewer
- * than `count` parts. Returns how many there are; 0: failed.
+ * Split a dim of size n into parts of ceil(n / count); the last part may be shorter, and there may
+ * be fewer than `count` parts. Returns how many parts there are; 0 after a failure.
  *
  * @local
  * @shapes out: [count]
@@ -173,12 +174,12 @@ SHERD_API int sherd_chunk(sherd_tensor **out, sherd_tensor *a, int dim, int coun
 /* ---- joined and repeated --------------------------------------------------------------------- */
 
 /**
- * Add elements of one value before and after those of each dim; negative numbers remove elements.
- * Along a sharded dim the first and the last rank that have elements get the new ones, and nothing
- * is moved. On a pending sum the value is added once.
+ * Add elements with one value before and after those of each dim; negative numbers remove elements.
+ * If a dim is sharded, the first and the last rank that have elements get the new ones, and nothing
+ * moves. In a pending sum, only one addend gets the value.
  *
  * @collective only if a pending product must be settled
- * @shapes     before, after: int64_t[ndim of a]
+ * @shapes     before, after: int64_t[ndim of a], how many elements
  * @owns       scope
  * @errors     see ops.h; EINVAL a size below 0, a value that the dtype cannot hold
  */
@@ -186,9 +187,9 @@ SHERD_API sherd_tensor *sherd_pad(sherd_tensor *a, const int64_t *before, const 
                                   double value);
 
 /**
- * Concatenate tensors along a dim; all other dims have equal sizes. Along a sharded dim each rank
- * joins its pieces if the operands' cuts allow it; otherwise operands move to cuts that do, in the
- * cheapest way. Beside a pending sum, a tensor that is equal on all ranks counts once.
+ * Concatenate tensors along a dim; all other dims have equal sizes. If the dim is sharded, each
+ * rank joins its own pieces if the operands' cuts allow it; otherwise operands first move, in the
+ * cheapest way, to cuts that do. In a pending sum, tensors that are not pending are added once.
  *
  * @collective only if something must move
  * @shapes     list: [count], at least one
@@ -205,10 +206,10 @@ SHERD_API sherd_tensor *sherd_cat(sherd_tensor *const *list, int count, int dim)
 SHERD_API sherd_tensor *sherd_stack(sherd_tensor *const *list, int count, int dim);
 
 /**
- * Reverse the indices of some dims; a copy. A sharded one is gathered first.
+ * Reverse the order of indices in some dims; a copy. A sharded one is gathered first.
  *
  * @collective only if one is sharded
- * @shapes     dims: int[count]; count < 0 = all
+ * @shapes     dims: int[count]; count < 0 = all dims
  * @owns       scope
  * @errors     see ops.h; EINVAL no such dims
  */
@@ -223,8 +224,9 @@ SHERD_API sherd_tensor *sherd_flip(sherd_tensor *a, const int *dims, int count);
 SHERD_API sherd_tensor *sherd_roll(sherd_tensor *a, int64_t by, int dim);
 
 /**
- * Repeat dim d of the tensor times[d] times (PyTorch: Tensor.repeat). With more numbers than dims,
- * new dims are added before the first. A repeated dim that is sharded is gathered first.
+ * Repeat the tensor times[d] times along dim d (PyTorch: Tensor.repeat). If `times` has more
+ * numbers than there are dims, new dims are added before the first. A repeated dim that is sharded
+ * is gathered first.
  *
  * @collective only if one is sharded
  * @shapes     times: int64_t[count], count >= ndim
@@ -234,7 +236,8 @@ SHERD_API sherd_tensor *sherd_roll(sherd_tensor *a, int64_t by, int dim);
 SHERD_API sherd_tensor *sherd_repeat(sherd_tensor *a, const int64_t *times, int count);
 
 /**
- * As sherd_repeat, but with fewer numbers than dims the first dims are not repeated.
+ * As sherd_repeat, but `times` may have fewer numbers than there are dims: then the first dims are
+ * not repeated.
  *
  * @collective as there   @shapes times: int64_t[count]   @owns scope   @errors as there
  */
@@ -243,11 +246,13 @@ SHERD_API sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int co
 /* ---- by index: an index is an i32 tensor of numbers in [0, size of the dim) ------------------ */
 
 /**
- * The given indices of a dim, in any order: `index` is [n]. For a sharded dim, the way that moves
- * least is chosen. (a) Ranks ask the owners: three calls for counts, indices and elements, and two
- * for the gradient; the result has the layout of `a` and the index. What is sent depends on the
- * indices, so each rank makes a plan for each rank that it exchanges with, in tens of microseconds.
- * (b) The dim is gathered. (c) Each rank picks what it has, and the result is a pending sum.
+ * The elements at the given indices of a dim: `index` is [n], in any order. If the dim is sharded,
+ * the cheapest of three ways is chosen:
+ * - Each rank asks the owners for what it needs: three calls, for counts, indices and elements, and
+ *   two for the gradient. The result is sharded as `a` and `index` are. What is sent depends on the
+ *   indices, so this is planned anew in each call, in tens of microseconds for each rank asked.
+ * - The dim is gathered.
+ * - Each rank takes the elements that it has, and the result is a pending sum.
  *
  * @collective only if something must move
  * @owns       scope
@@ -256,8 +261,8 @@ SHERD_API sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int co
 SHERD_API sherd_tensor *sherd_index_select(sherd_tensor *a, int dim, sherd_tensor *index);
 
 /**
- * y[.., j, ..] = a[.., index[.., j, ..], ..] along a dim. The index has as many dims as `a`; in the
- * others its sizes are at most those of `a`. A sharded dim as in sherd_index_select.
+ * y[.., j, ..] = a[.., index[.., j, ..], ..] along a dim. `index` has as many dims as `a`; in the
+ * other dims its sizes are at most those of `a`. For a sharded dim see sherd_index_select.
  *
  * @collective only if something must move
  * @owns       scope
@@ -267,11 +272,11 @@ SHERD_API sherd_tensor *sherd_gather(sherd_tensor *a, int dim, sherd_tensor *ind
 
 /**
  * A copy of `a` with y[.., index[.., j, ..], ..] = source[.., j, ..] along a dim. If several j have
- * the same index, the last one is stored, and it alone gets the gradient (PyTorch leaves the value
- * undefined and gives the gradient to all). In the other dims the index has the sizes of `a`, and
- * the source at least these.
+ * the same index, the last one counts, and it alone gets the gradient (PyTorch leaves the value
+ * undefined and gives the gradient to all). In the other dims `index` has the sizes of `a`, and
+ * `source` at least these.
  *
- * @collective only if something must move: the index is gathered along the dim, the rest may be
+ * @collective only if something must move: `index` is gathered along the dim; other dims may be
  *             sharded
  * @owns       scope
  * @errors     see ops.h; EINVAL no such dim, an index outside it
@@ -280,7 +285,7 @@ SHERD_API sherd_tensor *sherd_scatter(sherd_tensor *a, int dim, sherd_tensor *in
                                       sherd_tensor *source);
 
 /**
- * As sherd_scatter, with one value for all elements.
+ * As sherd_scatter, with one value in place of `source`.
  *
  * @collective as sherd_scatter
  * @owns       scope
@@ -290,14 +295,15 @@ SHERD_API sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tenso
                                            double value);
 
 /**
- * A copy of `a` with y[.., index[.., j, ..], ..] += source[.., j, ..] along a dim. If the index is
- * sharded along the dim by axes that do not shard it in `a`, the result is a pending sum, in which
+ * A copy of `a` with y[.., index[.., j, ..], ..] += source[.., j, ..] along a dim. If `index` is
+ * sharded along the dim by axes that do not shard `a` there, the result is a pending sum, in which
  * `a` counts once. If the same axes shard both, the addends are sent to the owners, or the index is
  * gathered, whichever moves less.
  *
  * @collective only if something must move
- * @numerics   added in the order of j; at an owner in the order of shards, and then of j; 16 bits
- *             add up in f32, of which more than 64 for one place are added in groups, in f64
+ * @numerics   added in the order of j; at an owner in the order of shards, then of j. 16-bit
+ *             elements are added in f32; more than 64 for one place in groups, whose sums are added
+ *             in f64
  * @owns       scope
  * @errors     as sherd_scatter
  */
@@ -305,19 +311,20 @@ SHERD_API sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor
                                           sherd_tensor *source);
 
 /**
- * A copy of `a` with y[.., index[.., j, ..], ..] = what `reduce` makes of all source[.., j, ..]
- * with that index along a dim, and of a's own element if `include_self`: the sum, the average, the
- * largest or the smallest. Places without an index keep a's element. For messages of a graph:
+ * A copy of `a`, where each element that an index names along a dim is replaced by a reduction
+ * (sum, average, maximum or minimum) of all source[.., j, ..] with that index, and of the element
+ * of `a` itself if `include_self` is set. Elements that no index names stay. For example, the
+ * softmax over the messages that each node of a graph gets begins with
  *
  *     most = sherd_scatter_reduce(nodes, 0, target, score, SHERD_MAX, false);
  *     score = sherd_exp(sherd_sub(score, sherd_gather(most, 0, target)));
  *
- * Shards as in sherd_scatter_add. A sum may be pending; the largest and smallest are settled, and
- * the gradient of equal ones is shared evenly.
+ * Shards are treated as in sherd_scatter_add. A sum may stay pending; a maximum or minimum is
+ * settled, and elements that are equally large share its gradient evenly.
  *
- * @collective only if something must move: without include_self also what counts elements
- * @numerics   as sherd_scatter_add; NaN is both the largest and the smallest; the smallest i64
- *             without include_self is at most 2^63 - 1024
+ * @collective only if something must move; without include_self the counts of elements move too
+ * @numerics   as sherd_scatter_add. NaN counts as the largest and as the smallest number. A minimum
+ *             of i64 without include_self is at most 2^63 - 1024
  * @owns       scope
  * @errors     as sherd_scatter; EINVAL SHERD_PRODUCT, bool, an average of integers
  */
@@ -328,10 +335,10 @@ SHERD_API sherd_tensor *sherd_scatter_reduce(sherd_tensor *a, int dim, sherd_ten
 /* ---- over whole dims: shards of the dim are gathered, or moved to another dim ---------------- */
 
 /**
- * Sort a dim, and return where its elements were. Stable; NaN is the largest.
+ * Sort the elements along a dim. The sort is stable; NaN counts as the largest number.
  *
  * @collective only if the dim is sharded
- * @shapes     indices: gets the i32 tensor; NULL = not wanted
+ * @shapes     indices: gets an i32 tensor: where each element was; NULL = not wanted
  * @owns       scope, both
  * @errors     see ops.h; EINVAL no such dim
  */
@@ -339,11 +346,10 @@ SHERD_API sherd_tensor *sherd_sort(sherd_tensor *a, int dim, bool descending,
                                    sherd_tensor **indices);
 
 /**
- * The k largest (or smallest) elements of a dim in order, and where they are; of equal elements the
- * first.
+ * The k largest (or smallest) elements along a dim, in order; of equal elements the first ones.
  *
  * @collective only if the dim is sharded
- * @shapes     indices: gets the i32 tensor; NULL = not wanted
+ * @shapes     indices: gets an i32 tensor: where each element was; NULL = not wanted
  * @owns       scope, both
  * @errors     see ops.h; EINVAL no such dim, or fewer than k elements
  */
@@ -361,15 +367,15 @@ SHERD_API sherd_tensor *sherd_topk(sherd_tensor *a, int64_t k, int dim, bool lar
 SHERD_API sherd_tensor *sherd_cumsum(sherd_tensor *a, int dim);
 
 /**
- * Zero the elements above a diagonal of the last two dims (0: the main one, 1: the next above).
- * Nothing is moved.
+ * Set the elements above a diagonal of the last two dims to zero (0: the main one, 1: the next
+ * above).
  *
  * @local   @owns scope   @errors see ops.h; EINVAL fewer than two dims
  */
 SHERD_API sherd_tensor *sherd_tril(sherd_tensor *a, int64_t diagonal);
 
 /**
- * Zero the elements below a diagonal of the last two dims. Nothing is moved.
+ * Set the elements below a diagonal of the last two dims to zero, as sherd_tril.
  *
  * @local   @owns scope   @errors as sherd_tril
  */
@@ -378,24 +384,25 @@ SHERD_API sherd_tensor *sherd_triu(sherd_tensor *a, int64_t diagonal);
 /* ---- in place -------------------------------------------------------------------------------- */
 
 /*
- * These functions write into the storage of `a` and return `a`; all its views change. `b` is moved
- * to the layout of `a` and broadcasts to its shape; a pending sum is written so that the sum has
- * the new value. No gradient flows through a write: while the tape records, a tensor that requires
- * a gradient is refused, and a backward that needs what the storage held before is an error.
+ * These functions write into the storage of `a` and return `a`; all views of the storage change.
+ * `b` is moved to the layout of `a`, and broadcasts to its shape. If `a` is a pending sum, addends
+ * are written so that the sum has the new value. No gradient flows through a write: while the tape
+ * records, a tensor that requires a gradient is refused, and a later backward that needs the old
+ * values is an error.
  *
- * If a step fails when some ranks have written `a`, and others have not yet, it is lost on all of
- * them at the check, and so are its views. sherd_fill and sherd_copy_from take a lost `a` and make
- * it valid again (with its views, if it is no view itself); sherd_tensor_revive takes what is
- * there.
+ * If a step fails after some ranks have written `a` and others have not, `a` and its views are lost
+ * on all ranks at the next check (sherd_tensor_failed). sherd_fill and sherd_copy_from accept a
+ * lost `a` and make it valid again, and its views too if `a` is not a view itself.
+ * sherd_tensor_revive keeps the elements that are there.
  */
 
 /**
  * a += b.
  *
- * @collective only if `b` must move; waits until peers have read `a`
+ * @collective only if `b` must move; blocks until other ranks have finished reading `a`
  * @owns       `a` itself
- * @errors     see ops.h; EINVAL a gradient would be lost, `a` is an expanded view; ENOTSUP `a` has
- *             a pending reduction other than a sum
+ * @errors     see ops.h; EINVAL `a` or `b` requires a gradient while the tape records, `a` is an
+ *             expanded view; ENOTSUP `a` has a pending reduction other than a sum
  */
 SHERD_API sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b);
 
@@ -407,9 +414,9 @@ SHERD_API sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b);
 
 /**
- * a *= factor, with the bits of sherd_scale; `a` may also be a pending average.
+ * a *= factor, with the same bits as sherd_scale; `a` may also be a pending average.
  *
- * @local  waits until peers have read `a`
+ * @local  blocks until other ranks have finished reading `a`
  * @owns   `a` itself
  * @errors as sherd_add_to
  */
@@ -423,12 +430,12 @@ SHERD_API sherd_tensor *sherd_scale_by(sherd_tensor *a, double factor);
 SHERD_API sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b);
 
 /**
- * a[b, index[b, j], ...] = rows[b, j, ...]: fill a cache, such as that of the keys of attention. A
- * negative index writes nothing; if a number is there twice, its last row stays. A rank writes what
- * lies in its piece; `a` may be sharded in any dim, the second too.
+ * a[b, index[b, j], ...] = rows[b, j, ...]: write rows into a cache, such as that of the keys of
+ * attention. A negative index writes nothing; if an index occurs twice in b, the last of its rows
+ * counts. Each rank writes what lies in its piece; `a` may be sharded in any dim, the second too.
  *
- * @collective only if the index or the rows must move: to the layout of `a`, with the second dim
- *             whole; waits until peers have read `a`
+ * @collective only if `index` or `rows` must move, to the layout of `a` but with the second dim
+ *             whole; blocks until other ranks have finished reading `a`
  * @shapes     a: [batch, n, ...]; index: i32 [batch, count]; rows: [batch, count, ...], of the
  *             dtype of `a`
  * @owns       `a` itself
@@ -438,24 +445,23 @@ SHERD_API sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_write_rows(sherd_tensor *a, sherd_tensor *index, sherd_tensor *rows);
 
 /**
- * Fill a cache that lies in blocks (sherd_attention_paged): position p = positions[b, j] of
- * sequence b is the place p % n of the block table[b, p / n] of the pool, and becomes rows[b, j,
- * ...]. So positions are counted in each sequence, wherever its blocks lie. A negative one writes
- * nothing; of rows that have one place the last one stays. Entries of the table that no position
- * needs are not looked at.
+ * Write rows into a paged cache (sherd_attention_paged): row p % n of block table[b, p / n] becomes
+ * rows[b, j, ...], where p = positions[b, j] is a position in sequence b. A negative position
+ * writes nothing; of several rows for one place the last one counts. Entries of the table that no
+ * position needs are not looked at.
  *
- * How a pool may be sharded is said at sherd_attention_paged. Dims behind the second may be sharded
+ * For how a pool may be sharded see sherd_attention_paged; its dims after the second may be sharded
  * in any way.
  *
- * @collective only if table, positions or rows must move: to the layout of the pool, the first two
- *             dims whole; or, if the pool is sharded by blocks, they stay with their sequences.
- *             Waits until peers have read the pool
+ * @collective only if `table`, `positions` or `rows` must move, to the layout of the pool but with
+ *             the first two dims whole (if the pool is sharded by blocks, they stay with their
+ *             sequences); blocks until other ranks have finished reading the pool
  * @shapes     pool: [blocks, n, ...]; table: i32 [batch, m]; positions: i32 [batch, count]; rows:
  *             [batch, count, ...], of the dtype of the pool
  * @owns       `pool` itself
- * @errors     as sherd_add_to; EINVAL a position of m n or more, a number of a block that the pool,
- *             or the shard of the sequence, does not have: a rank that finds it writes nothing, all
- *             ranks get it, and the pool is lost until sherd_tensor_revive; another dtype, a
+ * @errors     as sherd_add_to; EINVAL a position of m n or more, or a block number that is not in
+ *             the pool or not in the shard of the sequence (the rank that finds it writes nothing,
+ *             all ranks get the error, and the pool is lost: sherd_tensor_revive); another dtype, a
  *             sharded second dim, blocks that are sharded where sequences are not; ENOTSUP the pool
  *             has a pending reduction
  */
@@ -465,7 +471,7 @@ SHERD_API sherd_tensor *sherd_write_paged(sherd_tensor *pool, sherd_tensor *tabl
 /**
  * Set each element of `a` to `value`.
  *
- * @local  waits until peers have read `a`
+ * @local  blocks until other ranks have finished reading `a`
  * @owns   `a` itself
  * @errors as sherd_add_to; EINVAL a value that the dtype cannot hold
  */
