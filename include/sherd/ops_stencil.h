@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operators on a neighbourhood of each element: convolution, padding, pooling, interpolation,
- * neighbourhood attention. A field is [batch, channels, space ...] with one to three spatial dims;
- * any dim may be sharded, with any cuts. An output belongs to the rank that holds the middle of
- * what it reads. So fields are not moved, and each rank fetches exactly the elements that its
- * outputs need: one call per operator in forward, and one in backward. What ops.h says of all
- * operators holds here too.
+ * neighbourhood attention. A field is [batch, channels, space ...] with one to three spatial dims,
+ * sharded in any dims and by any cuts. An output element is computed by the rank that holds the
+ * middle of the elements that it reads. So fields are not moved; each rank fetches exactly the
+ * missing neighbours, in one call per operator in forward and one in backward. "See ops.h" means
+ * what the head of ops.h says of all operators.
+ *
+ *     const sherd_conv_options same = {.same = true};
+ *     y = sherd_conv(x, w, b, &same); // x [items, in, h, w], sharded by h or w or both, too
  */
 #ifndef SHERD_OPS_STENCIL_H
 #define SHERD_OPS_STENCIL_H
@@ -19,22 +22,23 @@ SHERD_BEGIN
 typedef struct sherd_conv_options {
     int64_t stride[3], dilation[3]; /* 0 = 1 */
     int64_t before[3], after[3];    /* padding with zeros */
-    bool same;      /* pad to keep the size, the larger half after. Only with strides of 1 */
+    bool same;      /* pad to keep the size, the larger half at the end; only with strides of 1 */
     int64_t groups; /* groups of channels that do not mix; 0 = 1 */
-    /* transposed only: elements added at the end; less than the stride or the dilation */
+    /* transposed only: elements added at the end; each less than the stride or the dilation */
     int64_t extra[3];
-    /* NONE and CONSTANT pad with zeros, others as sherd_pad_with; not transposed */
+    /* NONE and CONSTANT pad with zeros, the others as sherd_pad_with; not for transposed ones */
     sherd_border border;
 } sherd_conv_options;
 
 /* ---- convolutions ---------------------------------------------------------------------------- */
 
 /**
- * Convolution (a cross-correlation, as in all deep learning libraries): y[n, o, e] = bias[o] + sum
- * over c, k of weight[o, c, k] x[n, c, e stride - before + k dilation].
+ * Convolution (strictly a cross-correlation, as in all deep learning libraries): y[n, o, e] =
+ * bias[o] + sum over c, k of weight[o, c, k] x[n, c, e stride - before + k dilation].
  *
- * @collective see ops.h. If space is sharded, the missing neighbours are fetched; if channels of x
- *             are sharded, y is a pending sum; channels of y may be sharded at no cost
+ * @collective see ops.h. If space is sharded, the missing neighbours are fetched; if the channels
+ *             of x are sharded, y is a pending sum; if the out channels of the weight are, so are
+ *             those of y, and nothing moves for that
  * @shapes     x [batch, channels, ...]; weight [out channels, channels / groups, kernel ...]; bias
  *             [out channels] or NULL; y has (n + before + after - dilation (kernel - 1) - 1) /
  *             stride + 1 elements in each spatial dim; options: NULL = all zero
@@ -55,8 +59,8 @@ SHERD_API sherd_tensor *sherd_conv(sherd_tensor *x, sherd_tensor *weight, sherd_
  *             [out channels] or NULL; y has (n - 1) stride + dilation (kernel - 1) + 1 - before -
  *             after + extra elements in each spatial dim; options: NULL = all zero
  * @owns       scope
- * @errors     see ops.h; EINVAL as sherd_conv, `same`, a result with a spatial dim of no size or
- *             too large a one, `extra` out of range, a border other than zeros
+ * @errors     see ops.h; EINVAL as sherd_conv, `same`, a result whose spatial dims would be empty
+ *             or too large, `extra` out of range, a border other than zeros
  */
 SHERD_API sherd_tensor *sherd_conv_transposed(sherd_tensor *x, sherd_tensor *weight,
                                               sherd_tensor *bias,
@@ -64,7 +68,7 @@ SHERD_API sherd_tensor *sherd_conv_transposed(sherd_tensor *x, sherd_tensor *wei
 
 /* ---- padding --------------------------------------------------------------------------------- */
 
-/* Widths and borders before and after each dim; a side of width 0 needs no border. */
+/* The widths and borders before and after each dim; a side of width 0 needs no border. */
 typedef struct sherd_pad_options {
     sherd_halo_side before[SHERD_MAX_DIMS], after[SHERD_MAX_DIMS];
     double value; /* for SHERD_BORDER_CONSTANT in all dims, corners included */
@@ -80,9 +84,10 @@ typedef struct sherd_pad_options {
  *             borders are constant
  * @shapes     options: NULL = no padding
  * @owns       scope
- * @errors     see ops.h; EINVAL a negative width, a width for a dim that x does not have, or
- *             without a border, REFLECT as wide as the dim, a border other than CONSTANT in a dim
- *             of size 0, a value that the dtype cannot hold; ELIMIT as sherd_halo
+ * @errors     see ops.h; EINVAL a negative width, a width for a dim that x does not have, a width
+ *             without a border, a width of REFLECT that is not less than the dim's size, a border
+ *             other than CONSTANT in a dim of size 0, a value that the dtype cannot hold; ELIMIT as
+ *             sherd_halo
  */
 SHERD_API sherd_tensor *sherd_pad_with(sherd_tensor *x, const sherd_pad_options *options);
 
@@ -94,21 +99,21 @@ typedef struct sherd_pool_options {
     int64_t stride[3];   /* 0 = the kernel */
     int64_t padding[3];  /* on both sides; at most half of the dilated kernel's extent */
     int64_t dilation[3]; /* 0 = 1; sherd_max_pool only */
-    bool ceil;           /* the last window may be incomplete; otherwise it is left out */
+    bool ceil;           /* count a last window that is incomplete; otherwise it is left out */
     /* sherd_avg_pool only: */
     bool without_padding; /* do not count padding in the divisor (count_include_pad=False) */
-    int64_t divisor;      /* divide sums by this; 0 = by the number of elements of the window */
+    int64_t divisor;      /* divide sums by this; 0 = by the number of elements in the window */
 } sherd_pool_options;
 
 /**
- * The maximum of each window. Padding is never the maximum; of equal elements the first one is
- * taken; if there are NaNs, the last of them. The gradient flows to the element that was taken. A
- * dilated window may lie around x without reading any of it: its maximum is -infinity, at -1.
+ * The maximum of each window. Padding is never the maximum. Of equal elements the first one is
+ * taken; if there are NaNs, the last NaN. The gradient flows to the element that was taken. A
+ * dilated window may miss all elements of x: then the maximum is -infinity, and its index -1.
  *
  * @collective see ops.h. A pending reduction of x is settled first
  * @shapes     x [batch, channels, ...]; y has (n + 2 padding - dilation (kernel - 1) - 1) / stride
- *             + 1 elements in each spatial dim, rounded down, or up with `ceil`; indices: gets the
- *             i64 tensor of y's shape, the row-major position of the element in all spatial dims of
+ *             + 1 elements in each spatial dim, rounded down, or up with `ceil`; indices: gets an
+ *             i64 tensor of y's shape, the row-major index of each maximum in the spatial dims of
  *             x; NULL = not wanted
  * @owns       scope, both
  * @errors     see ops.h; EINVAL a kernel or stride below 1, too much padding, a window larger than
@@ -128,19 +133,21 @@ SHERD_API sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options
 SHERD_API sherd_tensor *sherd_avg_pool(sherd_tensor *x, const sherd_pool_options *options);
 
 /**
- * Averages over a given number of parts of each spatial dim. Part o of m averages the elements [o n
- * / m, (o + 1) n / m), the start rounded down and the end rounded up, so parts overlap if m does
- * not divide n.
+ * Averages over a given number m of parts of each spatial dim. Part o of m averages the elements [o
+ * n / m, (o + 1) n / m), with the start rounded down and the end rounded up, so parts overlap if m
+ * does not divide n.
  *
  * @collective see ops.h
- * @shapes     x [batch, channels, ...]; size: int64_t[spatial dims], at least 1
+ * @shapes     x [batch, channels, ...]; size: int64_t[spatial dims], the number of parts of each,
+ *             at least 1
  * @owns       scope
  * @errors     see ops.h; EINVAL a size out of range, an empty dim
  */
 SHERD_API sherd_tensor *sherd_adaptive_avg_pool(sherd_tensor *x, const int64_t *size);
 
 /**
- * Maxima of the parts of sherd_adaptive_avg_pool. Of equal elements, and NaNs, as sherd_max_pool.
+ * The maxima of the same parts as in sherd_adaptive_avg_pool; equal elements and NaNs as in
+ * sherd_max_pool.
  *
  * @collective as sherd_max_pool
  * @shapes     x, size: as sherd_adaptive_avg_pool; indices: as sherd_max_pool
@@ -163,8 +170,7 @@ typedef enum sherd_interpolation {
 enum { SHERD_INTERPOLATIONS = 5 };
 
 /*
- * For each spatial dim either the size of the result or a factor. Coordinates are divided by a
- * given factor.
+ * For each spatial dim either the size of the result or a factor, by which coordinates are divided.
  */
 typedef struct sherd_interpolate_options {
     sherd_interpolation kind;
@@ -175,18 +181,19 @@ typedef struct sherd_interpolate_options {
 } sherd_interpolate_options;
 
 /**
- * A field resampled to another size. Coordinates are PyTorch's: element o of m lies at (o + 1/2) n
- * / m - 1/2 (for LINEAR at least 0), or, with aligned corners, at o (n - 1) / (m - 1). They are
- * computed in f64 for f64 and in f32 for other dtypes. With a factor, n / m is 1 / factor. This
- * holds even if the size does not change, except that LINEAR then copies (PyTorch's NEAREST and
- * CUBIC depend on the memory format and direction there). An output belongs to the rank that holds
- * the element nearest to it.
+ * A field resampled to another size, with PyTorch's coordinates: element o of m is at (o + 1/2) n /
+ * m - 1/2 of n (for LINEAR at least 0), or, with align_corners, at o (n - 1) / (m - 1). If a factor
+ * is given, 1 / factor is used for n / m. Coordinates are computed in f64 for f64 and in f32 for
+ * other dtypes. If the size does not change, LINEAR copies, and the others are computed as always
+ * (PyTorch's NEAREST and CUBIC then depend on memory format and direction). An output element
+ * belongs to the rank that holds the element nearest to it.
  *
  * @collective see ops.h
  * @shapes     x [batch, channels, ...]
  * @owns       scope
- * @errors     see ops.h; EINVAL an empty dim, a size below 1 or beyond 2^31, neither size nor
- *             factor or both, an unknown kind, align_corners with other kinds than LINEAR and CUBIC
+ * @errors     see ops.h; EINVAL an empty dim, a size below 1 or beyond 2^31, neither a size nor a
+ *             factor, or both, for a dim, an unknown kind, align_corners with other kinds than
+ *             LINEAR and CUBIC
  */
 SHERD_API sherd_tensor *sherd_interpolate(sherd_tensor *x,
                                           const sherd_interpolate_options *options);
@@ -201,13 +208,14 @@ typedef struct sherd_neighbourhood_options {
 } sherd_neighbourhood_options;
 
 /**
- * softmax(q k^T scale) v per head, where a query sees, in each spatial dim, the `kernel` keys
- * nearest to it among those at multiples of the dilation from it: those around it, and near an end
- * the first or the last ones, so that every query sees equally many (NATTEN). The result has the
- * layout of q (a dim of q that is not sharded is sliced as in k or v).
+ * Neighbourhood attention (NATTEN): softmax(q k^T scale) v for each head, where a query sees, in
+ * each spatial dim, the `kernel` keys nearest to it among those at multiples of the dilation from
+ * it. In the interior they are around the query; near an end of the dim they are the first or the
+ * last ones, so that every query sees equally many. The result has the layout of q (a dim of q that
+ * is not sharded is sliced as in k or v).
  *
- * @collective see ops.h. A query's rank fetches the keys and values that it sees in one call;
- *             backward, in one call too, fetches the queries that see its keys, and their
+ * @collective see ops.h. In forward a rank fetches the keys and values that its queries see, in one
+ *             call; in backward, also in one call, the queries that see its keys, and their
  *             gradients. A sharded width is gathered
  * @shapes     q, k, v and the result [batch, ..., heads, width], with one to three spatial dims;
  *             kernel * dilation at most the size of the dim
