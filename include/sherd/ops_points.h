@@ -104,8 +104,8 @@ SHERD_API sherd_tensor *sherd_radius_search_with(sherd_tensor *points, sherd_ten
 /* ---- a field at points ----------------------------------------------------------------------- */
 
 typedef struct sherd_grid_sample_options {
-    bool nearest; /* take the nearest element, ties to even; otherwise interpolate linearly */
-    bool border;  /* outside the field take the nearest value inside; otherwise 0 */
+    bool nearest;       /* take the nearest element, ties to even; otherwise interpolate linearly */
+    bool border;        /* outside the field take the nearest value inside; otherwise 0 */
     bool align_corners; /* -1 and 1 are the centres of the corner elements, not their outer edges */
 } sherd_grid_sample_options;
 
