@@ -23,6 +23,8 @@ extern double rate, norm;
 extern int64_t step, stop, got_signal, blocks, count;
 sherd_tensor *forces(sherd_tensor *), *loss_of(sherd_tensor *), *rotated(sherd_tensor *);
 int skip_this_step(sherd_world *);
+extern sherd_module *self;
+extern sherd_args *in, *out;
 END_OF_NAMES
     awk '
 function flush() {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules: a forward function with named parameters, buffers and children, and hooks around it. A
- * module's path is the names from the root, joined by dots ("blocks.0.attn.wq"). It names the
- * module's generator, so random numbers do not depend on how the model is parallelised.
+ * Modules: a forward function with named parameters, buffers and children, and hooks around it. The
+ * *path* of a module is the names from the root to it, joined by dots ("blocks.0.attn.wq"). It
+ * names the module's random generator, so random numbers do not depend on how the model is
+ * parallelised. layers.h has ready-made modules; examples/gpt builds a model of them.
  *
- * A call opens a scope and keeps only its outputs.
+ * A call of a module opens a scope (tensor.h), at whose end only the outputs are kept.
  */
 #ifndef SHERD_MODULE_H
 #define SHERD_MODULE_H
@@ -18,7 +19,7 @@ typedef struct sherd_module sherd_module;
 
 enum { SHERD_MAX_ARGS = 8 };
 
-/* Positional tensors first (name NULL), then keyword tensors. A plain value. */
+/* Arguments or outputs: positional tensors (name NULL), then keyword tensors. A plain value. */
 typedef struct sherd_args {
     int count;
     sherd_tensor *value[SHERD_MAX_ARGS]; /* may be NULL */
@@ -32,7 +33,7 @@ typedef struct sherd_args {
  */
 SHERD_API sherd_tensor *sherd_args_find(const sherd_args *args, const char *name);
 
-/* What kind of layer a module is, so that styles know how to treat it. */
+/* What kind of layer a module is, so that styles (parallel.h) know how to treat it. */
 typedef enum sherd_module_kind {
     SHERD_MODULE_OTHER = 0,
     SHERD_MODULE_LINEAR,
@@ -48,15 +49,19 @@ typedef enum sherd_module_kind {
 } sherd_module_kind;
 
 /*
- * Compute `out` (its count starts at 0) from `in`. Failures go through the world's alarm. NULL = a
- * container, which cannot be called.
+ * A forward: computes the outputs from the arguments, and appends them to `out`, whose count is 0
+ * at first. It reports failures by the world's alarm (sherd_world_fail). A module whose forward is
+ * NULL is a container, which cannot be called.
+ *
+ *     y = sherd_mul(in->value[0], sherd_module_parameter(self, "gain"));
+ *     out->value[out->count++] = y;
  */
 typedef void (*sherd_forward)(sherd_module *self, const sherd_args *in, sherd_args *out);
 
 typedef struct sherd_module_options {
     sherd_module_kind kind;
-    void *payload;                  /* the module's own data */
-    void (*destroy)(void *payload); /* called once when the module is destroyed; may be NULL */
+    void *payload;                  /* data of the forward, for sherd_module_payload */
+    void (*destroy)(void *payload); /* called once, when the module is destroyed; may be NULL */
 } sherd_module_options;
 
 /**
@@ -64,7 +69,7 @@ typedef struct sherd_module_options {
  *
  * @local
  * @shapes options: NULL = all zero
- * @owns   the caller destroys *out, unless it becomes a child; on failure *out is NULL and
+ * @owns   the caller destroys *out, unless it becomes a child; on failure *out is NULL, and
  *         `payload` stays the caller's
  * @errors ENOMEM
  */
@@ -76,9 +81,9 @@ SHERD_CALL sherd_status sherd_module_create(sherd_module **out, sherd_world *wor
  * Destroy a root module with its children, parameters and hooks; a no-op for NULL or a child.
  *
  * @local
- * @errors EINVAL, by the alarm, during a call of it or of a module below it, while it is destroyed,
- *         and in a hook or an operator's backward while the backward may still need it: then
- *         nothing is destroyed
+ * @errors EINVAL, by the alarm, and nothing is destroyed: while it or a module below it is being
+ *         called or destroyed; in a hook on a gradient, or an operator's backward, if that backward
+ *         may still need the module
  */
 SHERD_API void sherd_module_destroy(sherd_module *module);
 
@@ -86,9 +91,9 @@ SHERD_API void sherd_module_destroy(sherd_module *module);
  * Add a child to a module.
  *
  * @local
- * @owns   the module takes `child`, also on failure (then it is destroyed, unless it has a parent
- *         or is the root of this tree); `child` NULL is ENOMEM, so that a failed create can be
- *         passed on
+ * @owns   the module owns `child`; on failure `child` is destroyed, unless it has a parent or is
+ *         the root of this tree. `child` may be NULL, the result of a failed create: then ENOMEM is
+ *         returned
  * @errors EINVAL a name that is empty, contains a dot or is taken; `child` has a parent, is the
  *         root of this tree, or is of another world; ENOMEM
  */
@@ -96,9 +101,9 @@ SHERD_CALL sherd_status sherd_module_add(sherd_module *module, const char *name,
                                          sherd_module *child);
 
 /**
- * Add a parameter to a module: a leaf, which from now on requires a gradient (sherd_require_grad
- * can freeze it). A deferred one (sherd_random_later, sherd_constant_later) takes memory only when
- * it is placed or used.
+ * Add a parameter to a module: a leaf (autograd.h), which requires a gradient from now on; to
+ * freeze it, call sherd_require_grad afterwards. A deferred tensor (sherd_random_later,
+ * sherd_constant_later) takes memory only when it is placed on a mesh or used.
  *
  * @local
  * @owns   the module retains `t`
@@ -109,8 +114,8 @@ SHERD_CALL sherd_status sherd_module_add_parameter(sherd_module *module, const c
                                                    sherd_tensor *t);
 
 /**
- * Replace a parameter by another tensor: a leaf, which requires a gradient from now on if the old
- * one does. An optimizer that exists keeps the old one.
+ * Replace a parameter by another leaf, which requires a gradient from now on if the old one does.
+ * Existing optimizers keep updating the old tensor.
  *
  * @local
  * @owns   the module retains `t` and releases the old one
@@ -122,8 +127,8 @@ SHERD_CALL sherd_status sherd_module_set_parameter(sherd_module *module, const c
 
 /**
  * Add a buffer to a module: a tensor of any dtype that is part of its state, but requires no
- * gradient and is not changed by optimizers (running statistics, tables that are computed once).
- * sherd_parallelize replicates it.
+ * gradient and is not changed by optimizers, such as running averages or tables. sherd_parallelize
+ * replicates it.
  *
  * @local
  * @owns   the module retains `t`
@@ -138,7 +143,7 @@ SHERD_CALL sherd_status sherd_module_add_buffer(sherd_module *module, const char
  *
  * @local
  * @owns   the module retains `t` and releases the old one
- * @errors EINVAL no such buffer, as sherd_module_add_buffer, another shape or dtype
+ * @errors EINVAL no such buffer, another shape or dtype; otherwise as sherd_module_add_buffer
  */
 SHERD_CALL sherd_status sherd_module_set_buffer(sherd_module *module, const char *name,
                                                 sherd_tensor *t);
@@ -147,10 +152,11 @@ SHERD_CALL sherd_status sherd_module_set_buffer(sherd_module *module, const char
  * Call a module: pre-forward hooks, forward, forward hooks.
  *
  * @collective as its operators
- * @shapes     out: at least one output; after a failure every output is the failed tensor
+ * @shapes     in: the arguments; out: gets at least one output; after a failure every output is the
+ *             failed tensor
  * @owns       outputs belong to the scope of the caller
- * @errors     those of its operators; EINVAL no output, a NULL among them, or a container without
- *             forward
+ * @errors     those of its operators; EINVAL a container, no output, or one that is NULL; all by
+ *             the alarm
  */
 SHERD_API void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *out);
 
@@ -161,7 +167,7 @@ SHERD_API void sherd_module_run(sherd_module *module, const sherd_args *in, sher
  */
 SHERD_API sherd_tensor *sherd_module_call(sherd_module *module, sherd_tensor *x);
 
-/** The world it was made on. @local @owns borrowed @errors none */
+/** The world of a module. @local @owns borrowed @errors none */
 SHERD_API sherd_world *sherd_module_world(const sherd_module *module);
 /** The payload given at creation. @local @owns borrowed from the module @errors none */
 SHERD_API void *sherd_module_payload(const sherd_module *module);
@@ -171,11 +177,11 @@ SHERD_API sherd_module_kind sherd_module_kind_of(const sherd_module *module);
 /**
  * The module's path; "" for a root.
  *
- * @local   @owns borrowed, until the module or one above it gets a parent   @errors none
+ * @local   @owns borrowed; valid until the module, or one above it, gets a parent   @errors none
  */
 SHERD_API const char *sherd_module_path(const sherd_module *module);
 
-/** How many direct children. @local @errors none */
+/** How many children a module has, without theirs. @local @errors none */
 SHERD_API int sherd_module_children(const sherd_module *module);
 /** The i-th child; NULL if there is none. @local @owns borrowed from the module @errors none */
 SHERD_API sherd_module *sherd_module_child(const sherd_module *module, int i);
@@ -191,11 +197,11 @@ SHERD_API sherd_module *sherd_module_find(sherd_module *module, const char *path
 
 /** A parameter by name; NULL if there is none. @local @owns borrowed @errors none */
 SHERD_API sherd_tensor *sherd_module_parameter(const sherd_module *module, const char *name);
-/** How many parameters of its own, without those of children. @local @errors none */
+/** How many parameters a module has, without those of children. @local @errors none */
 SHERD_API int sherd_module_parameters(const sherd_module *module);
 
 /**
- * The name of the i-th parameter of its own; NULL if there is none.
+ * The name of the module's i-th parameter; NULL if there is none.
  *
  * @local   @owns borrowed   @errors none
  */
@@ -203,11 +209,11 @@ SHERD_API const char *sherd_module_parameter_name(const sherd_module *module, in
 
 /** A buffer by name; NULL if there is none. @local @owns borrowed @errors none */
 SHERD_API sherd_tensor *sherd_module_buffer(const sherd_module *module, const char *name);
-/** How many buffers of its own, without those of children. @local @errors none */
+/** How many buffers a module has, without those of children. @local @errors none */
 SHERD_API int sherd_module_buffers(const sherd_module *module);
 
 /**
- * The name of the i-th buffer of its own; NULL if there is none.
+ * The name of the module's i-th buffer; NULL if there is none.
  *
  * @local   @owns borrowed   @errors none
  */
@@ -221,15 +227,15 @@ SHERD_API const char *sherd_module_buffer_name(const sherd_module *module, int i
  */
 SHERD_API void sherd_module_train(sherd_module *module, bool training);
 
-/** Whether it is training. @local @errors none */
+/** Whether a module is in training mode. @local @errors none */
 SHERD_API bool sherd_module_is_training(const sherd_module *module);
 /** The module's own generator, named by its path. @local @owns borrowed @errors none */
 SHERD_API sherd_generator *sherd_module_generator(sherd_module *module);
 
-/* One entry of a walk over all parameters. */
+/* A parameter, as sherd_module_all_parameters lists it. */
 typedef struct sherd_named_parameter {
-    const char *path; /* of the module */
-    const char *name; /* in the module */
+    const char *path; /* of its module; "" for a root */
+    const char *name; /* in its module */
     sherd_tensor *tensor;
 } sherd_named_parameter;
 
@@ -237,9 +243,9 @@ typedef struct sherd_named_parameter {
  * All parameters of a module and its children, depth first, each tensor once.
  *
  * @local
- * @shapes out: sherd_named_parameter[room], or NULL to count only
- * @owns   entries are borrowed
- * @errors none; returns how many there are, also if `room` is smaller
+ * @shapes out: gets at most `room` entries; NULL = only count
+ * @owns   entries are borrowed from the modules
+ * @errors none; returns how many there are, even if `room` is smaller
  */
 SHERD_API int sherd_module_all_parameters(const sherd_module *module, sherd_named_parameter *out,
                                           int room);
@@ -248,7 +254,7 @@ SHERD_API int sherd_module_all_parameters(const sherd_module *module, sherd_name
 
 /* One entry of a module's state. */
 typedef struct sherd_named_state {
-    const char *path; /* of its module, relative to the module that was asked; "" is that one */
+    const char *path; /* of its module, from the module that was asked; "" is that module */
     const char *name; /* in its module */
     sherd_tensor *tensor;
     bool buffer; /* true = a buffer, false = a parameter */
@@ -258,9 +264,9 @@ typedef struct sherd_named_state {
  * All parameters and buffers of a module and its children, depth first, each tensor once.
  *
  * @local
- * @shapes out: sherd_named_state[room], or NULL to count only
- * @owns   entries are borrowed
- * @errors none; returns how many there are, also if `room` is smaller
+ * @shapes out: gets at most `room` entries; NULL = only count
+ * @owns   entries are borrowed from the modules
+ * @errors none; returns how many there are, even if `room` is smaller
  */
 SHERD_API int sherd_module_state(const sherd_module *module, sherd_named_state *out, int room);
 
@@ -268,41 +274,42 @@ SHERD_API int sherd_module_state(const sherd_module *module, sherd_named_state *
  * The dotted name of an entry, "blocks.0.attn.wq.weight", as sherd_module_load takes it.
  *
  * @local
- * @shapes out: char[room], truncated if too small, always zero-terminated; NULL only if room is 0
- * @errors none; returns the length of the whole name
+ * @shapes out: gets the text, truncated to `room` bytes with the terminating zero; NULL only if
+ *         room is 0
+ * @errors none; returns the length of the whole name, without the terminating zero
  */
 SHERD_API int sherd_state_name(const sherd_named_state *entry, char *out, size_t room);
 
 /**
- * Set the values of a parameter or buffer to those of a tensor, which is moved to the layout of the
- * former. The parameter stays the same tensor, so optimizers and ties still hold. A plain tensor is
- * the whole value. A parameter that only some ranks had written before a check failed, and that has
- * failed since, is valid again.
+ * Set the values of a parameter or buffer to those of another tensor. If the parameter is
+ * distributed, `t` may have any layout, which is moved to the parameter's, or be plain, with all
+ * values. The parameter stays the same tensor, so optimizers and ties still hold. One that was lost
+ * in a failed step (sherd_tensor_failed) is valid again.
  *
- * @collective the world, if `t` or anything of the module is distributed, or was on some ranks;
+ * @collective the world, if `t`, or any tensor of the module, is or was distributed on any rank;
  *             otherwise local
- * @shapes     name: dotted, of any module below; root: the world rank whose plain tensor is used if
- *             the parameter is distributed (`t` may be NULL on the others), or -1: all ranks hold
- *             the same
+ * @shapes     name: as sherd_state_name writes it; root: the world rank whose plain `t` is used, if
+ *             the parameter is distributed (`t` may be NULL on other ranks); -1 = `t` is equal on
+ *             all ranks
  * @numerics   values are copied bit for bit
  * @owns       `t` is only read
- * @errors     EINVAL no such parameter or buffer, another shape or dtype, a plain tensor that
- *             varies without a root; EDIFFER; ENOMEM; EPEER. On failure the old values stay
+ * @errors     EINVAL no such parameter or buffer, another shape or dtype, root -1 and a plain `t`
+ *             that varies (sherd_mark_equal); EDIFFER; ENOMEM; EPEER. On failure the old values
+ *             stay
  */
 SHERD_CALL sherd_status sherd_module_load(sherd_module *module, const char *name, sherd_tensor *t,
                                           int root);
 
 /**
- * Make plain parameters and buffers that may differ between ranks equal: all ranks of a mesh get
- * the values of one rank, in one round for all tensors. Those that are known to be equal are not
- * sent. For parameters that only one rank has read, or that each rank has drawn for itself; call it
- * before sherd_parallelize. With SHERD_VERIFY=1 all plain ones are then compared, including those
- * that were known to be equal.
+ * Make plain parameters and buffers equal on all ranks of a mesh: they get the values of one rank,
+ * in one round for all tensors. For parameters that only one rank has read from a file, or that
+ * each rank has drawn for itself; call it before sherd_parallelize. Tensors that are known to be
+ * equal (they do not vary) are not sent; with SHERD_VERIFY=1 they are compared.
  *
  * @collective the world; ranks outside the mesh only agree
- * @shapes     axis: the name of an axis: in each line of ranks along it, all get the parameters of
- *             the one at coordinate `rank`; or NULL: all ranks get those of the rank at position
- *             `rank` of the whole mesh
+ * @shapes     axis, rank: each group of ranks that differ only on the named axis gets the values of
+ *             its rank at coordinate `rank`; axis NULL: all ranks get those of the rank at
+ *             row-major position `rank` of the mesh
  * @numerics   values are copied bit for bit
  * @owns       the module keeps its tensors; they get new values
  * @errors     EINVAL no such axis or rank, a mesh of another world; EDIFFER also if names, dtypes
@@ -313,34 +320,34 @@ SHERD_CALL sherd_status sherd_module_equalize(sherd_module *module, const sherd_
                                               const char *axis, int64_t rank);
 
 /*
- * Hooks may inspect and replace positional and keyword tensors. A pre-forward hook gets the
- * arguments; a forward hook gets the arguments, as the pre-forward hooks left them, and the
- * outputs. They run in the order of registration; one registered with `prepend` runs before those
+ * Hooks on the calls of a module may look at tensors and replace them. A pre-forward hook gets the
+ * arguments; a forward hook gets the arguments, as the pre-forward hooks have left them, and the
+ * outputs. They run in the order of registration, those registered with `prepend` before the ones
  * already there. All of them run in every call, even if an argument or the forward has failed: then
- * `out` may be empty or hold the failed tensor. A hook may add and remove hooks; one
- * of its own kind that it adds runs from the next call on.
+ * `out` may be empty or hold the failed tensor. A hook may add and remove hooks; one of its own
+ * kind that it adds runs from the next call on.
  */
 typedef void (*sherd_pre_hook)(sherd_module *self, sherd_args *in, void *payload);
 typedef void (*sherd_hook)(sherd_module *self, const sherd_args *in, sherd_args *out,
                            void *payload);
 
 typedef struct sherd_hook_options {
-    bool prepend;
+    bool prepend; /* run before the hooks that are already there */
     void *payload;
     void (*destroy)(void *payload); /* called once, when the hook is removed; may be NULL */
 } sherd_hook_options;
 
 /**
- * Register a hook before the forward. *id (may be NULL) gets the number for sherd_module_unhook, 0
- * on failure.
+ * Register a hook that runs before the forward. *id gets its number for sherd_module_unhook, 0 on
+ * failure; `id` may be NULL.
  *
- * @local   @owns the module takes `payload`, also on failure: then it is destroyed   @errors ENOMEM
+ * @local   @owns the module owns `payload`; on failure it is destroyed   @errors ENOMEM
  */
 SHERD_CALL sherd_status sherd_module_hook_before(int *id, sherd_module *module, sherd_pre_hook hook,
                                                  const sherd_hook_options *options);
 
 /**
- * Register a hook after the forward; otherwise as sherd_module_hook_before.
+ * Register a hook that runs after the forward; otherwise as sherd_module_hook_before.
  *
  * @local   @owns as there   @errors ENOMEM
  */
@@ -353,24 +360,29 @@ SHERD_API void sherd_module_unhook(sherd_module *module, int id);
 /**
  * Turn activation checkpointing of a module on or off. A checkpointed call saves only its arguments
  * for backward. When backward reaches it, the module is called again, with its hooks, to compute
- * what was not saved; this costs one more forward, with its communication. Gradients are the same,
- * bit for bit, and so are random numbers, whatever generators it uses. Modules inside it may be
- * checkpointed too. Hooks on saved tensors (sherd_input_reshard) that are in force when its forward
- * begins are applied to the arguments.
+ * what was not saved; this costs one more forward, with its communication. Gradients and random
+ * numbers have the same bits as without. Modules inside it may be checkpointed too. Hooks on saved
+ * tensors (sherd_saved_hooks_push, sherd_input_reshard) that are in force when the forward begins
+ * are applied to the arguments.
  *
- * The forward must depend on its arguments, parameters and generators alone. Otherwise backward
- * fails with EINVAL where that can be detected: other operators run than the first time, a
- * parameter, a buffer or another tensor that gradients depend on was written since, or the module
- * no longer exists. What the forward itself writes before it reads it may be written. A forward or
- * hook that counts its calls can ask sherd_is_recomputing. A forward that asks for gradients of
- * what it has computed (sherd_gradients) cannot be checkpointed: EINVAL. A parameter that is frozen
- * in between gets no gradient, as without a checkpoint; one that is made to want one: EINVAL.
+ * The forward must depend only on its arguments, parameters and generators, so that it does the
+ * same again. A forward or hook that counts its calls can ask sherd_is_recomputing. Backward fails
+ * with EINVAL where it finds
+ * - that other operators run than the first time;
+ * - that a parameter, a buffer or another tensor that gradients depend on was written since
+ *   (tensors that the forward writes before it reads them may be);
+ * - that the module no longer exists;
+ * - that a parameter requires a gradient which did not the first time (one that no longer does just
+ *   gets none).
+ *
+ * A forward that itself asks for gradients of what it has computed (sherd_gradients) cannot be
+ * checkpointed: that call fails with EINVAL.
  *
  * @local   @errors none
  */
 SHERD_API void sherd_module_checkpoint(sherd_module *module, bool on);
 
-/** Whether its calls are checkpointed. @local @errors none */
+/** Whether calls of a module are checkpointed. @local @errors none */
 SHERD_API bool sherd_module_is_checkpointed(const sherd_module *module);
 
 SHERD_END

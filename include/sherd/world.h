@@ -4,13 +4,14 @@
  * cached plans, the alarm, the error text, the comm log. There are no globals; one process may hold
  * several worlds. A world, and everything that belongs to it, may be used by one thread at a time.
  *
- * Errors. A collective function that returns a status returns the same status on all ranks. An
- * expression on tensors that fails raises the world's *alarm* and returns the world's *failed
- * tensor*, which every later expression passes on. No rank falls out of step and no rank hangs.
- * sherd_world_check() reads and lowers the alarm: all ranks get the same status and text from it,
- * and go on. A rank on which something else fails (it cannot read its data, say) calls
- * sherd_world_fail(), and may then skip everything up to the next sherd_world_check(). The
- * collective calls that the other ranks make meanwhile fail, so they reach that check as well.
+ * Errors. A collective function that returns a status returns the same status on all ranks; a local
+ * one may fail on some ranks only. An expression on tensors that fails raises the world's *alarm*
+ * and returns the world's *failed tensor*, which every later expression passes on. No rank falls
+ * out of step and no rank hangs. sherd_world_check() reads and lowers the alarm: all ranks get the
+ * same status and text from it, and go on. A rank on which something else fails (a local function
+ * of sherd, or reading its data) calls sherd_world_fail(), and may then skip everything up to the
+ * next sherd_world_check(). The collective calls that the other ranks make meanwhile fail, so they
+ * reach that check as well.
  *
  * Branch only on a status: that of sherd_world_check() or of a collective function. Whether a
  * tensor has failed (sherd_tensor_failed(), or sherd_tensor_read() returning NULL) is a local
