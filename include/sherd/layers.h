@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers: modules with parameters. A new layer has plain parameters, equal on all ranks. Random
- * ones are drawn from (the world's seed, `name`), and deferred until their data is first needed
- * (see sherd_random_later): so sherd_parallelize draws each rank's part, and no rank needs room for
- * all of it. Dtypes are floating-point.
+ * Layers: modules with parameters. The parameters of a new layer are plain, and equal on all ranks:
+ * random values depend only on the world's seed and on `name`. They are deferred until their data
+ * is first needed (see sherd_random_later); so after sherd_parallelize each rank draws only its
+ * part, and no rank needs memory for all of them. Dtypes are floating-point.
+ *
+ *     sherd_module *up; // a Linear with 1024 inputs and 4096 outputs
+ *     const sherd_layer_options options = {.name = "blocks.0.up", .bias = true};
+ *     if (sherd_linear_create(&up, world, 1024, 4096, &options) ||
+ *         sherd_module_add(model, "up", up))
+ *         return 1;
  */
 #ifndef SHERD_LAYERS_H
 #define SHERD_LAYERS_H
@@ -16,18 +22,19 @@ SHERD_BEGIN
 
 /* All zero = f32, standard deviation 0.02, no bias. */
 typedef struct sherd_layer_options {
-    /* names the generator of the initial values; give the path that the layer will have */
+    /* names the generator of the initial values: pass the path that the layer will have */
     const char *name;
     sherd_dtype dtype; /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
     double deviation;  /* of the weights; 0 = 0.02 */
     bool bias;         /* Linear, convolutions: have a bias, initially zero */
-    bool zero;         /* weights are zero, not drawn: for those that are read from a file */
-    bool low;          /* layer and RMS norms: under autocast the norm has its 16-bit dtype */
-    int64_t kv_heads;  /* attention: heads of keys and values; 0 = as many as there are heads */
+    bool zero;         /* weights are zero, not random: for models that are read from a file */
+    bool low;          /* layer and RMS norms: under autocast the result has the 16-bit dtype */
+    int64_t kv_heads;  /* attention: heads of keys and values; 0 = as many as of queries */
 } sherd_layer_options;
 
 /**
- * y = x W^T + b. Parameters: weight [out, in], bias [out].
+ * Linear: y = x W^T + b. Parameters: weight [features, in] and, with options->bias, bias
+ * [features].
  *
  * @local
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
@@ -37,7 +44,7 @@ SHERD_CALL sherd_status sherd_linear_create(sherd_module **out, sherd_world *wor
                                             int64_t features, const sherd_layer_options *options);
 
 /**
- * Rows of a table. Parameter: weight [entries, width].
+ * Embedding: the rows of a table (sherd_embedding). Parameter: weight [entries, width].
  *
  * @local
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
@@ -48,11 +55,12 @@ SHERD_CALL sherd_status sherd_embedding_create(sherd_module **out, sherd_world *
                                                const sherd_layer_options *options);
 
 /**
- * Normalise the last dim, with eps 1e-5. Parameters: weight (ones), bias (zeros), both [width].
+ * LayerNorm: normalise the last dim, with eps 1e-5. Parameters: weight (ones), bias (zeros),
+ * [width].
  *
- * Called with two positional tensors, x and delta, it returns two results of sherd_add_layer_norm:
- * the norm of x + delta, and x + delta. Styles apply to x; delta is moved to match it, as operands
- * of operators are.
+ * If the module is called with two positional tensors, x and delta, it has the two outputs of
+ * sherd_add_layer_norm: the norm of x + delta, and x + delta. Styles apply to x; delta is moved to
+ * match it, as an operand of an operator.
  *
  * @local
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
@@ -62,7 +70,8 @@ SHERD_CALL sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world 
                                                 int64_t width, const sherd_layer_options *options);
 
 /**
- * Dropout with probability p in training mode; it draws from the module's own generator.
+ * Dropout with probability p in training mode, nothing in evaluation mode. Random numbers come from
+ * the module's own generator.
  *
  * @local
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
@@ -73,20 +82,20 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
 /**
  * Multi-head attention with the children "wq", "wk", "wv" and "wo", each a Linear [width, width]; x
  * [batch, positions, width] -> shape of x. Keys and values are computed from the keyword tensor
- * "memory" [batch, t, width] if there is one, otherwise from x. To split it by heads, use Colwise
- * on wq, wk and wv and Rowwise on wo, with granule width / heads.
+ * "memory" [batch, t, width] if there is one, otherwise from x. To shard it by heads, use
+ * sherd_colwise on wq, wk and wv and sherd_rowwise on wo, all with granule width / heads.
  *
- * With options->kv_heads, neighbouring heads share those of keys and values, heads / kv_heads each:
- * wk and wv are Linears from width to kv_heads * width / heads. To split it so that nothing travels
- * between heads, the granule of wq and wo is then all heads that share one, width / kv_heads, and
- * that of wk and wv remains width / heads.
+ * With options->kv_heads, each head of keys and values is shared by heads / kv_heads neighbouring
+ * heads of queries, and wk and wv are Linears from width to kv_heads * width / heads. So that heads
+ * that share one stay on one rank, the granule of wq and wo is then width / kv_heads; that of wk
+ * and wv is width / heads as before.
  *
  * @local
- * @shapes how, options: NULL = all zero; options->name is the module's, and the prefix of the
- *         children's
+ * @shapes how: options of its sherd_attention; options->name: names the module, and is the prefix
+ *         of its children's names; NULL = all zero
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
- * @errors EINVAL a size < 1, a width that is not a multiple of the heads, heads that are not one of
- *         kv_heads; ENOMEM
+ * @errors EINVAL a size < 1, a width that is not a multiple of `heads`, `heads` that is not a
+ *         multiple of kv_heads; ENOMEM
  */
 SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *world,
                                                int64_t width, int64_t heads,
@@ -94,30 +103,30 @@ SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *
                                                const sherd_layer_options *options);
 
 typedef struct sherd_experts_options {
-    int64_t experts, k; /* how many there are, and how many of them a token goes through */
+    int64_t experts, k; /* how many experts there are, and how many each token goes through */
     int64_t hidden;     /* width inside an expert */
-    /* scores are the softmax over all experts, not over those that were chosen */
-    bool whole_scores;
-    bool balance; /* a second output: the loss that is least if all experts have as much to do */
+    bool whole_scores;  /* scores are the softmax over all experts, not only over the chosen ones */
+    bool balance;       /* add a second output: a loss that is least if experts are used evenly */
 } sherd_experts_options;
 
 /**
- * A mixture of experts: each token goes through the k experts for which its row of the child
- * "router" (a Linear [experts, width] without bias) is largest, and the results, times their
- * scores, are added. An expert is w2 (silu(w1 x) * (w3 x)). x [..., width] -> shape of x.
- * Parameters: w1 and w3 [experts, hidden, width], w2 [experts, width, hidden].
+ * A mixture of experts. The child "router" (a Linear [experts, width] without bias) gives each
+ * token a logit for every expert; the token goes through the k experts with the largest logits, and
+ * their results, times their scores, are added. Scores are the softmax over the logits of these k
+ * experts (see whole_scores). An expert computes w2 (silu(w1 x) * (w3 x)). x [..., width] -> shape
+ * of x. Parameters: w1 and w3 [experts, hidden, width], w2 [experts, width, hidden].
  *
- * With sherd_expert_parallel the experts are sharded, and rows go to them (ops_groups.h): no token
- * is left out and none is padded. Tokens [batch, positions] may be sharded by either dim; if both
- * are, positions are gathered.
+ * With sherd_expert_parallel the experts are sharded, and rows go where their experts are
+ * (ops_groups.h): no token is dropped and none is padded. Tokens [batch, positions] may be sharded
+ * by either dim; if both are, positions are gathered.
  *
- * The balance is experts * sum over e of (choices of e / tokens) * (mean of the softmax of e): k if
- * choices are even. It is a scalar, of f32 if the router has 16 bits; only the softmax has a
- * gradient.
+ * The balance loss is experts * sum over e of (how often e was chosen / tokens) * (mean over tokens
+ * of the softmax over all logits at e), which is k if experts are used evenly. It is a scalar, f32
+ * if the router has a 16-bit dtype. Its gradient flows through the softmax only.
  *
  * @local
- * @shapes how: must be given; options: NULL = all zero; options->name is the module's, and the
- *         prefix of its parameters'
+ * @shapes how: not NULL; options->name: names the module, and is the prefix of its parameters'
+ *         names; options: NULL = all zero
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
  * @errors EINVAL a size < 1, k above the number of experts, a bias; ENOMEM
  */
@@ -126,12 +135,12 @@ SHERD_CALL sherd_status sherd_experts_create(sherd_module **out, sherd_world *wo
                                              const sherd_layer_options *options);
 
 /**
- * Normalise the last dim by the root of the mean of its squares (sherd_rms_norm). Parameter: weight
- * (ones) [width]. Called with x and delta it works as sherd_layer_norm_create, with
+ * RMSNorm: divide by the root of the mean of squares over the last dim (sherd_rms_norm). Parameter:
+ * weight (ones), [width]. Two positional tensors as in sherd_layer_norm_create, with
  * sherd_add_rms_norm.
  *
  * @local
- * @shapes eps: 0 = as PyTorch, the distance from 1 to the next f32 (for f64, the next f64)
+ * @shapes eps: 0 = PyTorch's default, the machine epsilon of f32, for f64 that of f64
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
  * @errors EINVAL a size < 1, an eps that is negative or NaN; ENOMEM
  */
@@ -148,15 +157,15 @@ typedef enum sherd_norm_part {
 /* All zero = PyTorch's defaults. */
 typedef struct sherd_norm_options {
     double eps;               /* 0 = 1e-5 */
-    double momentum;          /* of running averages: the weight of the newest batch; 0 = 0.1 */
-    bool cumulative;          /* instead of momentum: all batches weigh the same (momentum None) */
-    sherd_norm_part affine;   /* weight (ones) and bias (zeros), [channels] */
-    sherd_norm_part averages; /* running averages (track_running_stats) */
+    double momentum;          /* weight of the newest batch in running averages; 0 = 0.1 */
+    bool cumulative;          /* instead: all batches have the same weight (momentum=None) */
+    sherd_norm_part affine;   /* whether it has weight (ones) and bias (zeros), [channels] */
+    sherd_norm_part averages; /* whether it has running averages (track_running_stats) */
 } sherd_norm_options;
 
 /**
- * Normalise groups of channels of each item of [items, channels, ...] (sherd_group_norm).
- * Parameters by default: weight, bias.
+ * GroupNorm: normalise groups of channels of each item of [items, channels, ...]
+ * (sherd_group_norm). Parameters by default: weight, bias.
  *
  * @local
  * @shapes how, options: NULL = all zero
@@ -170,11 +179,12 @@ SHERD_CALL sherd_status sherd_group_norm_create(sherd_module **out, sherd_world 
                                                 const sherd_layer_options *options);
 
 /**
- * Normalise channels of [items, channels, ...] over the whole batch, however it is sharded
- * (sherd_batch_norm). Parameters by default: weight, bias. Buffers by default: running_mean (zeros)
- * and running_var (ones), [channels], in f32 for 16-bit dtypes, and num_batches_tracked, i64. In
- * training mode they are updated, once per call even if it is checkpointed; in evaluation mode the
- * module normalises by them. Without them it always uses the moments of its argument.
+ * BatchNorm: normalise channels of [items, channels, ...] over the whole batch, however it is
+ * sharded (sherd_batch_norm). Parameters by default: weight, bias. Buffers by default: running_mean
+ * (zeros) and running_var (ones), [channels], f32 for 16-bit dtypes, and num_batches_tracked, i64.
+ * In training mode the buffers are updated, once per call even if the module is checkpointed; in
+ * evaluation mode the module normalises by them. Without buffers it always uses the moments of its
+ * argument.
  *
  * @local
  * @shapes how, options: NULL = all zero
@@ -186,9 +196,9 @@ SHERD_CALL sherd_status sherd_batch_norm_create(sherd_module **out, sherd_world 
                                                 const sherd_layer_options *options);
 
 /**
- * Normalise each channel of each item of [items, channels, ...] (sherd_instance_norm). As
- * sherd_batch_norm_create, but by default it has neither parameters nor buffers. It updates
- * num_batches_tracked (PyTorch's stays 0).
+ * InstanceNorm: normalise each channel of each item of [items, channels, ...]
+ * (sherd_instance_norm). As sherd_batch_norm_create, but by default it has neither parameters nor
+ * buffers. It counts num_batches_tracked (PyTorch's stays 0).
  *
  * @local   @shapes how, options: NULL = all zero   @owns as there   @errors as there
  */
@@ -199,13 +209,14 @@ SHERD_CALL sherd_status sherd_instance_norm_create(sherd_module **out, sherd_wor
 /**
  * Convolution of [items, in, ...] with `dims` spatial dims (sherd_conv). Parameters: weight
  * [features, in / groups, kernel ...], drawn uniformly within +-1 / sqrt(in / groups * elements of
- * the kernel), or normally if options->deviation is set; and bias [features], zeros.
+ * the kernel), or from a normal distribution if options->deviation is set; and with options->bias,
+ * bias [features], zeros.
  *
  * @local
  * @shapes kernel: int64_t[dims]; how, options: NULL = all zero
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
  * @errors EINVAL a size < 1, dims not 1 to 3, channels that are not a multiple of the groups;
- *         ENOMEM. Other errors in `how` are found when it is called
+ *         ENOMEM. Other errors in `how` are found when the module is called
  */
 SHERD_CALL sherd_status sherd_conv_create(sherd_module **out, sherd_world *world, int64_t in,
                                           int64_t features, int dims, const int64_t *kernel,
