@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Optimizers for sharded parameters. All gradients are settled in one round of communication (one
- * call per group); then every rank updates only what it holds (Muon: its part of the matrices). The
- * state has the layout of its parameter.
+ * Optimizers. They update sharded parameters in place: a step settles all gradients in one round of
+ * communication (one call per group of ranks); then each rank updates the elements that it holds
+ * (Muon: the matrices that are its share). The state has the layout of its parameter.
  *
- * Weight decay applies to parameters of two or more dims only, unless decay_all is set. Groups give
- * some parameters another rate or decay, and may change between steps.
+ *     sherd_optimizer *adam;
+ *     const sherd_adamw_options options = {.weight_decay = 0.1};
+ *     if (sherd_adamw_create(&adam, model, &options)) // after sherd_parallelize
+ *         return 1;
+ *     sherd_backward(loss);
+ *     sherd_optimizer_clip(adam, 1.0);
+ *     sherd_optimizer_step(adam, 3e-4 * sherd_schedule_warmup(step, 100), 1);
+ *     sherd_optimizer_clear(adam);
  *
- * For a bf16 or f16 parameter the state is f32 and includes an exact f32 copy, and the parameter is
- * that copy rounded. If the program writes the parameter between steps, the copy is replaced too.
+ * Weight decay applies only to parameters of two or more dims, unless decay_all is set. Groups give
+ * some parameters another learning rate or decay.
  *
- * A parameter that requires no gradient when the optimizer is made has no state, until a step in
- * which it has a gradient. So freeze first, as when small adapters of a large model are trained.
+ * The state of a bf16 or f16 parameter is f32 and includes an exact f32 copy of the parameter:
+ * steps update the copy, and the parameter is the copy rounded. If the program writes the parameter
+ * between steps, the copy is made anew.
+ *
+ * A parameter that is frozen (requires no gradient) when the optimizer is made gets no state until
+ * a step in which it has a gradient. So freeze parameters first, for example to train small
+ * adapters of a large model.
  */
 #ifndef SHERD_OPTIMIZER_H
 #define SHERD_OPTIMIZER_H
@@ -23,45 +34,46 @@ SHERD_BEGIN
 typedef struct sherd_optimizer sherd_optimizer;
 
 /*
- * Parameters that differ from the others in rate or weight decay. A parameter belongs to the first
- * group with a pattern that matches its path, or none; settings of later groups do not add to it. A
- * zero member takes the default in brackets.
+ * Settings for some of the parameters. A parameter belongs to the first group whose pattern matches
+ * its path; later groups do not add to it. A parameter in no group has rate 1 and the optimizer's
+ * decay. A member that is zero takes the default in brackets.
  *
- *     {.pattern = "embed.weight", .rate = 0.1}, {.pattern = "blocks.*.attn.**", .no_decay = true}
+ *     const sherd_optimizer_group groups[] = {{.pattern = "embed.weight", .rate = 0.1},
+ *                                             {.pattern = "blocks.*.attn.**", .no_decay = true}};
  */
 typedef struct sherd_optimizer_group {
     /*
-     * names from the module on, joined by dots, the last one the parameter's, with shell wildcards
-     * (* ? [..]) that match one level; ** stands for any number of levels, also none: "**.bias",
-     * "blocks.**"
+     * names from the module down to the parameter, joined by dots; shell wildcards (* ? [..]) match
+     * within one name, and ** any number of names, also none: "**.bias", "blocks.**"
      */
     const char *pattern;
     double rate;         /* [1] multiplies the learning rate of each step */
     double weight_decay; /* [that of the optimizer's options] */
-    bool no_rate;        /* a rate of 0: values stay, but state goes on; freezing saves that too */
-    bool no_decay;       /* a weight_decay of 0 */
+    bool no_rate;        /* rate 0: values stay, state is updated (which freezing would save) */
+    bool no_decay;       /* weight_decay 0 */
     bool decay_all;      /* [that of the options] parameters of fewer than two dims decay too */
     bool adamw;          /* sherd_muon_create: matrices too are updated as AdamW does */
 } sherd_optimizer_group;
 
-/* A zero member takes the default in brackets. */
+/* A member that is zero takes the default in brackets. */
 typedef struct sherd_adamw_options {
     double beta1;        /* [0.9] */
     double beta2;        /* [0.999] */
     double eps;          /* [1e-8] */
     double weight_decay; /* [0] */
     bool decay_all;      /* parameters of fewer than two dims decay too */
-    bool amsgrad;        /* divide by the largest v so far, vmax, in the place of v; on the CPU */
+    bool amsgrad;        /* use vmax, the largest v so far, in place of v; computed on the CPU */
 
-    const sherd_optimizer_group *groups; /* [group_count]; only read while the optimizer is made */
+    const sherd_optimizer_group *groups; /* [group_count]; read by the create function only */
     int group_count;
 } sherd_adamw_options;
 
 /**
- * AdamW over all parameters of a module, as they are now (parallelize first).
+ * AdamW over all parameters of a module, as they are now (so call sherd_parallelize first).
  *
  * m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) +
- * decay p) where t counts the steps in which this parameter had a gradient.
+ * decay p), where g is the gradient, p the parameter, lr the learning rate of the step, and t
+ * counts the steps in which this parameter had a gradient.
  *
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
@@ -98,7 +110,7 @@ typedef struct sherd_sgd_options {
 } sherd_sgd_options;
 
 /**
- * SGD over all parameters of a module, as they are now (parallelize first).
+ * SGD over all parameters of a module, as they are now (so call sherd_parallelize first).
  *
  * g += decay p; m = momentum m + (1 - dampening) g, but m = g in the parameter's first step; p -=
  * lr m, or p -= lr (g + momentum m) with nesterov; without momentum p -= lr g.
@@ -112,13 +124,13 @@ typedef struct sherd_sgd_options {
 SHERD_CALL sherd_status sherd_sgd_create(sherd_optimizer **out, sherd_module *module,
                                          const sherd_sgd_options *options);
 
-/* A zero member takes the default in brackets. */
+/* A member that is zero takes the default in brackets. */
 typedef struct sherd_rmsprop_options {
     double alpha;        /* [0.99] */
     double eps;          /* [1e-8] */
     double momentum;     /* [0] */
     double weight_decay; /* [0] */
-    bool centered;       /* divide by the deviation from the mean, not by the root of squares */
+    bool centered;       /* divide by the standard deviation of g, not by its root mean square */
     bool decay_all;      /* parameters of fewer than two dims decay too */
 
     const sherd_optimizer_group *groups; /* as in sherd_adamw_options */
@@ -126,7 +138,7 @@ typedef struct sherd_rmsprop_options {
 } sherd_rmsprop_options;
 
 /**
- * RMSprop over all parameters of a module, as they are now (parallelize first).
+ * RMSprop over all parameters of a module, as they are now (so call sherd_parallelize first).
  *
  * g += decay p; v = alpha v + (1-alpha) g^2; d = g / (sqrt(v) + eps); p -= lr d, or with a momentum
  * m = momentum m + d; p -= lr m. If centered, mean = alpha mean + (1-alpha) g, and v - mean^2 (not
@@ -140,10 +152,10 @@ typedef struct sherd_rmsprop_options {
 SHERD_CALL sherd_status sherd_rmsprop_create(sherd_optimizer **out, sherd_module *module,
                                              const sherd_rmsprop_options *options);
 
-/* A zero member takes the default in brackets. */
+/* A member that is zero takes the default in brackets. */
 typedef struct sherd_adagrad_options {
-    double rate_decay;   /* [0] of the rate with the parameter's steps */
-    double initial;      /* [0] what sum begins with: added to it in the parameter's first step */
+    double rate_decay;   /* [0] how fast the rate falls: see the formula below */
+    double initial;      /* [0] the first value of `sum` */
     double eps;          /* [1e-10] */
     double weight_decay; /* [0] */
     bool decay_all;      /* parameters of fewer than two dims decay too */
@@ -153,7 +165,7 @@ typedef struct sherd_adagrad_options {
 } sherd_adagrad_options;
 
 /**
- * Adagrad over all parameters of a module, as they are now (parallelize first).
+ * Adagrad over all parameters of a module, as they are now (so call sherd_parallelize first).
  *
  * g += decay p; sum += g^2; p -= lr / (1 + (t-1) rate_decay) g / (sqrt(sum) + eps), where t counts
  * the steps in which this parameter had a gradient. As torch.optim.Adagrad. On GPUs a step is
@@ -167,10 +179,10 @@ typedef struct sherd_adagrad_options {
 SHERD_CALL sherd_status sherd_adagrad_create(sherd_optimizer **out, sherd_module *module,
                                              const sherd_adagrad_options *options);
 
-/* A zero member takes the default in brackets. */
+/* A member that is zero takes the default in brackets. */
 typedef struct sherd_lion_options {
-    double beta1;        /* [0.9] of what a step's sign is taken */
-    double beta2;        /* [0.99] of m */
+    double beta1;        /* [0.9] weight of m in the update */
+    double beta2;        /* [0.99] weight of m in the next m */
     double weight_decay; /* [0] */
     bool decay_all;      /* parameters of fewer than two dims decay too */
 
@@ -179,8 +191,8 @@ typedef struct sherd_lion_options {
 } sherd_lion_options;
 
 /**
- * Lion over all parameters of a module, as they are now (parallelize first). Rates are three to ten
- * times smaller than AdamW's, and decays as much larger.
+ * Lion over all parameters of a module, as they are now (so call sherd_parallelize first). Useful
+ * learning rates are three to ten times smaller than AdamW's, and decays larger by the same factor.
  *
  * p -= lr (sign(b1 m + (1-b1) g) + decay p); m = b2 m + (1-b2) g. On GPUs a step is computed by the
  * CPU.
@@ -193,19 +205,19 @@ typedef struct sherd_lion_options {
 SHERD_CALL sherd_status sherd_lion_create(sherd_optimizer **out, sherd_module *module,
                                           const sherd_lion_options *options);
 
-/* A zero member takes the default in brackets. */
+/* A member that is zero takes the default in brackets. */
 typedef struct sherd_muon_options {
     double momentum;     /* [0.95] */
-    double eps;          /* [1e-7] the least 2-norm by which a matrix is divided */
-    int steps;           /* [5] of the iteration */
-    bool plain;          /* without Nesterov's look ahead */
-    bool match_adamw;    /* steps as large as AdamW's: the same learning rate suits both */
+    double eps;          /* [1e-7] lower limit of |D| when D is divided by it */
+    int steps;           /* [5] iterations of X */
+    bool plain;          /* without Nesterov's momentum */
+    bool match_adamw;    /* scale steps as AdamW's, so that the same learning rate suits both */
     double weight_decay; /* [0] */
     bool decay_all;      /* parameters of fewer than two dims decay too */
-    /* SHERD_BF16: the iteration in bf16, as PyTorch has it; [f32, and f64 for parameters of f64] */
+    /* of the iteration: SHERD_BF16, as in PyTorch; [f32, for f64 parameters f64] */
     sherd_dtype dtype;
 
-    double beta1, beta2, adamw_eps; /* of AdamW, for the others: [0.9, 0.999, 1e-8] */
+    double beta1, beta2, adamw_eps; /* [0.9, 0.999, 1e-8] of AdamW, for the other parameters */
 
     const sherd_optimizer_group *groups; /* as in sherd_adamw_options */
     int group_count;
@@ -213,18 +225,17 @@ typedef struct sherd_muon_options {
 
 /**
  * Muon over all matrices (parameters of two dims) of a module, and AdamW over its other parameters.
- * Embeddings and the last layer are usually left to AdamW too, by a group that says so:
+ * Embeddings and the last layer are usually updated by AdamW too, with a group:
  *
- *     {.pattern = "embed.weight", .adamw = true, .rate = 0.1}
+ *     const sherd_optimizer_group group = {.pattern = "embed.weight", .adamw = true, .rate = 0.1};
  *
- * M = mu M + (1-mu) G; D = mu M + (1-mu) G, or M if plain; p -= lr (f(D) s + decay p). f makes D
- * orthogonal: X = D / |D|, then a few times X = a X + b (X X^T) X + c (X X^T)^2 X. s is
- * sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)) with match_adamw. As
- * torch.optim.Muon.
+ * M = mu M + (1-mu) G; D = mu M + (1-mu) G, or D = M if `plain`; p -= lr (s f(D) + decay p). f
+ * makes D orthogonal: X = D / |D|, then `steps` times X = a X + b (X X^T) X + c (X X^T)^2 X. s is
+ * sqrt(max(1, rows / columns)), with match_adamw 0.2 sqrt(max(rows, columns)). As torch.optim.Muon.
  *
- * Each matrix is computed whole by one rank, whatever its layout: a step has two moves, of all
- * matrices together, and ranks share the work by size. Results do not depend on the mesh but for
- * the rounding of gradients.
+ * Whatever its layout, each matrix is computed as a whole by one rank; ranks share the matrices by
+ * size. So a step has two moves, of all matrices together, to these ranks and back. Results do not
+ * depend on the mesh, except for the rounding of gradients.
  *
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
@@ -235,20 +246,22 @@ SHERD_CALL sherd_status sherd_muon_create(sherd_optimizer **out, sherd_module *m
                                           const sherd_muon_options *options);
 
 /**
- * Give an optimizer other groups, from its next step on: to freeze a part of a model for some
- * steps, or to warm it up. They replace all that it had, by the rules of sherd_adamw_create; a
- * parameter in none has rate 1 and the decay of the options again. State stays. All ranks pass the
- * same groups.
+ * Replace all groups of an optimizer, from its next step on: for example to hold or warm up a part
+ * of a model for some steps. A parameter that is in none of the new groups has rate 1 and the
+ * optimizer's decay again. State does not change. All ranks pass the same groups.
  *
- *     {.pattern = "backbone.**", .no_rate = step < 500}, {.pattern = "head.**", .rate = 10}
+ *     const sherd_optimizer_group groups[] = {{.pattern = "backbone.**", .no_rate = step < 500},
+ *                                             {.pattern = "head.**", .rate = 10}};
+ *     if (sherd_optimizer_groups(optimizer, groups, 2))
+ *         return 1;
  *
- * A rate that falls to 0 is `no_rate`, since a member of 0 is the default.
+ * For a rate of 0 set `no_rate`, because a `rate` of 0 means the default.
  *
  * @local
- * @shapes groups: [count], read in the call only; NULL = none, with a count of 0
- * @errors EINVAL the optimizer is NULL; a group as in sherd_adamw_create, or by which a matrix of
- *         Muon's would be AdamW's, or the other way round; ENOMEM. Then the old groups stay. If
- *         ranks pass other groups, EDIFFER is found after the next step
+ * @shapes groups: [count], read in the call only; may be NULL if count is 0
+ * @errors EINVAL `optimizer` is NULL, a group as in sherd_adamw_create, or one that changes whether
+ *         Muon or AdamW updates a matrix; ENOMEM. On failure the old groups stay. If ranks pass
+ *         different groups, the check after the next step returns EDIFFER
  */
 SHERD_CALL sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer,
                                                const sherd_optimizer_group *groups, int count);
@@ -257,20 +270,22 @@ SHERD_CALL sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer,
  * Free an optimizer; NULL is a no-op.
  *
  * @local
- * @errors EINVAL, by the alarm, in a function that the library calls (a forward, a hook, a
- *         handler), unless such a one has made it: then nothing is freed
+ * @errors EINVAL, by the alarm, and nothing is freed: inside a function that the library calls (a
+ *         forward, a hook, a handler), unless the optimizer was made there
  */
 SHERD_API void sherd_optimizer_destroy(sherd_optimizer *optimizer);
 
 /**
- * Settle all pending gradients in one round. Step and norm do it themselves if it was not done.
+ * Settle all pending gradients in one round. All functions below that need settled gradients do
+ * this themselves.
  *
  * @collective the parameters' mesh   @errors EDIFFER; ENOMEM; EPEER; by the alarm
  */
 SHERD_API void sherd_optimizer_settle(sherd_optimizer *optimizer);
 
 /**
- * The 2-norm of all gradients, each element counted once, equal on all ranks; NaN after the alarm.
+ * The 2-norm of all gradients together, where each global element counts once. Equal on all ranks;
+ * NaN while the alarm is raised.
  *
  * @collective the parameters' mesh
  * @numerics   squares are added in f64
@@ -279,9 +294,9 @@ SHERD_API void sherd_optimizer_settle(sherd_optimizer *optimizer);
 SHERD_API double sherd_optimizer_grad_norm(sherd_optimizer *optimizer);
 
 /**
- * Scale all gradients so that their 2-norm is at most `most`. Returns the norm before scaling; if
- * it is not finite, nothing is scaled. sherd_optimizer_step can do the same without another pass
- * over the gradients: see its grad_scale.
+ * Scale all gradients so that their 2-norm is at most `most` (torch.nn.utils.clip_grad_norm_).
+ * Returns the norm before scaling; if that is not finite, nothing is scaled. sherd_optimizer_step
+ * can scale without another pass over the gradients: see its grad_scale.
  *
  * @collective the parameters' mesh
  * @numerics   as sherd_optimizer_grad_norm
@@ -291,11 +306,11 @@ SHERD_API double sherd_optimizer_grad_norm(sherd_optimizer *optimizer);
 SHERD_API double sherd_optimizer_clip(sherd_optimizer *optimizer, double most);
 
 /**
- * The p-norm of all gradients: (sum of |g|^p)^(1/p), or of p = INFINITY the largest |g|. Otherwise
- * as sherd_optimizer_grad_norm. On GPUs another norm than p = 2 is computed by the CPU.
+ * The p-norm of all gradients, (sum of |g|^p)^(1/p), for p = INFINITY the largest |g|; otherwise as
+ * sherd_optimizer_grad_norm. On GPUs, norms other than p = 2 are computed by the CPU.
  *
  * @collective the parameters' mesh
- * @numerics   powers are taken and added in f64; a NaN stays
+ * @numerics   powers are computed and added in f64; the norm is NaN if a gradient is
  * @errors     EINVAL p is not above 0; EDIFFER; ENOMEM; EPEER; by the alarm, and NaN is returned
  */
 SHERD_API double sherd_optimizer_grad_norm_of(sherd_optimizer *optimizer, double p);
@@ -311,8 +326,7 @@ SHERD_API double sherd_optimizer_grad_norm_of(sherd_optimizer *optimizer, double
 SHERD_API double sherd_optimizer_clip_norm(sherd_optimizer *optimizer, double most, double p);
 
 /**
- * Clamp every element of all gradients to [-most, most]. They are settled first, so that sums are
- * clamped and not addends.
+ * Clamp every element of all gradients to [-most, most]. Pending sums are settled first.
  *
  * @collective the parameters' mesh, if gradients are not settled yet
  * @errors     EINVAL `most` negative or NaN; EDIFFER; ENOMEM; EPEER; by the alarm
@@ -320,34 +334,32 @@ SHERD_API double sherd_optimizer_clip_norm(sherd_optimizer *optimizer, double mo
 SHERD_API void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most);
 
 /*
- * Several optimizers that are clipped as one: of the stages of a pipeline, or of a model and its
- * adapters. A gradient belongs to one of them only.
+ * Several optimizers whose gradients are clipped together: those of the stages of a pipeline, or of
+ * a model and its adapters. No parameter belongs to two of them.
  */
 typedef struct sherd_optimizers {
-    const sherd_mesh *mesh; /* with all ranks of their parameters' meshes; may be one of them */
-    sherd_optimizer *const *list; /* [count] those that this rank has, in one order everywhere */
+    const sherd_mesh *mesh;       /* one that has all ranks of the parameters' meshes */
+    sherd_optimizer *const *list; /* [count]: this rank's, in the same order on all ranks */
     int count;                    /* may differ between ranks, and be 0 */
 } sherd_optimizers;
 
 /**
- * The 2-norm of the gradients of all these optimizers, each element counted once, tied parameters
- * too (sherd_pipeline_tie); equal on all ranks; NaN after the alarm. They are settled one after the
- * other; then ranks exchange two numbers. A grad_scale of most / norm in the step of each clips
- * them without another pass.
+ * The 2-norm of the gradients of all these optimizers together, where each element counts once,
+ * also those of tied parameters (sherd_pipeline_tie). Equal on all ranks; NaN while the alarm is
+ * raised. Gradients are settled, one optimizer after the other; then ranks exchange two numbers. To
+ * clip without another pass, pass grad_scale = most / norm to the step of each optimizer.
  *
- * @collective all->mesh, also its ranks that have no parameter in any of them
+ * @collective all->mesh, including ranks that have none of the optimizers
  * @numerics   squares are added in f64; the sums of ranks in rank order
  * @errors     EINVAL `all`, its mesh or an optimizer is NULL, a negative count, an optimizer of
- *             another world, or with parameters on ranks outside the mesh, or gradients that
- *             another one has too;
- *             EDIFFER gradients of plain parameters are not equal on all ranks of the mesh; ENOMEM;
- *             EPEER; by the alarm, and NaN is returned
+ *             another world, parameters on ranks outside the mesh, a gradient that two optimizers
+ *             have; EDIFFER gradients of plain parameters that are not equal on all ranks of the
+ *             mesh; ENOMEM; EPEER; by the alarm, and NaN is returned
  */
 SHERD_API double sherd_optimizers_grad_norm(const sherd_optimizers *all);
 
 /**
- * Scale all gradients of these optimizers so that their 2-norm together is at most `most`, as
- * sherd_optimizer_clip. Returns the norm before scaling; if it is not finite, nothing is scaled.
+ * sherd_optimizer_clip for the gradients of all these optimizers together.
  *
  * @collective all->mesh, as sherd_optimizers_grad_norm
  * @numerics   as sherd_optimizers_grad_norm
@@ -356,8 +368,8 @@ SHERD_API double sherd_optimizers_grad_norm(const sherd_optimizers *all);
 SHERD_API double sherd_optimizers_clip(const sherd_optimizers *all, double most);
 
 /**
- * The p-norm of the gradients of all these optimizers: of theirs as sherd_optimizer_grad_norm_of,
- * counted as sherd_optimizers_grad_norm counts them.
+ * The p-norm (sherd_optimizer_grad_norm_of) of the gradients of all these optimizers together,
+ * counted as by sherd_optimizers_grad_norm.
  *
  * @collective all->mesh, as sherd_optimizers_grad_norm
  * @numerics   as sherd_optimizer_grad_norm_of; the sums of ranks in rank order
@@ -375,42 +387,47 @@ SHERD_API double sherd_optimizers_grad_norm_of(const sherd_optimizers *all, doub
 SHERD_API double sherd_optimizers_clip_norm(const sherd_optimizers *all, double most, double p);
 
 /**
- * One step. Gradients are multiplied by `grad_scale` (1 = unchanged; max_norm / norm clips them; -1
- * climbs, as PyTorch's `maximize`), the learning rate by that of a group. Parameters without a
- * gradient do not change. Gradients are kept; see sherd_optimizer_clear.
+ * Update all parameters that have a gradient. Gradients are multiplied by `grad_scale` first: 1
+ * leaves them as they are, max_norm / norm clips them, -1 maximises. The learning rate is
+ * multiplied by the rate of the parameter's group. Gradients are kept: call sherd_optimizer_clear
+ * before the next backward, or they add up.
  *
  * @collective the parameters' mesh, if gradients are not settled yet, or where memory is taken: in
  *             the first step of a parameter that was frozen, or on GPUs
- * @errors     EINVAL a learning rate that is negative or not finite, a grad_scale that is not
- *             finite, and nothing changes; state that an earlier step lost when it failed; EDIFFER;
- *             ENOMEM; EPEER; by the alarm
+ * @errors     EINVAL a learning rate that is negative or not finite, or a grad_scale that is not
+ *             finite (nothing changes then); state that was lost in an earlier step that failed;
+ *             EDIFFER; ENOMEM; EPEER; all by the alarm
  */
 SHERD_API void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate,
                                     double grad_scale);
 
-/** Drop all gradients. @local @errors none */
+/** Drop the gradients of all its parameters. @local @errors none */
 SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
 
 /**
  * All tensors of the optimizer's state, to save beside those of the module (sherd_module_state).
- * Their names begin with the parameter's, as in "blocks.0.attn.wq.weight.m": m and v for Adam and
- * AdamW, and vmax with amsgrad; m for Lion and for a matrix of Muon; v, and mean and momentum if
- * its options want them, for RMSprop; sum for Adagrad; momentum for SGD; exact for a 16-bit
- * parameter (its f32 copy), and steps (i64 []: how many steps had a gradient). They have the layout
- * of the parameter; steps is on all its ranks. Those of frozen parameters are not there yet. Groups
- * are not part of it.
+ * Their names are the parameter's with one more level, as in "blocks.0.attn.wq.weight.m":
+ * - m and v for Adam and AdamW, and vmax with amsgrad;
+ * - m for Lion, and for a matrix of Muon;
+ * - v for RMSprop, and mean and momentum if its options need them;
+ * - sum for Adagrad; momentum for SGD;
+ * - exact for a 16-bit parameter: its f32 copy;
+ * - steps: an i64 scalar, in how many steps the parameter had a gradient.
  *
- * @local  may wait until peers have read an exact copy
- * @shapes out: sherd_named_state[room], or NULL to count only
+ * They have the layout of the parameter; steps is replicated over its mesh. Frozen parameters have
+ * none yet. Groups are not part of the state.
+ *
+ * @local  may block until other ranks have finished reading an exact copy
+ * @shapes out: gets at most `room` entries; NULL = only count
  * @owns   entries are borrowed, until the optimizer is destroyed
  * @errors none; returns how many there are, even if `room` is smaller
  */
 SHERD_API int sherd_optimizer_state(sherd_optimizer *optimizer, sherd_named_state *out, int room);
 
 /**
- * Set a tensor of state to the values of another tensor, which is moved to its layout: for resuming
- * a run, on any ranks and layouts. Load the module first: writing a 16-bit parameter afterwards
- * makes its exact copy anew.
+ * Set one tensor of the state to the values of another tensor, which is moved to its layout, to
+ * resume a run on any number of ranks and with any layouts. Load the module first, because writing
+ * a 16-bit parameter afterwards replaces its exact copy.
  *
  * @collective as sherd_module_load
  * @shapes     name: as sherd_state_name writes it; root: as in sherd_module_load
@@ -422,9 +439,9 @@ SHERD_CALL sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const c
                                              sherd_tensor *t, int root);
 
 /*
- * Learning-rate schedules: factors for the rate, each a pure function of the step (from 0), so a
- * resumed run continues as it would have. They can be multiplied:
- * rate = 3e-4 * sherd_schedule_warmup(step, 100) * sherd_schedule_cosine(step, 10000, 0.1).
+ * Learning-rate schedules: factors for the learning rate, which depend only on the number of the
+ * step, from 0; so a resumed run goes on as it would have. They can be multiplied: rate = 3e-4 *
+ * sherd_schedule_warmup(step, 100) * sherd_schedule_cosine(step, 10000, 0.1).
  */
 
 /** `factor` in the first `steps` steps, then 1. @local @errors none */
