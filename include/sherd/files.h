@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tensors on disk in the safetensors format: a JSON header, then the elements of each tensor,
- * row-major and little-endian, without gaps. A file has no layouts: it is written on one mesh and
- * read on any other, or by PyTorch.
+ * row-major and little-endian, without gaps. A file knows nothing of layouts: it can be written on
+ * one mesh and read on any other, or by PyTorch.
  *
  * All ranks must see the same file system. No rank ever holds more of a tensor than its share: on
  * its way to or from the file, a tensor is redistributed so that each rank of its mesh has some
- * whole rows (dim 0 sharded as in its layout, and then over all other axes). So every byte is
- * written once and read once in the whole job, in one contiguous piece per rank.
+ * whole rows (dim 0 is sharded as in its layout, and then over all other axes). So each byte is
+ * written or read once in the whole job, and each rank reads or writes one contiguous piece.
+ *
+ *     if (sherd_module_write(model, optimizer, "step-1000.safetensors"))
+ *         return 1; // the same on all ranks
+ *     if (sherd_module_read(model, optimizer, "step-1000.safetensors", NULL)) // on any mesh
+ *         return 1;
  *
  * In a dry world (dry.h) headers are read, arguments checked and tensors moved, but elements are
  * neither read nor written: no file is made or changed.
@@ -31,79 +36,81 @@ typedef struct sherd_file_note {
 } sherd_file_note;
 
 /**
- * Write tensors to a file. The file is written as PATH.part and renamed to PATH when it is
- * complete: until then, and after a failure, the old file stays. Only a job that is killed leaves a
- * PATH.part, which the next job takes over. A link at PATH is replaced; its target stays as it is.
- * If two jobs write the same PATH at once, the second is refused, unless the file system has no
- * locks.
+ * Write tensors to a file. It is written as PATH.part, and renamed to PATH when it is complete:
+ * until then, and after a failure, an old file at PATH stays. A job that is killed leaves its
+ * PATH.part, which the next write to PATH overwrites. If PATH is a link, the link is replaced, not
+ * its target. If two jobs write the same PATH at once, the second is refused, unless the file
+ * system has no locks.
  *
  * @collective the world; ranks outside a tensor's mesh pass their own handle of it
- * @shapes     tensors: [count], each distributed, or plain and equal on all ranks; notes:
- *             [note_count]
+ * @shapes     tensors: [count], each distributed, or plain and equal on all ranks
+ *             (sherd_mark_equal); notes: [note_count]
  * @numerics   bit for bit; a pending reduction is added in rank order
- * @owns       everything is only read; while a tensor is written, its share exists a second time as
- *             rows
+ * @owns       all arguments are only read; while a tensor is written, each rank's share of it is in
+ *             memory twice
  * @errors     EINVAL a NULL, a negative count, a name or key that is repeated or not UTF-8,
- *             "__metadata__" as a name, a tensor that varies or has failed, another job that writes
- *             this file, a PATH or PATH.part that exists and is not a file, a system error; ELIMIT
- *             names and notes of more than 100 MiB, or tensors of 2^62 bytes; ENOTSUP built without
- *             jansson; EDIFFER ranks have other paths, tensors or notes; ENOMEM; EPEER
+ *             "__metadata__" as a name, a tensor that varies or has failed, another job that is
+ *             writing this file, a PATH or PATH.part that exists and is not a file, a system error
+ *             (the text has it); ELIMIT names and notes of more than 100 MiB, or tensors of 2^62
+ *             bytes; ENOTSUP sherd was built without jansson; EDIFFER ranks passed different paths,
+ *             tensors or notes; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_file_write(sherd_world *world, const char *path,
                                          const sherd_named_tensor *tensors, int count,
                                          const sherd_file_note *notes, int note_count);
 
 /*
- * A file whose header has been read. The file itself is not kept open: once it has changed, or
- * another file has taken its name, nothing is read from it.
+ * A file whose header has been read. The file itself is not kept open; if it has changed since, or
+ * another file has its name now, reading from it fails.
  */
 typedef struct sherd_file sherd_file;
 
 /* One tensor of a file. */
 typedef struct sherd_file_entry {
     const char *name;
-    sherd_dtype dtype; /* SHERD_DTYPE_NONE: one that sherd does not have; it cannot be read */
+    sherd_dtype dtype; /* SHERD_DTYPE_NONE: a dtype that sherd does not have and cannot read */
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];
-    int64_t offset, bytes; /* in the file */
+    int64_t offset, bytes; /* where its elements are in the file, and how many bytes they take */
 } sherd_file_entry;
 
 /**
- * Read the header of a file and check it: every tensor has as many bytes as its shape needs, and
- * together they fill the file.
+ * Read the header of a file, and check that each tensor has as many bytes as its shape needs, and
+ * that all of them together fill the file.
  *
- * Ranks of several machines may each have the file on their own disk. They compare the headers and
- * 64 KB of what follows, spread over the file: copies that differ in a few other places only are
- * not noticed.
+ * Ranks of several machines may have copies of the file on their own disks. They compare the
+ * headers, and 64 KB of the rest, spread over the file; copies that differ only in a few other
+ * places are not noticed.
  *
- * @collective the world: all ranks read it, and must find the same
- * @owns       the caller destroys *out, before the world closes; NULL on failure
- * @errors     EINVAL a NULL, a system error of the file, or what is wrong with its contents; ELIMIT
- *             a tensor of more than 8 dims; ENOTSUP built without jansson; EDIFFER ranks found
- *             different files; ENOMEM; EPEER
+ * @collective the world; all ranks read the file, and must find the same
+ * @owns       the caller destroys *out with sherd_file_destroy, before the world closes; NULL on
+ *             failure
+ * @errors     EINVAL a NULL, a system error, faulty contents (the text says what is wrong); ELIMIT
+ *             a tensor of more than 8 dims; ENOTSUP sherd was built without jansson; EDIFFER ranks
+ *             found different files; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_file_open(sherd_file **out, sherd_world *world, const char *path);
 
-/** Free it; NULL is a no-op. @local @errors none */
+/** Free a sherd_file; NULL is a no-op. @local @errors none */
 SHERD_API void sherd_file_destroy(sherd_file *file);
-/** How many tensors it holds. @local @errors none */
+/** How many tensors a file has. @local @errors none */
 SHERD_API int sherd_file_entries(const sherd_file *file);
 
 /**
- * The i-th tensor, in the order of the header; NULL if there is none.
+ * The entry of the i-th tensor, in the order of the header; NULL if there is none.
  *
  * @local   @owns borrowed   @errors none
  */
 SHERD_API const sherd_file_entry *sherd_file_entry_at(const sherd_file *file, int i);
 
-/** The tensor with this name; NULL if there is none. @local @owns borrowed @errors none */
+/** The entry with this name; NULL if there is none. @local @owns borrowed @errors none */
 SHERD_API const sherd_file_entry *sherd_file_find(const sherd_file *file, const char *name);
 /** The text of the note with this key; NULL if there is none. @local @owns borrowed @errors none */
 SHERD_API const char *sherd_file_text(const sherd_file *file, const char *key);
 
 /**
- * Read a tensor of a file into a layout; or, without a layout, as a plain tensor, whole on each
- * rank.
+ * Read a tensor of a file: distributed if `layout` is given, otherwise plain, whole on each rank
+ * that calls.
  *
  * @collective the layout's mesh; local without a layout
  * @shapes     layout: of the tensor's shape, without pending reductions; NULL = plain
@@ -119,30 +126,32 @@ SHERD_API sherd_tensor *sherd_file_read(const sherd_file *file, const char *name
 /**
  * Write the parameters and buffers of a module under their dotted names
  * ("blocks.0.attn.wq.weight"), and the state of an optimizer under its names with the prefix
- * "optimizer.". Notes say where the modules' own generators stand (sherd_module_generator), so that
- * a run with dropout goes on with the numbers that it would have drawn: "generators" how many have
- * been called, and "generator.PATH" how often each; of ranks that differ, the most. Generators of
- * the program, loss scalers and the number of the step are the program's to keep: see
- * sherd_module_write_with.
+ * "optimizer.".
+ *
+ * Notes keep how often the modules' own generators (sherd_module_generator) have been used, so that
+ * a resumed run with dropout draws the same numbers as one that was not interrupted: "generators"
+ * is how many have been used, and "generator.PATH" how often each (where ranks differ, the largest
+ * number). The program's own generators, loss scalers and the number of the step are not written:
+ * see sherd_module_write_with.
  *
  * @collective the world   @shapes optimizer: NULL = none
- * @errors     as sherd_file_write; EDIFFER ranks have other modules
+ * @errors as sherd_file_write; EDIFFER ranks have different modules
  */
 SHERD_CALL sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer,
                                            const char *path);
 
-/* What a program keeps beside a module: the number of the step, where its data stands. */
+/* What a program writes beside a module: the number of the step, its place in the data, .. */
 typedef struct sherd_write_options {
-    const sherd_named_tensor *tensors; /* [tensor_count] each as in sherd_file_write */
+    const sherd_named_tensor *tensors; /* [tensor_count], each as in sherd_file_write */
     int tensor_count;
-    const sherd_file_note *notes; /* [note_count] with keys that sherd_module_write does not use */
+    const sherd_file_note *notes; /* [note_count], with keys that sherd_module_write does not use */
     int note_count;
 } sherd_write_options;
 
 /**
- * As sherd_module_write, with more tensors and notes in the same file, under the names that they
- * have here. sherd_module_read reads the tensors into those of its options; sherd_file_text has the
- * notes.
+ * As sherd_module_write, with more tensors and notes in the same file, under the names given here.
+ * To get them back: sherd_read_options.tensors for the tensors, sherd_file_open and sherd_file_text
+ * for the notes.
  *
  * @collective the world
  * @shapes     optimizer: NULL = none; options: NULL = all zero
@@ -155,11 +164,13 @@ SHERD_CALL sherd_status sherd_module_write_with(sherd_module *module, sherd_opti
                                                 const sherd_write_options *options);
 
 /*
- * What parameters of a module are called in a file, where that differs. "*" as a level of `here`
- * matches one level, and a "*" in `there` stands for what the next of them has matched. A "#" in
- * `there`: the parameter is a stack, and its i-th part is the tensor with i in the place of "#":
+ * A rule for parameters or buffers that have another name in the file. `here` is the name in the
+ * module; each "*" in it matches one level (the text between two dots). `there` is the name in the
+ * file; its n-th "*" stands for what the n-th "*" of `here` has matched. A "#" in `there` means
+ * that the parameter is stacked from several tensors: its part i along dim 0 is the tensor with the
+ * number i in place of "#".
  *
- *     {"layers.*.mlp.w1", "layers.*.mlp.experts.#.gate_proj.weight"}
+ *     const sherd_file_name rule = {"layers.*.mlp.w1", "layers.*.mlp.experts.#.gate.weight"};
  */
 typedef struct sherd_file_name {
     const char *here, *there;
@@ -167,40 +178,43 @@ typedef struct sherd_file_name {
 
 typedef struct sherd_read_options {
     bool partial; /* ignore names that only the file or only the module has; otherwise EINVAL */
-    bool more;    /* ignore names that only the file has */
+    bool more;    /* ignore names that only the file has; otherwise EINVAL */
     bool cast;    /* cast between floating-point dtypes; otherwise another dtype is EINVAL */
-    /* [name_count]: the first that matches a parameter or buffer says its name in the file */
+    /* [name_count]: rules; the first one whose `here` matches a name counts */
     const sherd_file_name *names;
     int name_count;
-    /* [tensor_count]: tensors of the program that get the values with their names, as parameters
-     * do, in the layouts that they have; `names` does not rename them */
+    /*
+     * [tensor_count]: tensors of the program's own, which get the values with these names and keep
+     * their layouts, as parameters do; `names` does not apply to them.
+     */
     const sherd_named_tensor *tensors;
     int tensor_count;
 } sherd_read_options;
 
 /**
- * Read the parameters and buffers of a module, and the state of an optimizer, from a file that
- * sherd_module_write has written, or (parameters and buffers only) PyTorch. Works on any mesh: each
- * rank reads some rows of each tensor. The modules' own generators then stand where the file says;
- * one without such notes leaves them as they are.
+ * Read the parameters and buffers of a module, and the state of an optimizer, from a file of
+ * sherd_module_write; or parameters and buffers from a file of another program, such as PyTorch.
+ * Works on any mesh: each rank reads some rows of each tensor. The modules' own generators are set
+ * as the file's notes say; without such notes they do not change.
  *
  * @collective the world
- * @shapes     optimizer: NULL = none, and any optimizer state in the file is ignored; options: NULL
- *             = all zero
- * @owns       parameters, and tensors of the options, stay the same tensors, with new values
- * @errors     EINVAL, before anything is read: missing names, shapes or dtypes that differ, a name
- *             with more "*" in the file than in the module, or with two "#", a tensor of the
- *             options that is NULL, without a name, of another world or has failed;
- *             otherwise as sherd_file_open, sherd_file_read and sherd_module_load, and then some
- *             tensors may have been read and others not
+ * @shapes     optimizer: NULL = none; optimizer state in the file is ignored then; options: NULL =
+ *             all zero
+ * @owns       parameters, and the tensors of the options, stay the same tensors; they get new
+ *             values
+ * @errors     EINVAL, before anything is read: names that are missing, shapes or dtypes that
+ *             differ, a rule with more "*" in `there` than in `here` or with two "#", a tensor of
+ *             the options that is NULL, has no name, is of another world or has failed; as
+ *             sherd_file_open, and nothing is read; as sherd_file_read and sherd_module_load, and
+ *             some tensors may have been read and others not
  */
 SHERD_CALL sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
                                           const char *path, const sherd_read_options *options);
 
 /**
- * Read the parameters and buffers of a module from several files that hold them together, such as
- * the parts of a large model; a name that is in several is read from the first. Otherwise as
- * sherd_module_read.
+ * sherd_module_read without an optimizer, from several files that together have all parameters and
+ * buffers, such as the parts of a large model. A name that is in several files is read from the
+ * first of them.
  *
  * @collective the world
  * @shapes     paths: [count]; options: NULL = all zero
