@@ -306,7 +306,7 @@ SHERD_CALL sherd_status sherd_module_load(sherd_module *module, const char *name
  * each rank has drawn for itself; call it before sherd_parallelize. Tensors that are known to be
  * equal (they do not vary) are not sent; with SHERD_VERIFY=1 they are compared.
  *
- * @collective the world; ranks outside the mesh only agree
+ * @collective the world, with ranks outside the mesh, on which nothing changes
  * @shapes     axis, rank: each group of ranks that differ only on the named axis gets the values of
  *             its rank at coordinate `rank`; axis NULL: all ranks get those of the rank at
  *             row-major position `rank` of the mesh
