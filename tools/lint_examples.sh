@@ -25,6 +25,10 @@ sherd_tensor *forces(sherd_tensor *), *loss_of(sherd_tensor *), *rotated(sherd_t
 int skip_this_step(sherd_world *);
 extern sherd_module *self;
 extern sherd_args *in, *out;
+extern sherd_module *first, *second;
+extern const sherd_mesh *other;
+void feed(void *, int, int64_t, sherd_args *);
+sherd_tensor *loss_of_batch(void *, int64_t, const sherd_args *);
 END_OF_NAMES
     awk '
 function flush() {

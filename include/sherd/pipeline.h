@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pipelines: a model that is cut into stages, each of which has ranks of its own, a mesh. A batch
- * is cut too, into microbatches, so that stages compute on different ones at the same time. What a
- * stage puts out goes to the next one by a channel, and its gradient comes back by it.
+ * Pipelines. A model is cut into *stages*, each a module on a mesh of its own ranks, and a batch
+ * into *microbatches*, so that stages compute on different microbatches at the same time. The
+ * outputs of a stage go to the next one through a channel, and their gradients come back through
+ * another. A *place* is a mesh that has stages.
  *
  *     place 0  0 1 [0] 2 [1] 3 [2]   [3]        1F1B, 2 places, 4 microbatches:
  *     place 1    0 [0] 1 [1] 2 [2] 3 [3]        m: forward, [m]: backward of microbatch m
  *
- * Only ranks that a tensor comes from or goes to take part in its move, and a sender does not wait.
- * So stages need not be in step, and shapes may differ from one microbatch to the next.
+ * Only the ranks that send or receive a tensor take part in its move, and senders do not wait. So
+ * stages need not be in step, and shapes may differ from one microbatch to the next.
+ *
+ *     const sherd_stage stages[] = {{mesh, first, NULL}, {other, second, NULL}};
+ *     const sherd_microbatches work = {.count = 8, .feed = feed, .loss = loss_of_batch};
+ *     sherd_pipeline *pipeline; // all ranks do the same; mesh and other share no rank
+ *     if (sherd_pipeline_create(&pipeline, world, stages, 2, SHERD_PIPELINE_1F1B))
+ *         return 1;
+ *     double sum = sherd_pipeline_run(pipeline, &work); // then a step of each rank's optimizer
  */
 #ifndef SHERD_PIPELINE_H
 #define SHERD_PIPELINE_H
@@ -20,46 +28,50 @@ SHERD_BEGIN
 /* ---- channels -------------------------------------------------------------------------------- */
 
 /*
- * Tensors go from the ranks of one mesh to those of another, which need not know their shapes,
- * dtypes or layouts. They arrive in the order in which they were sent.
+ * A way for tensors from one mesh to another. The ranks that receive need not know shapes, dtypes
+ * or layouts. Tensors arrive in the order in which they were sent.
  */
 typedef struct sherd_channel sherd_channel;
 
 /**
- * Make a channel from one mesh to another, which share no rank. It takes one group of the world's
- * (see sherd_mesh_create), as long as it lives; the next channel takes the same one.
+ * Make a channel from one mesh to another, which share no rank. While it exists it takes one of the
+ * world's groups (see sherd_mesh_create).
  *
  * @collective the world
- * @shapes     placements: how tensors lie on `to`, as in sherd_redistribute_to; NULL = as on
- *             `from`, if the meshes have axes of the same names and extents, otherwise replicated
- * @owns       the caller destroys *out; NULL on failure; the text is copied
+ * @shapes     placements: of the tensors on `to`, as text (sherd_redistribute_to); NULL = those
+ *             that they have on `from` if both meshes have the same axis names and extents,
+ *             otherwise replicated
+ * @owns       the caller destroys *out with sherd_channel_destroy; NULL on failure; `placements` is
+ *             copied
  * @errors     EINVAL a sub-mesh, meshes of two worlds, meshes that share a rank, placements that
- *             are malformed for any number of dims; ELIMIT too many groups; EDIFFER; ENOMEM; EPEER
+ *             cannot be read; ELIMIT too many groups; EDIFFER; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_channel_create(sherd_channel **out, const sherd_mesh *from,
                                              const sherd_mesh *to, const char *placements);
 
 /**
- * Destroy a channel; NULL is a no-op. What was sent and not received is lost; then its group and
- * some 40 KB stay taken until a check fails or the world closes.
+ * Destroy a channel; NULL is a no-op. Tensors that were sent and not received are lost; in that
+ * case its group, and some 40 KB, are not free again until a check fails or the world closes.
  *
  * @local
- * @errors none; ranks that destroy channels in different order get EDIFFER when they make the next
+ * @errors none; ranks that destroy channels in different orders get EDIFFER when they make the next
+ *         one
  */
 SHERD_API void sherd_channel_destroy(sherd_channel *channel);
 
 /**
- * Send tensors. Returns without waiting for those who receive, unless they are eight sends behind.
- * The tensors may be released at once; who writes to one waits until it has been read. What was
- * sent before a check may be received after it; a check that fails loses it.
+ * Send tensors. Returns without waiting for the receivers, unless they are eight sends behind. The
+ * tensors may be released at once; writing to one waits until it has been received. Tensors that
+ * were sent before a sherd_world_check can be received after it, but are lost if the check fails.
  *
  * @collective the mesh that the channel comes from
  * @shapes     t: [count], 0 <= count <= SHERD_MAX_ARGS, each distributed on that mesh, or plain and
  *             equal on its ranks
  * @numerics   values are copied bit for bit; pending reductions are added first, in rank order
- * @owns       tensors are only read. Not recorded for backward
- * @errors     EINVAL a rank of another mesh, a tensor of another mesh, one that varies, placements
- *             that do not fit its shape; EDIFFER; ENOMEM; EPEER; all by the alarm
+ * @owns       tensors are only read; the send is not recorded for backward
+ * @errors     EINVAL a call on a rank of another mesh, a tensor of another mesh, a tensor that
+ *             varies, placements that do not fit its shape; EDIFFER; ENOMEM; EPEER; all by the
+ *             alarm
  */
 SHERD_API void sherd_channel_send(sherd_channel *channel, sherd_tensor *const *t, int count);
 
@@ -67,51 +79,51 @@ SHERD_API void sherd_channel_send(sherd_channel *channel, sherd_tensor *const *t
  * Receive the tensors of one send.
  *
  * @collective the mesh that the channel goes to
- * @shapes     out: [count]; count: as many as were sent
+ * @shapes     out: gets [count] tensors; count: as many as were sent
  * @owns       results belong to the scope; they require no gradient
- * @errors     EINVAL a rank of another mesh; EDIFFER another number of tensors was sent; ENOMEM;
- *             EPEER; all by the alarm, and then each out[i] is the failed tensor
+ * @errors     EINVAL a call on a rank of another mesh; EDIFFER another number of tensors was sent;
+ *             ENOMEM; EPEER; all by the alarm, and then each out[i] is the failed tensor
  */
 SHERD_API void sherd_channel_receive(sherd_channel *channel, sherd_tensor **out, int count);
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* A stage. Its outputs, without names, are the first inputs of the next one. */
+/* A stage. Its outputs become the first positional inputs of the next stage. */
 typedef struct sherd_stage {
     const sherd_mesh *mesh; /* its ranks; see sherd_mesh_select */
-    sherd_module *module;   /* made parallel on that mesh; not looked at on other ranks */
-    const char *input; /* placements of what arrives, as in sherd_channel_create; may be NULL */
+    sherd_module *module;   /* made parallel on that mesh; ignored on ranks outside it */
+    const char *input;      /* `placements` of the channel that leads here; may be NULL */
 } sherd_stage;
 
 typedef enum sherd_pipeline_schedule {
     /*
-     * Each place computes a backward as soon as it can, so it keeps the activations of only as many
-     * microbatches as there are places. If places have several stages, this is the interleaved
-     * schedule: the pipeline fills and empties in a fraction of the time.
+     * One forward, one backward: each place computes a backward as soon as it can, so it keeps the
+     * activations of at most as many microbatches as there are places. If places have several
+     * stages, this is the interleaved schedule, in which the pipeline fills and empties in a
+     * fraction of the time.
      */
     SHERD_PIPELINE_1F1B = 0,
     SHERD_PIPELINE_GPIPE = 1, /* all forwards, then all backwards */
     /*
-     * 1F1B with backward in two turns: the gradients of a stage's inputs, which the place before
-     * waits for, and later those of its weights, where the place would wait itself (ZB-H1 of Qi et
-     * al., "Zero Bubble Pipeline Parallelism", 2023). If the three turns take 1 each, and there are
-     * no fewer microbatches than places, a place waits for (places - 1) in all, with 1F1B for
-     * 3 (places - 1).
+     * 1F1B with each backward in two turns: first the gradients of a stage's inputs, which the
+     * place before waits for; those of its weights later, when the place would otherwise wait
+     * itself (ZB-H1 of Qi et al., "Zero Bubble Pipeline Parallelism", 2023). If each of the three
+     * turns takes time 1, and there are at least as many microbatches as places, a place waits for
+     * a time of (places - 1) in all; with 1F1B it is 3 (places - 1).
      *
      *     place 0  0 1   [0](0) 2 [1](1) 3 [2](2)[3](3)
      *     place 1    0 [0] 1 [1](0) 2 [2](1) 3 [3](2)(3)    (m): gradients of weights
      *
-     * From [m] to (m) a place keeps what (m) needs, and no more: the inputs of products with
-     * weights and the gradients of their results; gradients of weights that an operator computes
-     * with those of its inputs in one go (of norms and convolutions); of a checkpointed module its
-     * arguments, and of what has been computed again what (m) needs. A microbatch that is not
-     * through with (m) counts as one that a place keeps, and no place keeps more of them than
-     * 1F1B's first one: as many as there are places.
+     * Between [m] and (m) a place keeps only what (m) needs: the inputs of products with weights,
+     * and the gradients of their results; gradients of weights that an operator has computed
+     * together with those of its inputs (norms, convolutions); of checkpointed modules their
+     * arguments, and those recomputed tensors that (m) needs. A place keeps at most as many
+     * microbatches that are not through with (m) as there are places.
      *
-     * Losses and gradients have the bits of 1F1B: weights get theirs in the order of the
-     * microbatches. Hooks on gradients of weights run in (m). A stage whose inputs want no
-     * gradient, as the first one's, leaves all to (m). If places have several stages, forwards and
-     * backwards come as in 1F1B's interleaved schedule.
+     * Losses and gradients have the same bits as with 1F1B: gradients are added to weights in the
+     * order of the microbatches. Hooks on gradients of weights run in (m). A stage whose inputs
+     * require no gradient, such as the first one, computes its whole backward in (m). If places
+     * have several stages, the order is that of 1F1B's interleaved schedule.
      */
     SHERD_PIPELINE_ZERO_BUBBLE = 2
 } sherd_pipeline_schedule;
@@ -119,17 +131,17 @@ typedef enum sherd_pipeline_schedule {
 typedef struct sherd_pipeline sherd_pipeline;
 
 /**
- * Make a pipeline. A *place* is a mesh that has stages: stage i lies at place i modulo the number
- * of places. It takes two groups of the world's for each pair of neighbouring stages, as long as it
- * lives.
+ * Make a pipeline. Stage i is at place i modulo the number of places (different meshes). While it
+ * exists it takes two of the world's groups (see sherd_mesh_create) for each pair of neighbouring
+ * stages.
  *
  * @collective the world
  * @shapes     stages: [count]; count >= 1
- * @owns       the caller destroys *out; NULL on failure; modules stay the caller's and must live
- *             longer; texts are copied
- * @errors     EINVAL no stage, a sub-mesh, a stage without module on one of its ranks, meshes that
- *             share some ranks only, meshes that do not come round in turn, no such schedule;
- *             ELIMIT too many groups; EDIFFER; ENOMEM; EPEER
+ * @owns       the caller destroys *out with sherd_pipeline_destroy; NULL on failure; modules stay
+ *             the caller's, and must be destroyed after the pipeline; texts are copied
+ * @errors     EINVAL no stage, a sub-mesh, a stage without a module on one of its ranks, different
+ *             meshes that share ranks, meshes that do not come in the order stated above, an
+ *             unknown schedule; ELIMIT too many groups; EDIFFER; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_pipeline_create(sherd_pipeline **out, sherd_world *world,
                                               const sherd_stage *stages, int count,
@@ -139,61 +151,62 @@ SHERD_CALL sherd_status sherd_pipeline_create(sherd_pipeline **out, sherd_world 
  * Destroy a pipeline; NULL is a no-op.
  *
  * @local
- * @errors as sherd_channel_destroy; EINVAL, by the alarm, from its own feed or loss: then nothing
- *         is destroyed
+ * @errors as sherd_channel_destroy; EINVAL, by the alarm, and nothing is destroyed: in a call from
+ *         its own `feed` or `loss`
  */
 SHERD_API void sherd_pipeline_destroy(sherd_pipeline *pipeline);
 
 /**
- * Tie two parameters of two stages, as the table of symbols and the last product: one parameter of
- * which both have a copy. The second takes the values of the first now. Each sherd_pipeline_run
- * then adds the sum of both gradients to each, so optimizers with equal options keep them equal;
- * sherd_optimizers_grad_norm and sherd_optimizers_clip count the first one only. It lasts as long
- * as the pipeline, and takes a group of the world's if the stages lie at two places. One tensor
- * that is a parameter of both stages needs no tie, and is left alone.
+ * Tie parameters of two stages, so that they are copies of one, such as the embedding table and the
+ * weight of the last product. The second now gets the values of the first. Each sherd_pipeline_run
+ * then adds the sum of both gradients to each of them, so optimizers with equal options keep them
+ * equal; sherd_optimizers_grad_norm and sherd_optimizers_clip count only the first. The tie lasts
+ * as long as the pipeline; if the stages are at two places, it takes one of the world's groups. If
+ * both names refer to one tensor, nothing is done.
  *
  * @collective the world
- * @shapes     a_path, b_path: as "table.weight", below the modules of stages a and b; shape and
- *             dtype must be equal, layouts need not
- * @numerics   the gradient of a's of a run, settled, plus that of b's, then added to what was there
- *             before: the same bits in both
+ * @shapes     a, b: numbers of stages; a_path, b_path: names in the modules of these stages, such
+ *             as "table.weight"; shapes and dtypes must be equal, layouts need not
+ * @numerics   in each run, the settled gradients of a's and b's parameter are added to each other,
+ *             then to what was there before: the same bits in both
  * @owns       the pipeline keeps both parameters alive; texts are copied
- * @errors     EINVAL no such stage or parameter, one that is plain or tied already, other shapes or
- *             dtypes, a call from a feed or loss of its own; ELIMIT; EDIFFER; ENOMEM; EPEER; when
- *             values move, by the alarm too. Later, in a run: EINVAL one wants a gradient and the
- *             other does not
+ * @errors     EINVAL no such stage or parameter, one that is plain or tied already, different
+ *             shapes or dtypes, a call from its own `feed` or `loss`; ELIMIT; EDIFFER; ENOMEM;
+ *             EPEER; failures while values move also raise the alarm. Later, in a run: EINVAL only
+ *             one of the two requires a gradient
  */
 SHERD_CALL sherd_status sherd_pipeline_tie(sherd_pipeline *pipeline, int a, const char *a_path,
                                            int b, const char *b_path);
 
 /*
- * Completes the inputs of a stage, on its ranks: `in` has what has arrived from the stage before,
- * and is empty for stage 0. Tensors that are added here, by position or by name, get no gradient
- * from the pipeline.
+ * Called on the ranks of a stage before its forward, to complete the inputs: `in` has the outputs
+ * of the stage before, and is empty for stage 0. Append other inputs, such as the data of the
+ * microbatch, by position or by name; they get no gradient from the pipeline.
  */
 typedef void (*sherd_pipeline_feed)(void *payload, int stage, int64_t microbatch, sherd_args *in);
 
 /*
- * Called with the outputs of the last stage, on its ranks; returns the loss of the microbatch, of
- * one element, or NULL if there is no backward.
+ * Called on the ranks of the last stage with its outputs. Returns the loss of the microbatch, a
+ * tensor of one element; NULL only if there is no backward.
  */
 typedef sherd_tensor *(*sherd_pipeline_loss)(void *payload, int64_t microbatch,
                                              const sherd_args *out);
 
-/* What is computed. `count` and `forward_only` are the same on all ranks. */
+/* What a run computes. `count` and `forward_only` are the same on all ranks. */
 typedef struct sherd_microbatches {
     int64_t count;
-    bool forward_only;        /* nothing is recorded */
-    sherd_pipeline_feed feed; /* NULL: on ranks where nothing is to be added */
-    sherd_pipeline_loss loss; /* on ranks of the last stage; NULL: forward_only, and no loss */
-    void *payload;            /* of both */
+    bool forward_only;        /* no backward; nothing is recorded */
+    sherd_pipeline_feed feed; /* may be NULL on ranks whose stages need no other inputs */
+    sherd_pipeline_loss loss; /* needed on ranks of the last stage, unless forward_only is set */
+    void *payload;            /* passed to both */
 } sherd_microbatches;
 
 /**
- * Run all microbatches through the pipeline, forward and backward. Gradients are added to those of
- * the parameters, as by sherd_backward of each microbatch; what is then pending is settled by the
- * optimizers (sherd_optimizers_clip clips them as one). For the mean over microbatches of one size,
- * divide each loss by their number.
+ * Run all microbatches through the pipeline, forward and backward. Returns the sum of the losses,
+ * the same on all ranks; NaN on ranks that have seen a failure. Gradients are added to those of the
+ * parameters, as by a sherd_backward for each microbatch; the optimizers settle what is pending
+ * (sherd_optimizers_clip clips them together). The gradient is that of the sum: for a mean over
+ * microbatches of equal size, divide each loss by their number.
  *
  * Each stage computes its microbatches in order, whatever the schedule, so random numbers do not
  * depend on it.
@@ -201,20 +214,19 @@ typedef struct sherd_microbatches {
  * @collective the world
  * @numerics   losses are added in f64, in the order of the microbatches
  * @owns       everything is only read
- * @errors     EINVAL no microbatch, or more than 2^24 with all stages counted, a call from a feed
- *             or loss of its own, an output that is not on the stage's mesh and varies, a loss that
- *             is missing or not of one element; EDIFFER other counts on other ranks; those of the
- *             stages; all by the alarm. Returns the sum of the losses, the same on all ranks; NaN
- *             where a failure has been seen
+ * @errors     EINVAL no microbatch, or more than 2^24 microbatches times stages, a call from its
+ *             own `feed` or `loss`, an output that is plain and varies, or on another mesh than the
+ *             stage's, a loss that is missing or does not have one element; EDIFFER ranks passed
+ *             different counts; those of the stages; all by the alarm
  */
 SHERD_API double sherd_pipeline_run(sherd_pipeline *pipeline, const sherd_microbatches *work);
 
-/* What a place does in a turn; whatever is not a forward is a backward, or a part of one. */
+/* What a place does in one turn. */
 typedef enum sherd_pipeline_kind {
     SHERD_PIPELINE_FORWARD = 0,
-    SHERD_PIPELINE_BACKWARD = 1,        /* all of it */
-    SHERD_PIPELINE_BACKWARD_INPUTS = 2, /* the gradients that go to the stage before */
-    SHERD_PIPELINE_BACKWARD_WEIGHTS = 3 /* the rest */
+    SHERD_PIPELINE_BACKWARD = 1,        /* a whole backward */
+    SHERD_PIPELINE_BACKWARD_INPUTS = 2, /* only the gradients that go to the stage before */
+    SHERD_PIPELINE_BACKWARD_WEIGHTS = 3 /* the rest of that backward */
 } sherd_pipeline_kind;
 
 /* One turn of a place. */
@@ -225,12 +237,12 @@ typedef struct sherd_pipeline_turn {
 } sherd_pipeline_turn;
 
 /**
- * The turns of one place, in order, as sherd_pipeline_run takes them.
+ * The turns of one place, in the order in which sherd_pipeline_run takes them.
  *
  * @local
- * @shapes out: [room], or NULL to count only
- * @errors none; returns how many there are, also if `room` is smaller; 0 if there is no such place,
- *         no microbatch or more than sherd_pipeline_run takes, or memory runs out
+ * @shapes out: gets at most `room` turns; NULL = only count
+ * @errors none; returns how many turns there are, even if `room` is smaller; 0 if there is no such
+ *         place, no microbatch, more of them than sherd_pipeline_run takes, or no memory
  */
 SHERD_API int64_t sherd_pipeline_turns(const sherd_pipeline *pipeline, int place,
                                        int64_t microbatches, sherd_pipeline_turn *out,
