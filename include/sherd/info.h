@@ -11,14 +11,15 @@ SHERD_BEGIN
 typedef struct sherd_info {
     const char *kernels; /* the instruction set of the f32 kernels: "reference", "avx2", "avx512" */
     const char *gemm;    /* what multiplies f32 matrices: "onednn", "tiles", "reference" */
-    double peak;         /* multiply-adds in registers: the most that the core can do */
-    double gemm_rate;    /* a product of 1024 x 1024 matrices; 0 if there is no memory for it */
+    double peak;         /* multiply-adds of f32 in registers: the most that the core can do */
+    double gemm_rate;    /* a product of f32 matrices of 1024 x 1024; 0 if memory ran out */
     double bf16_peak;    /* the same as peak, of products of bf16, which are computed in f32 where
                             that is faster; 0 with AMX, where it is not measured */
 } sherd_info;
 
 /**
- * Which kernels this rank uses, and their measured speed. Takes some hundredths of a second.
+ * Which kernels this rank uses, and their speed, measured in the call. Takes some hundredths of a
+ * second.
  *
  * @local   @errors none
  */
