@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For C++11 and later: what has to be undone when a block is left, be it by an exception. All else
- * of sherd is used as in C. This header adds no code to the library, and no function of the library
- * throws; only sherd::check and the constructors here do.
+ * For C++11 and later: guards that close worlds, end scopes and destroy objects when a block is
+ * left, also by an exception. Everything else is used as in C. This header adds no code to the
+ * library. No function of the library throws; only sherd::check and the constructors here do.
  *
  *     sherd::world world;
  *     sherd::handle<sherd_module> model(make_model(world));
  *     while (more()) {
- *         sherd::scope step(world);          // what the step makes is released, also if it throws
+ *         sherd::scope step(world);          // tensors of the step are released at the end
  *         sherd_backward(loss_of(batch));
  *         sherd::check(world);               // all ranks throw, with one text, or none does
  *     }
  *
- * An exception that only some ranks throw is a rank that leaves early: at its close the others get
- * SHERD_EDIFFER or SHERD_EPEER. Exceptions must not pass through the library: a forward, a hook or
- * another callback catches its own.
+ * If only some ranks throw an exception, they leave early, and the others get SHERD_EDIFFER or
+ * SHERD_EPEER. Exceptions must not pass through the library: a forward, a hook or any other
+ * callback catches its own.
  */
 #ifndef SHERD_GUARDS_H
 #define SHERD_GUARDS_H
@@ -56,13 +56,13 @@ inline void check(const sherd_world *w, sherd_status status)
         throw error(status, w ? sherd_world_error(w) : sherd_status_text(status));
 }
 
-/** sherd_world_check, which throws where that fails. @collective the world */
+/** sherd_world_check; throw sherd::error if it fails. @collective the world */
 inline void check(sherd_world *w)
 {
     check(w, sherd_world_check(w));
 }
 
-/* A world, closed at the end of its block. Objects that belong to it come after it. */
+/* A world, closed at the end of its block. Declare objects that belong to it after it. */
 class world
 {
   public:
@@ -87,7 +87,7 @@ class world
     {
         return self;
     }
-    /** Close it now, to see how: as sherd_world_close. @collective the world */
+    /** Close it now, and return the status of sherd_world_close. @collective the world */
     sherd_status close() noexcept
     {
         sherd_world *mine = self;
@@ -118,7 +118,7 @@ class scope
     sherd_world *on;
 };
 
-/* Recording for backward turned on or off, until the end of the block. */
+/* Turns recording for backward on or off until the end of the block. */
 class recording
 {
   public:
@@ -137,7 +137,7 @@ class recording
     bool before;
 };
 
-/* The 16-bit dtype of autocast (autocast.h), until the end of the block. */
+/* Sets the dtype of autocast (autocast.h) until the end of the block. */
 class autocast
 {
   public:
@@ -157,7 +157,7 @@ class autocast
     sherd_dtype before;
 };
 
-/* A tensor kept beyond its scope. Not beyond its world. */
+/* Keeps a tensor beyond its scope, but not beyond its world. */
 class kept
 {
   public:
@@ -217,7 +217,7 @@ struct destroyer {
     }
 };
 
-/* What a create function has made: handle<sherd_module>, handle<sherd_optimizer>, ... */
+/* Destroys an object at the end of its block: handle<sherd_module>, handle<sherd_optimizer>, ... */
 template <class T> using handle = std::unique_ptr<T, destroyer>;
 
 } // namespace sherd
