@@ -29,8 +29,8 @@
  * the whole job is stopped does not count.
  *
  * Stack. A thread that calls functions on tensors needs a stack of 128 KiB, which is musl's
- * default. Measured, sherd's own products, convolutions, attention and norms take less than half of
- * it.
+ * default. In measurements sherd's own products, convolutions, attention and norms took less than
+ * half of it.
  *
  * NULL arguments. Passing NULL where the header does not allow it is an error with a defined
  * result:
@@ -168,10 +168,9 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  * error names the rank and the signal, and the other ranks end.
  *
  * @local
- * @shapes *exit_status: 0 if the result is OK and every `body` returned 0; otherwise the first
- *         value that is not 0 of the ranks in order: what `body` returned, or 128 + signal for a
- *         rank that was killed; 1 if the result is not OK and there is no such value; options: NULL
- *         = all zero
+ * @shapes *exit_status: 0 if the result is OK and every `body` returned 0; 128 + signal if a rank
+ *         was killed or stopped; otherwise the value of the first rank whose `body` did not return
+ *         0, or 1 if there is none; options: NULL = all zero
  * @owns   `payload` is passed to `body` as it is; if ranks are processes, each has its own copy of
  *         all memory
  * @errors EINVAL ranks < 0, an unknown `as`, SHERD_TRANSPORT in the environment (it overrides `as`)
@@ -195,7 +194,7 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
  *   written anew (sherd_fill, sherd_copy_from) or taken as it is (sherd_tensor_revive).
  *
  * After the death of a rank (EPEER) or a timeout (ETIMEDOUT) the world stays closed: every later
- * call fails with that status.
+ * check and collective function fails with that status.
  *
  * @collective the world
  * @errors     the status that raised the alarm; EDIFFER ranks made different calls, did different
