@@ -111,8 +111,8 @@ typedef struct sherd_gradients_options {
  * All operators can be differentiated again, except sherd_neighbourhood_attention, attention with
  * dropout, and user-defined operators whose backward uses operators that are not recorded: a second
  * backward that reaches one of these is an error (pass their results through sherd_detach, or do
- * not drop). Norms, softmax, attention and cross-entropy are then computed by their formulas, which
- * needs more memory: attention keeps all scores. Hooks are recorded, too.
+ * not drop). Norms, softmax, attention and cross-entropy are then differentiated by their formulas,
+ * which needs more memory: attention keeps all scores. Hooks are recorded, too.
  *
  * @collective the meshes of all tensors that gradients pass through
  * @shapes     out, inputs: [n], two different arrays; outputs: [count]; 0 or less of either =

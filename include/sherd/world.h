@@ -170,7 +170,7 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  * @local
  * @shapes *exit_status: 0 if the result is OK and every `body` returned 0; 128 + signal if a rank
  *         was killed or stopped; otherwise the value of the first rank whose `body` did not return
- *         0, or 1 if there is none; options: NULL = all zero
+ *         0 (of a process its low byte, or 1), or 1 if there is none; options: NULL = all zero
  * @owns   `payload` is passed to `body` as it is; if ranks are processes, each has its own copy of
  *         all memory
  * @errors EINVAL ranks < 0, an unknown `as`, SHERD_TRANSPORT in the environment (it overrides `as`)
