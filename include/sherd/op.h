@@ -216,7 +216,7 @@ struct sherd_op {
      * Whether forward can compute this call on a GPU (docs/gpu.md): then `from` and `to` point into
      * its memory, and forward queues its work in sherd_call_stream. Local. NULL: it cannot */
     bool (*on_device)(const sherd_call *call);
-    /* In a dry world, instead of forward: makes its collective calls only. NULL: it makes none */
+    /* In a dry world, instead of forward: only its calls and scratch. NULL: it has none */
     bool (*dry)(sherd_call *call);
     /* for dry worlds: how many floating-point operations forward does. NULL: one per element */
     double (*operations)(const sherd_call *call);
