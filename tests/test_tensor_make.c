@@ -256,6 +256,22 @@ static void writing_makes_a_plain_tensor_vary(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void the_alarm_hides_distributed_elements_only(sherd_world *world)
+{
+    const int64_t shape[2] = {4, 3};
+    sherd_tensor *plain = sherd_constant(world, SHERD_F32, shape, 2, 1);
+    sherd_tensor *split =
+        sherd_constant_on(layout_of(mesh_of(world, "2"), 2, shape, "S(0)", NULL), SHERD_F32, 1);
+
+    sherd_world_fail(world, SHERD_EINVAL, "a failure of the program");
+    CHECK(sherd_tensor_read(split) == NULL && sherd_tensor_write(split) == NULL);
+    CHECK(sherd_tensor_read(plain) != NULL && sherd_tensor_write(plain) != NULL);
+    CHECK(!sherd_tensor_failed(split));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(sherd_tensor_read(split) != NULL);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void an_item_is_the_value_everywhere(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "2x2");
@@ -419,6 +435,7 @@ static const check_test tests[] = {
     {TEST(a_view_is_compacted_to_be_read), {1, 2}},
     {TEST(dims_of_one_do_not_make_a_view_strided), {1}},
     {TEST(writing_makes_a_plain_tensor_vary), {1, 2}},
+    {TEST(the_alarm_hides_distributed_elements_only), {2}},
     {TEST(an_item_is_the_value_everywhere), {4}},
     {TEST(only_what_does_not_vary_is_promoted), {4}},
     {TEST(a_local_failure_meets_a_distributed_operand), {2, 3}},
