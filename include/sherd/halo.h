@@ -107,6 +107,14 @@ SHERD_CALL sherd_status sherd_halo_plan(const sherd_plan **out, const sherd_layo
  * A field: on each rank one contiguous, row-major storage for the rank's piece and the ghost cells
  * around it. After a failed check the ghost cells are undefined until they are filled again; the
  * pieces do not change.
+ *
+ *     sherd_ghosts *u;
+ *     const sherd_halo_options one = {.before[0] = {1, SHERD_BORDER_PERIODIC}};
+ *     sherd_status made = sherd_ghosts_create(&u, layout, SHERD_F64, &one);
+ *     if (sherd_world_check(world)) // `made` may differ between ranks, this does not
+ *         return made;
+ *     sherd_ghosts_fill(&u, 1);            // in each step
+ *     double *cell = sherd_ghosts_data(u); // of the sizes of sherd_ghosts_box(u)
  */
 typedef struct sherd_ghosts sherd_ghosts;
 

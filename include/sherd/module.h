@@ -6,6 +6,12 @@
  * parallelised. layers.h has ready-made modules; examples/gpt builds a model of them.
  *
  * A call of a module opens a scope (tensor.h), at whose end only the outputs are kept.
+ *
+ *     sherd_module *block; // `scale` is the forward shown at sherd_forward below
+ *     if (sherd_module_create(&block, world, scale, NULL) ||
+ *         sherd_module_add_parameter(block, "gain", w) || sherd_module_add(model, "block", block))
+ *         return 1;
+ *     y = sherd_module_call(block, x);
  */
 #ifndef SHERD_MODULE_H
 #define SHERD_MODULE_H

@@ -3,6 +3,8 @@
  * Tensors printed for people to read. One rank writes; only the elements that are shown are sent to
  * it.
  *
+ *     sherd_print(NULL, x, NULL); // all ranks call it; rank 0 writes to standard output
+ *
  *     f32[1000(x),6] on (x=4)
  *     [0,0]       0     1     2     3     4     5
  *     [1,0]       6     7     8     9    10    11
