@@ -110,9 +110,10 @@ SHERD_CALL sherd_status sherd_halo_plan(const sherd_plan **out, const sherd_layo
  *
  *     sherd_ghosts *u;
  *     const sherd_halo_options one = {.before[0] = {1, SHERD_BORDER_PERIODIC}};
- *     sherd_status made = sherd_ghosts_create(&u, layout, SHERD_F64, &one);
- *     if (sherd_world_check(world)) // `made` may differ between ranks, this does not
- *         return made;
+ *     sherd_status mine = sherd_ghosts_create(&u, layout, SHERD_F64, &one);
+ *     sherd_status all = sherd_world_check(world); // equal on all ranks, as `mine` need not be
+ *     if (all)
+ *         return all;
  *     sherd_ghosts_fill(&u, 1);            // in each step
  *     double *cell = sherd_ghosts_data(u); // of the sizes of sherd_ghosts_box(u)
  */
