@@ -98,7 +98,12 @@ SHERD_API const char *sherd_mesh_axis_name(const sherd_mesh *mesh, int axis);
 /** Number of the axis with this name; -1 if there is none. @local @errors none */
 SHERD_API int sherd_mesh_find_axis(const sherd_mesh *mesh, const char *name);
 
-/** The product of the extents: how many ranks a mesh has. @local @errors none */
+/**
+ * The product of the extents: how many ranks a mesh has, or, of a sub-mesh, each group along its
+ * axes.
+ *
+ * @local   @errors none
+ */
 SHERD_API int64_t sherd_mesh_ranks(const sherd_mesh *mesh);
 
 /**

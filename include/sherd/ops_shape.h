@@ -189,7 +189,8 @@ SHERD_API sherd_tensor *sherd_pad(sherd_tensor *a, const int64_t *before, const 
 /**
  * Concatenate tensors along a dim; all other dims have equal sizes. If the dim is sharded, each
  * rank joins its own pieces if the operands' cuts allow it; otherwise operands first move, in the
- * cheapest way, to cuts that do. In a pending sum, tensors that are not pending are added once.
+ * cheapest way, to cuts that do. If one operand is a pending sum, so is the result, in which
+ * operands that are not pending count once, not once per rank.
  *
  * @collective only if something must move
  * @shapes     list: [count], at least one
