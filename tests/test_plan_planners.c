@@ -120,12 +120,13 @@ static int by_size(const void *a, const void *b)
 
 static void print_ratios(const char *name, ratios *r)
 {
-    qsort(r->at, (size_t)r->count, sizeof *r->at, by_size);
-    if (r->count)
+    if (r->count) {
+        qsort(r->at, (size_t)r->count, sizeof *r->at, by_size);
         printf("       %-7s median %5.3f  p90 %5.3f  worst %7.3f of %7d;  %5d receive where the "
                "bound is 0\n",
                name, r->at[r->count / 2], r->at[r->count / 10 * 9], r->at[r->count - 1], r->count,
                r->free);
+    }
     free(r->at);
 }
 
