@@ -152,16 +152,6 @@ static inline const program_end *mpi_run_part(int ranks, const char *what)
     return mpi_run_each(ranks, line);
 }
 
-/* How often a text stands in another. */
-static inline int times(const char *text, const char *what)
-{
-    int n = 0;
-
-    for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
-        n++;
-    return n;
-}
-
 /* Ranks end with this status where something was not as it must be; the line is on their standard
  * error output. */
 #define MUST(condition) \

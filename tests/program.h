@@ -174,4 +174,14 @@ static inline int program_lines(const char *text)
     return lines;
 }
 
+/* How often a text stands in another. */
+static inline int times(const char *text, const char *what)
+{
+    int n = 0;
+
+    for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+        n++;
+    return n;
+}
+
 #endif

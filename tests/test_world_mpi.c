@@ -446,6 +446,30 @@ static void a_guard_has_no_copy_of_what_its_rank_writes(void)
     }
 }
 
+/* Each rank of `sherd run` starts a job of its own by mpirun, and the other way round. */
+static void the_launcher_that_is_nearest_counts(void)
+{
+    char line[2048];
+
+    allow_mpirun();
+    mpi_choose("nearest");
+    FOR_EACH_MPI(kind)
+    {
+        for (int outer = 0; outer < 2; outer++) {
+            if (outer)
+                snprintf(line, sizeof line, "%s -n 2 %s run -n 3 %s twice", mpirun_of(kind), SHERD,
+                         self);
+            else
+                snprintf(line, sizeof line, "%s run -n 2 %s -n 3 %s twice", SHERD, mpirun_of(kind),
+                         self);
+            const program_end *end = program_run(line);
+            CHECK_EQ(end->status, 0);
+            CHECK_EQ(times(end->out, "was there"), 6);
+            CHECK_TEXT(end->err, "");
+        }
+    }
+}
+
 static const check_test tests[] = {
     {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
@@ -457,6 +481,7 @@ static const check_test tests[] = {
     {TEST(a_module_that_does_not_load_is_one_clear_line)},
     {TEST(ranks_of_two_hosts_are_one_world)},
     {TEST(a_part_of_a_communicator_is_a_world)},
+    {TEST(the_launcher_that_is_nearest_counts)},
     {TEST(a_guard_has_no_copy_of_what_its_rank_writes)},
 };
 MPIRUN_MAIN(tests, play_rank)

@@ -4,15 +4,76 @@
  * launcher and with each other as those do that the launcher started itself.
  */
 #define CHECK_PURE
+#include <poll.h>
+
 #include "launched.h"
 
 static const double patience = 5; /* seconds; nothing takes long unless the machine is slow */
+
+/* ---- two processes of one rank --------------------------------------------------------------- */
+
+enum { HEAR = 60, SAY = 61 }; /* the ends of a pipe that they share */
+
+/* Starts the rest of its text twice, at once. */
+static int play_beside(const char *mode)
+{
+    int ends[2];
+    pid_t pid[2];
+
+    if (pipe(ends) || dup2(ends[0], HEAR) < 0 || dup2(ends[1], SAY) < 0)
+        return 97;
+    for (int i = 0; i < 2; i++)
+        if ((pid[i] = fork()) == 0) {
+            execl(self, self, mode, (char *)NULL);
+            _exit(98);
+        }
+    for (int i = 0; i < 2; i++)
+        waitpid(pid[i], NULL, 0);
+    return 0;
+}
+
+/* The one that is the rank stays until the other has been refused. */
+static int play_one_of_two(void)
+{
+    char error[SHERD_ERROR_BYTES] = "";
+    struct pollfd other = {.fd = HEAR, .events = POLLIN};
+    sherd_world *world;
+
+    if (sherd_world_open(&world, &(sherd_world_options){.error = error})) {
+        printf("refused: %s\n", error);
+        return write(SAY, "", 1) == 1 ? 0 : 97;
+    }
+    bool heard = poll(&other, 1, 20000) == 1;
+    if (!meet(world, line_of_ranks(world)) || sherd_world_close(world))
+        return 1;
+    puts(heard ? "alone" : "not alone");
+    return 0;
+}
+
+static void two_at_once_are_one_rank(void)
+{
+    for (int i = 0; i < 4; i++) {
+        program p = launch("-n 2", "beside:one");
+        const program_end *end = program_wait(&p);
+        bool good = CHECK_EQ(end->status, 0);
+        good &= CHECK_EQ(times(end->out, "alone\n"), 2);
+        good &= CHECK_EQ(times(end->out, "another process has joined as rank "), 2);
+        if (!good)
+            fprintf(stderr, "%s%s", end->out, end->err);
+    }
+}
+
+/* ---- one behind a wrapper -------------------------------------------------------------------- */
 
 static int play_rank(const char *mode)
 {
     char error[SHERD_ERROR_BYTES] = "";
     sherd_world *world;
 
+    if (strncmp(mode, "beside:", 7) == 0)
+        return play_beside(mode + 7);
+    if (strcmp(mode, "one") == 0)
+        return play_one_of_two();
     if (sherd_world_open(&world, &(sherd_world_options){.error = error})) {
         printf("refused: %s\n", error);
         return 21;
@@ -101,9 +162,8 @@ static void they_work_as_others_do(void)
 }
 
 static const check_test tests[] = {
-    {TEST(they_work_as_others_do)},
-    {TEST(they_end_with_their_launcher)},
-    {TEST(one_that_dies_ends_all)},
-    {TEST(one_that_is_stopped_ends_all)},
+    {TEST(they_work_as_others_do)},   {TEST(they_end_with_their_launcher)},
+    {TEST(one_that_dies_ends_all)},   {TEST(one_that_is_stopped_ends_all)},
+    {TEST(two_at_once_are_one_rank)},
 };
 LAUNCHED_MAIN(tests, play_rank)

@@ -11,6 +11,11 @@
 
 /* Whether a launcher of MPI has started this very process, as one of several ranks. */
 bool sherd__is_carried(void);
+/* Whether a launcher of MPI has started several processes here, of which this is one or was started
+ * by one. */
+bool sherd__is_in_job(void);
+/* A hash of what launchers of MPI have left in the environment; 0: none has. */
+uint64_t sherd__carrier_marks(void);
 /* Whether it has a world open by that. */
 bool sherd__has_joined(void);
 /* From now on it has, or no longer; programs that it starts are no ranks. False: no memory for the

@@ -96,11 +96,26 @@ static bool read_invited(invitation *out)
            read_number("SHERD_ARENA_FD", 0, 1 << 30, &out->fd);
 }
 
+/* Whether mpirun has started this process, or one that it is of, and `sherd run` mpirun. */
+static bool is_of_inner_job(void)
+{
+    const char *launcher = getenv("SHERD_LAUNCHER");
+    unsigned long long marks;
+
+    return sherd__is_in_job() && launcher && sscanf(launcher, "%*d %*u %llu", &marks) == 1 &&
+           marks != sherd__carrier_marks();
+}
+
+static bool is_invited(void)
+{
+    return getenv("SHERD_ARENA_FD") && !is_of_inner_job();
+}
+
 bool sherd__is_launched(void)
 {
     invitation in;
 
-    return getenv("SHERD_ARENA_FD") || read_joined(&in);
+    return is_invited() || read_joined(&in);
 }
 
 /* ---- the arena ------------------------------------------------------------------------------- */
@@ -144,7 +159,7 @@ static bool map_through_launcher(sherd__arena *arena, const invitation *in)
 
 static sherd_status find_invitation(invitation *in, sherd__diag *diag)
 {
-    if (getenv("SHERD_ARENA_FD") ? read_invited(in) : read_joined(in))
+    if (is_invited() ? read_invited(in) : read_joined(in))
         return SHERD_OK;
     return sherd__fail(diag, SHERD_EINVAL,
                        "SHERD_ARENA_FD, SHERD_RANK and SHERD_RANKS are set, but not as `sherd run` "
@@ -177,6 +192,19 @@ static sherd_status find_arena(sherd__arena *arena, invitation *in, sherd__diag 
 static bool is_present(const sherd__arena *arena, const invitation *in)
 {
     return atomic_load(&arena->control->post[in->rank].presence) == SHERD__PRESENT;
+}
+
+/* Of two processes of a rank that come at the same time one is first. */
+static bool claim(const sherd__arena *arena, const invitation *in)
+{
+    sherd__post *post = &arena->control->post[in->rank];
+
+    if (atomic_exchange(&post->claimed, 1))
+        return false;
+    if (!is_present(arena, in))
+        return true;
+    atomic_store(&post->claimed, 0); /* one that has died, or failed, after it had come */
+    return false;
 }
 
 /* From now on this process is the rank: it ends with the launcher, which sees it also behind a
@@ -220,7 +248,7 @@ bool sherd__leave_launch(void)
 {
     invitation in;
 
-    if (!getenv("SHERD_ARENA_FD") || !read_invited(&in))
+    if (!is_invited() || !read_invited(&in))
         return true;
     if (!write_joined(&in))
         return false;
@@ -228,28 +256,37 @@ bool sherd__leave_launch(void)
     return true;
 }
 
+/* The rank is another process, or this one already. */
+static sherd_status refuse(const sherd__arena *arena, const invitation *in, sherd__diag *diag)
+{
+    if (in->again)
+        return sherd__fail(diag, SHERD_EINVAL, "this process has joined its world already");
+    if (sherd__look(&arena->control->death))
+        return say_why_closed(arena, diag);
+    return sherd__fail(diag, SHERD_EINVAL,
+                       "another process has joined as rank %d already: one program a rank opens "
+                       "the world",
+                       in->rank);
+}
+
 static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns, invitation *in,
                          const sherd_world_options *options, sherd__diag *diag)
 {
     sherd__pinning before = {.pinned = false};
 
-    if (is_present(arena, in) && !in->again && sherd__look(&arena->control->death))
-        return say_why_closed(arena, diag);
-    if (is_present(arena, in))
-        return in->again
-                   ? sherd__fail(diag, SHERD_EINVAL, "this process has joined its world already")
-                   : sherd__fail(diag, SHERD_EINVAL,
-                                 "another process has joined as rank %d already: one program a "
-                                 "rank opens the world",
-                                 in->rank);
-    if (be_rank(arena, in, diag))
+    if (!claim(arena, in))
+        return refuse(arena, in, diag);
+    if (be_rank(arena, in, diag)) {
+        atomic_store(&arena->control->post[in->rank].claimed, 0);
         return diag->status;
+    }
     if (!options->no_pin)
         before = sherd__pin(&arena->control->post[in->rank]);
     sherd_status status = sherd__world_join(out, arena, owns, in->rank, options, diag);
     if (status) {
         diag->told = true; /* by the launcher */
         sherd__unpin(&before);
+        atomic_store(&arena->control->post[in->rank].claimed, 0);
     } else {
         leave_environment();
         (*out)->pinning = before;

@@ -45,10 +45,11 @@ static bool set_number(const char *name, int value)
 static bool set_environment(const launch *l, int rank)
 {
     const sherd__control *control = l->arena.control;
-    char launcher[64];
+    char launcher[96];
 
-    snprintf(launcher, sizeof launcher, "%d %llu", control->launcher,
-             (unsigned long long)control->launcher_start);
+    snprintf(launcher, sizeof launcher, "%d %llu %llu", control->launcher,
+             (unsigned long long)control->launcher_start,
+             (unsigned long long)sherd__carrier_marks());
     return set_number("SHERD_ARENA_FD", l->fd) && set_number("SHERD_RANK", rank) &&
            set_number("SHERD_RANKS", l->options->ranks) &&
            setenv("SHERD_LAUNCHER", launcher, 1) == 0 && fcntl(l->fd, F_SETFD, 0) == 0 &&

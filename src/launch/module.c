@@ -8,6 +8,7 @@
 #include "carried.h"
 #include "watch.h"
 
+#include "base/hash.h"
 #include "base/library.h"
 
 #include <dlfcn.h>
@@ -65,13 +66,34 @@ static bool is_mine(bool *other, bool *open)
     return mine;
 }
 
-bool sherd__is_carried(void)
+bool sherd__is_in_job(void)
 {
     const struct mark *mark = find_mark();
+
+    return mark && ranks_said(mark) != 1;
+}
+
+bool sherd__is_carried(void)
+{
     bool other, open;
 
     (void)is_mine(&other, &open);
-    return mark && !other && ranks_said(mark) != 1;
+    return sherd__is_in_job() && !other;
+}
+
+uint64_t sherd__carrier_marks(void)
+{
+    static const char *const jobs[] = {"PMIX_NAMESPACE", "PMI_FD", "PMI_PORT", "SLURM_STEP_ID"};
+    uint64_t hash = 0;
+
+    if (!find_mark())
+        return 0;
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0] + sizeof jobs / sizeof jobs[0]; i++) {
+        size_t job = i - sizeof marks / sizeof marks[0];
+        const char *text = getenv(i < sizeof marks / sizeof marks[0] ? marks[i].rank : jobs[job]);
+        hash = sherd__hash_text(hash, text ? text : "");
+    }
+    return hash ? hash : 1;
 }
 
 bool sherd__has_joined(void)

@@ -185,6 +185,7 @@ enum {
 typedef struct sherd__post {
     _Alignas(64) _Atomic uint32_t bell; /* a futex */
     _Atomic uint32_t presence;
+    _Atomic uint32_t claimed; /* by a process, from before it joins until it has left */
     _Alignas(64) sherd__word
         arrived;       /* the last meeting that it came to, from 1; stored after what it brings: */
     sherd__word taken; /* the last meeting whose verdict it has acted upon */

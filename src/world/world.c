@@ -98,6 +98,7 @@ static sherd_world *create(int ranks, int rank, const sherd_world_options *optio
 static void destroy(sherd_world *world, bool done)
 {
     sherd__arena arena = world->arena;
+    sherd__post *post = world->post;
     bool owns = world->owns_arena;
 
     sherd__trace_close(world);
@@ -131,6 +132,8 @@ static void destroy(sherd_world *world, bool done)
     sherd__free(&world->heap, world->devices.reads);
     sherd__heap heap = world->heap;
     sherd__free(&heap, world);
+    if (post)
+        atomic_store(&post->claimed, 0);
     if (owns)
         sherd__arena_unmap(&arena);
 }
