@@ -329,9 +329,6 @@ sherd_tensor *sherd__copied_grad(sherd_tensor *grad)
     if (!copy->storage)
         return copy;
     copy->strided = grad->strided;
-    copy->born_at = grad->born_at;
-    copy->born = grad->born;
-    copy->storage->born = grad->storage->born;
     return copy;
 }
 

@@ -8,6 +8,8 @@
  */
 #include "autograd/node.h"
 
+#include "world/doing.h"
+
 #include <string.h>
 
 /* ---- hooks ---------------------------------------------------------------------------------- */
@@ -172,7 +174,7 @@ static bool pack(sherd__kept *k, sherd_tensor *t, const sherd_saved_hooks *hooks
     else if (!packed->storage)
         sherd__raise_failed(world, "a hook on saved tensors");
     else if (!(kept = sherd__detached(packed)))
-        sherd__raise(world, SHERD_ENOMEM, "out of memory for a saved tensor");
+        sherd__fail_doing(world, true, SHERD_ENOMEM, "out of memory for a saved tensor");
     if (kept) {
         hold(k, kept);
         good = true;
@@ -198,7 +200,7 @@ static bool fill(sherd__kept *k, sherd_tensor *t)
     }
     kept = sherd__detached(t);
     if (!kept) {
-        sherd__raise(k->world, SHERD_ENOMEM, "out of memory for a saved tensor");
+        sherd__fail_doing(k->world, true, SHERD_ENOMEM, "out of memory for a saved tensor");
         return false;
     }
     hold(k, kept);
@@ -215,7 +217,7 @@ sherd__kept *sherd__keep(sherd_tensor *t)
     }
     k = sherd__alloc(sherd__world_heap(t->world), 1, sizeof *k);
     if (!k) {
-        sherd__raise(t->world, SHERD_ENOMEM, "out of memory for a saved tensor");
+        sherd__fail_doing(t->world, true, SHERD_ENOMEM, "out of memory for a saved tensor");
         return NULL;
     }
     k->head.refs = 1;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "world/doing.h"
+
 /* ---- outputs -------------------------------------------------------------------------------- */
 
 static bool is_output(sherd_world *world, sherd_tensor *t, const char *function)
@@ -120,6 +122,7 @@ typedef struct setting {
     bool recording, graph;
     sherd__where where;
     sherd_dtype low;
+    const char *within;
 } setting;
 
 /*
@@ -132,7 +135,8 @@ static setting enter(const sherd__pass *p)
     setting before = {.recording = sherd_set_recording(p->world, p->graph),
                       .graph = tape->graph,
                       .where = sherd__where_set(p->world, sherd__where_at(0, true)),
-                      .low = sherd__set_low(p->world, SHERD_DTYPE_NONE)};
+                      .low = sherd__set_low(p->world, SHERD_DTYPE_NONE),
+                      .within = sherd__doing_within(p->world, p->function)};
 
     tape->graph = p->graph;
     return before;
@@ -141,6 +145,7 @@ static setting enter(const sherd__pass *p)
 static void leave(const sherd__pass *p, setting before)
 {
     sherd__tape_of(p->world)->graph = before.graph;
+    sherd__doing_within(p->world, before.within);
     sherd__set_low(p->world, before.low);
     sherd__where_set(p->world, before.where);
     sherd_set_recording(p->world, before.recording);

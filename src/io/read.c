@@ -10,6 +10,7 @@
 #include "io/rows.h"
 
 #include "base/num.h"
+#include "world/doing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -338,6 +339,10 @@ sherd_tensor *sherd_file_read(const sherd_file *file, const char *name, const sh
     if (layout && sherd__alarmed(world))
         return sherd__failed(world);
     const sherd__file_piece piece = {file, e};
+    bool begun = sherd__doing_begin(world, function);
     sherd_tensor *t = sherd__file_rows(&(sherd__file_source){.piece = &piece}, layout, function);
-    return layout && !sherd__is_failed(t) ? sherd__move_to(t, layout, false) : t;
+    if (layout && !sherd__is_failed(t))
+        t = sherd__move_to(t, layout, false);
+    sherd__doing_end(world, begun);
+    return t;
 }

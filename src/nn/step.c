@@ -8,6 +8,8 @@
 
 #include "nn/optimizer.h"
 
+#include "world/doing.h"
+
 /* ---- one parameter --------------------------------------------------------------------------- */
 
 static void *to_write(sherd_tensor *t, const sherd__device *device)
@@ -312,12 +314,8 @@ static bool has_factors(const sherd_optimizer *o, double rate, double grad_scale
     return false;
 }
 
-void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale)
+static void step(sherd_optimizer *o, double learning_rate, double grad_scale)
 {
-    sherd_optimizer *o = optimizer;
-
-    if (!o || !has_factors(o, learning_rate, grad_scale))
-        return;
     sherd_optimizer_settle(o);
     if (sherd__alarmed(o->world))
         return;
@@ -333,6 +331,17 @@ void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, doub
         note(o, learning_rate, grad_scale);
     sherd_scope_end(o->world);
     sherd__dry_step(o->world);
+}
+
+void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale)
+{
+    sherd_optimizer *o = optimizer;
+
+    if (!o || !has_factors(o, learning_rate, grad_scale))
+        return;
+    bool begun = sherd__doing_begin(o->world, "sherd_optimizer_step");
+    step(o, learning_rate, grad_scale);
+    sherd__doing_end(o->world, begun);
 }
 
 void sherd_optimizer_clear(sherd_optimizer *optimizer)

@@ -8,7 +8,9 @@
 
 #include <math.h>
 
+#include "base/text.h"
 #include "kernels/cast.h"
+#include "world/opened.h"
 
 /*
  * The first element of the view. A tensor without elements has no block: then the pointer is valid
@@ -69,6 +71,9 @@ sherd_tensor *sherd__copied(sherd_tensor *t)
     sherd__layout_set(&out->was, t->was);
     out->made = t->made; /* for the ledger it is the same tensor: another rank may need no copy */
     out->identity = t->identity;
+    out->born_at = t->born_at;
+    out->born = t->born;
+    out->storage->born = t->storage->born;
     if (!compact(t, out)) {
         sherd_tensor_release(out);
         return sherd__failed(t->world);
@@ -217,13 +222,24 @@ void sherd__set_varies(sherd_tensor *t, unsigned axes)
             v->varies |= axes;
 }
 
+/* Where other ranks hold the same, they are to open it too. */
+static void open_replica(sherd_tensor *t)
+{
+    char *text = sherd__opens(t->world, t->layout->spec.mesh, sherd__equal_axes(t->layout), t->born,
+                              t->storage->born);
+
+    if (text)
+        sherd__fit_text(text, SHERD__OPENED_TEXT, sherd_tensor_text(t));
+}
+
 void *sherd_tensor_write(sherd_tensor *t)
 {
     void *data = writable(t, false);
 
-    if (data && t->layout)
+    if (data && t->layout) {
         mark_deed(t);
-    else if (data)
+        open_replica(t);
+    } else if (data)
         sherd__set_varies(t, (unsigned)SHERD__VARIES);
     return data;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "world/doing.h"
 
 static sherd_tensor *refuse(sherd_tensor *t, const sherd_layout *layout, const char *why)
 {
@@ -164,21 +165,16 @@ static sherd_tensor *noted(sherd_tensor *t, sherd_tensor *out, int root, uint64_
     return out;
 }
 
-sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root)
+static sherd_tensor *distribute(sherd_tensor *t, const sherd_layout *layout, int root)
 {
-    const sherd__argument need[] = {{"t", t}, {"layout", layout}, {NULL, NULL}};
-    sherd_world *world = t ? t->world : layout ? sherd__space_world(layout->space) : NULL;
     int64_t coordinate[SHERD_MAX_AXES];
-    sherd_tensor *failed;
 
-    if (!sherd__given(world, "sherd_distribute", need, &failed))
-        return failed;
     /* The peers wait for this rank's part: a failure of it is theirs too. */
     if (sherd__is_failed(t))
         sherd__raise_failed(t->world, "sherd_distribute");
     if (sherd__is_failed(t) || sherd__alarmed(t->world))
         return sherd__failed(t->world);
-    if (sherd__space_world(layout->space) != world)
+    if (sherd__space_world(layout->space) != t->world)
         return refuse(t, layout, "they are of two worlds");
     if (t->layout)
         return refuse(t, layout, "it is distributed already: use sherd_redistribute");
@@ -204,4 +200,18 @@ sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int 
                       "it may vary between ranks: pass a root, or use sherd_mark_equal if it is "
                       "the same on all");
     return noted(t, cut_own_box(t, layout), root, sherd__content(t));
+}
+
+sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root)
+{
+    const sherd__argument need[] = {{"t", t}, {"layout", layout}, {NULL, NULL}};
+    sherd_world *world = t ? t->world : layout ? sherd__space_world(layout->space) : NULL;
+    sherd_tensor *out;
+
+    if (!sherd__given(world, "sherd_distribute", need, &out))
+        return out;
+    bool begun = sherd__doing_begin(world, "sherd_distribute");
+    out = distribute(t, layout, root);
+    sherd__doing_end(world, begun);
+    return out;
 }

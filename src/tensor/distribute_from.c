@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "world/doing.h"
 
 static const char name[] = "sherd_distribute_from";
 
@@ -109,7 +110,9 @@ sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh, con
         return sherd__fail_tensor(world, true, SHERD_ENOMEM, "%s: out of memory", name);
     describe(mine, t, text, root);
     const int64_t *words = ask(sherd_mesh_root(mesh), root, mine, all);
+    bool begun = sherd__doing_begin(world, name);
     result = words ? spread(t, mesh, text, root, words) : sherd__failed(world);
+    sherd__doing_end(world, begun);
     sherd__free(sherd__world_heap(world), all);
     return result;
 }

@@ -6,13 +6,16 @@
  */
 #include "state.h"
 
+#include "world/doing.h"
+
 static void append(sherd__draws *d, sherd__key key)
 {
     sherd__key *list =
         sherd__reserve(sherd__world_heap(d->world), d->key, d->count, &d->room, 8, sizeof *list);
 
     if (!list) {
-        sherd__raise(d->world, SHERD_ENOMEM, "out of memory for the random numbers of a module");
+        sherd__fail_doing(d->world, true, SHERD_ENOMEM,
+                          "out of memory for the random numbers of a module");
         return;
     }
     d->key = list;

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "kernels/cast.h"
+#include "world/doing.h"
 
 bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype dtype,
                            const int64_t *shape, int ndim)
@@ -37,6 +38,36 @@ bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype
             return false;
         }
     return true;
+}
+
+sherd_tensor *sherd__made_plain(const char *function, sherd_world *world, sherd_dtype dtype,
+                                int ndim, const int64_t *shape, unsigned varies)
+{
+    bool begun = sherd__doing_begin(world, function);
+    sherd_tensor *t = sherd__new_plain(world, dtype, ndim, shape, varies);
+
+    sherd__doing_end(world, begun);
+    return t;
+}
+
+sherd_tensor *sherd__made_on(const char *function, const sherd_layout *layout, sherd_dtype dtype)
+{
+    sherd_world *world = sherd__space_world(layout->space);
+    bool begun = sherd__doing_begin(world, function);
+    sherd_tensor *t = sherd__new_on(layout, dtype);
+
+    sherd__doing_end(world, begun);
+    return t;
+}
+
+static sherd_tensor *made_later(const char *function, sherd_world *world, int ndim,
+                                const int64_t *shape, const sherd__values *values)
+{
+    bool begun = sherd__doing_begin(world, function);
+    sherd_tensor *t = sherd__new_later(world, ndim, shape, values);
+
+    sherd__doing_end(world, begun);
+    return t;
 }
 
 /* Whether the dtype can hold a value. */
@@ -89,7 +120,7 @@ sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64
         return NULL;
     if (!sherd__is_plain_shape(world, "sherd_from_data", dtype, shape, ndim))
         return sherd__failed(world);
-    t = sherd__new_plain(world, dtype, ndim, shape, (unsigned)SHERD__VARIES);
+    t = sherd__made_plain("sherd_from_data", world, dtype, ndim, shape, (unsigned)SHERD__VARIES);
     if (!t->storage || t->count == 0)
         return t;
     if (!data) {
@@ -110,7 +141,7 @@ sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_
     if (!sherd__is_plain_shape(world, "sherd_constant", dtype, shape, ndim) ||
         !fits(world, false, "sherd_constant", dtype, value))
         return sherd__failed(world);
-    t = sherd__new_plain(world, dtype, ndim, shape, 0);
+    t = sherd__made_plain("sherd_constant", world, dtype, ndim, shape, 0);
     if (t->storage)
         sherd__fill(t, value);
     return t;
@@ -126,7 +157,7 @@ sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dtype, const 
     if (!sherd__is_plain_shape(world, "sherd_constant_later", dtype, shape, ndim) ||
         !fits(world, false, "sherd_constant_later", dtype, value))
         return sherd__failed(world);
-    return sherd__new_later(world, ndim, shape, &values);
+    return made_later("sherd_constant_later", world, ndim, shape, &values);
 }
 
 /* Whether, on axes with a pending sum, this rank holds the value rather than a zero. */
@@ -159,7 +190,7 @@ sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype, d
             return sherd__fail_tensor(world, true, SHERD_ENOTSUP,
                                       "sherd_constant_on: %s: only a pending sum can be filled",
                                       sherd_layout_text(layout));
-    t = sherd__new_on(layout, dtype);
+    t = sherd__made_on("sherd_constant_on", layout, dtype);
     if (t->storage) {
         sherd__fill(t, holds_value(t) ? value : 0);
         sherd__note_one("sherd_constant_on", NULL, sherd__attribute_double(0, value), t);
@@ -177,7 +208,7 @@ sherd_tensor *sherd_from_data_on(const sherd_layout *layout, sherd_dtype dtype, 
     if (sherd_dtype_bytes(dtype) == 0)
         return sherd__fail_tensor(world, true, SHERD_EINVAL, "sherd_from_data_on: %d is no dtype",
                                   (int)dtype);
-    t = sherd__new_on(layout, dtype);
+    t = sherd__made_on("sherd_from_data_on", layout, dtype);
     if (!t->storage)
         return t;
     if (t->count && !data) {
@@ -278,9 +309,9 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
     const sherd__values values = {
         .dtype = r->dtype, .kind = SHERD__DRAWN, .distribution = r->distribution, .key = key};
     if (r->later)
-        return sherd__new_later(r->world, r->ndim, r->shape, &values);
-    t = r->layout ? sherd__new_on(r->layout, r->dtype)
-                  : sherd__new_plain(r->world, r->dtype, r->ndim, r->shape, 0);
+        return made_later(r->function, r->world, r->ndim, r->shape, &values);
+    t = r->layout ? sherd__made_on(r->function, r->layout, r->dtype)
+                  : sherd__made_plain(r->function, r->world, r->dtype, r->ndim, r->shape, 0);
     if (t->storage) {
         sherd__draw(t, &values);
         sherd__note_one(r->function, NULL, sherd__values_hash(&values), t);

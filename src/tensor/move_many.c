@@ -2,6 +2,10 @@
 /* Moving several tensors at once: what a user may pass. The moving itself is in move.c. */
 #include "tensor/state.h"
 
+#include "world/doing.h"
+
+static const char function[] = "sherd_redistribute_many";
+
 static sherd_world *world_of(sherd_tensor *const *t, const sherd_layout *const *to, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -20,7 +24,6 @@ static sherd_world *world_of(sherd_tensor *const *t, const sherd_layout *const *
 static bool are_given(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t,
                       const sherd_layout *const *to, int count, sherd_tensor **failed)
 {
-    static const char function[] = "sherd_redistribute_many";
     const sherd__argument need[] = {{"out", out}, {"t", t}, {"to", to}, {NULL, NULL}};
 
     if (!sherd__given(world, function, need, failed))
@@ -47,7 +50,10 @@ void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *t,
     if (count <= 0)
         return;
     if (are_given(world_of(t, to, count), out, t, to, count, &failed)) {
+        sherd_world *world = t[0]->world;
+        bool begun = sherd__doing_begin(world, function);
         sherd__move_many(out, t, to, count);
+        sherd__doing_end(world, begun);
         return;
     }
     for (int i = 0; out && i < count; i++)

@@ -82,8 +82,7 @@ uint64_t sherd__content(sherd_tensor *t)
     return hash;
 }
 
-/* Axes along which a tensor should be equal. */
-static unsigned equal_axes(const sherd_layout *layout)
+unsigned sherd__equal_axes(const sherd_layout *layout)
 {
     unsigned all = (1u << layout->spec.mesh->axes) - 1;
 
@@ -95,13 +94,14 @@ static void claim_all(sherd_world *world)
 {
     for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
         sherd__claim claim = {.made = t->made, .identity = t->identity};
-        if (!t->layout || !t->identity || t->lost || !equal_axes(t->layout))
+        if (!t->layout || !t->identity || t->lost || !sherd__equal_axes(t->layout))
             continue;
         snprintf(claim.text, sizeof claim.text, "%s", sherd_tensor_text(t));
         if (!hash_content(t, &claim.content))
             return;
-        if (!sherd__claim_equal(world, t->layout->spec.mesh, equal_axes(t->layout), &claim)) {
-            sherd__raise(world, SHERD_ENOMEM, "out of memory for SHERD_VERIFY");
+        if (!sherd__claim_equal(world, t->layout->spec.mesh, sherd__equal_axes(t->layout),
+                                &claim)) {
+            sherd__raise(world, SHERD_ENOMEM, "sherd_world_check: out of memory for SHERD_VERIFY");
             return;
         }
     }

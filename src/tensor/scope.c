@@ -7,6 +7,8 @@
  */
 #include "tensor/state.h"
 
+#include "world/doing.h"
+
 static void destroy(sherd_world *world, void *memory)
 {
     sherd__tensors *s = memory;
@@ -95,7 +97,7 @@ bool sherd__scope_add(sherd_tensor *t)
     if (!list) {
         bool distributed = t->layout != NULL;
         sherd_tensor_release(t);
-        sherd__fail_tensor(s->world, distributed, SHERD_ENOMEM, "out of memory for a scope");
+        sherd__fail_doing(s->world, distributed, SHERD_ENOMEM, "out of memory for a scope");
         return false;
     }
     s->list = list;

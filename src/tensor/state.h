@@ -48,6 +48,8 @@ sherd__tensors *sherd__tensors_of(sherd_world *world);
 bool sherd__calls_back(sherd_world *world);
 /* Give a payload back to the program, whose function (or NULL) ends nothing around it. */
 void sherd__give_back(sherd_world *world, void *payload, void (*taker)(void *payload));
+/* Axes along which a tensor should be equal (note.c). */
+unsigned sherd__equal_axes(const sherd_layout *layout);
 /* What this room does at checks (note.c). */
 void sherd__watch_checks(sherd_world *world);
 
@@ -66,6 +68,12 @@ void sherd__scope_forget(sherd_tensor *t);
 sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim,
                                  const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype);
+
+/* As sherd__new_plain and sherd__new_on, for a function of the program's: its name is said where
+ * memory runs out. */
+sherd_tensor *sherd__made_plain(const char *function, sherd_world *world, sherd_dtype dtype,
+                                int ndim, const int64_t *shape, unsigned varies);
+sherd_tensor *sherd__made_on(const char *function, const sherd_layout *layout, sherd_dtype dtype);
 
 /*
  * Whether a user's arguments describe a plain tensor; otherwise the expression has failed (EINVAL,

@@ -10,6 +10,7 @@
 
 #include "base/num.h"
 #include "base/text.h"
+#include "world/doing.h"
 
 static void storage_release(sherd__tensors *s, sherd__storage *storage);
 
@@ -156,7 +157,7 @@ static bool fill_storage(sherd__storage *storage, bool distributed, const sherd_
     if (storage->later)
         *storage->later = *later;
     else
-        sherd__fail_tensor(storage->world, distributed, SHERD_ENOMEM, "out of memory for a tensor");
+        sherd__fail_doing(storage->world, distributed, SHERD_ENOMEM, "out of memory for a tensor");
     return storage->later != NULL;
 }
 
@@ -172,14 +173,14 @@ static sherd_tensor *furnish(sherd__tensors *s, sherd_tensor *t, const sherd__va
 
     if (!sherd__mul(t->count, (int64_t)sherd_dtype_bytes(t->dtype), &bytes)) {
         sherd_tensor_release(t);
-        sherd__fail_tensor(world, distributed, SHERD_ELIMIT, "a tensor of 2^62 bytes or more");
+        sherd__fail_doing(world, distributed, SHERD_ELIMIT, "a tensor of 2^62 bytes or more");
         return NULL;
     }
     t->storage = sherd__stock_take(sherd__world_heap(world), &sherd__tensors_of(world)->storages,
                                    sizeof *t->storage);
     if (!t->storage) {
         sherd_tensor_release(t);
-        sherd__fail_tensor(world, distributed, SHERD_ENOMEM, "out of memory for a tensor");
+        sherd__fail_doing(world, distributed, SHERD_ENOMEM, "out of memory for a tensor");
         return NULL;
     }
     t->storage->refs = 1;
@@ -201,7 +202,7 @@ static sherd_tensor *describe_plain(sherd__tensors *s, sherd_dtype dtype, int nd
     sherd_tensor *t = create(s);
 
     if (!t) {
-        sherd__fail_tensor(s->world, false, SHERD_ENOMEM, "out of memory for a tensor");
+        sherd__fail_doing(s->world, false, SHERD_ENOMEM, "out of memory for a tensor");
         return NULL;
     }
     t->dtype = dtype;
@@ -211,7 +212,7 @@ static sherd_tensor *describe_plain(sherd__tensors *s, sherd_dtype dtype, int nd
         t->shape[d] = t->local[d] = shape[d];
     if (!sherd__count(shape, ndim, &t->count)) {
         sherd_tensor_release(t);
-        sherd__fail_tensor(s->world, false, SHERD_ELIMIT, "a tensor of 2^62 elements or more");
+        sherd__fail_doing(s->world, false, SHERD_ELIMIT, "a tensor of 2^62 elements or more");
         return NULL;
     }
     if (t->count > 0) /* see sherd__layout_holding */
@@ -246,7 +247,7 @@ sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype)
     sherd_tensor *t = create(s);
 
     if (!t) {
-        sherd__fail_tensor(s->world, true, SHERD_ENOMEM, "out of memory for a tensor");
+        sherd__fail_doing(s->world, true, SHERD_ENOMEM, "out of memory for a tensor");
         return NULL;
     }
     t->dtype = dtype;
@@ -318,9 +319,10 @@ sherd_tensor *sherd__new_view(sherd_tensor *t)
     if (!t->storage)
         return t;
     view = sherd__detached(t);
-    if (!view)
-        return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_ENOMEM,
-                                  "out of memory for a tensor");
+    if (!view) {
+        sherd__fail_doing(t->world, t->layout != NULL, SHERD_ENOMEM, "out of memory for a tensor");
+        return sherd__failed(t->world);
+    }
     return sherd__scope_add(view) ? view : sherd__failed(t->world);
 }
 

@@ -53,8 +53,8 @@ static sherd_tensor *make(const target *t, int ndim, const char *fault, const sh
         fault = "the layout has a pending reduction";
     if (fault)
         return refuse(t, fault);
-    out = t->layout ? sherd__new_on(t->layout, values->dtype)
-                    : sherd__new_plain(t->world, values->dtype, ndim, t->shape, 0);
+    out = t->layout ? sherd__made_on(t->function, t->layout, values->dtype)
+                    : sherd__made_plain(t->function, t->world, values->dtype, ndim, t->shape, 0);
     if (out->storage) {
         sherd__draw(out, values);
         sherd__note_one(t->function, NULL, sherd__values_hash(values), out);

@@ -7,6 +7,7 @@
 #include "tensor/state.h"
 
 #include "base/num.h"
+#include "world/doing.h"
 
 sherd_tensor *sherd__whole_at(sherd_tensor *t, int rank)
 {
@@ -90,8 +91,10 @@ bool sherd_full_read(void *out, size_t bytes, sherd_tensor *t, sherd_dtype dtype
                            sherd_tensor_text(t), bytes, sherd_dtype_name(r.dtype), rank, why);
         return false;
     }
+    bool begun = sherd__doing_begin(world, "sherd_full_read");
     sherd_scope_begin(world);
     bool good = read(&r, t);
     sherd_scope_end(world);
+    sherd__doing_end(world, begun);
     return good && r.mine;
 }

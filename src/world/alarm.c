@@ -4,6 +4,7 @@
  * by a rank, first one wins, and lowered at a check; the end (a rank died, or never came) is a word
  * of its own that is never lowered, so that no check can wipe it out.
  */
+#include "doing.h"
 #include "inside.h"
 
 #include <signal.h>
@@ -164,16 +165,29 @@ void sherd__doing_end(sherd_world *world, bool begun)
         world->doing = NULL;
 }
 
-/* Whoever finds that memory has run out does not know for whom. */
-static void fail_in(sherd_world *world, sherd_status status, const char *format, va_list arguments)
+const char *sherd__doing_within(sherd_world *world, const char *name)
 {
-    static const char lacks[] = "out of memory";
+    const char *before = world->within;
+
+    world->within = name;
+    return before;
+}
+
+static void fail_in(sherd_world *world, sherd_status status, bool named, const char *format,
+                    va_list arguments)
+{
+    const char *within = named ? world->within : NULL, *doing = named ? world->doing : NULL;
     char text[SHERD_ERROR_BYTES];
 
     vsnprintf(text, sizeof text, format, arguments);
-    bool nameless = world->doing && strncmp(text, lacks, strlen(lacks)) == 0;
-    sherd__fail(&world->diag, status, "%s%s%s", nameless ? world->doing : "", nameless ? ": " : "",
-                text);
+    sherd__fail(&world->diag, status, "%s%s%s%s%s", within ? within : "", within ? ": " : "",
+                doing ? doing : "", doing ? ": " : "", text);
+}
+
+static void keep_local(sherd_world *world)
+{
+    if (!world->local.status)
+        world->local = world->diag;
 }
 
 sherd_status sherd__raise(sherd_world *world, sherd_status status, const char *format, ...)
@@ -181,7 +195,7 @@ sherd_status sherd__raise(sherd_world *world, sherd_status status, const char *f
     va_list arguments;
 
     va_start(arguments, format);
-    fail_in(world, status, format, arguments);
+    fail_in(world, status, false, format, arguments);
     va_end(arguments);
     sherd__raise_diag(world);
     return status;
@@ -192,10 +206,24 @@ sherd_status sherd__fail_locally(sherd_world *world, sherd_status status, const 
     va_list arguments;
 
     va_start(arguments, format);
-    fail_in(world, status, format, arguments);
+    fail_in(world, status, false, format, arguments);
     va_end(arguments);
-    if (!world->local.status)
-        world->local = world->diag;
+    keep_local(world);
+    return status;
+}
+
+sherd_status sherd__fail_doing(sherd_world *world, bool distributed, sherd_status status,
+                               const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    fail_in(world, status, true, format, arguments);
+    va_end(arguments);
+    if (distributed)
+        sherd__raise_diag(world);
+    else
+        keep_local(world);
     return status;
 }
 

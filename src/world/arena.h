@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "opened.h"
 #include "ranks.h"
 #include "world.h"
 #include "layout/space.h"
@@ -28,7 +29,9 @@ enum {
     SHERD__FEW = 96, /* bytes that a record carries itself */
     SHERD__DEED_NAME = 56,
     SHERD__MEETING_NAME = 96,
-    SHERD__FLIGHTS = 16
+    SHERD__FLIGHTS = 16,
+    SHERD__OPENED = 16, /* openings that are told by name */
+    SHERD__OPENED_WORDS = 32
 };
 
 /*
@@ -128,6 +131,21 @@ typedef struct sherd__work {
     uint64_t flight[SHERD__FLIGHTS];
 } sherd__work;
 
+/* A tensor that a rank has opened for writing by a pointer: opened.c. */
+typedef struct sherd__opening {
+    uint64_t key; /* of the tensor and the deeds before: equal on all ranks that do the same */
+    uint64_t identity, storage; /* of the tensor, and of the first one of its storage */
+    uint64_t deeds, calls;      /* before it: on the mesh; with ranks that hold the same tensor */
+    char text[SHERD__OPENED_TEXT];
+} sherd__opening;
+
+/* What one rank has opened since the last good check, of what a group holds alike. */
+typedef struct sherd__opened {
+    uint64_t count;                      /* 0: nothing, and no bit counts */
+    uint64_t bits[SHERD__OPENED_WORDS];  /* some for each key */
+    sherd__opening first[SHERD__OPENED]; /* [count], or all */
+} sherd__opened;
+
 /*
  * What one rank shows to one group. What peers look at in each call lies apart from what the rank
  * alone writes in each call: caches fetch lines in pairs, and the next one with them.
@@ -140,6 +158,7 @@ typedef struct sherd__lane {
     _Alignas(256) sherd__record ring[SHERD__DEPTH];
     /* Plain: written before a meeting, read in it. */
     sherd__work work;
+    sherd__opened opened;
     uint64_t claims; /* offset of sherd__claim[claimed] in the mapping; SHERD_VERIFY */
     int64_t claimed;
     /* Of the mirror of a rank that shares no memory (remote.h): what that rank has been told of

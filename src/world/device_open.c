@@ -4,6 +4,7 @@
  * That is found out when the world is opened, before anything moves: some machines do not let one
  * GPU read another's memory, and some containers no process another's.
  */
+#include "doing.h"
 #include "devices.h"
 
 #include <stdlib.h>
@@ -131,7 +132,7 @@ bool sherd__device_sound(sherd_world *world)
     const char *fault = device ? sherd__device_fault(device) : NULL;
 
     if (lacked)
-        sherd__raise(world, SHERD_ENOMEM, "%s: %s", sherd__device_name(device), lacked);
+        sherd__fail_doing(world, true, SHERD_ENOMEM, "%s: %s", sherd__device_name(device), lacked);
     else if (fault)
         sherd__raise(world, SHERD_ENOTSUP, "%s", fault);
     return !lacked && !fault;

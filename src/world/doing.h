@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this rank is doing: the name that stands before "out of memory", wherever that is found. */
+/* What this rank is doing: the name that stands before a failure that is found where nobody knows
+ * for whom, as lack of memory is. */
 #ifndef SHERD__DOING_H
 #define SHERD__DOING_H
 
@@ -11,5 +12,18 @@
  */
 bool sherd__doing_begin(sherd_world *world, const char *name);
 void sherd__doing_end(sherd_world *world, bool begun);
+
+/*
+ * Something of this static name calls functions and operators from now on, as a backward does: both
+ * names are said. NULL: nothing does. Returns what there was before.
+ */
+const char *sherd__doing_within(sherd_world *world, const char *name);
+
+/*
+ * Fail with the names of what this rank is doing before the text. As sherd__raise, if
+ * `distributed`; else as sherd__fail_locally.
+ */
+sherd_status sherd__fail_doing(sherd_world *world, bool distributed, sherd_status status,
+                               const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -153,9 +153,11 @@ static void put_in_force(sherd_world *world, const sherd__member *member)
     world->lanes += member->lanes;
     if (world->remote)
         sherd__remote_mesh(world, member);
-    for (int i = 0; i < member->lanes; i++)
+    for (int i = 0; i < member->lanes; i++) {
+        sherd__own_lane(world, member->first + i)->opened.count = 0;
         atomic_store(&sherd__own_lane(world, member->first + i)->leader,
                      member->inside ? member->group[i].leader + 1 : 0);
+    }
 }
 
 sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sherd_status mine,

@@ -20,8 +20,7 @@ typedef struct sherd__tally {
     const char *op;
     char *axes; /* shared by the rows of all ops */
     int64_t calls, bytes, nanoseconds;
-    int64_t
-        usual; /* ns of the last little call that was timed, without waiting long; 0 = none was */
+    int64_t usual; /* ns of the last little call that was timed, without long waits; 0 = none */
 } sherd__tally;
 
 /* When a call began. */
@@ -68,7 +67,9 @@ typedef struct sherd__group {
     sherd__entry entry[SHERD__DEPTH];
     sherd__block *parcels[SHERD__DEPTH]; /* of calls of more than one tensor */
     int tally;                           /* its first of SHERD__OPS rows in the log */
-    sherd__claim *claim;                 /* SHERD_VERIFY: what this rank claims at the next check */
+    sherd__opened opened;
+    bool opens, opens_far; /* it has changed since it was told; since rank 0 was, which is far */
+    sherd__claim *claim;   /* SHERD_VERIFY: what this rank claims at the next check */
     int64_t claims, claim_room;
     sherd__block *claimed; /* where the last ones were told */
 } sherd__group;
@@ -198,9 +199,9 @@ struct sherd_world {
     sherd__counts counts;
     sherd__moves moves;
     sherd__watcher watcher;
-    const char *doing;     /* doing.h; NULL: nothing that has a name */
-    bool verify;           /* SHERD_VERIFY */
-    sherd__device *device; /* NULL: tensors are computed with on the CPU */
+    const char *doing, *within; /* doing.h; NULL: nothing that has a name */
+    bool verify;                /* SHERD_VERIFY */
+    sherd__device *device;      /* NULL: tensors are computed with on the CPU */
     sherd__device_state devices;
     struct sherd__dry *dry; /* NULL: what is asked for is done */
 };
@@ -327,8 +328,7 @@ bool sherd__settle(sherd_world *world, sherd__block *block);
 /* What a wait is for, as others see it; told afresh in each slow round. */
 typedef struct sherd__needs sherd__needs;
 
-/* Ranks of `ranks` that lack (a record or `left`, not MISFIT) in a call; nothing if there are
- * none. */
+/* Ranks of `ranks` that lack (a record or `left`, not MISFIT) in a call; nothing if none do. */
 void sherd__need_add(sherd_world *world, sherd__needs *needs, int lane, sherd__lack lack,
                      uint64_t number, const sherd__ranks *ranks);
 /* The needs of one open call. */

@@ -163,6 +163,7 @@ void sherd__ledgers_tell(sherd_world *world)
         tell_last(&member->widest->own->work, member->mesh->ledger);
         tell_flights(world, member->mesh, &member->widest->own->work);
     }
+    sherd__openings_tell(world);
     world->post->used = world->used;
 }
 
@@ -251,7 +252,9 @@ static bool differ_in(const sherd_world *world, int lane, int a, int b, bool oth
                  what);
         return true;
     }
-    if (x->count == y->count)
+    if (sherd__openings_differ(world, lane, a, b, other, text, room))
+        return true;
+    if (x->count == y->count && sherd__openings_same(world, lane, a, b))
         claim = sherd__claim_unequal(world, lane, a, b);
     if (claim)
         snprintf(text, room,
@@ -270,7 +273,7 @@ int sherd__leader_of(const sherd_world *world, int rank, int lane)
 static bool show_the_same(const sherd_world *world, int lane, int a, int b)
 {
     return are_alike(sherd__work_of(world, a, lane), sherd__work_of(world, b, lane)) &&
-           sherd__claims_same(world, lane, a, b);
+           sherd__openings_same(world, lane, a, b) && sherd__claims_same(world, lane, a, b);
 }
 
 /*
@@ -328,5 +331,6 @@ void sherd__ledgers_passed(sherd_world *world)
         ledger->good = ledger->count;
         sherd__forget_writes(ledger);
     }
+    sherd__openings_passed(world, &again);
     world->used = again;
 }

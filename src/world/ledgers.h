@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.c, claims.c, remains.c: what is done on meshes, as the files of this room see it. Part of
+/* ledger.c, claims.c, opened.c, remains.c: what is done on meshes, as the files of this room see it. Part of
  * inside.h. */
 #ifndef SHERD__LEDGERS_H
 #define SHERD__LEDGERS_H
@@ -47,6 +47,17 @@ bool sherd__claims_same(const sherd_world *world, int lane, int a, int b);
  * did more. Costs a look at each rank in each lane that is touched.
  */
 bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room);
+/* opened.c: show what this rank has opened for writing; forget it, as a check has passed (it is to
+ * be told `again`), or failed. */
+void sherd__openings_tell(sherd_world *world);
+void sherd__openings_passed(sherd_world *world, sherd__lane_set *again);
+void sherd__openings_failed(sherd_world *world);
+bool sherd__openings_same(const sherd_world *world, int lane, int a, int b);
+/* Whether two ranks have opened other tensors, as sherd__ledgers_differ. */
+bool sherd__openings_differ(const sherd_world *world, int lane, int a, int b, bool other,
+                            char *text, size_t room);
+/* What some have opened and others have not is lost, of the mesh that is told in a lane. */
+void sherd__openings_lose(const sherd_world *world, int lane, sherd__remains *out);
 /* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that
  * are open. */
 void sherd__ledgers_passed(sherd_world *world);

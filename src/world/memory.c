@@ -3,6 +3,7 @@
  * Tensor memory as the rooms above see it: blocks of the rank's region (store.c), statistics, and
  * error texts.
  */
+#include "doing.h"
 #include "inside.h"
 
 #include <stdio.h>
@@ -79,10 +80,7 @@ static void say_full(sherd_world *world, int64_t bytes, bool distributed)
                  limit.by == SHERD__BY_ADDRESSES || regions_of(world) < limit.bytes
                      ? ", for which there are addresses: raise `ulimit -v`"
                      : "");
-    if (distributed)
-        sherd__raise(world, SHERD_ENOMEM, "%s", text);
-    else
-        sherd__fail_locally(world, SHERD_ENOMEM, "%s", text);
+    sherd__fail_doing(world, distributed, SHERD_ENOMEM, "%s", text);
 }
 
 sherd__block *sherd__block_take(sherd_world *world, int64_t bytes, bool distributed)

@@ -117,6 +117,7 @@ void sherd__remains_find(const sherd_world *world, int lane, sherd__remains *out
         lose_flights(out, sherd__work_of(world, q, lane));
         lose_writes(out, sherd__work_of(world, q, lane));
     }
+    sherd__openings_lose(world, lane, out);
 }
 
 /* ---- using it -------------------------------------------------------------------------------- */
@@ -186,6 +187,7 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped)
         ledger->hash = 0;
         sherd__forget_writes(ledger);
     }
+    sherd__openings_failed(world);
     for (int lane = 0; lane < world->lanes; lane++)
         sherd__lane_set_add(&world->used, lane);
 }

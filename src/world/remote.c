@@ -4,6 +4,7 @@
  * power of two of data, which are used again and again. Nothing here blocks for another rank but
  * saying goodbye. What comes is looked at in each round of each wait.
  */
+#include "doing.h"
 #include "remote.h"
 
 #include <stdarg.h>
@@ -206,7 +207,7 @@ void sherd__remote_fail(sherd_world *world, sherd_status status, const char *for
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (!world->arrived) {
-        sherd__raise(world, status, "%s", text);
+        sherd__fail_doing(world, true, status, "%s", text);
         return;
     }
     remote->kept_status = status;
@@ -247,6 +248,7 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
     case SHERD__SENT_ARRIVAL:
     case SHERD__SENT_LANE:
     case SHERD__SENT_WORK:
+    case SHERD__SENT_OPENED:
     case SHERD__SENT_REMAINS:
     case SHERD__SENT_VERDICT:
     case SHERD__SENT_TAKEN:

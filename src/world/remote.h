@@ -103,6 +103,7 @@ typedef enum sherd__message_kind {
     SHERD__SENT_ARRIVAL, /* remote_meet.c */
     SHERD__SENT_LANE,
     SHERD__SENT_WORK,
+    SHERD__SENT_OPENED,
     SHERD__SENT_REMAINS,
     SHERD__SENT_VERDICT,
     SHERD__SENT_TAKEN,

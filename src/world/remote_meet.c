@@ -25,6 +25,12 @@ typedef struct sent_lane {
     uint64_t history;
 } sent_lane;
 
+typedef struct sent_opened {
+    sherd__head head;
+    sherd__opened opened;
+} sent_opened;
+_Static_assert(sizeof(sent_opened) <= SHERD_HEAD_BYTES, "it is the head of a message");
+
 typedef struct sent_work {
     sherd__head head;
     sherd__work work;
@@ -78,8 +84,10 @@ static void mirror_leaders(sherd_world *world, const sherd_mesh *mesh, unsigned 
         int64_t first = first_place(mesh, q, axes);
         if (first >= 0 && !leader[first])
             leader[first] = (int16_t)(q + 1);
-        if (!sherd__is_near(world, q))
-            atomic_store(&sherd__lane_of(world, q, lane)->leader, first < 0 ? 0 : leader[first]);
+        if (sherd__is_near(world, q))
+            continue;
+        sherd__lane_of(world, q, lane)->opened.count = 0;
+        atomic_store(&sherd__lane_of(world, q, lane)->leader, first < 0 ? 0 : leader[first]);
     }
 }
 
@@ -137,6 +145,17 @@ static void bring_work(sherd_world *world, int lane)
     *told = now;
 }
 
+static void bring_opened(sherd_world *world, sherd__group *group)
+{
+    sent_opened sent = {.head = {.kind = SHERD__SENT_OPENED, .lane = (uint32_t)group->lane}};
+
+    if (!group->opens_far || sherd__is_near(world, 0))
+        return;
+    sent.opened = group->own->opened;
+    sherd__tell(world->remote, 0, &sent, sizeof sent);
+    group->opens_far = false;
+}
+
 /* All that rank 0 needs to decide. */
 static void bring(sherd_world *world)
 {
@@ -146,6 +165,7 @@ static void bring(sherd_world *world)
         if (!member->group)
             continue;
         sherd__tell_lane(world, 0, &member->group[lane - member->first]);
+        bring_opened(world, &member->group[lane - member->first]);
         if (lane == widest_lane(member))
             bring_work(world, lane);
     }
@@ -350,6 +370,19 @@ static bool take_work(sherd_world *world, int from, const sherd_message *m)
     return true;
 }
 
+static bool take_opened(sherd_world *world, int from, const sherd_message *m)
+{
+    sent_opened sent;
+
+    if (m->head_bytes != sizeof sent || sherd__is_near(world, from))
+        return false;
+    memcpy(&sent, m->head, sizeof sent);
+    for (int i = 0; i < SHERD__OPENED; i++)
+        sent.opened.first[i].text[SHERD__OPENED_TEXT - 1] = '\0';
+    sherd__lane_of(world, from, (int)sent.head.lane)->opened = sent.opened;
+    return true;
+}
+
 /* The remains at `word`, of which there are `words` at most, into a ledger or, if this rank is not
  * in the mesh, nowhere. Returns its length; 0: it makes no sense. */
 static size_t take_remains(sherd_world *world, const uint64_t *word, size_t words)
@@ -424,6 +457,8 @@ bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m)
         return take_lane(world, from, m);
     case SHERD__SENT_WORK:
         return take_work(world, from, m);
+    case SHERD__SENT_OPENED:
+        return take_opened(world, from, m);
     case SHERD__SENT_REMAINS:
         return from == 0 && take_all_remains(world, m);
     case SHERD__SENT_VERDICT:
