@@ -18,7 +18,7 @@ TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1 \
 # Tests that reach the kernels of AVX-512 and AMX, each on the three machines that are emulated.
 EMULATED_TESTS = test_(kernels|emulated|real)_|test_ops_(forward|gradient|.*products|product_sums|attend_cached|add_norm|norms|layers)|test_(nn_optimizers|autograd_random|parallel_(attention|block|toy)|example_(gradients|llama))$$
 
-.PHONY: all run heat test install asan tsan emulated lint symbols operators format bench proof fuzz stress clean help
+.PHONY: all run heat test verify install asan tsan emulated lint symbols operators format bench proof fuzz stress clean help
 .DEFAULT_GOAL := all
 
 # configure FOLDER, OPTIONS: the log is shown only when it fails.
@@ -45,6 +45,11 @@ heat: ready ## run the heat example (make heat ARGS="--mesh x=2,y=2 --picture he
 test: ready ## build and run all tests
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
 	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --parallel $(shell expr $(JOBS) + 1) $(ARGS)
+
+# What is compared in each check takes its time.
+verify: ready ## build and run all tests with SHERD_VERIFY=1: replicas are compared, element by element
+	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
+	@cd $(BUILD) && SHERD_VERIFY=1 SHERD_TEST_SECONDS=500 ctest --no-label-summary --output-on-failure --parallel $(JOBS) $(ARGS)
 
 install: ready ## install libraries, headers and the command (make install PREFIX=/usr/local)
 	@cmake --build $(BUILD) --parallel $(JOBS) --target parts

@@ -65,11 +65,24 @@ static int64_t wrong_elements(const scene *s, sherd_tensor *y, const sherd_box *
     return wrong;
 }
 
-/* The gradient that a rank gives to the k-th element of its halo: small integers, exact in any
- * order. */
-static double given(int rank, int64_t k)
+/* Of the ranks that hold the same as this one, a number that others do not have. */
+static int piece_of(const scene *s, int rank)
 {
-    return (double)((rank * 31 + (int)k * 7) % 13 - 6);
+    const sherd_mesh *mesh = sherd_layout_mesh(s->layout);
+    int64_t x[SHERD_MAX_AXES];
+    int piece = 0;
+
+    for (int i = 0; sherd_mesh_coordinate(mesh, rank, x) && i < sherd_mesh_axes(mesh); i++)
+        if (sherd_layout_placement(s->layout, i).kind == SHERD_SHARD)
+            piece = piece * (int)sherd_mesh_extent(mesh, i) + (int)x[i];
+    return piece;
+}
+
+/* The gradient that a rank gives to the k-th element of its halo, as all that hold the same do:
+ * small integers, exact in any order. */
+static double given(const scene *s, int rank, int64_t k)
+{
+    return (double)((piece_of(s, rank) * 31 + (int)k * 7) % 13 - 6);
 }
 
 /* Whether two ranks differ only on axes that shard the tensor: then what one has flows to the
@@ -102,7 +115,7 @@ static int64_t wrong_gradients(const scene *s, sherd_tensor *x)
         for (int64_t k = 0, count = count_of(&box); k < count; k++) {
             int64_t at = element(&box, shape, &s->o, k);
             if (at != NOWHERE)
-                sum[at] += given(r, k);
+                sum[at] += given(s, r, k);
         }
     }
     const double *data = g ? sherd_tensor_read(g) : NULL;
@@ -136,7 +149,7 @@ static void check_one(scene *s)
     CHECK_EQ(wrong_elements(s, y, &box), 0);
     sherd_tensor *g = sherd__new_plain(s->world, SHERD_F64, y->ndim, y->shape, y->varies);
     for (int64_t k = 0; k < g->count; k++)
-        ((double *)sherd__fresh(g))[k] = given(rank, k);
+        ((double *)sherd__fresh(g))[k] = given(s, rank, k);
     sherd_backward_with(&y, &g, 1, NULL);
     if (inside)
         CHECK_EQ(wrong_gradients(s, x), 0);

@@ -449,9 +449,12 @@ sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *gradient)
         return sherd__failed(t->world);
     if (!t->layout)
         return t;
-    if (sherd__replicated(&whole, t->layout->spec.mesh, t->ndim, t->shape) != SHERD_OK)
-        return sherd__fail_diag(t->world, true);
-    return sherd_to_local_with(sherd_redistribute(t, whole, NULL), gradient);
+    bool begun = sherd__doing_begin(t->world, "sherd_full");
+    sherd_tensor *y = sherd__replicated(&whole, t->layout->spec.mesh, t->ndim, t->shape) == SHERD_OK
+                          ? sherd_to_local_with(sherd_redistribute(t, whole, NULL), gradient)
+                          : sherd__fail_diag(t->world, true);
+    sherd__doing_end(t->world, begun);
+    return y;
 }
 
 sherd_tensor *sherd_full(sherd_tensor *t)

@@ -69,7 +69,7 @@ sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int
     sherd_status status;
 
     if (!first)
-        return sherd__no_memory(mesh->space->diag, "sherd_distribute");
+        return sherd__no_memory(mesh->space->diag, "layout");
     for (int a = 0; a < mesh->axes; a++)
         placements[a] = sherd_shard(0);
     first[sherd__mesh_place(mesh, coordinate)] = shape[0];

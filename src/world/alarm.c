@@ -145,7 +145,7 @@ static void raise_text(sherd_world *world, sherd_status status, const char *text
         world->transport->raise(world, status, text);
 }
 
-void sherd__raise_diag(sherd_world *world)
+static void raise_written(sherd_world *world)
 {
     raise_text(world, world->diag.status, world->diag.text);
 }
@@ -173,15 +173,35 @@ const char *sherd__doing_within(sherd_world *world, const char *name)
     return before;
 }
 
+/* Write a failure, with what this rank is doing, if that is wanted. */
+static void write_text(sherd_world *world, sherd_status status, bool named, const char *text)
+{
+    const char *within = named ? world->within : NULL, *doing = named ? world->doing : NULL;
+
+    sherd__fail(&world->diag, status, "%s%s%s%s%s", within ? within : "", within ? ": " : "",
+                doing ? doing : "", doing ? ": " : "", text);
+}
+
 static void fail_in(sherd_world *world, sherd_status status, bool named, const char *format,
                     va_list arguments)
 {
-    const char *within = named ? world->within : NULL, *doing = named ? world->doing : NULL;
     char text[SHERD_ERROR_BYTES];
 
     vsnprintf(text, sizeof text, format, arguments);
-    sherd__fail(&world->diag, status, "%s%s%s%s%s", within ? within : "", within ? ": " : "",
-                doing ? doing : "", doing ? ": " : "", text);
+    write_text(world, status, named, text);
+}
+
+/* Layouts and plans do not know who lacks memory for them. */
+void sherd__raise_diag(sherd_world *world)
+{
+    const char *behind = strstr(world->diag.text, ": "); /* the rank */
+    char text[SHERD_ERROR_BYTES];
+
+    if (world->diag.status == SHERD_ENOMEM && world->diag.rank >= 0 && behind) {
+        copy_text(text, sizeof text, behind + 2);
+        write_text(world, SHERD_ENOMEM, true, text);
+    }
+    raise_written(world);
 }
 
 static void keep_local(sherd_world *world)
@@ -197,7 +217,7 @@ sherd_status sherd__raise(sherd_world *world, sherd_status status, const char *f
     va_start(arguments, format);
     fail_in(world, status, false, format, arguments);
     va_end(arguments);
-    sherd__raise_diag(world);
+    raise_written(world);
     return status;
 }
 
@@ -221,7 +241,7 @@ sherd_status sherd__fail_doing(sherd_world *world, bool distributed, sherd_statu
     fail_in(world, status, true, format, arguments);
     va_end(arguments);
     if (distributed)
-        sherd__raise_diag(world);
+        raise_written(world);
     else
         keep_local(world);
     return status;
