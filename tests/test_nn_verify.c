@@ -155,6 +155,53 @@ static void no_memory_for_it_fails_on_all(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Shards and addends differ, also if no piece varies by itself. */
+static void pieces_of_a_whole_may_be_any_constants(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_placement how[] = {sherd_shard(0), sherd_partial(SHERD_SUM)};
+    const sherd_from_local_options infer = {.mode = SHERD_FROM_INFER};
+    double rank = sherd_world_rank(world), ranks = sherd_world_ranks(world);
+
+    for (int i = 0; i < 4; i++) {
+        sherd_tensor *piece = i < 2 ? sherd_constant(world, SHERD_F64, SHAPE(2, 3), 2, rank)
+                                    : sherd_constant_later(world, SHERD_F64, SHAPE(2, 3), 2, rank);
+        sherd_tensor *t = sherd_from_local(piece, mesh, &how[i % 2], &infer);
+        CHECK_NEAR(sherd_item(sherd_sum(t)), 3 * ranks * (ranks - 1), 0);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
+/* A program has as much memory as without it. */
+static void a_check_takes_no_memory_of_tensors(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *t = spread(wave(world, SHERD_F64, 2, SHAPE(40, 60), 3, 1, 0), mesh, "R");
+
+    CHECK(!sherd_tensor_failed(sherd_transpose(t, 0, 1)));
+    sherd_world_memory_reset(world);
+    sherd_memory before = sherd_world_memory(world);
+    CHECK_OK(sherd_world_check(world));
+    CHECK_EQ(sherd_world_memory(world).live_bytes, before.live_bytes);
+    CHECK_EQ(sherd_world_memory(world).peak_bytes, before.peak_bytes);
+}
+
+/* Replicas with other strides are the same elements. */
+static void strides_do_not_matter(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *t = spread(wave(world, SHERD_F64, 2, SHAPE(5, 60), 3, 1, 0), mesh, "R");
+    sherd_tensor *view = sherd_transpose(t, 0, 1);
+
+    CHECK_OK(sherd_world_check(world));
+    if (sherd_world_rank(world) == 0)
+        CHECK(sherd_tensor_read(view) != NULL); /* a copy is kept with it */
+    CHECK_OK(sherd_world_check(world));
+    double *data = sherd_tensor_write(t);
+    data[7] = sherd_world_rank(world);
+    CHECK_EQ(sherd_world_check(world), sherd_world_ranks(world) > 1 ? SHERD_EDIFFER : SHERD_OK);
+}
+
 /* What is said to be equal is not sent, and is no more equal for that: sherd_module_equalize says
  * so by its name, on all ranks. */
 static void what_was_equal_before_is_compared(sherd_world *world)
@@ -191,6 +238,9 @@ static const check_test tests[] = {
     {TEST(an_old_replica_is_compared_as_well), {1, 2, 3, 4}},
     {TEST(a_given_gradient_may_be_written), {1, 2, 3}},
     {TEST(pieces_are_compared_with_their_replicas), {4}},
+    {TEST(pieces_of_a_whole_may_be_any_constants), {1, 2, 3, 4}},
+    {TEST(a_check_takes_no_memory_of_tensors), {1, 2}},
+    {TEST(strides_do_not_matter), {1, 2, 3}},
     {TEST(no_memory_for_it_fails_on_all), {2, 3}},
     {TEST(what_was_equal_before_is_compared), {1, 2, 3, 4}},
 };

@@ -72,6 +72,8 @@ static bool tell_claims(sherd_world *world, sherd__group *group)
         sherd__lane_set_add(&world->used, group->lane);
     if (!sherd__is_near(world, 0))
         return sherd__remote_claims(world, group);
+    if (!bytes && !group->claimed)
+        return true;
     group->own->claimed = 0;
     if (group->claimed)
         sherd__give_quietly(world, group->claimed);

@@ -154,9 +154,10 @@ static void put_in_force(sherd_world *world, const sherd__member *member)
     if (world->remote)
         sherd__remote_mesh(world, member);
     for (int i = 0; i < member->lanes; i++) {
-        sherd__own_lane(world, member->first + i)->opened.count = 0;
-        atomic_store(&sherd__own_lane(world, member->first + i)->leader,
-                     member->inside ? member->group[i].leader + 1 : 0);
+        sherd__lane *lane = sherd__own_lane(world, member->first + i);
+        lane->opened.count = 0;
+        lane->claimed = 0;
+        atomic_store(&lane->leader, member->inside ? member->group[i].leader + 1 : 0);
     }
 }
 
