@@ -91,6 +91,7 @@ suite() {
         run mpi ops_stencils 2 3
         run mpi nn_sharded 2 3
         run mpi nn_verify 2 3
+        run mpi ops_opened 2 3
         run mpi io_files 2 3
         run mpi io_state 3
         run mpi parallel_divergence 2 3
@@ -119,6 +120,7 @@ suite() {
         run hosts tensor_links 4
         run mixed tensor_move 4
         run mixed nn_verify 4
+        run mixed ops_opened 4
         run mixed io_files 4
         run mixed parallel_mlp 4
         without=
