@@ -152,12 +152,14 @@ static void an_opening_has_its_place_among_operators(sherd_world *world)
     sherd_tensor *t = made(line_of_ranks(world), "R");
 
     CHECK_OK(sherd_world_check(world));
-    sherd_exp(t);
+    sherd_tensor *before = sherd_exp(t);
     for (int rank = 1; rank < sherd_world_ranks(world); rank++)
         open_on(t, rank);
-    sherd_exp(t);
+    sherd_tensor *behind = sherd_exp(t);
     open_on(t, 0);
     found(world, 1, ",4] on (x=2)", 0);
+    CHECK(sherd_tensor_failed(t) && sherd_tensor_failed(behind) && !sherd_tensor_failed(before));
+    CHECK_OK(sherd_world_check(world));
 }
 
 static void the_next_call_finds_it(sherd_world *world)

@@ -56,7 +56,8 @@ bool sherd__openings_same(const sherd_world *world, int lane, int a, int b);
 /* Whether two ranks have opened other tensors, as sherd__ledgers_differ. */
 bool sherd__openings_differ(const sherd_world *world, int lane, int a, int b, bool other,
                             char *text, size_t room);
-/* What some have opened and others have not is lost, of the mesh that is told in a lane. */
+/* What some have opened and others have not is lost, with what was done behind it, of the mesh that
+ * is told in a lane. */
 void sherd__openings_lose(const sherd_world *world, int lane, sherd__remains *out);
 /* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that
  * are open. */

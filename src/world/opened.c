@@ -270,8 +270,8 @@ static bool common_bits(const sherd_world *world, int lane, int leader, uint64_t
     return any;
 }
 
-/* What a rank has opened, and not all of its group have; if that is not among the first, all that
- * it has written counts. */
+/* What a rank has opened, and not all of its group have, and all that was done behind it; if that
+ * is not among the first, all that it has written counts, and all since the last good check. */
 static void lose(const sherd_world *world, int rank, int lane, const sherd__opened *common,
                  sherd__remains *out)
 {
@@ -285,9 +285,12 @@ static void lose(const sherd_world *world, int rank, int lane, const sherd__open
         if (!has(common, opened->first[i].key)) {
             sherd__mark_put(lost, SHERD__MANY_MARKS, opened->first[i].identity);
             sherd__mark_put(lost, SHERD__MANY_MARKS, opened->first[i].storage);
+            out->kept = sherd__smaller(out->kept, opened->first[i].deeds);
         }
-    if (opened->count > SHERD__OPENED)
+    if (opened->count > SHERD__OPENED) {
         sherd__mark_join(lost, SHERD__MANY_MARKS, work->since.word);
+        out->kept = sherd__smaller(out->kept, work->good);
+    }
 }
 
 static void lose_in_lane(const sherd_world *world, int lane, sherd__remains *out)

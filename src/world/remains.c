@@ -113,11 +113,11 @@ void sherd__remains_find(const sherd_world *world, int lane, sherd__remains *out
     if (sherd__ranks_none(&members))
         return;
     find_common(world, &members, lane, out);
+    sherd__openings_lose(world, lane, out);
     for (int q = -1; (q = sherd__ranks_next(&members, q + 1)) >= 0;) {
         lose_flights(out, sherd__work_of(world, q, lane));
         lose_writes(out, sherd__work_of(world, q, lane));
     }
-    sherd__openings_lose(world, lane, out);
 }
 
 /* ---- using it -------------------------------------------------------------------------------- */
