@@ -211,9 +211,11 @@ SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 /**
  * The local elements for writing, row-major and contiguous. The call counts as an in-place write:
  * of a distributed tensor all ranks make it, also those whose piece is empty or stays as it is; a
- * plain tensor varies over all axes from then on (see sherd_mark_equal). What is written belongs to
- * the next call on the mesh: if some ranks do not complete that, the tensor is lost
- * (sherd_tensor_revive).
+ * plain tensor varies over all axes from then on (see sherd_mark_equal). All ranks that hold the
+ * same elements must make it, once or more, between the same two operators on the mesh: otherwise
+ * the next check is EDIFFER (so is the next call of these ranks alone), and the tensor is lost.
+ * Elements that only one rank holds are not compared. What is written belongs to the next call on
+ * the mesh: if some ranks do not complete that, the tensor is lost (sherd_tensor_revive).
  *
  * @local  blocks until all ranks that read this storage in earlier calls have finished
  * @shapes as many elements as this rank's box has (sherd_tensor_box)

@@ -26,6 +26,9 @@ SHERD_BEGIN
  *     t = sherd_constant_on(layout, SHERD_F32, 0);
  *     float *mine = sherd_tensor_write(t); // sherd_tensor_local_count(t) elements
  *
+ * All ranks do so: a check finds ranks that do not open what they hold alike (EDIFFER); what they
+ * write there is compared only with SHERD_VERIFY=1.
+ *
  * @local
  * @shapes data: the elements of this rank's box, row-major, of `dtype`; may be NULL if the box is
  *         empty

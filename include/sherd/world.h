@@ -198,9 +198,10 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
  *
  * @collective the world
  * @errors     the status that raised the alarm; EDIFFER ranks made different calls, did different
- *             things on a mesh, or (with SHERD_VERIFY=1 in the environment) hold different values
- *             of what should be equal; EPEER; ETIMEDOUT a rank did not come within SHERD_TIMEOUT;
- *             EINVAL in a process that was forked from the rank's own
+ *             things on a mesh, opened a replica for writing on some of its ranks only, or (with
+ *             SHERD_VERIFY=1 in the environment) hold different values of what should be equal;
+ *             EPEER; ETIMEDOUT a rank did not come within SHERD_TIMEOUT; EINVAL in a process that
+ *             was forked from the rank's own
  */
 SHERD_API sherd_status sherd_world_check(sherd_world *world);
 
