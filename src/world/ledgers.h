@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.c, claims.c, opened.c, remains.c: what is done on meshes, as the files of this room see it. Part of
- * inside.h. */
+/* ledger.c, claims.c, opened.c, remains.c: what is done on meshes, as the files of this room see
+ * it. Part of inside.h. */
 #ifndef SHERD__LEDGERS_H
 #define SHERD__LEDGERS_H
 
