@@ -34,6 +34,10 @@ static const sherd__conv geometries[] = {
     {1, 1, 16, 16, {1, 96, 96}, {1, 96, 96}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
     {1, 1, 16, 16, {1, 95, 97}, {1, 96, 97}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 2, 1}},
     {1, 1, 16, 32, {7, 50, 40}, {4, 25, 40}, {3, 4, 3}, {2, 2, 1}, {1, 1, 1}, {1, 1, 1}},
+    /* so many terms that oneDNN is called for some images at a time */
+    {24, 1, 8, 8, {1, 32, 24}, {1, 32, 24}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
+    {22, 1, 6, 9, {1, 32, 24}, {1, 34, 24}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 2, 1}},
+    {24, 2, 16, 8, {1, 25, 27}, {1, 25, 27}, {1, 3, 5}, {1, 1, 1}, {1, 1, 1}, {0, 1, 2}},
     /* sums of more than one pass */
     {2, 1, 64, 240, {1, 5, 4}, {1, 5, 4}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
 };
@@ -221,6 +225,37 @@ static void gradients_of_many_terms_are_exact(void)
     }
 }
 
+/* 2^18 terms of many images, by oneDNN: each tap of a kernel meets its own number of places. */
+static void gradients_of_many_images_are_exact(void)
+{
+    enum { IMAGES = 256, CHANNELS = 16, SIDE = 32, ALL = IMAGES * CHANNELS * SIDE * SIDE };
+    static float images[ALL], slopes[ALL];
+    static _Alignas(64) unsigned char room[3 * ALL * sizeof(float)];
+    const sherd__conv c = {IMAGES,          1,         CHANNELS,  CHANNELS,  {1, SIDE, SIDE},
+                           {1, SIDE, SIDE}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}};
+    const sherd__conv_task task = {SHERD__CONV_BACKWARD_W, {images, made[1], slopes}};
+    const sherd__conv_job job = {&c, &task, 1, NULL, NULL};
+    sherd__heap heap = {0};
+    int64_t bytes;
+
+    sherd__engine *engine = sherd__engine_create(&heap);
+    if (!CHECK(engine))
+        return;
+    for (int i = 0; i < ALL; i++) {
+        images[i] = 0.1f;
+        slopes[i] = 0.7f;
+    }
+    bool done = sherd__conv_onednn_bytes(&bytes, engine, &job) == SHERD__DONE;
+    CHECK(!done || bytes <= (int64_t)sizeof room);
+    done = done && sherd__conv_onednn(engine, &job, room) == SHERD__DONE;
+    for (int i = 0; done && i < count_of(&c, W); i++) {
+        int high = i / 3 % 3 == 1 ? SIDE : SIDE - 1, wide = i % 3 == 1 ? SIDE : SIDE - 1;
+        double terms = (double)IMAGES * high * wide;
+        CHECK_NEAR((double)made[1][i] / (terms * (double)0.1f * (double)0.7f), 1, 4e-5);
+    }
+    sherd__engine_destroy(engine);
+}
+
 static void no_memory_is_said_and_nothing_is_lost(void)
 {
     const sherd__conv_task both[] = {{SHERD__CONV_BACKWARD_X, {made[0], w, y}},
@@ -251,6 +286,7 @@ static const check_test tests[] = {
     {TEST(they_are_as_the_plain_ones)},
     {TEST(gradients_of_weights_are_those_of_the_plain_kernel)},
     {TEST(gradients_of_many_terms_are_exact)},
+    {TEST(gradients_of_many_images_are_exact)},
     {TEST(no_memory_is_said_and_nothing_is_lost)},
 };
 CHECK_MAIN(tests)

@@ -20,6 +20,7 @@
 enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
 enum { BIAS = SHERD__CONV_BIAS, MOST = SHERD__CONV_ALL_DIMS, FIRST = 2 };
 enum { BLOCK = 16, LARGE = 1 << 20 /* bytes */, FEW_PRODUCTS = 256 * 9 };
+enum { LONG_SUM = 1 << 14, CALL_SUM = 1 << 11, CALL_PRODUCTS = 1 << 21 };
 
 static bool good(dnnl_status_t status)
 {
@@ -153,15 +154,64 @@ bool sherd__conv_has_zeros(const sherd__conv_kept *k)
     return !k->own && memcmp(k->x, k->plain[X].dims, (size_t)k->ndim * sizeof *k->x) != 0;
 }
 
+/*
+ * How many images a call takes. oneDNN adds all of them up in f32, one after the other, which is
+ * wrong by 2.5e-3 of 2^18 equal numbers. So of long sums each call makes one of some thousand
+ * terms, with products enough that calls and a pass over their results are nothing beside them.
+ * Those of one image stay together.
+ */
+static int64_t images_of(const sherd__conv_wish *w)
+{
+    const sherd__conv *c = &w->conv;
+    int64_t terms = product(c->out),
+            products = terms * c->out_channels * product(c->kernel) * (c->in_channels / c->groups);
+    int64_t least = sherd__max(sherd__ceil_div(CALL_SUM, sherd__max(terms, 1)),
+                               sherd__ceil_div(CALL_PRODUCTS, sherd__max(products, 1)));
+
+    if (w->kind != SHERD__CONV_BACKWARD_W || c->batch * terms < LONG_SUM)
+        return c->batch;
+    while (least < c->batch && c->batch % least)
+        least++;
+    return sherd__min(least, c->batch);
+}
+
+int64_t sherd__conv_calls(const sherd__conv_kept *k)
+{
+    return k->own || k->images == 0 ? 1 : k->plain[X].dims[0] / k->images;
+}
+
 /* Operands in any layout, x amid its zeros. */
 static bool describe_any(const sherd__conv_kept *k, dnnl_memory_desc_t *any)
 {
     for (int i = 0; i < ARRAYS; i++) {
-        any[i] = k->plain[i];
-        any[i].format_kind = dnnl_format_kind_any;
+        dnnl_dims_t size;
+        memcpy(size, i == X ? k->x : k->plain[i].dims, sizeof size);
+        if (i != W)
+            size[0] = k->images;
+        if (!good(k->engine->dnnl.memory_desc_init_by_tag(&any[i], k->plain[i].ndims, size,
+                                                          dnnl_f32, dnnl_format_tag_any)))
+            return false;
     }
-    return !sherd__conv_has_zeros(k) || good(k->engine->dnnl.memory_desc_init_by_tag(
-                                            &any[X], k->ndim, k->x, dnnl_f32, dnnl_format_tag_any));
+    return true;
+}
+
+/* Whether images lie one after the other: then more of them lie as some do. */
+static bool lay_whole(sherd__conv_kept *k, sherd__conv_kind kind)
+{
+    for (int i = X; i <= Y; i += Y - X) {
+        dnnl_memory_desc_t *all = &k->whole[i];
+        const dnnl_blocking_desc_t *lie = &all->format_desc.blocking;
+        *all = *sherd__conv_taken(k, kind, i);
+        size_t some = k->engine->dnnl.memory_desc_get_size(all);
+        if (all->format_kind != dnnl_blocked || all->padded_dims[0] != k->images ||
+            (size_t)(lie->strides[0] * k->images) * sizeof(float) != some)
+            return false;
+        for (int b = 0; b < lie->inner_nblks; b++)
+            if (lie->inner_idxs[b] == 0)
+                return false;
+        all->dims[0] = all->padded_dims[0] = k->plain[i].dims[0];
+    }
+    return true;
 }
 
 /*
@@ -240,6 +290,21 @@ static bool is_flat(const sherd__conv *c)
            c->before[0] == 0;
 }
 
+/* The primitive for so many images. False: oneDNN has none, or none by which parts can be made. */
+static bool make_for(sherd__conv_kept *k, const sherd__conv_wish *w, int64_t images)
+{
+    const sherd__dnnl *dnnl = &k->engine->dnnl;
+
+    k->images = images;
+    if (describe(k, w) && (images == w->conv.batch || lay_whole(k, (sherd__conv_kind)w->kind)) &&
+        good(dnnl->primitive_create(&k->primitive, k->desc)))
+        return true;
+    dnnl->primitive_desc_destroy(k->desc);
+    k->desc = NULL;
+    k->primitive = NULL;
+    return false;
+}
+
 /* Without a primitive, and not our own: it can not be done. */
 static void make(sherd__conv_kept *k, const sherd__conv_wish *w)
 {
@@ -248,8 +313,8 @@ static void make(sherd__conv_kept *k, const sherd__conv_wish *w)
         return;
     if (is_own(w))
         k->own = describe_blocks(k);
-    else if (describe(k, w) && !good(k->engine->dnnl.primitive_create(&k->primitive, k->desc)))
-        k->primitive = NULL;
+    else if (!make_for(k, w, images_of(w)) && k->images < w->conv.batch)
+        make_for(k, w, w->conv.batch);
 }
 
 const sherd__conv_kept *sherd__conv_find(sherd__engine *e, const sherd__conv_wish *w)
@@ -264,8 +329,7 @@ const sherd__conv_kept *sherd__conv_find(sherd__engine *e, const sherd__conv_wis
     return k;
 }
 
-const dnnl_memory_desc_t *sherd__conv_wanted(const sherd__conv_kept *k, sherd__conv_kind kind,
-                                             int i)
+const dnnl_memory_desc_t *sherd__conv_taken(const sherd__conv_kept *k, sherd__conv_kind kind, int i)
 {
     static const dnnl_query_t queries[][ARRAYS] = {
         [SHERD__CONV_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
@@ -274,8 +338,15 @@ const dnnl_memory_desc_t *sherd__conv_wanted(const sherd__conv_kept *k, sherd__c
         [SHERD__CONV_BACKWARD_W] = {dnnl_query_src_md, dnnl_query_diff_weights_md,
                                     dnnl_query_diff_dst_md}};
 
-    return k->own ? &k->blocks[i]
-                  : k->engine->dnnl.primitive_desc_query_md(k->desc, queries[kind][i], 0);
+    return k->engine->dnnl.primitive_desc_query_md(k->desc, queries[kind][i], 0);
+}
+
+const dnnl_memory_desc_t *sherd__conv_wanted(const sherd__conv_kept *k, sherd__conv_kind kind,
+                                             int i)
+{
+    if (k->own)
+        return &k->blocks[i];
+    return i != W && sherd__conv_calls(k) > 1 ? &k->whole[i] : sherd__conv_taken(k, kind, i);
 }
 
 #endif

@@ -35,18 +35,27 @@ typedef struct sherd__conv_kept {
     dnnl_memory_desc_t plain[SHERD__CONV_OPERANDS];
     dnnl_memory_desc_t blocks[SHERD__CONV_ARRAYS]; /* as `own` wants them */
     dnnl_dims_t x, zeros; /* sizes of what it sees of x, and how many of them come before x's own */
+    int64_t images;       /* of the batch, that a call of the primitive takes: divides it */
+    dnnl_memory_desc_t whole[SHERD__CONV_ARRAYS]; /* x and y of all, as the primitive has some */
 } sherd__conv_kept;
 
 /* What is kept of a wish, made if there is nothing yet; NULL: out of memory. */
 const sherd__conv_kept *sherd__conv_find(sherd__engine *e, const sherd__conv_wish *w);
 
-/* How an operand shall lie. */
+/* How an operand shall lie; x and y of the whole batch. */
 const dnnl_memory_desc_t *sherd__conv_wanted(const sherd__conv_kept *k, sherd__conv_kind kind,
                                              int i);
 
 /* Row-major descriptions of `ndim` dims; `size` may be of any of these. */
 bool sherd__conv_row_major(const sherd__conv_kept *k, dnnl_memory_desc_t *out,
                            const dnnl_dims_t size);
+
+/* In how many calls the primitive makes it: their results are added up. */
+int64_t sherd__conv_calls(const sherd__conv_kept *k);
+
+/* How what a call takes of an operand lies: of x and y some images. */
+const dnnl_memory_desc_t *sherd__conv_taken(const sherd__conv_kept *k, sherd__conv_kind kind,
+                                            int i);
 
 /* Whether zeros are laid around x. */
 bool sherd__conv_has_zeros(const sherd__conv_kept *k);

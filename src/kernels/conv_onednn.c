@@ -32,7 +32,7 @@ typedef struct run {
     const kept *kept;
     unsigned char *room;                             /* what is left of the workspace */
     bool biased, borrowed[OPERANDS];                 /* borrowed: of the task before */
-    void *data[ARRAYS], *sums;                       /* of what is wanted; for our own kernel */
+    void *data[ARRAYS], *sums;                       /* of what is wanted; for sums of dw */
     dnnl_memory_t given[OPERANDS], wanted[OPERANDS]; /* the same one where the layout is */
 } run;
 
@@ -93,13 +93,25 @@ static int64_t slab_count(const kept *k)
     return most;
 }
 
+/* What our own kernel adds up in, or totals of what calls make. */
+static size_t sums_of(const kept *k)
+{
+    const sherd__dnnl *dnnl = &k->engine->dnnl;
+
+    if (k->own)
+        return dnnl->memory_desc_get_size(&k->plain[W]);
+    return sherd__conv_calls(k) == 1
+               ? 0
+               : 2 * dnnl->memory_desc_get_size(sherd__conv_taken(k, SHERD__CONV_BACKWARD_W, W));
+}
+
 static size_t room_of(const kept *k, sherd__conv_kind kind, int i)
 {
     size_t bytes = is_plain(k, kind, i)
                        ? 0
                        : k->engine->dnnl.memory_desc_get_size(sherd__conv_wanted(k, kind, i));
     size_t slab = i == X && sherd__conv_has_zeros(k) ? (size_t)slab_count(k) * sizeof(float) : 0;
-    size_t sums = i == W && k->own ? k->engine->dnnl.memory_desc_get_size(&k->plain[W]) : 0;
+    size_t sums = i == W ? sums_of(k) : 0;
 
     return sherd__round_up(bytes, LINE) + sherd__round_up(slab + sums, LINE);
 }
@@ -181,9 +193,10 @@ static bool make_memory(run *r, int i, void *data)
         return false;
     r->room += room_of(r->kept, r->kind, i);
     r->data[i] = data;
+    if (i == W)
+        r->sums = r->room - sherd__round_up(sums_of(r->kept), LINE);
     if (is_plain(r->kept, r->kind, i)) {
         r->wanted[i] = r->given[i];
-        r->sums = room;
         return true;
     }
     r->data[i] = room;
@@ -204,17 +217,64 @@ static bool make_bias(run *r, const void *bias)
     return true;
 }
 
-/* By oneDNN, and back into the given layout. */
-static bool execute(run *r)
+static bool call(const run *r, const dnnl_memory_t memory[ARRAYS])
 {
     const sherd__dnnl *dnnl = &r->engine->dnnl;
     dnnl_exec_arg_t list[OPERANDS] = {[BIAS] = {DNNL_ARG_BIAS, r->wanted[BIAS]}};
 
     for (int i = 0; i < ARRAYS; i++)
-        list[i] = (dnnl_exec_arg_t){arguments[r->kind][i], r->wanted[i]};
-    if (!good(dnnl->primitive_execute(r->kept->primitive, r->engine->stream,
-                                      r->biased ? OPERANDS : ARRAYS, list)) ||
-        !good(dnnl->stream_wait(r->engine->stream)))
+        list[i] = (dnnl_exec_arg_t){arguments[r->kind][i], memory[i]};
+    return good(dnnl->primitive_execute(r->kept->primitive, r->engine->stream,
+                                        r->biased ? OPERANDS : ARRAYS, list)) &&
+           good(dnnl->stream_wait(r->engine->stream));
+}
+
+/* What a call made of dw is added in f64, as sums.h says, and after the last one given. */
+static void add_call(const run *r, bool is_last)
+{
+    const dnnl_memory_desc_t *lie = sherd__conv_taken(r->kept, r->kind, W);
+    int64_t n = (int64_t)(r->engine->dnnl.memory_desc_get_size(lie) / sizeof(float));
+    float *dw = r->data[W];
+    double *total = r->sums;
+
+    for (int64_t i = 0; i < n; i++)
+        total[i] += (double)dw[i];
+    for (int64_t i = 0; is_last && i < n; i++)
+        dw[i] = (float)total[i];
+}
+
+/* dw by several calls, each of some images. */
+static bool call_for_parts(run *r)
+{
+    const sherd__dnnl *dnnl = &r->engine->dnnl;
+    int64_t calls = sherd__conv_calls(r->kept);
+    dnnl_memory_t some[ARRAYS] = {[W] = r->wanted[W]};
+    bool done = true;
+
+    memset(r->sums, 0, sums_of(r->kept));
+    for (int i = X; i <= Y && done; i += Y - X)
+        done = good(dnnl->memory_create(&some[i], sherd__conv_taken(r->kept, r->kind, i),
+                                        r->engine->engine, r->data[i]));
+    for (int64_t c = 0; c < calls && done; c++) {
+        for (int i = X; i <= Y && done; i += Y - X) {
+            const dnnl_memory_desc_t *lie = sherd__conv_taken(r->kept, r->kind, i);
+            float *at =
+                (float *)r->data[i] + c * r->kept->images * lie->format_desc.blocking.strides[0];
+            done = good(dnnl->memory_set_data_handle(some[i], at));
+        }
+        done = done && call(r, some);
+        if (done)
+            add_call(r, c == calls - 1);
+    }
+    dnnl->memory_destroy(some[X]);
+    dnnl->memory_destroy(some[Y]);
+    return done;
+}
+
+/* By oneDNN, and back into the given layout. */
+static bool execute(run *r)
+{
+    if (!(sherd__conv_calls(r->kept) > 1 ? call_for_parts(r) : call(r, r->wanted)))
         return false;
     for (int i = 0; i < ARRAYS; i++)
         if (is_result(r->kind, i) && r->wanted[i] != r->given[i])
