@@ -102,9 +102,8 @@ __device__ inline double join_row(T *log_sum, const T *s, int64_t parts, int64_t
         sum += part == 0 ? 0 : part * exp((double)s[3 * p * rows] - most);
         picked += (double)s[(3 * p + 2) * rows];
     }
-    double total = most + log(sum);
-    *log_sum = (T)total;
-    return total - picked;
+    *log_sum = (T)(most + log(sum));
+    return most - picked + log(sum);
 }
 
 template <class E> __device__ void cross_entropy_join(const cross_entropy_join_args &a)
