@@ -2,12 +2,13 @@
 /*
  * Applies operators by name to operands from a JSON file, on ranks that are threads, under the
  * layouts that the file says, and writes results and gradients: the other half of
- * tools/compare_torch.py. Usage: run_operators CASES RESULTS [RANKS].
+ * tools/compare_torch.py. Usage: run_operators CASES RESULTS [RANKS [ELEMENTS]].
  *
  * A case: {"op": "sherd_add", "attributes": {"eps": 1e-5}, "operands": [{"dtype": "f64", "shape":
  * [2,3], "data": [..], "placements": "S(0)", "grad": true, "written": true}, null], "weights":
  * [..]}. The loss is the sum of result 0 times weights. Of operands that are written the new values
- * are a result too, under "written".
+ * are a result too, under "written". With a fourth argument, a file, elements go there as f64, and
+ * their place into RESULTS; operands may lie in files likewise (json_tensors.h).
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 
 typedef struct job {
     json_t *cases, *results; /* results: written by rank 0 */
+    FILE *elements;          /* NULL: into results */
 } job;
 
 static sherd_tensor *read_operand(sherd_world *world, const sherd_mesh *mesh, const json_t *o)
@@ -81,10 +83,32 @@ static void read_attributes(const sherd_op *op, const json_t *given, char *out)
     }
 }
 
-/* Shape and elements, whole, as f64; null for none. */
-static json_t *write_tensor(sherd_tensor *t)
+static json_t *write_number(double number)
 {
-    json_t *out, *shape = json_array(), *data = json_array();
+    if (isfinite(number))
+        return json_real(number);
+    return json_string(isnan(number) ? "nan" : number > 0 ? "inf" : "-inf");
+}
+
+/* Elements into an array, or at the end of a file: then where they begin. Rank 0 writes that. */
+static json_t *write_elements(const job *j, sherd_world *world, const double *numbers, int64_t n)
+{
+    json_t *data = json_array();
+
+    if (j->elements && numbers && sherd_world_rank(world) == 0) {
+        json_decref(data);
+        data = json_integer(ftell(j->elements) / (long)sizeof *numbers);
+        fwrite(numbers, sizeof *numbers, (size_t)n, j->elements);
+    }
+    for (int64_t i = 0; !j->elements && numbers && i < n; i++)
+        json_array_append_new(data, write_number(numbers[i]));
+    return data;
+}
+
+/* Shape and elements, whole, as f64; null for none. */
+static json_t *write_tensor(const job *j, sherd_world *world, sherd_tensor *t)
+{
+    json_t *out, *shape = json_array();
 
     if (!t || sherd_tensor_failed(t))
         return json_null();
@@ -92,14 +116,9 @@ static json_t *write_tensor(sherd_tensor *t)
     const double *numbers = sherd_tensor_read(whole);
     for (int d = 0; d < sherd_tensor_ndim(t); d++)
         json_array_append_new(shape, json_integer(sherd_tensor_shape(t)[d]));
-    for (int64_t i = 0; numbers && i < sherd_tensor_count(whole); i++)
-        json_array_append_new(data, isfinite(numbers[i]) ? json_real(numbers[i])
-                                    : isnan(numbers[i])
-                                        ? json_string("nan")
-                                        : json_string(numbers[i] > 0 ? "inf" : "-inf"));
     out = json_object();
     json_object_set_new(out, "shape", shape);
-    json_object_set_new(out, "data", data);
+    json_object_set_new(out, "data", write_elements(j, world, numbers, sherd_tensor_count(whole)));
     return out;
 }
 
@@ -111,7 +130,7 @@ static void backward(sherd_world *world, sherd_tensor *y, const json_t *weights)
     sherd_backward(sherd_sum(sherd_mul(y, w)));
 }
 
-static json_t *run_case(sherd_world *world, const sherd_mesh *mesh, const json_t *c)
+static json_t *run_case(const job *j, sherd_world *world, const sherd_mesh *mesh, const json_t *c)
 {
     const sherd_op *op = sherd_op_find(world, json_string_value(json_object_get(c, "op")));
     const json_t *operands = json_object_get(c, "operands"),
@@ -129,15 +148,15 @@ static json_t *run_case(sherd_world *world, const sherd_mesh *mesh, const json_t
         read_attributes(op, json_object_get(c, "attributes"), attributes);
     if (op && sherd_apply_all(y, op, in, count, attributes) && weights)
         backward(world, y[0], weights);
-    for (int j = 0; j < SHERD_MAX_RESULTS && y[j]; j++)
-        json_array_append_new(results, write_tensor(y[j]));
+    for (int k = 0; k < SHERD_MAX_RESULTS && y[k]; k++)
+        json_array_append_new(results, write_tensor(j, world, y[k]));
     for (int i = 0; i < count; i++) {
         const json_t *o = json_array_get(operands, (size_t)i);
         json_array_append_new(gradients, in[i] && sherd_requires_grad(in[i])
-                                             ? write_tensor(sherd_grad(in[i]))
+                                             ? write_tensor(j, world, sherd_grad(in[i]))
                                              : json_null());
         json_array_append_new(written, json_is_true(json_object_get(o, "written"))
-                                           ? write_tensor(in[i])
+                                           ? write_tensor(j, world, in[i])
                                            : json_null());
     }
     sherd_status status = sherd_world_check(world);
@@ -162,7 +181,7 @@ static int run(sherd_world *world, void *payload)
         return 1;
     for (size_t i = 0; i < json_array_size(j->cases); i++) {
         sherd_scope_begin(world);
-        json_t *result = run_case(world, mesh, json_array_get(j->cases, i));
+        json_t *result = run_case(j, world, mesh, json_array_get(j->cases, i));
         sherd_scope_end(world);
         if (sherd_world_rank(world) == 0)
             json_array_append_new(j->results, result);
@@ -179,16 +198,19 @@ int main(int count, char **argument)
     sherd_world_options options = {.ranks = count > 3 ? atoi(argument[3]) : 1};
 
     if (count < 3) {
-        fprintf(stderr, "usage: run_operators CASES RESULTS [RANKS]\n");
+        fprintf(stderr, "usage: run_operators CASES RESULTS [RANKS [ELEMENTS]]\n");
         return 2;
     }
-    job j = {json_load_file(argument[1], 0, &error), json_array()};
+    job j = {json_load_file(argument[1], 0, &error), json_array(),
+             count > 4 ? fopen(argument[4], "wb") : NULL};
     if (!json_is_array(j.cases)) {
         fprintf(stderr, "%s: %s\n", argument[1], error.text);
         return 2;
     }
     setenv("SHERD_TRANSPORT", "threads", 1);
     if (sherd_spawn(&exit_status, &options, run, &j) || exit_status)
+        return 1;
+    if (j.elements && fclose(j.elements))
         return 1;
     return json_dump_file(j.results, argument[2], JSON_COMPACT) ? 1 : 0;
 }

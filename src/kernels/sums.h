@@ -2,9 +2,9 @@
 /*
  * How many f32 are added up, also of 16 bits: a few in f32, and what those add up to in f64. So the
  * error does not grow with their number: one running sum of 10 million equal numbers in f32 is
- * wrong in the third digit. Rows added where indices say: places.h. Not so yet: gradients of a
- * convolution's weights by oneDNN and conv_weight, rows that GPUs add by index, and products that
- * are more numbers than terms.
+ * wrong in the third digit. Rows added where indices say: places.h. Gradients of a convolution's
+ * weights by oneDNN: some images at a time (conv_kept.c). Not so yet: those of one large image, or
+ * of few products, rows that GPUs add by index, and products that are more numbers than terms.
  */
 #ifndef SHERD__SUMS_H
 #define SHERD__SUMS_H
