@@ -5,6 +5,7 @@
 
 #include "operator_rows_fft.h"
 #include "operator_rows_groups.h"
+#include "operator_rows_lines.h"
 #include "operator_rows_stencil.h"
 #include "operator_rows_shape.h"
 
@@ -109,6 +110,9 @@ static const row rows[] = {
     ROW(cumsum, 'x', 1, 3, draw_dim, run_cumsum),
     ROW(tril, 'x', 2, 3, draw_diagonal, run_tril),
     ROW(triu, 'x', 2, 3, draw_diagonal, run_triu),
+    ROW(diagonal, 'x', 2, 4, draw_of_square, run_diagonal),
+    ROW(diag_embed, 'x', 1, 3, draw_to_square, run_diag_embed),
+    ROW(trace, 'x', 2, 4, draw_of_square, run_trace),
     ROW(layer_norm, 'x', 1, 3, draw_norm_layer, run_layer_norm),
     ROW(embedding, 'x', 2, 2, draw_ids, run_embedding),
     ROW(dropout, 'x', 0, 3, draw_one, run_dropout),

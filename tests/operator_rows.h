@@ -256,6 +256,7 @@ static const struct {
     {2, "ij,kj->", "n1", NULL},   {2, "ij->j", NULL, NULL},         {2, "ij,i,j->ij", "0", "1"},
     {2, "ij,jk,k->i", "1n", "n"}, {3, "bij,bjk->bik", "02n", NULL}, {3, "abc->cab", NULL, NULL},
     {3, "abc,bc->a", "12", NULL}, {3, "...ij,j->...i", "2", NULL},  {3, "abc,b,ad->dc", "1", "0n"},
+    {1, "i,ii->i", "00", NULL},   {2, "ij,jkj->ik", "1n1", NULL},
 };
 
 static inline sherd_tensor *run_einsum(act *a)

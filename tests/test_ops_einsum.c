@@ -26,6 +26,12 @@ EINSUM(stretched, "...i,ij->...j", 2)
 EINSUM(sums, "ijk->k", 1)
 EINSUM(permuted, "ijk->kij", 1)
 EINSUM(implicit, "ba,cb", 2)
+EINSUM(diagonal, "ii->i", 1)
+EINSUM(trace, "ii", 1)
+EINSUM(diagonals, "iji->ji", 1)
+EINSUM(thrice, "iii->i", 1)
+EINSUM(behind_dots, "i...i->i...", 1)
+EINSUM(by_diagonal, "ij,jj->ij", 2)
 
 static sherd_tensor *matmul(sherd_tensor *const *in)
 {
@@ -47,6 +53,12 @@ static const op_case products[] = {
     {"sums", sums, 1, {3}, .shape = {{3, 2, 4}}},
     {"permuted", permuted, 1, {3}, .shape = {{3, 2, 4}}},
     {"implicit", implicit, 2, {2, 2}, .shape = {{3, 4}, {5, 3}}},
+    {"diagonal", diagonal, 1, {2}, .shape = {{5, 5}}},
+    {"trace", trace, 1, {2}, .shape = {{5, 5}}},
+    {"diagonals", diagonals, 1, {3}, .shape = {{3, 4, 3}}},
+    {"thrice", thrice, 1, {3}, .shape = {{4, 4, 4}}},
+    {"behind dots", behind_dots, 1, {4}, .shape = {{3, 2, 2, 3}}},
+    {"by diagonal", by_diagonal, 2, {2, 2}, .shape = {{5, 3}, {3, 3}}},
     {"no inner", rows, 2, {2, 2}, .shape = {{5, 0}, {0, 4}}},
     {"no rows", rows, 2, {2, 2}, .shape = {{0, 3}, {3, 4}}},
     {"vectors", matmul, 2, {1, 1}, .shape = {{5}, {5}}},
@@ -121,6 +133,8 @@ static void equals_a_loop_over_all_indices(sherd_world *world)
         {"ij,jk->k", "ij", "jk", "k", {2, 2}, {{5, 3}, {3, 4}}},
         {"ba,cb", "ba", "cb", "ac", {2, 2}, {{3, 4}, {5, 3}}},
         {"abcd,bd->ca", "abcd", "bd", "ca", {4, 2}, {{2, 3, 2, 4}, {3, 4}}},
+        {"ii,ij->ji", "ii", "ij", "ji", {2, 2}, {{3, 3}, {3, 4}}},
+        {"iaib,ccb->ca", "iaib", "ccb", "ca", {4, 3}, {{3, 2, 3, 4}, {5, 5, 4}}},
     };
 
     for (int i = 0; i < LEN(loops); i++) {
@@ -149,7 +163,9 @@ static void what_does_not_fit_is_refused(sherd_world *world)
         {"ij,jk->ik,ij,jk->ik,ij,jk->ik,ij,jk->ik,ij,jk->ik,ij,jk->ik,ij,jk->ik,",
          "sherd_einsum: the index string is longer than 63 bytes"},
         {"ij->ik", "\"ij->ik\": there must be a term for each operand"},
-        {"ii,jk->ik", "a letter may be only once in a term"},
+        {"ij,jk->ii", "a letter may be only once in a result"},
+        {"...ij...,jk->ik", "a term may have only one ..."},
+        {"ii,jk->ik", "operand 0 has two sizes of i"},
         {"iJ,jk->ik", "a term may have small letters and ... only"},
         {"ij,jk->iz", "the result has a letter that no operand has"},
         {"ij,jk->i,k", "there is only one result"},

@@ -38,6 +38,13 @@ extern const sherd_op sherd__slice_op, sherd__narrow_op, sherd__select_op, sherd
 extern const sherd_op sherd__index_select_op, sherd__gather_op, sherd__scatter_op,
     sherd__scatter_add_op, sherd__scatter_most_op, sherd__scatter_reduce_op, sherd__sort_op,
     sherd__topk_op, sherd__cumsum_op, sherd__tril_op, sherd__triu_op;
+extern const sherd_op sherd__diagonal_op, sherd__diag_embed_op, sherd__trace_op;
+extern const sherd_op sherd__cumprod_op, sherd__cummax_op, sherd__cummin_op, sherd__logcumsumexp_op,
+    sherd__recurrence_op;
+extern const sherd_op sherd__kthvalue_op, sherd__median_op, sherd__quantile_op;
+extern const sherd_op sherd__cross_op, sherd__normalize_op, sherd__cosine_similarity_op,
+    sherd__glu_op, sherd__prelu_op, sherd__isclose_op;
+extern const sherd_op sherd__pixel_shuffle_op, sherd__pixel_unshuffle_op, sherd__unfold_op;
 extern const sherd_op sherd__conv_op, sherd__conv_transposed_op, sherd__pad_with_op,
     sherd__max_pool_op, sherd__adaptive_max_pool_op, sherd__avg_pool_op,
     sherd__adaptive_avg_pool_op, sherd__interpolate_op, sherd__neighbourhood_attention_op;

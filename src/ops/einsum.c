@@ -2,10 +2,11 @@
 /*
  * Sums of products by index strings, as numpy.einsum: two or more operands become products of two
  * (contract.c), in the order that multiplies least; what only one operand has and the result lacks
- * is summed first. Up to six operands all orders are tried; of more, the cheapest product comes
- * first.
+ * is summed first, after diagonals, where a letter comes twice in a term. Up to six operands all
+ * orders are tried; of more, the cheapest product comes first.
  */
 #include "einsum.h"
+#include "sherd/ops_diagonal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,8 +27,11 @@ typedef struct sum {
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Read one term, up to a comma, an arrow or the end. NULL, or what is wrong with it. */
-static const char *read_term(char *out, const char **text)
+/*
+ * Read one term, up to a comma, an arrow or the end; in those of operands a letter may come again,
+ * for a diagonal. NULL, or what is wrong with it.
+ */
+static const char *read_term(char *out, const char **text, bool again)
 {
     int n = 0;
 
@@ -40,8 +44,8 @@ static const char *read_term(char *out, const char **text)
         else if (c < 'a' || c > 'z')
             return "a term may have small letters and ... only";
         out[n] = '\0';
-        if (strchr(out, c) && n)
-            return "a letter may be only once in a term";
+        if (strchr(out, c) && n && (!again || c == ELLIPSIS))
+            return again ? "a term may have only one ..." : "a letter may be only once in a result";
         if (n + 1 == SHERD_MAX_DIMS + 2)
             return "a term has more letters than a tensor has dims";
         out[n++] = c;
@@ -90,7 +94,7 @@ static const char *read_text(sum *s, const char *text, int operands)
     do {
         if (s->count == SHERD_MAX_OPERANDS)
             return "too many terms";
-        fault = read_term(s->term[s->count++], &text);
+        fault = read_term(s->term[s->count++], &text, true);
     } while (!fault && *text == ',' && *++text != '\0');
     if (fault)
         return fault;
@@ -102,11 +106,33 @@ static const char *read_text(sum *s, const char *text, int operands)
         if (strncmp(text, "->", 2) != 0)
             return "a - must be an ->";
         text += 2;
-        fault = read_term(s->result, &text);
+        fault = read_term(s->result, &text, false);
         if (!fault && *text)
             fault = "there is only one result";
     }
     return fault ? fault : check_result(s);
+}
+
+/* The dim of place `at` of a term: those behind "..." are counted from the last one. */
+static int dim_at(const char *term, int at)
+{
+    const char *dots = strchr(term, ELLIPSIS);
+
+    return dots && dots < term + at ? at - (int)strlen(term) : at;
+}
+
+/* A letter that comes twice in a term with two sizes; 0: there is none. */
+static int unequal(const char *term, const sherd_tensor *t)
+{
+    for (int i = 0; term[i]; i++) {
+        const char *next = strchr(term + i + 1, term[i]);
+        if (!next)
+            continue;
+        int p = dim_at(term, i), q = dim_at(term, (int)(next - term));
+        if (t->shape[p < 0 ? p + t->ndim : p] != t->shape[q < 0 ? q + t->ndim : q])
+            return term[i];
+    }
+    return 0;
 }
 
 /*
@@ -124,6 +150,9 @@ static const char *read_sizes(sum *s, sherd_call *call)
         if (dots ? t->ndim < letters - 1 : t->ndim != letters)
             return sherd_call_reason(call, "operand %d must have %s%d dims", i,
                                      dots ? "at least " : "", letters - dots);
+        int again = unequal(s->term[i], t);
+        if (again)
+            return sherd_call_reason(call, "operand %d has two sizes of %c", i, again);
         for (const char *c = s->term[i]; *c; c++) {
             double size = 1;
             int dims = *c == ELLIPSIS ? t->ndim - letters + 1 : 1;
@@ -270,6 +299,23 @@ static void sum_alone(sum *s, int i, sherd_tensor **t, bool last)
     snprintf(s->term[i], sizeof s->term[i], "%s", kept);
 }
 
+/* What comes twice in term i becomes the diagonal of its two dims, as the last dim. */
+static void take_diagonals(sum *s, int i, sherd_tensor **t)
+{
+    char *term = s->term[i];
+
+    for (int at = 0; term[at]; at++) {
+        char *again = strchr(term + at + 1, term[at]), letter[] = {term[at], '\0'};
+        if (!again)
+            continue;
+        t[i] = sherd_diagonal(t[i], 0, dim_at(term, at), dim_at(term, (int)(again - term)));
+        memmove(again, again + 1, strlen(again));
+        memmove(term + at, term + at + 1, strlen(term + at));
+        strcat(term, letter);
+        at = -1;
+    }
+}
+
 static void multiply(sum *s, int i, int j, sherd_tensor **t)
 {
     char a[SHERD__TERM_BYTES + 2], b[SHERD__TERM_BYTES + 2], y[SHERD__TERM_BYTES + 2];
@@ -295,6 +341,8 @@ static bool einsum(sherd_call *call)
     read_text(&s, attributes->text, call->operands);
     read_sizes(&s, call);
     memcpy(t, call->in, (size_t)call->operands * sizeof *t);
+    for (int i = 0; i < s.count; i++)
+        take_diagonals(&s, i, t);
     for (int i = 0; i < s.count; i++)
         sum_alone(&s, i, t, false);
     while (s.count > 1) {

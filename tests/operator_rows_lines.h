@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of operator_rows.h: diagonals, what runs along a dim, places in order,
+ * vectors, windows, pixels. */
+#ifndef SHERD_TESTS_OPERATOR_ROWS_LINES_H
+#define SHERD_TESTS_OPERATOR_ROWS_LINES_H
+
+#include "operator_rows_shape.h"
+
+#include "sherd/ops_diagonal.h"
+
+/* ---- diagonals ------------------------------------------------------------------------------- */
+
+RUN(run_diagonal, sherd_diagonal(in[0], n[2], (int)n[0], (int)n[1]))
+RUN(run_trace, sherd_trace(in[0], n[2], (int)n[0], (int)n[1]))
+RUN(run_diag_embed, sherd_diag_embed(in[0], n[2], (int)n[0], (int)n[1]))
+
+/* number: two dims of `ndim`, and an offset. */
+static inline bool draw_two_of(call_plan *p, int ndim, uint64_t *dice)
+{
+    p->operands = 1;
+    p->number[0] = roll(dice, ndim);
+    p->number[1] = (p->number[0] + 1 + roll(dice, ndim - 1)) % ndim;
+    p->number[2] = roll(dice, 7) - 3;
+    return true;
+}
+
+static inline bool draw_of_square(call_plan *p, uint64_t *dice)
+{
+    return draw_two_of(p, p->in[0].ndim, dice);
+}
+
+static inline bool draw_to_square(call_plan *p, uint64_t *dice)
+{
+    return draw_two_of(p, p->in[0].ndim + 1, dice);
+}
+
+#endif
