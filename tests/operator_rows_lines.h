@@ -7,6 +7,7 @@
 #include "operator_rows_shape.h"
 
 #include "sherd/ops_diagonal.h"
+#include "sherd/ops_running.h"
 
 /* ---- diagonals ------------------------------------------------------------------------------- */
 
@@ -32,6 +33,23 @@ static inline bool draw_of_square(call_plan *p, uint64_t *dice)
 static inline bool draw_to_square(call_plan *p, uint64_t *dice)
 {
     return draw_two_of(p, p->in[0].ndim + 1, dice);
+}
+
+/* ---- along a dim ----------------------------------------------------------------------------- */
+
+RUN(run_cumprod, sherd_cumprod(in[0], (int)n[0]))
+RUN(run_cummax, sherd_cummax(in[0], (int)n[0], &a->more))
+RUN(run_cummin, sherd_cummin(in[0], (int)n[0], &a->more))
+RUN(run_logcumsumexp, sherd_logcumsumexp(in[0], (int)n[0]))
+RUN(run_recurrence, sherd_recurrence(in[0], in[1], (int)n[0], n[1]))
+
+static inline bool draw_recurrence(call_plan *p, uint64_t *dice)
+{
+    if (!draw_dim(p, dice))
+        return false;
+    p->number[1] = roll(dice, 2);
+    want_same(p, 1, 'x');
+    return true;
 }
 
 #endif

@@ -85,7 +85,7 @@ static int64_t put_in_order(sherd_call *call)
 
     if (a->count == 0)
         return 0;
-    const void *keys = sherd__keys_in(call, &dtype);
+    const void *keys = sherd__keys_in(call, 0, &dtype);
     void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(a->count)) : NULL;
     int32_t *index = scratch ? sherd_call_scratch(call, a->count * (int64_t)sizeof *index) : NULL;
     if (!index)

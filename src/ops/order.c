@@ -59,26 +59,25 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
                                                                  : SHERD__PASS_NONE);
 }
 
-/* [outer, n, inner] of this rank's piece. */
-static void size_of(int64_t size[3], const sherd_tensor *t, int dim)
+void sherd__size_along(int64_t size[3], const sherd_tensor *t, int dim)
 {
     size[0] = sherd__local_count(t, 0, dim);
     size[1] = t->local[dim];
     size[2] = sherd__local_count(t, dim + 1, t->ndim);
 }
 
-const void *sherd__keys_in(sherd_call *call, sherd_dtype *dtype)
+const void *sherd__keys_in(sherd_call *call, int i, sherd_dtype *dtype)
 {
-    const sherd_tensor *a = call->in[0];
+    const sherd_tensor *a = call->in[i];
 
     *dtype = a->dtype;
     if (!sherd__is_half(a->dtype))
-        return call->from[0];
+        return call->from[i];
     void *wide = sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
     *dtype = SHERD_F32;
     if (wide && !sherd__is_dry(call->world))
         sherd__convert(sherd__world_kernels(call->world), SHERD_F32, a->dtype, a->count, wide,
-                       call->from[0]);
+                       call->from[i]);
     return wide;
 }
 
@@ -94,13 +93,13 @@ static bool order(sherd_call *call)
 
     if (call->out[0]->count == 0)
         return true;
-    size_of(size, a, dim);
+    sherd__size_along(size, a, dim);
     if (sherd__device_in(call)) {
         sherd__device_order(sherd__device_in(call), a->dtype, size, k, at->flag, call->to[0],
                             call->to[1], call->from[0]);
         return true;
     }
-    const void *keys = sherd__keys_in(call, &dtype);
+    const void *keys = sherd__keys_in(call, 0, &dtype);
     void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
     if (!scratch || sherd__is_dry(call->world))
         return scratch != NULL;
@@ -167,13 +166,13 @@ static bool add_up(sherd_call *call)
 
     if (a->count == 0)
         return true;
-    size_of(size, a, sherd__dim_of(at->dim, a->ndim));
+    sherd__size_along(size, a, sherd__dim_of(at->dim, a->ndim));
     if (sherd__device_in(call)) {
         sherd__device_running_sum(sherd__device_in(call), a->dtype, size, at->flag, call->to[0],
                                   call->from[0]);
         return true;
     }
-    const void *from = sherd__keys_in(call, &dtype);
+    const void *from = sherd__keys_in(call, 0, &dtype);
     void *to = dtype == a->dtype ? call->to[0]
                                  : sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
     if (!from || !to)
