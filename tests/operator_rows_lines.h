@@ -8,6 +8,7 @@
 
 #include "sherd/ops_diagonal.h"
 #include "sherd/ops_running.h"
+#include "sherd/ops_sorted.h"
 
 /* ---- diagonals ------------------------------------------------------------------------------- */
 
@@ -49,6 +50,22 @@ static inline bool draw_recurrence(call_plan *p, uint64_t *dice)
         return false;
     p->number[1] = roll(dice, 2);
     want_same(p, 1, 'x');
+    return true;
+}
+
+RUN(run_kthvalue, sherd_kthvalue(in[0], n[2], (int)n[0], n[1], &a->more))
+RUN(run_median, sherd_median(in[0], (int)n[0], n[1], &a->more))
+RUN(run_quantile,
+    sherd_quantile(in[0], (double)n[2] / 7, (int)n[0], (sherd_quantile_way)n[3], n[1]))
+
+/* number: the dim, keepdim, a number in order or sevenths, a way. */
+static inline bool draw_ranked(call_plan *p, uint64_t *dice)
+{
+    if (!draw_dim(p, dice) || p->in[0].shape[p->number[0]] == 0)
+        return false;
+    p->number[1] = roll(dice, 2);
+    p->number[2] = 1 + roll(dice, (int)p->in[0].shape[p->number[0]]);
+    p->number[3] = roll(dice, 5);
     return true;
 }
 
