@@ -30,6 +30,7 @@
 #include "sherd/ops_sorted.h"
 #include "sherd/ops_diagonal.h"
 #include "sherd/ops_running.h"
+#include "sherd/ops_vectors.h"
 #include "sherd/ops_fft.h"
 #include "sherd/ops_stencil.h"
 #include "sherd/ops_points.h"

@@ -330,6 +330,17 @@ SHERD_API sherd_tensor *sherd_isinf(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_isfinite(sherd_tensor *a);
 
 /**
+ * Whether |a - b| <= absolute + relative |b|, or both are the same infinity, or NaN if `equal_nan`.
+ * (PyTorch's tolerances are 1e-5 and 1e-8.) Whether all are, on all ranks, as torch.allclose says:
+ *
+ *     y = sherd_full(sherd_all(sherd_isclose(a, b, 1e-5, 1e-8, false), NULL, 0, false));
+ *
+ * @collective see above   @owns scope   @errors see above; EINVAL a negative tolerance, or NaN
+ */
+SHERD_API sherd_tensor *sherd_isclose(sherd_tensor *a, sherd_tensor *b, double relative,
+                                      double absolute, bool equal_nan);
+
+/**
  * a, with `nan` in place of NaN, `above` in place of infinity, and `below` in place of -infinity.
  * The gradient of a replaced element is 0. PyTorch's defaults are 0, and the largest and the
  * smallest finite number of the dtype.

@@ -229,6 +229,45 @@ SHERD_API sherd_tensor *sherd_neighbourhood_attention(sherd_tensor *q, sherd_ten
                                                       sherd_tensor *v,
                                                       const sherd_neighbourhood_options *options);
 
+/* ---- windows as a dim ------------------------------------------------------------------------ */
+
+/**
+ * Windows of `size` elements along a dim, one at every `step`: x [.., n, ..] becomes y [.., (n -
+ * size) / step + 1, .., size], y[.., w, .., j] = x[.., w step + j, ..] (PyTorch: Tensor.unfold; a
+ * copy). If the dim is sharded, a rank has the windows that begin in its piece, and fetches what
+ * they read beyond it, in one call; gradients are added up where windows overlap.
+ *
+ * @collective see ops.h, only if the dim is sharded, or a pending reduction other than a sum is
+ *             settled
+ * @numerics   gradients add up in f64, in the order of windows
+ * @owns       scope
+ * @errors     see ops.h; EINVAL no such dim, size or step below 1, a size above n, as many dims as
+ *             a tensor may have
+ */
+SHERD_API sherd_tensor *sherd_unfold(sherd_tensor *x, int dim, int64_t size, int64_t step);
+
+/* ---- channels and pixels --------------------------------------------------------------------- */
+
+/**
+ * Channels as finer rows and columns: x [.., c r^2, h, w] becomes y [.., c, h r, w r], where r is
+ * the factor; channel (k, i, j) is what lies at row i and column j of each r x r square. Rows and
+ * columns keep their shards, so nothing moves unless channels are sharded within a c.
+ *
+ * @collective see ops.h, only if something must move
+ * @owns       scope
+ * @errors     see ops.h; EINVAL fewer than 3 dims, or one or none less than a tensor may have; a
+ *             factor below 1, above 2^15, or that does not divide
+ */
+SHERD_API sherd_tensor *sherd_pixel_shuffle(sherd_tensor *x, int64_t factor);
+
+/**
+ * The reverse: x [.., c, h r, w r] becomes y [.., c r^2, h, w]. Shards of rows and columns that are
+ * cut within a square are moved first.
+ *
+ * @collective as sherd_pixel_shuffle   @owns scope   @errors as there
+ */
+SHERD_API sherd_tensor *sherd_pixel_unshuffle(sherd_tensor *x, int64_t factor);
+
 SHERD_END
 
 #endif

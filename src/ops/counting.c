@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Questions about numbers (is it NaN, infinite, finite), made of comparisons; and indices as rows
- * of 0 and 1, and counted. Each rank counts its own, so counts of sharded indices are a pending
- * sum, and nothing moves.
+ * Questions about numbers (is it NaN, infinite, finite, near to another), made of comparisons; and
+ * indices as rows of 0 and 1, and counted. Each rank counts its own, so counts of sharded indices
+ * are a pending sum, and nothing moves.
  */
 #include "shared.h"
 #include "sherd/ops_elements.h"
@@ -64,6 +64,57 @@ sherd_tensor *sherd_isinf(sherd_tensor *a)
 sherd_tensor *sherd_isfinite(sherd_tensor *a)
 {
     return sherd_apply(&sherd__isfinite_op, &a, 1, NULL);
+}
+
+/* ---- nearly equal ---------------------------------------------------------------------------- */
+
+typedef struct nearness {
+    double relative, absolute;
+    bool equal_nan;
+} nearness;
+
+static const char *describe_nearness(sherd_call *call)
+{
+    const nearness *by = call->attributes;
+
+    if (!(by->relative >= 0 && by->absolute >= 0))
+        return sherd_call_reason(call, "tolerances %g and %g must not be negative", by->relative,
+                                 by->absolute);
+    return NULL;
+}
+
+/* Infinite ones are equal or far apart. */
+static bool isclose_of(sherd_call *call)
+{
+    const nearness *by = call->attributes;
+    sherd_tensor *a = sherd__without_pending(call->in[0]), *b = sherd__without_pending(call->in[1]);
+    sherd_tensor *apart = sherd_abs(sherd_sub(a, b));
+    sherd_tensor *most = sherd_add_scalar(sherd_scale(sherd_abs(b), by->relative), by->absolute);
+    sherd_tensor *near = sherd_logical_and(sherd_isfinite(apart), sherd_le(apart, most));
+
+    near = sherd_logical_or(near, sherd_eq(a, b));
+    if (by->equal_nan)
+        near = sherd_logical_or(near, sherd_logical_and(sherd_isnan(a), sherd_isnan(b)));
+    call->out[0] = near;
+    return true;
+}
+
+const sherd_op sherd__isclose_op = {.name = "sherd_isclose",
+                                    .summary = "whether |a - b| <= absolute + relative |b|",
+                                    .operand = {{"a", 0}, {"b", 0}},
+                                    .result = {{"y", SHERD_OP_BOOL}},
+                                    .field = {SHERD_FIELD(nearness, relative, DOUBLE),
+                                              SHERD_FIELD(nearness, absolute, DOUBLE),
+                                              SHERD_FIELD(nearness, equal_nan, BOOL)},
+                                    .attributes = sizeof(nearness),
+                                    .describe = describe_nearness,
+                                    .compose = isclose_of};
+
+sherd_tensor *sherd_isclose(sherd_tensor *a, sherd_tensor *b, double relative, double absolute,
+                            bool equal_nan)
+{
+    return sherd_apply(&sherd__isclose_op, (sherd_tensor *[]){a, b}, 2,
+                       &(nearness){relative, absolute, equal_nan});
 }
 
 /* ---- without infinities ---------------------------------------------------------------------- */

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Vectors along a dim: cross products, by a kernel; unit vectors, angles, and gates between halves,
+ * made of other operators. Over a sharded dim ranks exchange sums, all of a call at once.
+ */
+#include "apply/sketch.h"
+#include "shared.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_reductions.h"
+#include "sherd/ops_vectors.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cross.h"
+
+typedef struct along {
+    double p, eps;
+    int dim;
+} along;
+
+#define FIELDS                                                                \
+    .field = {SHERD_FIELD(along, p, DOUBLE), SHERD_FIELD(along, eps, DOUBLE), \
+              SHERD_FIELD(along, dim, INT)},                                  \
+    .attributes = sizeof(along)
+
+/* The dim of the broadcast operands, counted from the last one. Every operand must have it. */
+static const char *describe(sherd_call *call)
+{
+    const along *at = call->attributes;
+    int most = 0;
+
+    for (int i = 0; i < call->operands; i++)
+        most = call->in[i]->ndim > most ? call->in[i]->ndim : most;
+    int dim = sherd__dim_of(at->dim, most);
+    for (int i = 0; i < call->operands; i++)
+        if (dim < 0 || call->in[i]->ndim < most - dim)
+            return sherd_call_reason(call, "no dim %d", at->dim);
+    if (isnan(at->p) || !(at->eps >= 0))
+        return sherd_call_reason(call, "p = %g, eps = %g: eps must not be negative", at->p,
+                                 at->eps);
+    return NULL;
+}
+
+static int dim_from_end(const sherd_call *call)
+{
+    const along *at = call->attributes;
+    int most = 0;
+
+    for (int i = 0; i < call->operands; i++)
+        most = call->in[i]->ndim > most ? call->in[i]->ndim : most;
+    return sherd__dim_of(at->dim, most) - most;
+}
+
+/* ---- cross products -------------------------------------------------------------------------- */
+
+static const char *describe_cross_last(sherd_call *call)
+{
+    for (int i = 0; i < 2; i++)
+        if (call->in[i]->shape[call->in[i]->ndim - 1] != 3)
+            return "the dim must have size 3";
+    return NULL;
+}
+
+static bool run_cross(sherd_call *call)
+{
+    const sherd_tensor *out = call->out[0];
+    int64_t a[SHERD_MAX_DIMS], b[SHERD_MAX_DIMS];
+
+    sherd__broadcast_strides(call, 0, a);
+    sherd__broadcast_strides(call, 1, b);
+    if (out->count)
+        sherd__cross(out->dtype, out->ndim, out->local, call->to[0], call->from[0], a,
+                     call->from[1], b);
+    return true;
+}
+
+static void cross_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
+
+static const sherd_op cross_op = {.name = "sherd_cross of the last dim",
+                                  .operand = {{"a", 0}, {"b", 0}},
+                                  .result = {{"y", 0}},
+                                  .rule = "...c,...c->...c",
+                                  .whole = "c",
+                                  .linearity = SHERD_LINEAR,
+                                  .broadcasts = true,
+                                  .strided = true,
+                                  .describe = describe_cross_last,
+                                  .forward = run_cross,
+                                  .backward = cross_back,
+                                  .takes_pending = true,
+                                  .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
+
+static sherd_tensor *cross_last(sherd_tensor *a, sherd_tensor *b)
+{
+    return sherd_apply(&cross_op, (sherd_tensor *[]){a, b}, 2, NULL);
+}
+
+/* dy . (a x b) is a . (b x dy), and b . (dy x a). */
+static void cross_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    if (sherd_node_wants(node, 0))
+        grad_in[0] =
+            sherd__sum_to_operand(node, 0, cross_last(sherd_node_operand(node, 1), grad_out[0]));
+    if (sherd_node_wants(node, 1))
+        grad_in[1] =
+            sherd__sum_to_operand(node, 1, cross_last(grad_out[0], sherd_node_operand(node, 0)));
+}
+
+static bool cross(sherd_call *call)
+{
+    int dim = dim_from_end(call);
+
+    if (dim == -1)
+        call->out[0] = cross_last(call->in[0], call->in[1]);
+    else
+        call->out[0] = sherd_transpose(cross_last(sherd_transpose(call->in[0], dim, -1),
+                                                  sherd_transpose(call->in[1], dim, -1)),
+                                       dim, -1);
+    return true;
+}
+
+const sherd_op sherd__cross_op = {.name = "sherd_cross",
+                                  .summary = "cross product of vectors along a dim",
+                                  .operand = {{"a", 0}, {"b", 0}},
+                                  .result = {{"y", 0}},
+                                  FIELDS,
+                                  .layouts = "the dim is gathered, or its shards move to another",
+                                  .describe = describe,
+                                  .compose = cross};
+
+sherd_tensor *sherd_cross(sherd_tensor *a, sherd_tensor *b, int dim)
+{
+    return sherd_apply(&sherd__cross_op, (sherd_tensor *[]){a, b}, 2, &(along){.dim = dim});
+}
+
+/* ---- lengths and angles ---------------------------------------------------------------------- */
+
+static bool normalize(sherd_call *call)
+{
+    const along *at = call->attributes;
+    sherd_tensor *a = call->in[0];
+    sherd_tensor *wide = sherd_cast(a, sherd__statistics_dtype(a->dtype));
+    sherd_tensor *length = sherd_norm(wide, at->p, &at->dim, 1, true);
+
+    call->out[0] = sherd_cast(sherd_div(wide, sherd_clamp(length, at->eps, INFINITY)), a->dtype);
+    return true;
+}
+
+const sherd_op sherd__normalize_op = {.name = "sherd_normalize",
+                                      .autocast = SHERD_AUTOCAST_FULL,
+                                      .summary = "a / max(norm over a dim, eps)",
+                                      .operand = {{"a", 0}},
+                                      .result = {{"y", 0}},
+                                      FIELDS,
+                                      .describe = describe,
+                                      .compose = normalize};
+
+sherd_tensor *sherd_normalize(sherd_tensor *a, double p, int dim, double eps)
+{
+    return sherd_apply(&sherd__normalize_op, &a, 1, &(along){p, eps, dim});
+}
+
+/* The square root of a sum of squares, at least eps; its gradient at 0 is 0. */
+static sherd_tensor *length_of(sherd_tensor *squares, double eps)
+{
+    return sherd_clamp(sherd__unary(SHERD__ROOT, squares, 2), eps, INFINITY);
+}
+
+static bool cosine(sherd_call *call)
+{
+    const along *at = call->attributes;
+    int dim = dim_from_end(call);
+    sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
+    sherd_tensor *a = sherd_cast(call->in[0], dtype), *b = sherd_cast(call->in[1], dtype);
+    sherd_tensor *sum[] = {sherd_sum_over(sherd_mul(a, b), &dim, 1, true),
+                           sherd_sum_over(sherd_square(a), &dim, 1, true),
+                           sherd_sum_over(sherd_square(b), &dim, 1, true)};
+
+    /* Sums that are pending are settled in one call. */
+    if (a->ndim == b->ndim && memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) == 0 &&
+        a->ndim < SHERD_MAX_DIMS) {
+        sherd_tensor *all = sherd__without_pending(sherd_stack(sum, 3, 0));
+        for (int i = 0; i < 3; i++)
+            sum[i] = sherd_select(all, 0, i);
+    }
+    sherd_tensor *y =
+        sherd_div(sum[0], sherd_mul(length_of(sum[1], at->eps), length_of(sum[2], at->eps)));
+    call->out[0] = sherd_cast(sherd_squeeze(y, dim), call->in[0]->dtype);
+    return true;
+}
+
+const sherd_op sherd__cosine_similarity_op = {.name = "sherd_cosine_similarity",
+                                              .autocast = SHERD_AUTOCAST_FULL,
+                                              .summary = "cosine of the angle of vectors",
+                                              .operand = {{"a", 0}, {"b", 0}},
+                                              .result = {{"y", 0}},
+                                              FIELDS,
+                                              .describe = describe,
+                                              .compose = cosine};
+
+sherd_tensor *sherd_cosine_similarity(sherd_tensor *a, sherd_tensor *b, int dim, double eps)
+{
+    return sherd_apply(&sherd__cosine_similarity_op, (sherd_tensor *[]){a, b}, 2,
+                       &(along){.eps = eps, .dim = dim});
+}
+
+/* ---- gates ----------------------------------------------------------------------------------- */
+
+static const char *describe_glu(sherd_call *call)
+{
+    const along *at = call->attributes;
+    const sherd_tensor *a = call->in[0];
+    int dim = sherd__dim_of(at->dim, a->ndim);
+
+    if (dim >= 0 && a->shape[dim] % 2)
+        return sherd_call_reason(call, "dim %d has no halves", dim);
+    return describe(call);
+}
+
+static bool glu(sherd_call *call)
+{
+    const along *at = call->attributes;
+    sherd_tensor *a = call->in[0];
+    int64_t half = a->shape[sherd__dim_of(at->dim, a->ndim)] / 2;
+    sherd_tensor *gate = sherd_sigmoid(sherd_narrow(a, at->dim, half, half));
+
+    call->out[0] = sherd_mul(sherd_narrow(a, at->dim, 0, half), gate);
+    return true;
+}
+
+const sherd_op sherd__glu_op = {.name = "sherd_glu",
+                                .summary = "half of a dim, times the sigmoid of the other half",
+                                .operand = {{"a", 0}},
+                                .result = {{"y", 0}},
+                                FIELDS,
+                                .describe = describe_glu,
+                                .compose = glu};
+
+sherd_tensor *sherd_glu(sherd_tensor *a, int dim)
+{
+    return sherd_apply(&sherd__glu_op, &a, 1, &(along){.dim = dim});
+}
+
+/* One slope for all, or one for each channel. */
+static const char *describe_prelu(sherd_call *call)
+{
+    const sherd_tensor *a = call->in[0], *slope = call->in[1];
+    int64_t channels = a->ndim > 1 ? a->shape[1] : 1;
+
+    if (slope->ndim != 1 || (slope->shape[0] != 1 && slope->shape[0] != channels))
+        return sherd_call_reason(call, "slope must be [1] or [%lld]", (long long)channels);
+    return NULL;
+}
+
+static bool prelu(sherd_call *call)
+{
+    sherd_tensor *a = sherd__without_pending(call->in[0]), *slope = call->in[1];
+
+    for (int d = 2; d < a->ndim && slope->shape[0] != 1; d++)
+        slope = sherd_unsqueeze(slope, -1);
+    call->out[0] = sherd_where(sherd_gt_scalar(a, 0), a, sherd_mul(a, slope));
+    return true;
+}
+
+const sherd_op sherd__prelu_op = {.name = "sherd_prelu",
+                                  .summary = "a > 0 ? a : slope a",
+                                  .operand = {{"a", 0}, {"slope", 0}},
+                                  .result = {{"y", 0}},
+                                  .describe = describe_prelu,
+                                  .compose = prelu};
+
+sherd_tensor *sherd_prelu(sherd_tensor *a, sherd_tensor *slope)
+{
+    return sherd_apply(&sherd__prelu_op, (sherd_tensor *[]){a, slope}, 2, NULL);
+}
