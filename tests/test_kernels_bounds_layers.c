@@ -6,7 +6,7 @@
  */
 #define CHECK_PURE
 #include "bounds_layers.h"
-#include "bounds_pieces.h"
+#include "bounds_lines.h"
 #include "check.h"
 
 enum { TRIES = 150 };
@@ -71,7 +71,8 @@ static const family pool_family = FAMILY(sherd__pool_kernels, pools);
 static const family conv_family = FAMILY(sherd__conv_kernels, convs);
 static const family taps_family = FAMILY(sherd__taps_kernels, taps);
 
-/* Of every type; then of those that compute; then of those that have an order. */
+/* Of every type; then of those that compute; then of those that have an order; of f32
+ * and f64. */
 static const subject moving[] = {
     {"gather", 0, try_gather}, {"gather_last", 0, try_gather_last}, {"scatter", 0, try_scatter},
     {"cast", 0, try_cast},     {"copy_box", 0, try_copy_box},       {"pick_box", 0, try_pick_box},
@@ -80,6 +81,14 @@ static const subject adding[] = {
     {"scatter_add", 0, try_scatter_add},
     {"running_sum", 0, try_running_sum},
     {"order", 0, try_order},
+    {"running_product", 0, try_running_product},
+    {"running_most", 0, try_running_most},
+};
+static const subject along[] = {
+    {"running_log_sum", 0, try_running_log_sum},
+    {"recurrence", 0, try_recurrence},
+    {"fold", 0, try_fold},
+    {"cross", 0, try_cross},
 };
 static const subject plain[] = {
     {"find", 0, try_find},     {"find_among", 0, try_find_among},   {"draw", 0, try_draw},
@@ -162,6 +171,8 @@ static void try_pieces(void)
         try_list(moving, LEN(moving), NULL, NULL);
         if (i < 5)
             try_list(adding, LEN(adding), NULL, NULL);
+        if (i < 2)
+            try_list(along, LEN(along), NULL, NULL);
     }
     begin(SHERD_F64);
     try_list(plain, LEN(plain), NULL, NULL);
