@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The tests that these pages name as proofs are there: `file`: `test` in the last column of a row whose table says so.
+# And the functions that the page of operators names are in the headers.
 cd "$(dirname "$0")/.." || exit 2
 bad=$(for page in docs/from_pytorch.md docs/from_shardtensor.md; do
     awk -F'|' '/^\|/ { if (!row++) on = $(NF - 1) ~ /^ test $/; if (on) print $(NF - 1); next } { row = 0 }' "$page" |
@@ -15,6 +16,10 @@ bad=$(for page in docs/from_pytorch.md docs/from_shardtensor.md; do
         done
     }
 done)
-[ -z "$bad" ] && exit 0
-printf '%s\n' "$bad"
+names=$(grep -oE '\bsherd_[a-z0-9_]+' docs/from_pytorch_operators.md | sort -u |
+    while read -r name; do
+        grep -qwh "$name" include/sherd/*.h || echo "docs/from_pytorch_operators.md: there is no $name"
+    done)
+[ -z "$bad$names" ] && exit 0
+printf '%s\n' "$bad" "$names" | grep .
 exit 1
