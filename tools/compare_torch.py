@@ -83,7 +83,7 @@ def matmul():
 
 def einsum():
     text = rng.choice(["ij,jk->ik", "bij,bjk->bik", "ij,kj->ki", "bshw,bthw->bhst", "i,j->ij", "ij,jk,kl->il", "ijk->kj",
-                       "ij,ij->", "ijb,kbj->bki", "abc,bd->cd"])
+                       "ij,ij->", "ijb,kbj->bki", "abc,bd->cd", "ii->i", "iji->j", "ii,ij->ji"])
     sizes = {c: size() for c in "abcdefghijklmnopqrstuvwxyz"}
     return Case("sherd_einsum", [[sizes[c] for c in term] for term in text.split("->")[0].split(",")],
                 lambda *t: torch.einsum(text, *t), {"text": text})
@@ -393,6 +393,94 @@ def complex_mul():
                 lambda x, y: torch.view_as_real(torch.view_as_complex(x) * torch.view_as_complex(y)))
 
 
+def on_dim(op, f, even=False, **drawn):
+    """Of x and a dim; and of attributes that are drawn, each by its function of the dim's size."""
+    def make():
+        s = shape()
+        d = rng.randint(-len(s), len(s) - 1)
+        s[d] *= 2 if even else 1
+        given = {name: draw_it(s[d]) for name, draw_it in drawn.items()}
+        return Case("sherd_" + op, [s], lambda x: f(x, d, **given), {"dim": d, **given})
+
+    return make
+
+
+def one_of(*values):
+    return lambda n: rng.choice(values)
+
+
+WAYS = ["linear", "lower", "higher", "nearest", "midpoint"]
+
+
+def diagonal(op, f, more=0):
+    def make():
+        s = shape(rng.randint(2, 3) - more)
+        p, q = rng.sample(range(len(s) + more), 2)
+        offset = rng.randint(-3, 3)
+        return Case("sherd_" + op, [s], lambda x: f(x, offset, p, q), {"offset": offset, "p": p, "q": q})
+
+    return make
+
+
+def recurrence():
+    s = shape()
+    d, back = rng.randint(0, len(s) - 1), rng.random() < 0.5
+
+    def compute(a, b):
+        parts = [None] * s[d]
+        for j in reversed(range(s[d])) if back else range(s[d]):
+            before = j + 1 if back else j - 1
+            step = a.select(d, j) * parts[before] if 0 <= before < s[d] else 0
+            parts[j] = b.select(d, j) + step
+        return torch.stack(parts, d) + 0 * a  # its gradient is 0, not none, where there is one step
+
+    return Case("sherd_recurrence", [s, s], compute, {"dim": d, "reverse": int(back), "behind": 0})
+
+
+def vectors(op, f, n=None, **more):
+    def make():
+        s = shape()
+        t = [1 if rng.random() < 0.3 else m for m in s]
+        d = rng.randint(-len(s), -1)
+        s[d] = t[d] = n or s[d]
+        return Case("sherd_" + op, [s, t], lambda x, y: f(x, y, d), {"dim": d, **more})
+
+    return make
+
+
+def prelu():
+    s = shape()
+    return Case("sherd_prelu", [s, [s[1] if len(s) > 1 and rng.random() < 0.5 else 1]], F.prelu)
+
+
+def pixels(op, f, rows, channels):
+    def make():
+        r = size(1, 3)
+        s = shape(rng.randint(0, 1)) + [size() * r ** channels, size(1, 3) * r ** rows, size(1, 3) * r ** rows]
+        return Case("sherd_" + op, [s], lambda x: f(x, r), {"factor": r})
+
+    return make
+
+
+LINES = [
+    on_dim("cumprod", torch.cumprod), on_dim("cummax", torch.cummax), on_dim("cummin", torch.cummin),
+    on_dim("logcumsumexp", torch.logcumsumexp), recurrence,
+    on_dim("kthvalue", lambda x, d, k, keepdim: x.kthvalue(k, d, keepdim), k=lambda n: rng.randint(1, n),
+           keepdim=one_of(False, True)),
+    on_dim("median", lambda x, d, keepdim: x.median(d, keepdim), keepdim=one_of(False, True)),
+    on_dim("quantile", lambda x, d, q, way, keepdim: x.quantile(q, d, keepdim, interpolation=WAYS[way]),
+           q=one_of(0, 0.25, 0.4, 0.5, 0.9, 1), way=one_of(*range(5)), keepdim=one_of(False, True)),
+    diagonal("diagonal", torch.diagonal), diagonal("diag_embed", torch.diag_embed, 1),
+    diagonal("trace", lambda x, o, p, q: x.diagonal(o, p, q).sum(-1)),
+    vectors("cross", lambda x, y, d: torch.linalg.cross(x, y, dim=d), 3),
+    vectors("cosine_similarity", lambda x, y, d: F.cosine_similarity(x, y, d), eps=1e-8),
+    on_dim("normalize", lambda x, d, p, eps: F.normalize(x, p, d, eps), p=one_of(1, 2, 3), eps=one_of(1e-12, 0.5)),
+    on_dim("glu", F.glu, even=True), prelu,
+    on_dim("unfold", lambda x, d, size, step: x.unfold(d, size, step), size=lambda n: rng.randint(1, n),
+           step=one_of(1, 2, 4)),
+    pixels("pixel_shuffle", F.pixel_shuffle, 0, 2), pixels("pixel_unshuffle", F.pixel_unshuffle, 1, 0),
+]
+
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
@@ -427,6 +515,7 @@ OPERATORS += [
     rms_norm, permute, group_norm, with_averages("sherd_batch_norm", F.batch_norm),
     with_averages("sherd_instance_norm", F.instance_norm),
 ]
+OPERATORS += LINES
 OPERATORS += [
     binary("sherd_add", torch.add), binary("sherd_sub", torch.sub), binary("sherd_mul", torch.mul),
     unary("sherd_scale", lambda x: x * 1.7, factor=1.7), unary("sherd_relu", F.relu),
