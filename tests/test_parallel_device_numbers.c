@@ -148,6 +148,20 @@ static sherd_tensor *f_running(sherd_tensor *a, sherd_tensor *b)
                      sherd_add(made(sherd_cumsum(b, 0)), as(sherd_cumsum(whole, 1), b)));
 }
 
+/* Diagonals have operators within, which no handler replaces: the CPU does it by other ones. */
+static sherd_tensor *f_diagonals(sherd_tensor *a, sherd_tensor *b)
+{
+    enum { N = COLS - 1 };
+    sherd_tensor *ones = sherd_eye(a->world, a->dtype, N, N);
+    sherd_tensor *part = sherd_narrow(sherd_narrow(a, 0, 0, N), 1, 1, N);
+    sherd_tensor *line = looks ? made(sherd_diagonal(a, 1, 0, 1))
+                               : sherd_sum_over(sherd_mul(part, ones), (int[]){1}, 1, false);
+    sherd_tensor *square =
+        looks ? made(sherd_diag_embed(line, 0, 0, 1)) : sherd_mul(ones, sherd_unsqueeze(line, 1));
+
+    return sherd_mul(sherd_add(square, sherd_narrow(sherd_narrow(b, 0, 1, N), 1, 0, N)), part);
+}
+
 static sherd_tensor *f_losses(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_tensor *half = sherd_add_scalar(sherd_scale(sherd_detach(b), 0.2), 0.5);
@@ -189,12 +203,12 @@ static const struct {
     const char *name;
     sherd_tensor *(*f)(sherd_tensor *a, sherd_tensor *b);
 } functions[] = {
-    {"compare", f_compare},   {"extremes", f_extremes}, {"corner", f_corner},
-    {"finite", f_finite},     {"folds", f_folds},       {"products", f_products},
-    {"moments", f_moments},   {"log sums", f_log_sums}, {"where", f_where},
-    {"truths", f_truths},     {"integers", f_integers}, {"counts", f_counts},
-    {"running", f_running},   {"losses", f_losses},     {"classes", f_classes},
-    {"in place", f_in_place},
+    {"compare", f_compare},   {"extremes", f_extremes},   {"corner", f_corner},
+    {"finite", f_finite},     {"folds", f_folds},         {"products", f_products},
+    {"moments", f_moments},   {"log sums", f_log_sums},   {"where", f_where},
+    {"truths", f_truths},     {"integers", f_integers},   {"counts", f_counts},
+    {"running", f_running},   {"losses", f_losses},       {"classes", f_classes},
+    {"in place", f_in_place}, {"diagonals", f_diagonals},
 };
 
 /* ---- on both --------------------------------------------------------------------------------- */

@@ -237,7 +237,6 @@ const sherd_op sherd__unfold_op = {.name = "sherd_unfold",
                                    .ways = lie,
                                    .reads = reads,
                                    .forward = unfold,
-                                   .on_device = sherd__copies_there,
                                    .backward = differentiate,
                                    .takes_pending = true};
 
