@@ -301,6 +301,96 @@ static void no_matrix_moves_for_its_diagonal(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- of a matrix [6,6] ----------------------------------------------------------------------- */
+
+RUN(of_diagonal, sherd_diagonal(x, 1, 1, 0))
+RUN(of_embedded, sherd_diag_embed(sherd_narrow(x, 0, 1, 4), -1, 0, 2))
+RUN(of_trace, sherd_trace(x, 0, 0, 1))
+RUN(of_cumprod, sherd_cumprod(x, 0))
+RUN(of_cummax, sherd_cummax(x, 0, at))
+RUN(of_logs, sherd_logcumsumexp(x, 0))
+RUN(of_recurrence, sherd_recurrence(x, x, 0, true))
+RUN(of_median, sherd_median(x, 0, false, at))
+RUN(of_quantile, sherd_quantile(x, 0.3, 0, SHERD_QUANTILE_LINEAR, true))
+RUN(of_cross, sherd_cross(sherd_narrow(x, 1, 0, 3), sherd_narrow(x, 1, 3, 3), 1))
+RUN(of_unit, sherd_normalize(x, 2, 0, 0))
+RUN(of_cosine, sherd_cosine_similarity(x, x, 0, 0))
+RUN(of_glu, sherd_glu(x, 1))
+RUN(of_windows, sherd_unfold(x, 0, 3, 2))
+RUN(of_pixels, sherd_pixel_unshuffle(sherd_unsqueeze(x, 0), 2))
+
+static sherd_tensor *(*const functions[])(sherd_tensor *, sherd_tensor **) = {
+    of_diagonal, of_embedded, of_trace, of_cumprod, of_cummax, of_logs,    of_recurrence, of_median,
+    of_quantile, of_cross,    of_unit,  of_cosine,  of_glu,    of_windows, of_pixels};
+
+/* The result, and the gradient of its sum, in f64. */
+static void compute(int i, sherd_tensor *x, double out[2][MOST_ELEMENTS])
+{
+    sherd_tensor *at = NULL;
+
+    x = sherd_require_grad(sherd_detach(x), true);
+    sherd_tensor *y = functions[i](x, &at);
+    sherd_backward(sherd_sum(y));
+    copy_values(out[0], sherd_cast(sherd_detach(y), SHERD_F64));
+    copy_values(out[1], sherd_cast(sherd_grad(x), SHERD_F64));
+}
+
+/* What 16 bits give is what f32 gives, but for a few roundings. */
+static void sixteen_bits_are_near_to_f32(sherd_world *world)
+{
+    static double few[2][MOST_ELEMENTS], many[2][MOST_ELEMENTS];
+    const int64_t shape[] = {6, 6};
+    sherd_generator generator = sherd_generator_named("halves");
+    sherd_tensor *x = sherd_random(world, SHERD_F32, shape, 2, sherd_uniform(0.5, 1.5), &generator);
+
+    for (int i = 0; i < LEN(functions); i++)
+        for (sherd_dtype d = SHERD_F16; d != SHERD_F32;
+             d = d == SHERD_F16 ? SHERD_BF16 : SHERD_F32) {
+            sherd_tensor *half = sherd_cast(x, d);
+            double most = 0, worst = 0;
+            memset(few, 0, sizeof few);
+            memset(many, 0, sizeof many);
+            compute(i, half, few);
+            compute(i, sherd_cast(half, SHERD_F32), many);
+            for (int j = 0; j < 2; j++)
+                for (int k = 0; k < MOST_ELEMENTS; k++) {
+                    most = fmax(most, fabs(many[j][k]));
+                    worst = fmax(worst, fabs(many[j][k] - few[j][k]));
+                }
+            if (!CHECK(most > 0 && worst <= (d == SHERD_F16 ? 0.004 : 0.03) * most))
+                fprintf(stderr, "  function %d in %s: %g of %g\n", i, sherd_dtype_name(d), worst,
+                        most);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* The n-th allocation of rank 0 fails, for every n, until the call and its gradient go through. */
+static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
+{
+    sherd_generator generator = sherd_generator_named("memory");
+    const sherd_layout *rows = over_ranks(world, 6, "rows");
+    sherd_tensor *whole = sherd_random_on(rows, SHERD_F64, sherd_uniform(0.5, 1.5), &generator);
+
+    for (int i = 0; i < LEN(functions); i++) {
+        sherd_status status = SHERD_ENOMEM;
+        int n = 1;
+        for (; status && n < 1000; n++) {
+            sherd_scope_begin(world);
+            sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
+            sherd_tensor *at = NULL, *x = sherd_require_grad(sherd_detach(whole), true);
+            sherd_backward(sherd_sum(functions[i](x, &at)));
+            sherd_world_fail_allocation(world, 0);
+            sherd_scope_end(world);
+            status = sherd_world_check(world);
+            CHECK(!status || status == SHERD_ENOMEM);
+        }
+        if (!CHECK_OK(status) || !CHECK(n > 3))
+            fprintf(stderr, "  function %d\n", i);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(numbers_are_those_of_pytorch), {1}},
     {TEST(a_running_product_bends_at_zeros), {1}},
@@ -308,5 +398,7 @@ static const check_test tests[] = {
     {TEST(near_numbers_are_close), {1}},
     {TEST(diagonals_have_their_indices), {1}},
     {TEST(no_matrix_moves_for_its_diagonal), {1, 2, 3, 4, 8}},
+    {TEST(sixteen_bits_are_near_to_f32), {1}},
+    {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)
