@@ -106,9 +106,9 @@ static sherd_tensor *fill(sherd_tensor **in)
 }
 
 static const function functions[] = {
-    {"@nonzero", nonzero},     {"@masked_select", masked_select}, {"@scatter_amax", scatter_amax},
-    {"@unique", unique},       {"@multinomial", multinomial},     {"@copy_from", copy_from},
-    {"@add_to", add_to},       {"@scale_by", scale_by},           {"@fill", fill}};
+    {"@nonzero", nonzero}, {"@masked_select", masked_select}, {"@scatter_amax", scatter_amax},
+    {"@unique", unique},   {"@multinomial", multinomial},     {"@copy_from", copy_from},
+    {"@add_to", add_to},   {"@scale_by", scale_by},           {"@fill", fill}};
 
 static const function *find_function(const char *name)
 {
@@ -179,12 +179,10 @@ static void set_field(const sherd_op_field *field, int i, const char *word, char
     const struct {
         const void *from;
         size_t bytes;
-    } value[] = {[SHERD_FIELD_INT] = {&number, sizeof number},
-                 [SHERD_FIELD_INT64] = {&wide, sizeof wide},
-                 [SHERD_FIELD_DOUBLE] = {&d, sizeof d},
-                 [SHERD_FIELD_BOOL] = {&yes, sizeof yes},
-                 [SHERD_FIELD_UINT32] = {&bits, sizeof bits},
-                 [SHERD_FIELD_BYTE] = {&number, 1}};
+    } value[] = {
+        [SHERD_FIELD_INT] = {&number, sizeof number}, [SHERD_FIELD_INT64] = {&wide, sizeof wide},
+        [SHERD_FIELD_DOUBLE] = {&d, sizeof d},        [SHERD_FIELD_BOOL] = {&yes, sizeof yes},
+        [SHERD_FIELD_UINT32] = {&bits, sizeof bits},  [SHERD_FIELD_BYTE] = {&number, 1}};
 
     memcpy(attributes + field->offset + (size_t)i * value[field->kind].bytes,
            value[field->kind].from, value[field->kind].bytes);
@@ -238,8 +236,7 @@ static void run(jobcase *c, int copy, int dy, sherd_tensor **y)
         if (c->step[s].function)
             made[s][0] = c->step[s].function->run(in);
         else
-            sherd_apply_all(made[s], c->step[s].op, in, c->step[s].count,
-                            c->step[s].attributes);
+            sherd_apply_all(made[s], c->step[s].op, in, c->step[s].count, c->step[s].attributes);
     }
     memcpy(y, made[c->steps - 1], sizeof made[0]);
     if (dy >= 0)

@@ -52,15 +52,20 @@ static void read_integers(sherd_dtype dtype, int64_t n, int64_t *out, const void
     }
 }
 
-/* Truncated, and held within [low, high]. Both are exact as doubles, but for the highest
- * int64_t. */
-static int64_t whole(double x, int64_t low, int64_t high)
+/* Truncated, and held within [low, high], which are at most 32 bits: of this the compiler makes
+ * vectors. */
+static inline int32_t whole(double x, int32_t low, int32_t high)
 {
-    if (isnan(x))
-        return 0;
-    if (x <= (double)low)
-        return low;
-    return x >= (double)high ? high : (int64_t)x;
+    x = isnan(x) ? 0 : x;
+    x = x < (double)low ? (double)low : x;
+    return (int32_t)(x > (double)high ? (double)high : x);
+}
+
+static inline int64_t whole_long(double x)
+{
+    if (fabs(x) < 0x1p63)
+        return (int64_t)x;
+    return isnan(x) ? 0 : x < 0 ? INT64_MIN : INT64_MAX;
 }
 
 static void write_fractions(sherd_dtype dtype, int64_t n, void *dst, const double *x)
@@ -75,9 +80,9 @@ static void write_fractions(sherd_dtype dtype, int64_t n, void *dst, const doubl
     case SHERD_F16:
         WRITE(uint16_t, sherd__double_to_f16(x[i]))
     case SHERD_I32:
-        WRITE(int32_t, (int32_t)whole(x[i], INT32_MIN, INT32_MAX))
+        WRITE(int32_t, whole(x[i], INT32_MIN, INT32_MAX))
     case SHERD_I64:
-        WRITE(int64_t, whole(x[i], INT64_MIN, INT64_MAX))
+        WRITE(int64_t, whole_long(x[i]))
     case SHERD_U8:
         WRITE(uint8_t, (uint8_t)whole(x[i], 0, UINT8_MAX))
     default:
@@ -89,13 +94,42 @@ static void write_fractions(sherd_dtype dtype, int64_t n, void *dst, const doubl
  * An f32 that rounds to 16 bits as x would: of a large number the lowest 11 bits become one that
  * says whether any of them was set, which leaves a double exact.
  */
-static float odd_of(int64_t x)
+static inline float odd_of(int64_t x)
 {
+    if (x > -(1 << 24) && x < 1 << 24)
+        return (float)x;
+
     uint64_t size = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
 
     if (size >> 53)
         size = size >> 11 << 11 | (uint64_t)((size & 0x7FFu) != 0) << 11;
     return sherd__to_odd(x < 0 ? -(double)size : (double)size);
+}
+
+/* From 16 bits and f32 to 16 bits: rounded once. */
+static void write_half(sherd_dtype dtype, int64_t n, uint16_t *dst, const float *x)
+{
+    if (dtype == SHERD_BF16)
+        for (int64_t i = 0; i < n; i++)
+            dst[i] = sherd__to_bf16(x[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            dst[i] = sherd__to_f16(x[i]);
+}
+
+static const float *read_floats(sherd_dtype dtype, int64_t n, float *out, const void *src)
+{
+    const uint16_t *x = src;
+
+    if (dtype == SHERD_F32)
+        return src;
+    if (dtype == SHERD_BF16)
+        for (int64_t i = 0; i < n; i++)
+            out[i] = sherd__from_bf16(x[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = sherd__from_f16(x[i]);
+    return out;
 }
 
 static void write_integers(sherd_dtype dtype, int64_t n, void *dst, const int64_t *x)
@@ -124,7 +158,10 @@ void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *
                  const void *src)
 {
     size_t to = sherd_dtype_bytes(dst_dtype), from = sherd_dtype_bytes(src_dtype);
+    bool by_floats =
+        sherd__is_half(dst_dtype) && (sherd__is_half(src_dtype) || src_dtype == SHERD_F32);
     double fractions[BLOCK];
+    float floats[BLOCK];
     int64_t integers[BLOCK];
 
     for (int64_t i = 0; i < n; i += BLOCK) {
@@ -133,6 +170,8 @@ void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *
         const void *s = (const char *)src + (size_t)i * from;
         if (dst_dtype == src_dtype) {
             memcpy(d, s, (size_t)m * to);
+        } else if (by_floats) {
+            write_half(dst_dtype, m, d, read_floats(src_dtype, m, floats, s));
         } else if (sherd__has_fractions(src_dtype) && dst_dtype == SHERD_F64) {
             read_fractions(src_dtype, m, d, s);
         } else if (sherd__has_fractions(src_dtype)) {

@@ -2,8 +2,9 @@
 /*
  * Copying boxes: the heart of every move of data. A box is first brought to its simplest form (dims
  * sorted as they lie in dst, neighbours that lie alike joined), then copied as runs of bytes, or,
- * where the two sides are contiguous along different dims, in square tiles that stay in the first
- * cache.
+ * where the two sides are contiguous along different dims, in square tiles: a tile passes through a
+ * buffer, so that each line of both sides is touched once. Without it, lines that are a power of two
+ * apart would drive each other out of the cache.
  */
 #include "stream.h"
 
@@ -12,7 +13,7 @@
 
 enum {
     STREAM_RUN = 512, /* bytes; shorter runs have too few whole cache lines */
-    TILE = 16,        /* elements: a line of f32 */
+    SQUARE = 16,      /* elements */
     FEW_BYTES = 4096  /* up to here finding the simplest form would take longer than the copy */
 };
 
@@ -93,35 +94,83 @@ static inline void copy_plane(size_t bytes, int64_t rows, int64_t cols, char *ds
             memcpy(dst + r * dst_row + c * dst_col, src + r * src_row + c * src_col, bytes);
 }
 
-/* The plane of the dims `row` and the last, tile by tile. */
-static void copy_tiles(const copy *c, size_t bytes, int row, char *dst, const char *src)
+/* Rows that are dense in dst from columns that are dense in src, at most a line of each; `bytes` is
+ * a constant in each caller. */
+static inline void turn_tile(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
+                             const char *src, int64_t src_col)
+{
+    char tile[SHERD__LINE * SHERD__LINE];
+
+    if ((size_t)rows * bytes == SHERD__LINE)
+        for (int64_t c = 0; c < cols; c++)
+            memcpy(tile + c * SHERD__LINE, src + c * src_col, SHERD__LINE);
+    else
+        for (int64_t c = 0; c < cols; c++)
+            memcpy(tile + c * SHERD__LINE, src + c * src_col, (size_t)rows * bytes);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            memcpy(dst + r * dst_row + c * (int64_t)bytes,
+                   tile + c * SHERD__LINE + r * (int64_t)bytes, bytes);
+}
+
+static inline void turn_plane(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
+                              const char *src, int64_t src_col)
+{
+    const int64_t side = SHERD__LINE / (int64_t)bytes, element = (int64_t)bytes;
+
+    for (int64_t i = 0; i < rows; i += side)
+        for (int64_t j = 0; j < cols; j += side)
+            turn_tile(bytes, rows - i < side ? rows - i : side, cols - j < side ? cols - j : side,
+                      dst + i * dst_row + j * element, dst_row, src + i * element + j * src_col,
+                      src_col);
+}
+
+/* Any plane; in squares where src is denser along rows, so that lines are found in the cache. */
+static inline void copy_squares(size_t bytes, int64_t rows, int64_t cols, char *dst,
+                                int64_t dst_row, int64_t dst_col, const char *src, int64_t src_row,
+                                int64_t src_col)
+{
+    int64_t side = llabs(src_row) < llabs(src_col) ? SQUARE : rows > cols ? rows : cols;
+
+    for (int64_t i = 0; i < rows; i += side)
+        for (int64_t j = 0; j < cols; j += side)
+            copy_plane(bytes, rows - i < side ? rows - i : side, cols - j < side ? cols - j : side,
+                       dst + i * dst_row + j * dst_col, dst_row, dst_col,
+                       src + i * src_row + j * src_col, src_row, src_col);
+}
+
+/* The plane of the dims `row` and the last; `bytes` is a constant in each caller but one. */
+static inline void copy_one_plane(size_t bytes, const copy *c, int row, char *dst, const char *src)
 {
     int col = c->ndim - 1;
-    int64_t dr = c->dst[row], dc = c->dst[col], sr = c->src[row], sc = c->src[col];
+    int64_t element = (int64_t)bytes, dc = c->dst[col], sr = c->src[row], sc = c->src[col];
 
-    for (int64_t i = 0; i < c->size[row]; i += TILE)
-        for (int64_t j = 0; j < c->size[col]; j += TILE) {
-            int64_t rows = c->size[row] - i < TILE ? c->size[row] - i : TILE;
-            int64_t cols = c->size[col] - j < TILE ? c->size[col] - j : TILE;
-            char *to = dst + i * dr + j * dc;
-            const char *from = src + i * sr + j * sc;
-            switch (bytes) {
-            case 1:
-                copy_plane(1, rows, cols, to, dr, dc, from, sr, sc);
-                break;
-            case 2:
-                copy_plane(2, rows, cols, to, dr, dc, from, sr, sc);
-                break;
-            case 4:
-                copy_plane(4, rows, cols, to, dr, dc, from, sr, sc);
-                break;
-            case 8:
-                copy_plane(8, rows, cols, to, dr, dc, from, sr, sc);
-                break;
-            default:
-                copy_plane(bytes, rows, cols, to, dr, dc, from, sr, sc);
-            }
-        }
+    if (dc == element && sr == element && SHERD__LINE % bytes == 0)
+        turn_plane(bytes, c->size[row], c->size[col], dst, c->dst[row], src, sc);
+    else if (dc == element)
+        copy_squares(bytes, c->size[row], c->size[col], dst, c->dst[row], element, src, sr, sc);
+    else
+        copy_squares(bytes, c->size[row], c->size[col], dst, c->dst[row], dc, src, sr, sc);
+}
+
+static void copy_by_size(size_t bytes, const copy *c, int row, char *dst, const char *src)
+{
+    switch (bytes) {
+    case 1:
+        copy_one_plane(1, c, row, dst, src);
+        break;
+    case 2:
+        copy_one_plane(2, c, row, dst, src);
+        break;
+    case 4:
+        copy_one_plane(4, c, row, dst, src);
+        break;
+    case 8:
+        copy_one_plane(8, c, row, dst, src);
+        break;
+    default:
+        copy_one_plane(bytes, c, row, dst, src);
+    }
 }
 
 /* All planes: one for each index of the dims from `dim` on, but `row` and the last. */
@@ -130,7 +179,7 @@ static void copy_planes(const copy *c, int dim, size_t bytes, int row, char *dst
     if (dim == row)
         dim++;
     if (dim >= c->ndim - 1) {
-        copy_tiles(c, bytes, row, dst, src);
+        copy_by_size(bytes, c, row, dst, src);
         return;
     }
     for (int64_t i = 0; i < c->size[dim]; i++)

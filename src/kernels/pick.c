@@ -8,11 +8,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "half.h"
 #include "places.h"
 
 enum {
-    FEW = 64,  /* so many of a list are found without sorting it */
-    LANES = 32 /* columns that are added up side by side */
+    FEW = 64,   /* so many of a list are found without sorting it */
+    LONG = 128, /* from here on a list is sorted by bytes */
+    LANES = 32  /* columns that are added up side by side */
 };
 
 /* Which entry index (o, j, i) means; -1: none that is here. */
@@ -37,6 +39,27 @@ static void gather_rows(size_t bytes, const sherd__pick *p, char *dst, const cha
         }
 }
 
+/* Where rows are single elements: no products for each. `bytes` is a constant in each caller. */
+static inline void gather_line(size_t bytes, int64_t n, char *dst, const char *src,
+                               const int32_t *index, int64_t first, int64_t entries)
+{
+    for (int64_t j = 0; j < n; j++) {
+        int64_t at = index[j] - first;
+        if ((uint64_t)at < (uint64_t)entries)
+            memcpy(dst + (size_t)j * bytes, src + (size_t)at * bytes, bytes);
+        else
+            memset(dst + (size_t)j * bytes, 0, bytes);
+    }
+}
+
+static inline void gather_lines(size_t bytes, const sherd__pick *p, char *dst, const char *src)
+{
+    for (int64_t o = 0; o < p->outer; o++)
+        gather_line(bytes, p->n, dst + (size_t)(o * p->n) * bytes,
+                    src + (size_t)(o * p->entries) * bytes, p->index + (p->flat ? 0 : o * p->n),
+                    p->first, p->entries);
+}
+
 /* `bytes` is a constant in each caller. */
 static inline void gather_each(size_t bytes, const sherd__pick *p, char *dst, const char *src)
 {
@@ -52,18 +75,27 @@ static inline void gather_each(size_t bytes, const sherd__pick *p, char *dst, co
             }
 }
 
+/* The same. */
+static inline void gather_elements(size_t bytes, const sherd__pick *p, char *dst, const char *src)
+{
+    if (p->inner == 1)
+        gather_lines(bytes, p, dst, src);
+    else
+        gather_each(bytes, p, dst, src);
+}
+
 void sherd__gather(size_t bytes, const sherd__pick *p, void *dst, const void *src)
 {
-    if (p->flat && p->inner)
+    if (p->flat && p->inner > 1)
         gather_rows(bytes, p, dst, src);
     else if (bytes == 1)
-        gather_each(1, p, dst, src);
+        gather_elements(1, p, dst, src);
     else if (bytes == 2)
-        gather_each(2, p, dst, src);
+        gather_elements(2, p, dst, src);
     else if (bytes == 4)
-        gather_each(4, p, dst, src);
+        gather_elements(4, p, dst, src);
     else
-        gather_each(8, p, dst, src);
+        gather_elements(8, p, dst, src);
 }
 
 static inline void scatter_each(size_t bytes, const sherd__pick *p, char *dst, const char *src,
@@ -118,31 +150,59 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
     }
 }
 
+/* ---- keys: a NaN is the largest, zeros of both signs are one ---- */
+
+static inline uint32_t key_of_f32(float x)
+{
+    uint32_t bits = sherd__float_bits(x + 0.0f);
+
+    return isnan(x) ? UINT32_MAX : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+static inline uint64_t key_of_f64(double x)
+{
+    double positive = x + 0.0;
+    uint64_t bits;
+
+    memcpy(&bits, &positive, sizeof bits);
+    return isnan(x) ? UINT64_MAX : bits >> 63 ? ~bits : bits | 0x8000000000000000u;
+}
+
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-#define T       float
-#define TOTAL   double
-#define NAME(x) f32_##x
+#define T         float
+#define TOTAL     double
+#define KEY       uint32_t
+#define KEY_OF(x) key_of_f32(x)
+#define NAME(x)   f32_##x
 #include "pick_body.inc"
 
-#define T       double
-#define TOTAL   double
-#define NAME(x) f64_##x
+#define T         double
+#define TOTAL     double
+#define KEY       uint64_t
+#define KEY_OF(x) key_of_f64(x)
+#define NAME(x)   f64_##x
 #include "pick_body.inc"
 
-#define T       int32_t
-#define TOTAL   uint64_t
-#define NAME(x) i32_##x
+#define T         int32_t
+#define TOTAL     uint64_t
+#define KEY       uint32_t
+#define KEY_OF(x) ((uint32_t)(x) ^ 0x80000000u)
+#define NAME(x)   i32_##x
 #include "pick_body.inc"
 
-#define T       int64_t
-#define TOTAL   uint64_t
-#define NAME(x) i64_##x
+#define T         int64_t
+#define TOTAL     uint64_t
+#define KEY       uint64_t
+#define KEY_OF(x) ((uint64_t)(x) ^ 0x8000000000000000u)
+#define NAME(x)   i64_##x
 #include "pick_body.inc"
 
-#define T       uint8_t
-#define TOTAL   uint64_t
-#define NAME(x) u8_##x
+#define T         uint8_t
+#define TOTAL     uint64_t
+#define KEY       uint8_t
+#define KEY_OF(x) (x)
+#define NAME(x)   u8_##x
 #include "pick_body.inc"
 
 /* ---- many f32 in one place ------------------------------------------------------------------- */
@@ -271,10 +331,10 @@ void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__
         u8_scatter_reduce(how, p, dst, src);
 }
 
-/* Keys of at most 8 bytes, and two lists of indices. */
+/* Two lists of keys of at most 8 bytes, and two of indices. */
 int64_t sherd__order_scratch(int64_t n)
 {
-    return n * 16;
+    return n * 24;
 }
 
 void sherd__order(sherd_dtype dtype, const int64_t size[3], int64_t k, bool descending,

@@ -8,7 +8,10 @@
 #include <string.h>
 
 enum {
-    SIDE_BY_SIDE = 8,     /* rows, or pages of one; 4 and 16 are no better */
+    SIDE_BY_SIDE = 4, /* rows, or pages of one; 8 and 16 are no better */
+    /* Bytes of each in turn. Zen 3 takes 4 times as long with a single line, which is then in as
+     * many pages at one place of each. */
+    TURN = 4 * SHERD__LINE,
     PAGE = 4096,          /* what a machine reads ahead in */
     LONG_ROW = 256 << 10, /* bytes; from here on a row alone is as fast */
     /* With whoever reads it next, 1.05 to 1.5 times as fast; of 2 MB it would take 1.3 times as
@@ -50,12 +53,19 @@ static size_t copy_head(char *to, const char *from, size_t bytes)
     return head;
 }
 
-/* Pages side by side, a line of each in turn: 1.4 times as fast as one after the other. */
+static inline void stream_turn(char *to, const char *from)
+{
+    for (size_t line = 0; line < TURN; line += SHERD__LINE)
+        stream_line(to + line, from + line);
+}
+
+/* Pages side by side, some lines of each in turn: 1.1 to 1.4 times as fast as one after the
+ * other. */
 static void stream_pages(char *to, const char *from)
 {
-    for (size_t line = 0; line < PAGE; line += SHERD__LINE)
+    for (size_t at = 0; at < PAGE; at += TURN)
         for (size_t page = 0; page < SIDE_BY_SIDE * PAGE; page += PAGE)
-            stream_line(to + page + line, from + page + line);
+            stream_turn(to + page + at, from + page + at);
 }
 
 /* Whole lines by streaming stores; the ragged ends through the cache. */
@@ -73,7 +83,7 @@ void sherd__stream(void *dst, const void *src, size_t bytes)
         memcpy(to + at, from + at, bytes - at);
 }
 
-/* Up to SIDE_BY_SIDE rows, a line of each in turn. */
+/* Up to SIDE_BY_SIDE rows, some lines of each in turn. */
 static void stream_beside(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
                           int rows, size_t bytes)
 {
@@ -90,9 +100,9 @@ static void stream_beside(char *dst, int64_t dst_stride, const char *src, int64_
         left[k] = bytes - head;
         least = left[k] < least ? left[k] : least;
     }
-    for (; at + SHERD__LINE <= least; at += SHERD__LINE)
+    for (; at + TURN <= least; at += TURN)
         for (int k = 0; k < rows; k++)
-            stream_line(to[k] + at, from[k] + at);
+            stream_turn(to[k] + at, from[k] + at);
     for (int k = 0; k < rows; k++)
         sherd__stream(to[k] + at, from[k] + at, left[k] - at);
 }

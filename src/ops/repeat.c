@@ -178,6 +178,34 @@ static sherd_status lie_repeated(const sherd_call *call, sherd_ways *ways)
     return sherd__whole_ways(call, ways, repeated, SHERD__PASS_ALL);
 }
 
+/* As one copy of a box, where each repeated dim comes twice: which copy, with a stride of 0 in the
+ * operand, and where in it. False: that would be too many dims. */
+static bool repeat_at_once(sherd_call *call)
+{
+    const repeats *t = call->attributes;
+    const sherd_tensor *a = call->in[0], *y = call->out[0];
+    int64_t size[SHERD_MAX_DIMS], to[SHERD_MAX_DIMS], from[SHERD_MAX_DIMS];
+    int n = 0, more = 0;
+
+    for (int d = 0; d < a->ndim; d++)
+        more += t->time[d] != 1;
+    if (a->ndim + more > SHERD_MAX_DIMS)
+        return false;
+    for (int d = 0; d < a->ndim; d++) {
+        if (t->time[d] != 1) {
+            size[n] = t->time[d];
+            to[n] = a->local[d] * y->stride[d];
+            from[n++] = 0;
+        }
+        size[n] = a->local[d];
+        to[n] = y->stride[d];
+        from[n++] = a->stride[d];
+    }
+    sherd__copy_in(call, sherd_dtype_bytes(a->dtype), n, size, call->to[0], to, call->from[0],
+                   from);
+    return true;
+}
+
 /* Copy the operand's piece to each position. */
 static bool repeat(sherd_call *call)
 {
@@ -186,6 +214,8 @@ static bool repeat(sherd_call *call)
     size_t element = sherd_dtype_bytes(a->dtype);
     int64_t copies = a->count ? y->count / a->count : 0, place[SHERD_MAX_DIMS] = {0};
 
+    if (copies == 0 || repeat_at_once(call))
+        return true;
     for (int64_t i = 0; i < copies; i++) {
         int64_t at = 0;
         for (int d = 0; d < a->ndim; d++)

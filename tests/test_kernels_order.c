@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order: indices of sorted lists, short and long ones, against counting what comes before; the
+ * largest and smallest of rows, bit for bit against one element after the other, with NaNs, zeros
+ * of both signs and equal elements; comparisons of rows; planes that are turned.
+ */
+#define CHECK_PURE
+#include "check.h"
+#include "kernels/cast.h"
+#include "kernels/kernels.h"
+#include "kernels/pick.h"
+#include "kernels/ref.h"
+
+enum { MOST = 700 };
+
+static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_I32, SHERD_I64, SHERD_U8};
+
+static uint64_t state = 1;
+
+static double draw(void)
+{
+    static const double special[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 0.0, -0.0};
+
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    uint64_t x = state >> 33;
+    return x % 16 < 5 ? special[x % 16] : (double)(int64_t)(x / 16 % 4001) - 2000;
+}
+
+/* As this dtype holds it, as a double. */
+static double number(sherd_dtype dtype, const void *data, int64_t i)
+{
+    double x = 0;
+
+    sherd__cast(SHERD_F64, dtype, 1, &x, (const char *)data + (size_t)i * sherd_dtype_bytes(dtype));
+    return x;
+}
+
+static bool comes_before(double a, double b, bool descending)
+{
+    if (isnan(a) || isnan(b))
+        return descending ? isnan(a) && !isnan(b) : isnan(b) && !isnan(a);
+    return descending ? a > b : a < b;
+}
+
+static void fill(sherd_dtype dtype, int64_t n, void *data)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x = draw();
+        sherd__cast(dtype, SHERD_F64, 1, (char *)data + (size_t)i * sherd_dtype_bytes(dtype), &x);
+    }
+}
+
+/* Element j of a column goes where so many others come before it. */
+static int misplaced(sherd_dtype dtype, const int64_t size[3], int64_t k, bool descending,
+                     const int32_t *index, const void *src)
+{
+    int wrong = 0;
+
+    for (int64_t o = 0; o < size[0]; o++)
+        for (int64_t i = 0; i < size[2]; i++)
+            for (int64_t j = 0; j < size[1]; j++) {
+                double x = number(dtype, src, (o * size[1] + j) * size[2] + i);
+                int64_t place = 0;
+                for (int64_t m = 0; m < size[1]; m++) {
+                    double y = number(dtype, src, (o * size[1] + m) * size[2] + i);
+                    place += comes_before(y, x, descending) ||
+                             (m < j && !comes_before(x, y, descending));
+                }
+                wrong += place < k && index[(o * k + place) * size[2] + i] != (int32_t)j;
+            }
+    return wrong;
+}
+
+static void lists_are_sorted_and_equal_ones_stay_in_order(void)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},   {2, 7, 3},   {1, 127, 1}, {1, 128, 1},
+                                       {2, 129, 2}, {1, 300, 1}, {1, MOST, 1}};
+    static double src[MOST];
+    static int32_t index[MOST];
+
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int s = 0; s < LEN(sizes); s++)
+            for (int descending = 0; descending < 2; descending++) {
+                int64_t n = sizes[s][1], all = sizes[s][0] * n * sizes[s][2];
+                const int64_t ks[] = {n, n > 140 ? 140 : n, n > 2 ? 2 : n};
+                void *scratch = malloc((size_t)sherd__order_scratch(n));
+                fill(dtypes[d], all, src);
+                for (int k = 0; scratch && k < LEN(ks); k++) {
+                    sherd__order(dtypes[d], sizes[s], ks[k], descending, index, src, scratch);
+                    CHECK_EQ(misplaced(dtypes[d], sizes[s], ks[k], descending, index, src), 0);
+                }
+                free(scratch);
+            }
+}
+
+static void the_most_of_rows_has_the_bits_of_one_after_the_other(void)
+{
+    static float x[MOST], alone[MOST], row[MOST];
+    const int64_t zero = 0, one = 1;
+
+    for (int turn = 0; turn < 400; turn++)
+        for (int op = SHERD_MIN; op <= SHERD_MAX; op++) {
+            int64_t n = 1 + turn % 67;
+            fill(SHERD_F32, n, x);
+            for (int64_t j = 0; j < n && turn % 3; j++) /* zeros, or no NaN */
+                x[j] = turn % 3 == 1 ? copysignf(0, j % 5 ? -x[j] : x[j]) : isnan(x[j]) ? 7 : x[j];
+            float expect = x[0], best = x[0];
+            for (int64_t j = 0; j < n; j++) {
+                bool better = op == SHERD_MIN ? x[j] < expect : x[j] > expect;
+                expect = better || (isnan(x[j]) && !isnan(expect)) ? x[j] : expect;
+            }
+            sherd__fold_f32((sherd_reduce_op)op, 1, &n, &best, &zero, x);
+            CHECK(memcmp(&best, &expect, sizeof best) == 0);
+            fill(SHERD_F32, n, row);
+            memcpy(alone, row, sizeof row);
+            sherd__fold_f32((sherd_reduce_op)op, 1, &n, row, &one, x);
+            for (int64_t j = 0; j < n; j++)
+                sherd__fold_f32((sherd_reduce_op)op, 1, &one, &alone[j], &zero, &x[j]);
+            CHECK(memcmp(row, alone, (size_t)n * sizeof *row) == 0);
+        }
+}
+
+static void indices_of_single_elements_may_be_of_others(void)
+{
+    static const int32_t index[] = {3, 9, 2, 5, 4, 1, 6};
+    const float src[] = {20, 30, 40, 50};
+    const sherd__pick p = {1, 7, 1, 4, 2, index, false};
+    static const float expect[] = {30, 0, 20, 50, 40, 0, 0};
+    float dst[7];
+
+    sherd__gather(sizeof *dst, &p, dst, src);
+    for (int i = 0; i < 7; i++)
+        CHECK_EQ((int)dst[i], (int)expect[i]);
+}
+
+static void planes_are_turned_whatever_their_sizes(void)
+{
+    enum { SIDE = 140 };
+    static unsigned char src[SIDE * SIDE * 8], dst[SIDE * SIDE * 8];
+    static const size_t bytes[] = {1, 2, 3, 4, 8};
+    static const int64_t sides[][2] = {{64, 64}, {65, 63}, {140, 137},
+                                       {100, 3}, {3, 139}, {1, 140}};
+
+    for (size_t i = 0; i < sizeof src; i++)
+        src[i] = (unsigned char)(i * 7 + i / 251);
+    for (int b = 0; b < LEN(bytes); b++)
+        for (int s = 0; s < LEN(sides); s++) {
+            int64_t n = sides[s][0], m = sides[s][1], size[] = {n, m};
+            int wrong = 0;
+            sherd__copy_box(bytes[b], 2, size, dst, (const int64_t[]){m, 1}, src,
+                            (const int64_t[]){1, n});
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = 0; j < m; j++)
+                    wrong += memcmp(dst + (size_t)(i * m + j) * bytes[b],
+                                    src + (size_t)(i + j * n) * bytes[b], bytes[b]) != 0;
+            CHECK_EQ(wrong, 0);
+        }
+}
+
+static const check_test tests[] = {
+    {TEST(lists_are_sorted_and_equal_ones_stay_in_order)},
+    {TEST(the_most_of_rows_has_the_bits_of_one_after_the_other)},
+    {TEST(indices_of_single_elements_may_be_of_others)},
+    {TEST(planes_are_turned_whatever_their_sizes)},
+};
+CHECK_MAIN(tests)
