@@ -49,14 +49,14 @@ typedef struct job {
 } job;
 
 /* What one rank has of a case. */
-typedef struct jobcase {
+typedef struct trial {
     sherd_world *world;
     const sherd_mesh *mesh;
     sherd_tensor *operand[MOST_COPIES][SHERD_MAX_OPERANDS];
     bool grad[SHERD_MAX_OPERANDS];
     int operands, copies, steps;
     step step[MOST_STEPS];
-} jobcase;
+} trial;
 
 static sherd_tensor *nonzero(sherd_tensor **in)
 {
@@ -147,7 +147,7 @@ static void *read_file(const char *name, size_t bytes)
     return data;
 }
 
-static void take_operand(jobcase *c, char **word)
+static void take_operand(trial *c, char **word)
 {
     sherd_dtype dtype = dtype_of(word[1]);
     int64_t shape[SHERD_MAX_DIMS], count = 1;
@@ -188,7 +188,7 @@ static void set_field(const sherd_op_field *field, int i, const char *word, char
            value[field->kind].from, value[field->kind].bytes);
 }
 
-static void take_step(jobcase *c, char **word, int words)
+static void take_step(trial *c, char **word, int words)
 {
     step *s = &c->step[c->steps++];
     const sherd_op_field *field = NULL;
@@ -221,7 +221,7 @@ static void take_step(jobcase *c, char **word, int words)
 }
 
 /* All steps on one copy of the operands; results of the last. */
-static void run(jobcase *c, int copy, int dy, sherd_tensor **y)
+static void run(trial *c, int copy, int dy, sherd_tensor **y)
 {
     sherd_tensor *made[MOST_STEPS][SHERD_MAX_RESULTS] = {{NULL}};
 
@@ -243,14 +243,14 @@ static void run(jobcase *c, int copy, int dy, sherd_tensor **y)
         sherd_backward_with(y, &c->operand[copy][dy], 1, NULL);
 }
 
-static void clear(jobcase *c, int copy)
+static void clear(trial *c, int copy)
 {
     for (int i = 0; i < c->operands; i++)
         if (c->grad[i])
             sherd_clear_grad(c->operand[copy][i]);
 }
 
-static void take_times(jobcase *c, job *j, char **word)
+static void take_times(trial *c, job *j, char **word)
 {
     int samples = atoi(word[1]), calls = atoi(word[2]), dy = atoi(word[3]);
     double least = 1e9, least_cpu = 1e9;
@@ -276,7 +276,7 @@ static void take_times(jobcase *c, job *j, char **word)
         printf("%.9g %.9g\n", least_cpu, least);
 }
 
-static void write_one(jobcase *c, sherd_tensor *t, const char *prefix, int i)
+static void write_one(trial *c, sherd_tensor *t, const char *prefix, int i)
 {
     char name[LINE];
     sherd_tensor *whole = sherd_cast(sherd_full(t), SHERD_F64);
@@ -293,7 +293,7 @@ static void write_one(jobcase *c, sherd_tensor *t, const char *prefix, int i)
 }
 
 /* How many files there are, after which the results come the gradients. */
-static void write_results(jobcase *c, char **word)
+static void write_results(trial *c, char **word)
 {
     sherd_tensor *y[SHERD_MAX_RESULTS] = {NULL};
     int dy = atoi(word[1]), files = 0;
@@ -313,11 +313,11 @@ static void write_results(jobcase *c, char **word)
         printf("%d %d %s\n", results, files, good ? "" : sherd_world_error(c->world));
 }
 
-static void obey(jobcase *c, job *j, char **word, int words)
+static void obey(trial *c, job *j, char **word, int words)
 {
     if (strcmp(word[0], "case") == 0) {
         sherd_scope_end(c->world);
-        *c = (jobcase){.world = c->world, .mesh = c->mesh};
+        *c = (trial){.world = c->world, .mesh = c->mesh};
         sherd_scope_begin(c->world);
     } else if (strcmp(word[0], "operand") == 0) {
         take_operand(c, word);
@@ -336,7 +336,7 @@ static void obey(jobcase *c, job *j, char **word, int words)
 static int body(sherd_world *world, void *payload)
 {
     job *j = payload;
-    jobcase c = {.world = world};
+    trial c = {.world = world};
 
     if (sherd_mesh_create(&c.mesh, world, 1, &j->ranks, NULL, NULL) != SHERD_OK)
         return 1;

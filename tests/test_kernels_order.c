@@ -131,6 +131,23 @@ static void indices_of_single_elements_may_be_of_others(void)
     sherd__gather(sizeof *dst, &p, dst, src);
     for (int i = 0; i < 7; i++)
         CHECK_EQ((int)dst[i], (int)expect[i]);
+
+    const float given[] = {0, 1, 2, 3, 4, 5, 6};
+    float to[] = {-1, -1, -1, -1};
+    sherd__scatter(sizeof *to, &p, to, given, NULL);
+    CHECK(to[0] == 2 && to[1] == 0 && to[2] == 4 && to[3] == 3);
+}
+
+static void sums_run_both_ways_in_single_columns(void)
+{
+    static const int64_t size[] = {2, 3, 1};
+    const int32_t src[] = {1, 2, 4, 8, 16, 32};
+    int32_t dst[6];
+
+    sherd__running_sum(SHERD_I32, size, false, dst, src);
+    CHECK(dst[0] == 1 && dst[1] == 3 && dst[2] == 7 && dst[3] == 8 && dst[5] == 56);
+    sherd__running_sum(SHERD_I32, size, true, dst, src);
+    CHECK(dst[0] == 7 && dst[1] == 6 && dst[2] == 4 && dst[3] == 56 && dst[5] == 32);
 }
 
 static void planes_are_turned_whatever_their_sizes(void)
@@ -161,6 +178,7 @@ static const check_test tests[] = {
     {TEST(lists_are_sorted_and_equal_ones_stay_in_order)},
     {TEST(the_most_of_rows_has_the_bits_of_one_after_the_other)},
     {TEST(indices_of_single_elements_may_be_of_others)},
+    {TEST(sums_run_both_ways_in_single_columns)},
     {TEST(planes_are_turned_whatever_their_sizes)},
 };
 CHECK_MAIN(tests)

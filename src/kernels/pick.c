@@ -98,9 +98,30 @@ void sherd__gather(size_t bytes, const sherd__pick *p, void *dst, const void *sr
         gather_elements(8, p, dst, src);
 }
 
+/* Where rows are single elements. */
+static inline void scatter_lines(size_t bytes, const sherd__pick *p, char *dst, const char *src,
+                                 const char *value)
+{
+    const int32_t *index = p->index;
+
+    for (int64_t o = 0; o < p->outer; o++, dst += (size_t)p->entries * bytes) {
+        for (int64_t j = 0; j < p->n; j++) {
+            int64_t at = index[j] - p->first;
+            if ((uint64_t)at < (uint64_t)p->entries)
+                memcpy(dst + (size_t)at * bytes, src ? src + (size_t)j * bytes : value, bytes);
+        }
+        src = src ? src + (size_t)p->n * bytes : NULL;
+        index += p->flat ? 0 : p->n;
+    }
+}
+
 static inline void scatter_each(size_t bytes, const sherd__pick *p, char *dst, const char *src,
                                 const char *value)
 {
+    if (p->inner == 1) {
+        scatter_lines(bytes, p, dst, src, value);
+        return;
+    }
     for (int64_t o = 0; o < p->outer; o++)
         for (int64_t j = 0; j < p->n; j++)
             for (int64_t i = 0; i < p->inner; i++) {
