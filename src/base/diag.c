@@ -7,6 +7,8 @@
  */
 #include "diag.h"
 
+#include "utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,29 +21,11 @@ static size_t put_prefix(sherd__diag *diag)
     return (size_t)snprintf(diag->text, sizeof diag->text, "rank %d: ", diag->rank);
 }
 
-/* Length of the UTF-8 character that begins here, 2 to 4 bytes; 0 if none does. */
-static int character(const unsigned char *at)
-{
-    int length = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
-    unsigned code = at[0] & (0xffu >> (length + 1));
-    static const unsigned least[] = {0x80, 0x800, 0x10000};
-
-    if (at[0] < 0xc0 || at[0] > 0xf7)
-        return 0;
-    for (int i = 1; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80) /* also the ending zero */
-            return 0;
-        code = code << 6 | (at[i] & 0x3fu);
-    }
-    bool surrogate = code >= 0xd800 && code <= 0xdfff;
-    return code < least[length - 2] || code > 0x10ffff || surrogate ? 0 : length;
-}
-
 void sherd__one_line(char *text)
 {
     while (*text) {
         unsigned char c = (unsigned char)*text;
-        int length = c < 0x80 ? 1 : character((const unsigned char *)text);
+        int length = c < 0x80 ? 1 : sherd__utf8_length(text);
         if (c < ' ' || c == 0x7f)
             *text = ' ';
         if (length == 0)

@@ -6,6 +6,7 @@
 #include "io/header.h"
 
 #include "base/num.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -218,12 +219,18 @@ static const char *name_of(sherd_dtype dtype)
     return dtypes[k].name;
 }
 
+/* NULL: out of memory. */
 static json_t *entry_json(const sherd_file_entry *e)
 {
     json_t *shape = json_array();
+    bool good = shape != NULL;
 
-    for (int d = 0; d < e->ndim; d++)
-        json_array_append_new(shape, json_integer(e->shape[d]));
+    for (int d = 0; d < e->ndim && good; d++)
+        good = !json_array_append_new(shape, json_integer(e->shape[d]));
+    if (!good) {
+        json_decref(shape);
+        return NULL;
+    }
     return json_pack("{s:s,s:o,s:[I,I]}", "dtype", name_of(e->dtype), "shape", shape,
                      "data_offsets", (json_int_t)e->offset, (json_int_t)(e->offset + e->bytes));
 }
@@ -241,22 +248,14 @@ static void place_entries(sherd__header *h)
             }
 }
 
-/* Why a value cannot be put under a name, or NULL. The value is given up; if it is NULL, `no_value`
- * says why. */
-static const char *put(json_t *object, const char *name, json_t *value, const char *no_value)
+/* Why nothing can be put under a name, or NULL. */
+static const char *fault_of(json_t *object, const char *name)
 {
-    json_t *text = json_string(name ? name : "");
-    const char *fault = !text ? "is no UTF-8" : !value ? no_value : NULL;
-
     if (!name)
-        fault = "is NULL";
-    else if (!fault && json_object_get(object, name))
-        fault = "is there twice";
-    else if (!fault && json_object_set(object, name, value))
-        fault = "cannot be written";
-    json_decref(text);
-    json_decref(value);
-    return fault;
+        return "is NULL";
+    if (!sherd__is_utf8(name))
+        return "is no UTF-8";
+    return json_object_get(object, name) ? "is there twice" : NULL;
 }
 
 /*
@@ -273,11 +272,17 @@ static sherd_status fill_json(json_t *root, const sherd__header *h, const char *
         return SHERD_ENOMEM;
     for (int i = 0; i < h->notes && !*fault; i++) {
         *name = h->note[i].key;
-        *fault = put(notes, *name, json_string(h->note[i].text), "has no text in UTF-8");
+        *fault = fault_of(notes, *name);
+        if (!*fault && !sherd__is_utf8(h->note[i].text))
+            *fault = "has no text in UTF-8";
+        if (!*fault && json_object_set_new(notes, *name, json_string(h->note[i].text)))
+            return SHERD_ENOMEM;
     }
     for (int i = 0; i < h->entries && !*fault; i++) {
         *name = h->entry[i].name;
-        *fault = put(root, *name, entry_json(&h->entry[i]), "has no room");
+        *fault = fault_of(root, *name);
+        if (!*fault && json_object_set_new(root, *name, entry_json(&h->entry[i])))
+            return SHERD_ENOMEM;
     }
     return *fault ? SHERD_EINVAL : SHERD_OK;
 }
