@@ -273,7 +273,7 @@ static sherd_status fill_json(json_t *root, const sherd__header *h, const char *
     for (int i = 0; i < h->notes && !*fault; i++) {
         *name = h->note[i].key;
         *fault = fault_of(notes, *name);
-        if (!*fault && !sherd__is_utf8(h->note[i].text))
+        if (!*fault && !(h->note[i].text && sherd__is_utf8(h->note[i].text)))
             *fault = "has no text in UTF-8";
         if (!*fault && json_object_set_new(notes, *name, json_string(h->note[i].text)))
             return SHERD_ENOMEM;
@@ -285,6 +285,22 @@ static sherd_status fill_json(json_t *root, const sherd__header *h, const char *
             return SHERD_ENOMEM;
     }
     return *fault ? SHERD_EINVAL : SHERD_OK;
+}
+
+/* The header's length and its text, with blanks behind; NULL: out of memory. */
+static char *write_text(sherd__heap *heap, const json_t *root, size_t length, size_t padded)
+{
+    char *out = sherd__alloc(heap, 1, SHERD__HEADER_LENGTH + padded);
+
+    if (!out)
+        return NULL;
+    for (int i = 0; i < SHERD__HEADER_LENGTH; i++)
+        out[i] = (char)(padded >> (8 * i) & 0xFF);
+    memset(out + SHERD__HEADER_LENGTH, ' ', padded);
+    if (json_dumpb(root, out + SHERD__HEADER_LENGTH, length, JSON_COMPACT) == length)
+        return out;
+    sherd__free(heap, out);
+    return NULL;
 }
 
 sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
@@ -302,19 +318,12 @@ sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header
                                       : sherd__fail(diag, status, "%s: \"%.120s\" %s", function,
                                                     name ? name : "(null)", fault);
     }
-    char *text = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    size_t length = text ? strlen(text) : 0, padded = (length + 7) / 8 * 8;
+    /* json_dumps can lose a part of the text where memory runs out, and says nothing. */
+    size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT), padded = (length + 7) / 8 * 8;
     bool fits = padded <= SHERD__MOST_HEADER;
-    if (text && fits)
-        *out = sherd__alloc(header->heap, 1, SHERD__HEADER_LENGTH + padded);
-    if (*out) {
-        for (int i = 0; i < SHERD__HEADER_LENGTH; i++)
-            (*out)[i] = (char)(padded >> (8 * i) & 0xFF);
-        memcpy(*out + SHERD__HEADER_LENGTH, text, length);
-        memset(*out + SHERD__HEADER_LENGTH + length, ' ', padded - length);
-    }
-    free(text);
+    if (length && fits)
+        *out = write_text(header->heap, root, length, padded);
+    json_decref(root);
     *bytes = SHERD__HEADER_LENGTH + padded;
     for (int i = 0; i < header->entries; i++)
         header->entry[i].offset += (int64_t)*bytes;

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The header of a file where memory runs out: it is written whole, or the status is ENOMEM. */
+#define CHECK_PURE
+#include "check.h"
+
+#include "io/header.h"
+
+#include <jansson.h>
+
+enum { MOST = 400 };
+
+static int left; /* allocations that succeed */
+
+static void *failing_malloc(size_t bytes)
+{
+    return left-- > 0 ? malloc(bytes) : NULL;
+}
+
+static sherd_status write(char **out, size_t *bytes, sherd__heap *heap, sherd__diag *diag)
+{
+    sherd_file_entry entry[2] = {
+        {.name = "weight", .dtype = SHERD_F32, .ndim = 2, .shape = {3, 5}, .bytes = 60},
+        {.name = "a long name of a tensor, with \"quotes\" and \xc3\xa4",
+         .dtype = SHERD_BF16,
+         .ndim = 3,
+         .shape = {123456789, 1, 0}}};
+    sherd_file_note note = {"note", "of several\nlines"};
+    sherd__header header = {
+        .heap = heap, .entry = entry, .entries = LEN(entry), .note = &note, .notes = 1};
+
+    return sherd__header_text(out, bytes, &header, diag, "a test");
+}
+
+static void lack_of_memory_loses_no_part_of_it(void)
+{
+    sherd__heap heap = {0};
+    sherd__diag diag = {.rank = -1};
+    char *whole = NULL, *text;
+    size_t all = 0, bytes;
+    int lacked = 0;
+
+    if (!CHECK_OK(write(&whole, &all, &heap, &diag)))
+        return;
+    json_set_alloc_funcs(failing_malloc, free);
+    for (int n = 0; n < MOST; n++) {
+        left = n;
+        sherd_status status = write(&text, &bytes, &heap, &diag);
+        lacked += status == SHERD_ENOMEM;
+        if (status == SHERD_ENOMEM)
+            CHECK(strstr(diag.text, "a test: out of memory"));
+        else if (CHECK_OK(status))
+            CHECK(bytes == all && memcmp(text, whole, all) == 0);
+        sherd__free(&heap, text);
+        memset(&diag, 0, sizeof diag);
+    }
+    json_set_alloc_funcs(malloc, free);
+    CHECK(lacked > 20 && lacked < MOST);
+    sherd__free(&heap, whole);
+}
+
+static const check_test tests[] = {
+    {TEST(lack_of_memory_loses_no_part_of_it)},
+};
+CHECK_MAIN(tests)
