@@ -4,6 +4,7 @@
  * environment (join.c). This process starts them, watches them (watch.c), and says in its last line
  * what came of them (ending.c). A few milliseconds for eight ranks.
  */
+#include "carried.h"
 #include "flight.h"
 #include "launch.h"
 #include "world/inside.h"
