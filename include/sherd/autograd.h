@@ -173,6 +173,10 @@ typedef sherd_tensor *(*sherd_grad_hook)(sherd_tensor *grad, void *payload);
  * the order of registration. A hook on a leaf gets the gradient of this backward, before it is
  * added to the stored one.
  *
+ * It is on this tensor alone. What the tensor is moved to is another one: so a hook on a module's
+ * result that parallelize moves misses what a second backward (create_graph) gives to the tensor
+ * before the move, as with a hook on y + 0 instead of y.
+ *
  * @local
  * @shapes id: gets the hook's number for sherd_tensor_unhook, 0 on failure; NULL = not wanted;
  *         destroy: called once with `payload` when the hook is removed; NULL = nothing to free
