@@ -131,7 +131,7 @@ sherd_tensor *sherd_wait(sherd_tensor *t)
 void sherd__mark_written(sherd_tensor *t)
 {
     t->storage->version++;
-    sherd__origin_set(t, (sherd__origin){0, 0});
+    sherd__origin_written(t);
     sherd__drop_image(t->storage);
 }
 

@@ -14,13 +14,29 @@ uint64_t sherd__origins_enter(sherd_world *world, bool again)
     uint64_t before = s->run;
 
     if (again || !before)
-        s->run = ++s->runs;
+        s->run = ++s->runs << 1 | again;
     return before;
 }
 
 void sherd__origins_leave(sherd_world *world, uint64_t before)
 {
     sherd__tensors_of(world)->run = before;
+}
+
+/*
+ * New contents depend on nothing outside, unless the first run writes what is older than it: the
+ * second one may only read that, and finds whether it was written since.
+ */
+void sherd__origin_written(sherd_tensor *t)
+{
+    sherd__storage *storage = t->storage;
+    uint64_t run = sherd__tensors_of(t->world)->run;
+    bool older = storage->run != run || storage->origin.who == storage->number;
+    sherd__origin origin = {0, 0};
+
+    if (!(run & 1) && older)
+        origin = (sherd__origin){storage->number, (uint64_t)storage->version};
+    sherd__origin_set(t, origin);
 }
 
 /* What was made or written in this run depends on what was noted, and on nothing else outside. */

@@ -33,7 +33,7 @@ typedef struct sherd__tensors {
     uint64_t walks;      /* over modules, so far */
     uint64_t storages_made;
     bool families;      /* see sherd__write_families */
-    uint64_t run, runs; /* in which origins are noted, 0 = none; how many there were */
+    uint64_t run, runs; /* in which origins are noted, 0 = none, odd = again; how many */
     bool make_there;    /* new tensors lie in the GPU's memory */
     int floor;          /* scopes that user code must not end: see sherd__scope_enter */
     int called_back;    /* how many functions of the user's are running, one in the other */
@@ -94,5 +94,8 @@ void sherd__await_deed(sherd_tensor *t);
 
 /* Release everything that a tensor holds; its struct stays. */
 void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t);
+
+/* A tensor was written as a whole or in part: note what it depends on (origin.c). */
+void sherd__origin_written(sherd_tensor *t);
 
 #endif
