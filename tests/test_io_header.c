@@ -16,7 +16,7 @@ static void *failing_malloc(size_t bytes)
     return left-- > 0 ? malloc(bytes) : NULL;
 }
 
-static sherd_status write(char **out, size_t *bytes, sherd__heap *heap, sherd__diag *diag)
+static sherd_status write_header(char **out, size_t *bytes, sherd__heap *heap, sherd__diag *diag)
 {
     sherd_file_entry entry[2] = {
         {.name = "weight", .dtype = SHERD_F32, .ndim = 2, .shape = {3, 5}, .bytes = 60},
@@ -39,12 +39,12 @@ static void lack_of_memory_loses_no_part_of_it(void)
     size_t all = 0, bytes;
     int lacked = 0;
 
-    if (!CHECK_OK(write(&whole, &all, &heap, &diag)))
+    if (!CHECK_OK(write_header(&whole, &all, &heap, &diag)))
         return;
     json_set_alloc_funcs(failing_malloc, free);
     for (int n = 0; n < MOST; n++) {
         left = n;
-        sherd_status status = write(&text, &bytes, &heap, &diag);
+        sherd_status status = write_header(&text, &bytes, &heap, &diag);
         lacked += status == SHERD_ENOMEM;
         if (status == SHERD_ENOMEM)
             CHECK(strstr(diag.text, "a test: out of memory"));
