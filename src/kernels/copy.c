@@ -2,9 +2,8 @@
 /*
  * Copying boxes: the heart of every move of data. A box is first brought to its simplest form (dims
  * sorted as they lie in dst, neighbours that lie alike joined), then copied as runs of bytes, or,
- * where the two sides are contiguous along different dims, in square tiles: a tile passes through a
- * buffer, so that each line of both sides is touched once. Without it, lines that are a power of two
- * apart would drive each other out of the cache.
+ * where the two sides are contiguous along different dims, in square tiles that stay in the first
+ * cache; where src is densest along the dim that dst is dense in, whole rows.
  */
 #include "stream.h"
 
@@ -94,38 +93,7 @@ static inline void copy_plane(size_t bytes, int64_t rows, int64_t cols, char *ds
             memcpy(dst + r * dst_row + c * dst_col, src + r * src_row + c * src_col, bytes);
 }
 
-/* Rows that are dense in dst from columns that are dense in src, at most a line of each; `bytes` is
- * a constant in each caller. */
-static inline void turn_tile(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
-                             const char *src, int64_t src_col)
-{
-    char tile[SHERD__LINE * SHERD__LINE];
-
-    if ((size_t)rows * bytes == SHERD__LINE)
-        for (int64_t c = 0; c < cols; c++)
-            memcpy(tile + c * SHERD__LINE, src + c * src_col, SHERD__LINE);
-    else
-        for (int64_t c = 0; c < cols; c++)
-            memcpy(tile + c * SHERD__LINE, src + c * src_col, (size_t)rows * bytes);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++)
-            memcpy(dst + r * dst_row + c * (int64_t)bytes,
-                   tile + c * SHERD__LINE + r * (int64_t)bytes, bytes);
-}
-
-static inline void turn_plane(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
-                              const char *src, int64_t src_col)
-{
-    const int64_t side = SHERD__LINE / (int64_t)bytes, element = (int64_t)bytes;
-
-    for (int64_t i = 0; i < rows; i += side)
-        for (int64_t j = 0; j < cols; j += side)
-            turn_tile(bytes, rows - i < side ? rows - i : side, cols - j < side ? cols - j : side,
-                      dst + i * dst_row + j * element, dst_row, src + i * element + j * src_col,
-                      src_col);
-}
-
-/* Any plane; in squares where src is denser along rows, so that lines are found in the cache. */
+/* A plane in squares where src is denser along columns, so that its lines are found in the cache. */
 static inline void copy_squares(size_t bytes, int64_t rows, int64_t cols, char *dst,
                                 int64_t dst_row, int64_t dst_col, const char *src, int64_t src_row,
                                 int64_t src_col)
@@ -145,9 +113,7 @@ static inline void copy_one_plane(size_t bytes, const copy *c, int row, char *ds
     int col = c->ndim - 1;
     int64_t element = (int64_t)bytes, dc = c->dst[col], sr = c->src[row], sc = c->src[col];
 
-    if (dc == element && sr == element && SHERD__LINE % bytes == 0)
-        turn_plane(bytes, c->size[row], c->size[col], dst, c->dst[row], src, sc);
-    else if (dc == element)
+    if (dc == element)
         copy_squares(bytes, c->size[row], c->size[col], dst, c->dst[row], element, src, sr, sc);
     else
         copy_squares(bytes, c->size[row], c->size[col], dst, c->dst[row], dc, src, sr, sc);

@@ -11,6 +11,8 @@
 #include "ref.h"
 #include "rows.h"
 
+enum { SHORT = 64 /* elements, and lanes; shorter rows have none */ };
+
 #define ELEMENT            float
 #define VALUE              float
 #define NAME(x)            x##_f32
