@@ -210,5 +210,79 @@ static void stages_on_two_meshes_are_trained_as_one(sherd_world *world)
         train_stages(world, meshes[c / CLIPPINGS], moves[c / CLIPPINGS], (clipping)(c % CLIPPINGS));
 }
 
-static const check_test tests[] = {{TEST(stages_on_two_meshes_are_trained_as_one), {4, 5}}};
+/* ---- by the words at sherd_parallelize ------------------------------------------------------- */
+
+static sherd_module *layer(sherd_world *world, sherd_dtype dtype, int64_t in, int64_t out)
+{
+    const sherd_layer_options options = {.dtype = dtype};
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_linear_create(&m, world, in, out, &options));
+    fill_layer(m, dtype, (int)in, 0);
+    return m;
+}
+
+static sherd_tensor *loss_of(sherd_module *second, sherd_tensor *x)
+{
+    return sherd_sum(sherd_square(sherd_module_call(second, x)));
+}
+
+/* The gradients of the first layer's weight, as one process has them. */
+static void differentiate_whole(sherd_world *world, sherd_dtype dtype, double *grad)
+{
+    sherd_module *a = layer(world, dtype, 4, 5), *b = layer(world, dtype, 5, 6);
+    sherd_tensor *x = wave(world, dtype, 2, SHAPE(3, 4), 2, 1, 0);
+
+    sherd_backward(loss_of(b, sherd_module_call(a, x)));
+    CHECK_EQ(whole(sherd_grad(sherd_module_parameter(a, "weight")), grad), 20);
+    sherd_module_destroy(a);
+    sherd_module_destroy(b);
+}
+
+static void differentiate_stages(sherd_world *world, const char *const meshes[2], sherd_dtype dtype)
+{
+    const sherd_parallel_entry plan = {"", sherd_colwise()};
+    const sherd_mesh *mesh[2] = {NULL, NULL};
+    const sherd_layout *layout[2] = {NULL, NULL};
+    sherd_module *m[2] = {layer(world, dtype, 4, 5), layer(world, dtype, 5, 6)};
+    double grad[20];
+    bool in[2];
+
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(sherd_mesh_parse(&mesh[i], world, meshes[i]));
+        in[i] = sherd_mesh_coordinate(mesh[i], sherd_world_rank(world), NULL);
+        CHECK_OK(sherd_layout_parse_placements(&layout[i], mesh[i], 2, SHAPE(3, 5), "R", NULL));
+        CHECK_OK(sherd_parallelize(m[i], mesh[i], "x", &plan, i));
+    }
+    sherd_tensor *y = in[0] ? sherd_module_call(m[0], wave(world, dtype, 2, SHAPE(3, 4), 2, 1, 0))
+                            : sherd_require_grad(sherd_constant_on(layout[0], dtype, 0), true);
+    sherd_tensor *z = sherd_redistribute(y, layout[1], NULL);
+    sherd_tensor *zero = sherd_constant_on(layout[1], dtype, 0);
+    if (in[1])
+        sherd_backward(loss_of(m[1], z));
+    else
+        sherd_backward_with(&z, &zero, 1, NULL);
+    CHECK_OK(sherd_world_check(world));
+    differentiate_whole(world, dtype, grad);
+    if (in[0])
+        CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m[0], "weight")), grad, 20), 0,
+                   dtype == SHERD_F64 ? 1e-12 : 0.05 * largest(grad, 20));
+    for (int i = 0; i < 2; i++)
+        sherd_module_destroy(m[i]);
+}
+
+/* Its input's gradient is a pending sum, which ranks outside its mesh do not know. */
+static void a_stage_may_begin_with_a_colwise_layer(sherd_world *world)
+{
+    static const char *const meshes[][2] = {
+        {"x=2", "x=2@2,3"}, {"x=1@3", "x=3"}, {"x=3", "x=2@2,3"}, {"x=2@1,0", "x=4"}};
+
+    for (int i = 0; i < LEN(meshes); i++) {
+        differentiate_stages(world, meshes[i], SHERD_F64);
+        differentiate_stages(world, meshes[i], SHERD_BF16);
+    }
+}
+
+static const check_test tests[] = {{TEST(stages_on_two_meshes_are_trained_as_one), {4, 5}},
+                                   {TEST(a_stage_may_begin_with_a_colwise_layer), {4, 5}}};
 CHECK_MAIN(tests)

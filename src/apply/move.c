@@ -69,6 +69,12 @@ static void redistribute_back(sherd_node *node, sherd_tensor *const *grad_out,
 
 static const sherd_op redistribute_table = {
     .name = "sherd_redistribute", .takes_pending = true, .backward = redistribute_back};
+/*
+ * To another mesh. Backward is a call of both meshes, and ranks outside the target's do not know
+ * what is pending there; so the gradient is settled first, and moves from the result's layout.
+ */
+static const sherd_op across_table = {
+    .name = "sherd_redistribute", .takes_pending = false, .backward = redistribute_back};
 
 /*
  * Whether the tape may keep the source instead of the result: nothing of it is pending and it takes
@@ -178,10 +184,12 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     if (y == t || sherd__is_failed(y) || !sherd__is_recorded(world, &t, 1))
         return y;
 
+    bool across = t->layout && t->layout->spec.mesh != to->spec.mesh;
+    const sherd_op *table = across ? &across_table : &redistribute_table;
     move_attrs attrs = {to, t->node == NULL, from, back, o->among};
-    sherd__record_node(world, &redistribute_table, &t, 1, &y, 1, &attrs, sizeof attrs);
+    sherd__record_node(world, table, &t, 1, &y, 1, &attrs, sizeof attrs);
     if (back == from && from != t->dtype)
-        sherd__take_wide(y, &redistribute_table, from, true);
+        sherd__take_wide(y, table, from, true);
     return y;
 }
 
