@@ -217,10 +217,64 @@ static void activations_of_few_microbatches_are_kept(sherd_world *world)
     CHECK(saved[SHERD_PIPELINE_GPIPE][1] > 8 * saved[SHERD_PIPELINE_GPIPE][0]);
 }
 
+/* ---- outputs as they come -------------------------------------------------------------------- */
+
+static void multiply(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    out->value[out->count++] = sherd_matmul(in->value[0], sherd_module_parameter(self, "w"));
+}
+
+static void feed_ones(void *payload, int stage, int64_t microbatch, sherd_args *in)
+{
+    (void)microbatch;
+    if (stage == 0)
+        in->value[in->count++] = sherd_constant_on(payload, SHERD_F64, 1);
+}
+
+static sherd_tensor *sum_of_squares(void *payload, int64_t microbatch, const sherd_args *out)
+{
+    (void)payload, (void)microbatch;
+    return sherd_sum(sherd_square(out->value[0]));
+}
+
+/* The sum over a sharded dim is pending; a stage at the same place takes it, and its gradient comes
+ * back. */
+static void a_pending_output_goes_on(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_layout *layout = NULL;
+    double grad[16];
+
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 2, SHAPE(3, 4), "R", NULL));
+    for (int schedule = 0; schedule < 3; schedule++) {
+        sherd_stage stage[2];
+        sherd_pipeline *p = NULL;
+        const sherd_microbatches work = {2, false, feed_ones, sum_of_squares, (void *)layout};
+        for (int i = 0; i < 2; i++) {
+            stage[i] = (sherd_stage){mesh, container(world, multiply, NULL), NULL};
+            sherd_tensor *w =
+                spread(sherd_constant(world, SHERD_F64, SHAPE(4, 4), 2, 0.5), mesh, "S(0)");
+            CHECK_OK(sherd_module_add_parameter(stage[i].module, "w", sherd_require_grad(w, true)));
+        }
+        CHECK_OK(sherd_pipeline_create(&p, world, stage, 2, (sherd_pipeline_schedule)schedule));
+        CHECK_EQ(sherd_pipeline_run(p, &work), 2 * 12 * 16);
+        for (int i = 0; i < 2; i++) {
+            whole(sherd_grad(sherd_module_parameter(stage[i].module, "w")), grad);
+            for (int k = 0; k < 16; k++)
+                CHECK_EQ(grad[k], 96);
+        }
+        CHECK_OK(sherd_world_check(world));
+        sherd_pipeline_destroy(p);
+        for (int i = 0; i < 2; i++)
+            sherd_module_destroy(stage[i].module);
+    }
+}
+
 static const check_test tests[] = {{TEST(one_place_computes_what_the_model_does), {1, 2}},
                                    {TEST(two_places_do), {2}},
                                    {TEST(activations_of_few_microbatches_are_kept), {2}},
                                    {TEST(some_ranks_may_have_no_stage), {3}},
                                    {TEST(stages_are_parallel_inside), {4}},
-                                   {TEST(eight_ranks_have_many_stages), {8}}};
+                                   {TEST(eight_ranks_have_many_stages), {8}},
+                                   {TEST(a_pending_output_goes_on), {1, 2, 3, 4}}};
 CHECK_MAIN(tests)

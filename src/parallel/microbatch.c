@@ -130,7 +130,7 @@ static bool prepare(const turn *t, const sherd_args *results, sherd__parcel *out
     out->mark = mark_of(t);
     for (int i = 0; i < results->count && good; i++) {
         sherd_tensor *y = results->value[i];
-        y = c ? sherd__channel_ready(c, y, i, name) : y;
+        y = c ? sherd__channel_ready(c, y, i, name) : y ? sherd__without_pending(y) : y;
         good = !sherd_tensor_failed(y);
         out->t[out->count++] = y;
         if (good && !t->work->forward_only && sherd_requires_grad(y))
