@@ -98,6 +98,8 @@ typedef struct sherd__loading {
     sherd_tensor *t;
     int root;
     sherd__load_kind kind;
+    bool missing; /* t stands for what only the root has */
+    bool anew;    /* an exact copy is made from its parameter, not from t */
 } sherd__loading;
 
 /* Write it into `to`, in the layout of `to`; `status`: an earlier failure. As sherd_module_load. */

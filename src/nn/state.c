@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "nn/module.h"
 #include "sherd/ops_shape.h"
+#include "world/whole.h"
 
 /* ---- listing -------------------------------------------------------------------------------- */
 
@@ -175,18 +176,114 @@ static bool is_seen_here(const sherd_tensor *t)
     return !t->layout || sherd__in_mesh(t->world, sherd_layout_mesh(t->layout));
 }
 
+/* ---- from a root ----------------------------------------------------------------------------- */
+
+/* What a rank tells the others of a load from one rank. */
+enum { LAID = 1, MISSING = 2, PLAIN = 4 }; /* it is in the mesh of `to`; has no t; t is plain */
+
+/* told[ranks]: of all ranks; in a dry world what this one knows. False: the alarm is raised. */
+static bool tell(const sherd__loading *what, const sherd_tensor *to, int64_t *told)
+{
+    sherd_world *world = what->world;
+    bool laid = to->layout && is_seen_here(to), dry = sherd__is_dry(world);
+    int64_t mine =
+        (laid ? LAID : 0) | (what->missing ? MISSING : 0) | (what->t->layout ? 0 : PLAIN);
+
+    if (!sherd__share_whole(world, what->function, mine, told))
+        return false;
+    if (dry && what->root < sherd_world_ranks(world)) {
+        bool in = laid && sherd_mesh_coordinate(to->layout->spec.mesh, what->root, NULL);
+        told[0] = 0;
+        told[what->root] = in ? LAID : PLAIN;
+        told[sherd_world_rank(world)] = mine & ~MISSING;
+    }
+    return true;
+}
+
+/*
+ * Ranks outside the mesh do not know that a parameter is on one. *root becomes the rank of the mesh
+ * from which it is spread, and *relays whether what is loaded must get there first.
+ */
+static sherd_status find_root(const sherd__loading *what, const sherd_tensor *to, int *root,
+                              bool *relays)
+{
+    int ranks = sherd_world_ranks(what->world), first = 0, missing = 0;
+    int64_t *told = sherd__alloc(sherd__world_heap(what->world), (size_t)ranks, sizeof *told);
+    sherd__diag *diag = sherd__world_diag(what->world);
+    sherd_status status = SHERD_OK;
+
+    if (!told)
+        sherd__raise(what->world, SHERD_ENOMEM, "%s: out of memory", what->function);
+    if (!told || !tell(what, to, told)) {
+        sherd__free(sherd__world_heap(what->world), told);
+        return diag->status ? diag->status : SHERD_EPEER;
+    }
+    while (first < ranks && !(told[first] & LAID))
+        first++;
+    while (missing < ranks && !(told[missing] & MISSING))
+        missing++;
+    if (first == ranks && missing < ranks)
+        status = sherd__fail(diag, SHERD_EINVAL,
+                             "%s: \"%s\" is plain on all ranks, and t NULL on "
+                             "rank %d",
+                             what->function, what->name, missing);
+    else if (first < ranks && what->root >= ranks)
+        status = sherd__fail(diag, SHERD_EINVAL, "%s: root %d is no rank of the world",
+                             what->function, what->root);
+    *relays = !status && first < ranks && (told[what->root] & (LAID | PLAIN)) == PLAIN;
+    *root = *relays ? first : what->root;
+    sherd__free(sherd__world_heap(what->world), told);
+    return status;
+}
+
+/*
+ * The plain tensor of the root, which is outside the mesh, on the rank `via` of it; other ranks get
+ * what they have passed. A call of the world.
+ */
+static sherd_tensor *relay(const sherd__loading *what, int via)
+{
+    sherd_world *world = what->world;
+    const sherd_mesh *mesh;
+    const sherd_layout *from, *to;
+    sherd_tensor *t = what->t;
+    int64_t ranks = sherd_world_ranks(world), root = what->root, at = via;
+    int64_t count = sherd_tensor_count(t);
+
+    if (sherd_mesh_create(&mesh, world, 1, &ranks, (const char *[]){"ranks"}, NULL) ||
+        sherd__all_at(&from, mesh, 1, &count, &root) || sherd__all_at(&to, mesh, 1, &count, &at))
+        return sherd__fail_diag(world, true);
+    sherd_tensor *row = sherd_world_rank(world) == what->root
+                            ? sherd_reshape(t->node ? sherd_detach(t) : t, &count, 1)
+                            : sherd_constant_later(world, t->dtype, &count, 1, 0);
+    row = sherd_redistribute(sherd_distribute(row, from, what->root), to, NULL);
+    row = sherd_to_local(row);
+    if (sherd_tensor_failed(row))
+        return row;
+    return sherd_world_rank(world) == via ? sherd_reshape(row, t->shape, t->ndim) : t;
+}
+
 /*
  * What this rank must write into `to`: *here, or NULL if nothing (a plain parameter on a rank
- * outside the mesh does not change if it is deferred, or if what is loaded lies on the mesh).
+ * outside the mesh does not change if it is deferred, if this rank has nothing to load, or if what
+ * is loaded lies on the mesh).
  */
-static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, sherd_tensor *from, int root)
+static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, const sherd__loading *what,
+                          bool together)
 {
     sherd__diag *diag = sherd__world_diag(to->world);
+    sherd_tensor *from = what->t;
+    int root = what->root;
+    bool relays = false;
 
     *here = NULL;
-    if ((!is_seen_here(from) && !to->layout) || sherd__is_elsewhere(to))
-        return SHERD_OK;
+    sherd_status status = together && root >= 0 ? find_root(what, to, &root, &relays) : SHERD_OK;
+    if (status)
+        return status;
     diag->status = SHERD_OK;
+    if (relays)
+        from = relay(what, root);
+    if (((what->missing || !is_seen_here(from)) && !to->layout) || sherd__is_elsewhere(to))
+        return sherd_tensor_failed(from) ? SHERD_EPEER : SHERD_OK;
     *here = sherd__contiguous(bring(to, from, root));
     bool good = !sherd_tensor_failed(*here) && (sherd__data(*here) || (*here)->count == 0);
     /* What was left for later takes its memory now. */
@@ -208,7 +305,7 @@ static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool toge
 
     sherd_scope_begin(world);
     to->lost = together ? SHERD__THERE : lost;
-    sherd_status status = fetch(&here, to, what->t, what->root);
+    sherd_status status = fetch(&here, to, what, together);
     if (together)
         status = sherd__agree(world, status, 1, what->function);
     if (!status && here) {
@@ -227,20 +324,27 @@ static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool toge
     return status;
 }
 
+static sherd__load_kind kind_of(const sherd__loading *what)
+{
+    return what->kind ? what->kind : sherd__load_kind_of(what->module);
+}
+
 /*
- * A placeholder for a tensor that only the root has: its shape and dtype, without memory. NULL:
- * this rank must have it.
+ * A placeholder for a tensor that only the root has: its shape and dtype, without memory. Refused
+ * where this rank must have it.
  */
-static sherd_status stand_in(sherd_tensor **out, const sherd__loading *what, const sherd_tensor *to)
+static sherd_status stand_in(sherd__loading *what, const sherd_tensor *to)
 {
     sherd__diag *diag = sherd__world_diag(what->world);
     const sherd__argument need[] = {{"t", NULL}, {NULL, NULL}};
 
-    if (what->root < 0 || what->root == sherd_world_rank(what->world) || !to->layout)
+    if (what->root < 0 || what->root == sherd_world_rank(what->world) ||
+        (!to->layout && kind_of(what) == SHERD__LOAD_ALONE))
         return sherd__require(diag, what->function, need);
     diag->status = SHERD_OK;
-    *out = sherd_constant_later(what->world, to->dtype, to->shape, to->ndim, 0);
-    if (!sherd_tensor_failed(*out))
+    what->t = sherd_constant_later(what->world, to->dtype, to->shape, to->ndim, 0);
+    what->missing = true;
+    if (!sherd_tensor_failed(what->t))
         return SHERD_OK;
     return diag->status ? diag->status : SHERD_ENOMEM;
 }
@@ -271,8 +375,7 @@ static sherd_status load_given(const sherd__loading *what, sherd_tensor *to, she
     if (!status)
         status = check(what, to);
     /* What is plain is nobody else's business. */
-    sherd__load_kind kind = what->kind ? what->kind : sherd__load_kind_of(what->module);
-    bool together = kind == SHERD__LOAD_TOGETHER || sherd_tensor_layout(t);
+    bool together = kind_of(what) == SHERD__LOAD_TOGETHER || sherd_tensor_layout(t);
     /* Nobody moves anything unless all do. */
     if (together)
         status = agree_on(what, status);
@@ -285,7 +388,7 @@ sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_sta
 
     sherd_scope_begin(what->world);
     if (!status && !what->t)
-        status = stand_in(&loading.t, what, to);
+        status = stand_in(&loading, to);
     status = load_given(&loading, to, status);
     sherd_scope_end(what->world);
     return status;
