@@ -27,8 +27,7 @@ static int list_modules(sherd_module *m, sherd_module **out, int at)
     return at;
 }
 
-/* calls[count] becomes the most of all ranks. In a dry world it stays: only this one runs. */
-static sherd_status take_most(sherd_world *world, int64_t *calls, int64_t count)
+sherd_status sherd__take_most(sherd_world *world, int64_t *number, int64_t count)
 {
     const sherd_placement most = sherd_partial(SHERD_MAX);
     const sherd_mesh *mesh = NULL;
@@ -42,10 +41,10 @@ static sherd_status take_most(sherd_world *world, int64_t *calls, int64_t count)
         return status;
     bool recording = sherd_set_recording(world, false);
     sherd_scope_begin(world);
-    sherd_tensor *mine = sherd_from_data(world, SHERD_I64, &count, 1, calls);
+    sherd_tensor *mine = sherd_from_data(world, SHERD_I64, &count, 1, number);
     const int64_t *all = sherd_tensor_read(sherd_full(sherd_from_local(mine, mesh, &most, NULL)));
     if (all && !sherd__is_dry(world))
-        memcpy(calls, all, (size_t)count * sizeof *calls);
+        memcpy(number, all, (size_t)count * sizeof *number);
     if (!all)
         status = sherd__world_diag(world)->status ? sherd__world_diag(world)->status : SHERD_EPEER;
     sherd_scope_end(world);
@@ -78,7 +77,7 @@ static sherd_status write_notes(sherd__notes *out, sherd_module *const *modules,
 
     for (int i = 0; i < count; i++)
         calls[i] = (int64_t)modules[i]->generator.calls;
-    sherd_status status = take_most(world, calls, count);
+    sherd_status status = sherd__take_most(world, calls, count);
     if (status)
         return status;
     for (int i = 0; i < count; i++)

@@ -18,6 +18,12 @@ typedef struct sherd__notes {
 sherd_status sherd__generators_list(sherd__notes *out, sherd_module *module, const char *function);
 void sherd__generators_clear(sherd_world *world, sherd__notes *notes);
 
+/*
+ * number[count] becomes the most of all ranks; in a dry world it stays, since only this one runs.
+ * Collective.
+ */
+sherd_status sherd__take_most(sherd_world *world, int64_t *number, int64_t count);
+
 /* Whether they are kept under this key. */
 bool sherd__generators_have(const char *key);
 

@@ -101,6 +101,29 @@ static sherd_status list(state *s)
     return status;
 }
 
+/*
+ * A parameter that was frozen has state since its first step, which ranks outside its mesh have not
+ * taken: they make it now, so that all ranks list the same.
+ */
+static sherd_status start_states(const state *s, sherd_status status)
+{
+    const sherd_optimizer *o = s->optimizer;
+    sherd__heap *heap = sherd__world_heap(s->world);
+    int count = o ? o->count : 0;
+    int64_t *begun = sherd__alloc(heap, (size_t)count + 1, sizeof *begun);
+
+    if (!status && !begun)
+        status = sherd__no_memory(sherd__world_diag(s->world), s->function);
+    status = sherd__agree(s->world, status, (uint64_t)count, s->function);
+    if (!status && count) {
+        sherd__optimizer_begun(o, begun);
+        status = sherd__take_most(s->world, begun, count);
+        status = status ? status : sherd__optimizer_start_begun(o, begun);
+    }
+    sherd__free(heap, begun);
+    return status;
+}
+
 /* List what *s begins with, on all ranks or on none. */
 static sherd_status open_state(state *s, const void *path)
 {
@@ -112,6 +135,7 @@ static sherd_status open_state(state *s, const void *path)
     sherd_status status = sherd__require(sherd__world_diag(s->world), s->function, need);
     if (!s->world)
         return status;
+    status = start_states(s, status);
     if (!status)
         status = list(s);
     return sherd__agree(s->world, status, 0, s->function);
@@ -230,6 +254,35 @@ static const char *unknown(const state *s, const sherd_file *file, const bool *k
     return NULL;
 }
 
+static bool has_state(const sherd__files *f)
+{
+    for (int i = 0; i < f->count; i++)
+        for (int k = 0; k < f->file[i]->header.entries; k++)
+            if (strncmp(f->file[i]->header.entry[k].name, prefix, strlen(prefix)) == 0)
+                return true;
+    return false;
+}
+
+/*
+ * Whether entry i is state that had not begun when the files were written: they have state, but
+ * nothing of this parameter, which was frozen.
+ */
+static bool begins_anew(const state *s, const sherd__files *f, int i)
+{
+    if (i < s->of_module || i >= s->states)
+        return false;
+    const char *name = s->named[i].name;
+    size_t length = (size_t)(strrchr(name, '.') - name) + 1; /* "optimizer.weight." */
+    int first = i;
+    while (first > s->of_module && strncmp(s->named[first - 1].name, name, length) == 0)
+        first--;
+    for (int j = first; j < s->states && strncmp(s->named[j].name, name, length) == 0; j++)
+        for (int k = 0; k < f->count; k++)
+            if (sherd_file_find(f->file[k], s->named[j].name))
+                return false;
+    return has_state(f);
+}
+
 /* Whether everything here can be loaded. known: of each file a list, all false. */
 static sherd_status match(state *s, const sherd__files *f, const sherd_read_options *options,
                           bool *const *known)
@@ -244,6 +297,9 @@ static sherd_status match(state *s, const sherd__files *f, const sherd_read_opti
                                     s->named[i].tensor,
                                     options,
                                     i < s->of_module};
+        s->source[i].anew = !options->partial && begins_anew(s, f, i);
+        if (s->source[i].anew)
+            continue;
         sherd_status status = sherd__find_stored(&s->source[i], f, &want, known);
         if (status)
             return status;
@@ -277,20 +333,33 @@ static sherd_status match_all(state *s, const sherd__files *f, const sherd_read_
     return status;
 }
 
+/* In the layout of t. */
+static sherd_tensor *zeros_like(const sherd_tensor *t)
+{
+    return t->layout ? sherd_constant_on(t->layout, t->dtype, 0)
+                     : sherd_constant_later(t->world, t->dtype, t->shape, t->ndim, 0);
+}
+
 static sherd_status read_one(const state *s, int i, sherd__load_kind kind)
 {
-    sherd__loading what = {s->function, s->world, s->module, s->named[i].name, NULL, -1, kind};
-    sherd_tensor *t = s->named[i].tensor;
     const sherd__stored *from = &s->source[i];
+    sherd__loading what = {.function = s->function,
+                           .world = s->world,
+                           .module = s->module,
+                           .name = s->named[i].name,
+                           .root = -1,
+                           .kind = kind,
+                           .anew = from->anew};
+    sherd_tensor *t = s->named[i].tensor;
     const sherd__diag *diag = sherd__world_diag(s->world);
     sherd_status status = SHERD_OK;
 
-    if (!from->count)
+    if (!from->count && !from->anew)
         return SHERD_OK;
     bool recording = sherd_set_recording(s->world, false);
     sherd_scope_begin(s->world);
-    sherd_tensor *rows = sherd__is_elsewhere(t)
-                             ? sherd_constant_later(s->world, t->dtype, t->shape, t->ndim, 0)
+    sherd_tensor *rows = from->anew || sherd__is_elsewhere(t)
+                             ? zeros_like(t)
                              : sherd__file_rows(&from->rows, t->layout, s->function);
     if (!sherd__is_failed(rows) && rows->dtype != t->dtype)
         rows = sherd_cast(rows, t->dtype);

@@ -15,6 +15,7 @@ typedef struct sherd__stored {
     sherd__file_source rows;
     sherd__file_piece *piece; /* of `rows` */
     int64_t count;            /* of pieces; 0: the files have none */
+    bool anew;                /* state that had not begun: zeros, without pieces */
 } sherd__stored;
 
 /* A tensor that is looked for. */

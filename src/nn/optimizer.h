@@ -121,6 +121,9 @@ sherd__device *sherd__optimizer_device(const sherd_optimizer *o, const sherd_ten
 int sherd__optimizer_states(const sherd_optimizer *o, const sherd__optimized *item);
 /* Make the state of an item that has none yet, where its parameter is. */
 sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optimized *item);
+/* begun[count]: 1 for each item that has state; and make that of items that have a 1. */
+void sherd__optimizer_begun(const sherd_optimizer *o, int64_t *begun);
+sherd_status sherd__optimizer_start_begun(const sherd_optimizer *o, const int64_t *begun);
 
 /*
  * What a step needs of an item that has a gradient, except where p lies and the number of the step;

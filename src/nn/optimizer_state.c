@@ -23,6 +23,24 @@ static bool entry_at(const sherd_optimizer *o, sherd__optimized *item, int e, ui
     return true;
 }
 
+void sherd__optimizer_begun(const sherd_optimizer *o, int64_t *begun)
+{
+    for (int i = 0; i < o->count; i++)
+        begun[i] = o->item[i].tensor[SHERD__OPTIMIZER_STEPS] != NULL;
+}
+
+sherd_status sherd__optimizer_start_begun(const sherd_optimizer *o, const int64_t *begun)
+{
+    sherd_status status = SHERD_OK;
+
+    sherd_scope_begin(o->world);
+    for (int i = 0; i < o->count && !status; i++)
+        if (begun[i])
+            status = sherd__optimizer_start_state(o, &o->item[i]);
+    sherd_scope_end(o->world);
+    return status;
+}
+
 int sherd_optimizer_state(sherd_optimizer *optimizer, sherd_named_state *out, int room)
 {
     sherd_optimizer *o = optimizer;
@@ -124,7 +142,7 @@ sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *
      * is rounded.
      */
     if (!status && e == SHERD__OPTIMIZER_EXACT)
-        item->version = item->p->storage->version;
+        item->version = what->anew ? -1 : item->p->storage->version;
     return status;
 }
 
