@@ -283,6 +283,48 @@ static void a_stage_may_begin_with_a_colwise_layer(sherd_world *world)
     }
 }
 
+/* ---- weights from one rank ------------------------------------------------------------------- */
+
+/* Of a stage, its optimizer and a plain layer beside it; the root may be in the mesh or not. */
+static void weights_come_from_any_rank(sherd_world *world)
+{
+    const sherd_parallel_entry plan = {"", sherd_colwise()};
+    const sherd_mesh *mesh = NULL;
+    sherd_module *m = layer(world, SHERD_F64, 4, 5), *plain = layer(world, SHERD_F64, 4, 5);
+    sherd_optimizer *o = NULL;
+    int ranks = sherd_world_ranks(world);
+    double wanted[20];
+
+    CHECK_OK(sherd_mesh_parse(&mesh, world, "x=2@1,2"));
+    CHECK_OK(sherd_parallelize(m, mesh, "x", &plan, 1));
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    sherd_tensor *weight = sherd_module_parameter(m, "weight");
+    for (int root = 0; root < ranks; root++) {
+        bool is_root = sherd_world_rank(world) == root;
+        sherd_tensor *t = wave(world, SHERD_F64, 2, SHAPE(5, 4), root + 3, 1, 0);
+        sherd_named_state state[4];
+        whole(t, wanted);
+        CHECK_OK(sherd_module_load(m, "weight", is_root ? t : NULL, root));
+        CHECK_OK(sherd_optimizer_load(o, "weight.m", is_root ? t : NULL, root));
+        sherd_tensor *steps = sherd_constant(world, SHERD_I64, NULL, 0, 7 + root);
+        CHECK_OK(sherd_optimizer_load(o, "weight.steps", is_root ? steps : NULL, root));
+        CHECK_EQ(sherd_optimizer_state(o, state, 4), 3);
+        if (sherd_tensor_layout(weight)) {
+            CHECK_EQ(distance_to(weight, wanted, 20), 0);
+            CHECK_EQ(distance_to(state[0].tensor, wanted, 20), 0);
+            CHECK_EQ(sherd_item(state[2].tensor), 7 + root);
+        }
+        CHECK_EQ(sherd_module_load(plain, "weight", NULL, root), SHERD_EINVAL);
+    }
+    CHECK_EQ(sherd_module_load(m, "weight", NULL, ranks), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "is no rank of the world") != NULL);
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+    sherd_module_destroy(plain);
+}
+
 static const check_test tests[] = {{TEST(stages_on_two_meshes_are_trained_as_one), {4, 5}},
-                                   {TEST(a_stage_may_begin_with_a_colwise_layer), {4, 5}}};
+                                   {TEST(a_stage_may_begin_with_a_colwise_layer), {4, 5}},
+                                   {TEST(weights_come_from_any_rank), {3, 4}}};
 CHECK_MAIN(tests)

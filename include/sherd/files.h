@@ -126,7 +126,8 @@ SHERD_API sherd_tensor *sherd_file_read(const sherd_file *file, const char *name
 /**
  * Write the parameters and buffers of a module under their dotted names
  * ("blocks.0.attn.wq.weight"), and the state of an optimizer under its names with the prefix
- * "optimizer.".
+ * "optimizer.". A parameter that has been frozen in all steps has no state in the file. What was
+ * thawed later has, and ranks outside its mesh make theirs now.
  *
  * Notes keep how often the modules' own generators (sherd_module_generator) have been used, so that
  * a resumed run with dropout draws the same numbers as one that was not interrupted: "generators"
@@ -194,8 +195,10 @@ typedef struct sherd_read_options {
 /**
  * Read the parameters and buffers of a module, and the state of an optimizer, from a file of
  * sherd_module_write; or parameters and buffers from a file of another program, such as PyTorch.
- * Works on any mesh: each rank reads some rows of each tensor. The modules' own generators are set
- * as the file's notes say; without such notes they do not change.
+ * Works on any mesh: each rank reads some rows of each tensor. Where the file has optimizer state,
+ * but none of one parameter, that was frozen until then: its state becomes that before the first
+ * step, zeros (with `partial` it stays as it is). The modules' own generators are set as the file's
+ * notes say; without such notes they do not change.
  *
  * @collective the world
  * @shapes     optimizer: NULL = none; optimizer state in the file is ignored then; options: NULL =

@@ -290,7 +290,8 @@ SHERD_API int sherd_state_name(const sherd_named_state *entry, char *out, size_t
  * Set the values of a parameter or buffer to those of another tensor. If the parameter is
  * distributed, `t` may have any layout, which is moved to the parameter's, or be plain, with all
  * values. The parameter stays the same tensor, so optimizers and ties still hold. One that was lost
- * in a failed step (sherd_tensor_failed) is valid again.
+ * in a failed step (sherd_tensor_failed) is valid again. The root may be outside the parameter's
+ * mesh; the plain parameters of ranks outside get the `t` that they pass, or stay.
  *
  * @collective the world, if `t`, or any tensor of the module, is or was distributed on any rank;
  *             otherwise local
@@ -299,9 +300,9 @@ SHERD_API int sherd_state_name(const sherd_named_state *entry, char *out, size_t
  *             all ranks
  * @numerics   values are copied bit for bit
  * @owns       `t` is only read
- * @errors     EINVAL no such parameter or buffer, another shape or dtype, root -1 and a plain `t`
- *             that varies (sherd_mark_equal); EDIFFER; ENOMEM; EPEER. On failure the old values
- *             stay
+ * @errors     EINVAL no such parameter or buffer, another shape or dtype, no such root, root -1 and
+ *             a plain `t` that varies (sherd_mark_equal); EDIFFER; ENOMEM; EPEER. On failure the
+ *             old values stay
  */
 SHERD_CALL sherd_status sherd_module_load(sherd_module *module, const char *name, sherd_tensor *t,
                                           int root);

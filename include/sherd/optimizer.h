@@ -415,7 +415,8 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
  * - steps: an i64 scalar, in how many steps the parameter had a gradient.
  *
  * They have the layout of the parameter; steps is replicated over its mesh. Frozen parameters have
- * none yet. Groups are not part of the state.
+ * none yet; thawed ones have it since their first step, on ranks outside their mesh since a
+ * sherd_module_write or sherd_module_read. Groups are not part of the state.
  *
  * @local  may block until other ranks have finished reading an exact copy
  * @shapes out: gets at most `room` entries; NULL = only count
