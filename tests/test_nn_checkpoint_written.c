@@ -7,6 +7,7 @@
 #include "sherd/autocast.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_shape.h"
+#include "sherd/parallel.h"
 
 enum { ROWS = 4, WIDTH = 6 };
 
