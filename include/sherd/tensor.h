@@ -213,9 +213,8 @@ SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
  * of a distributed tensor all ranks make it, also those whose piece is empty or stays as it is; a
  * plain tensor varies over all axes from then on (see sherd_mark_equal). All ranks that hold the
  * same elements must make it, once or more, between the same two operators on the mesh: otherwise
- * the next check is EDIFFER (so is the next call of these ranks alone), and the tensor is lost.
- * Elements that only one rank holds are not compared. What is written belongs to the next call on
- * the mesh: if some ranks do not complete that, the tensor is lost (sherd_tensor_revive).
+ * the next check, or the next call of these ranks alone, is EDIFFER, and the tensor is lost. So it
+ * is if some ranks do not complete the next call on the mesh after a write (sherd_tensor_revive).
  *
  * @local  blocks until all ranks that read this storage in earlier calls have finished
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
@@ -479,9 +478,8 @@ SHERD_API sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *
 /**
  * Copy the whole tensor, row-major, into the caller's memory, on every rank or on one.
  *
- * Returns whether the values are in `out`: true on the ranks that asked for them; false on the
- * others, on ranks outside the mesh, and after a failure. As with sherd_tensor_failed, ranks get
- * different answers: branch on the status of sherd_world_check instead.
+ * Returns whether the values are in `out`: true on ranks that asked for them, but for failures and
+ * ranks outside the mesh. Ranks get different answers: branch on the status of sherd_world_check.
  *
  * @collective the tensor's mesh; local for a plain tensor
  * @shapes     out: room for `bytes`, at least all elements of `dtype`; used only on ranks that get

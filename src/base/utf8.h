@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is UTF-8, without surrogates and longer ways to write a letter. Costs a look at each byte. */
+/* What is UTF-8: no surrogates, no longer ways to write a letter. Costs a look at each byte. */
 #ifndef SHERD__UTF8_H
 #define SHERD__UTF8_H
 
