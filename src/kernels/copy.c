@@ -111,12 +111,9 @@ static inline void copy_squares(size_t bytes, int64_t rows, int64_t cols, char *
 static inline void copy_one_plane(size_t bytes, const copy *c, int row, char *dst, const char *src)
 {
     int col = c->ndim - 1;
-    int64_t element = (int64_t)bytes, dc = c->dst[col], sr = c->src[row], sc = c->src[col];
 
-    if (dc == element)
-        copy_squares(bytes, c->size[row], c->size[col], dst, c->dst[row], element, src, sr, sc);
-    else
-        copy_squares(bytes, c->size[row], c->size[col], dst, c->dst[row], dc, src, sr, sc);
+    copy_squares(bytes, c->size[row], c->size[col], dst, c->dst[row], c->dst[col], src, c->src[row],
+                 c->src[col]);
 }
 
 static void copy_by_size(size_t bytes, const copy *c, int row, char *dst, const char *src)
