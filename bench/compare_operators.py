@@ -102,12 +102,13 @@ class Job:
         if error and error[0].strip():
             return error[0].strip()
         self.run(0)
-        want = self.y[:int(results)] + [t.grad for t in self.sets[0] if t.grad is not None]
+        want = list(enumerate(self.y[:int(results)]))
+        want += enumerate([t.grad for t in self.sets[0] if t.grad is not None], int(results))
         self.clear(0)
         if self.dy is not None and int(files) != int(results) + sum(self.wants):
             return "gradients are missing"
         most = 0.0
-        for i, t in enumerate(want):
+        for i, t in want:
             if not self.row.checks(i):
                 continue
             if os.path.getsize(os.path.join(self.folder, f"r{i}")) != 8 * t.numel():

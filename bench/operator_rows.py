@@ -373,7 +373,7 @@ row("interpolate bilinear half of 8x64x56x56", "interpolate", {"mode": 2, "size"
 row("grid_sample of 8x16x64x64", "grid_sample", None, [T(8, 16, 64, 64), T(8, 64, 64, 2, grad=False)], lambda x, g: F.grid_sample(x, g, align_corners=False), tolerance=1e-3)
 row("complex_mul 1024x1024", "complex_mul", None, [T(1024, 1024, 2), T(1024, 1024, 2)],
     lambda a, b: torch.view_as_real(torch.view_as_complex(a) * torch.view_as_complex(b)))
-row("rotary 4x512x8x64", "rotary", {"base": 10000}, [T(4, 512, 8, 64)], lambda x: rotated(x), tolerance=1e-3)
+row("rotary 4x512x8x64", "rotary", {"base": 10000, "rotated": 64}, [T(4, 512, 8, 64)], lambda x: rotated(x), tolerance=1e-3)
 row("attention with heads 4x256x8x64, causal", "attention", {"scale": 0.125, "causal": 1}, [T(4, 256, 8, 64)] * 3,
     lambda q, k, v: F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), is_causal=True, scale=0.125).transpose(1, 2), tolerance=1e-4)
 

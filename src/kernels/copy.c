@@ -93,7 +93,7 @@ static inline void copy_plane(size_t bytes, int64_t rows, int64_t cols, char *ds
             memcpy(dst + r * dst_row + c * dst_col, src + r * src_row + c * src_col, bytes);
 }
 
-/* A plane in squares where src is denser along columns: so its lines are found in the cache. */
+/* A plane, in squares where src is denser along columns: its lines are found in the cache. */
 static inline void copy_squares(size_t bytes, int64_t rows, int64_t cols, char *dst,
                                 int64_t dst_row, int64_t dst_col, const char *src, int64_t src_row,
                                 int64_t src_col)
