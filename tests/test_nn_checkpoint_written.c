@@ -7,7 +7,6 @@
 #include "sherd/autocast.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_shape.h"
-#include "sherd/parallel.h"
 
 enum { ROWS = 4, WIDTH = 6 };
 
@@ -388,49 +387,7 @@ static void a_parameter_may_be_frozen_before_backward(sherd_world *world)
     sherd_module_destroy(m);
 }
 
-/* A module that counts in a buffer and reads it; how many times in one call. */
-static void count_and_read(sherd_module *m, const sherd_args *in, sherd_args *out)
-{
-    sherd_tensor *b = sherd_module_buffer(m, "b"), *x = in->value[0];
-    const int *times = sherd_module_payload(m);
-
-    for (int i = 0; i < *times; i++) {
-        if (!sherd_is_recomputing(sherd_module_world(m)))
-            sherd_fill(b, sherd_item(b) + 1);
-        x = sherd_tanh(sherd_mul(sherd_add(x, b), sherd_module_parameter(m, "p")));
-    }
-    out->value[out->count++] = x;
-}
-
-/* Read again after another write it has other values; if it was written once only, the same. */
-static void a_buffer_that_the_module_writes_counts(sherd_world *world)
-{
-    const sherd_mesh *mesh = line_of_ranks(world);
-
-    for (int times = 1; times <= 2; times++)
-        for (int calls = 1; calls <= 2; calls++) {
-            sherd_scope_begin(world);
-            sherd_tensor *x = sherd_constant(world, SHERD_F64, NULL, 0, 0.5), *loss;
-            sherd_module *m;
-            CHECK_OK(sherd_module_create(&m, world, count_and_read,
-                                         &(sherd_module_options){.payload = &times}));
-            CHECK_OK(
-                sherd_module_add_parameter(m, "p", sherd_constant(world, SHERD_F64, NULL, 0, 0.3)));
-            CHECK_OK(sherd_module_add_buffer(m, "b", sherd_constant(world, SHERD_F64, NULL, 0, 0)));
-            CHECK_OK(sherd_parallelize(m, mesh, "tp", NULL, 0));
-            sherd_module_checkpoint(m, true);
-            loss = sherd_module_call(m, x);
-            if (calls > 1)
-                loss = sherd_add(loss, sherd_module_call(m, x));
-            sherd_backward(loss);
-            CHECK_EQ(sherd_world_check(world), times * calls > 1 ? SHERD_EINVAL : SHERD_OK);
-            sherd_module_destroy(m);
-            sherd_scope_end(world);
-        }
-}
-
 static const check_test tests[] = {
-    {TEST(a_buffer_that_the_module_writes_counts), {1, 2, 3, 4}},
     {TEST(what_is_read_again_must_not_be_written), {1, 2, 3, 4, 8}},
     {TEST(what_is_not_read_again_may_be_written), {1, 2, 3, 4, 8}},
     {TEST(writing_between_steps_is_no_fault), {1, 2, 3, 4, 8}},
