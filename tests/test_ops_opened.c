@@ -86,6 +86,9 @@ static void what_a_rank_holds_alone_it_writes_alone(sherd_world *world)
     sherd_tensor *plain = sherd_constant(world, SHERD_F32, (int64_t[]){N}, 1, 0);
     open_on(plain, 0);
     CHECK_OK(sherd_world_check(world));
+    const sherd_layout *nothing = layout_of(mesh, 2, (int64_t[]){N, 0}, "R", NULL);
+    open_on(sherd_constant_on(nothing, SHERD_F64, 1), 0);
+    CHECK_OK(sherd_world_check(world));
 }
 
 static void ranks_that_share_a_shard_write_it_together(sherd_world *world)

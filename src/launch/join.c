@@ -220,7 +220,7 @@ static sherd_status be_rank(const sherd__arena *arena, invitation *in, sherd__di
          launcher.start != control->launcher_start))
         return sherd__fail(diag, SHERD_EPEER, "the launcher of this rank, process %d, is gone",
                            control->launcher);
-    if (!write_joined(in))
+    if (!write_joined(in) || (sherd__is_in_job() && !sherd__say_joined(false)))
         return sherd__no_memory(diag, "sherd_world_open");
     sherd__post_process(&arena->control->post[in->rank]);
     return SHERD_OK;

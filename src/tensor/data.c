@@ -222,7 +222,7 @@ void sherd__set_varies(sherd_tensor *t, unsigned axes)
             v->varies |= axes;
 }
 
-/* Where other ranks hold the same, they are to open it too. */
+/* Where other ranks hold the same elements, they are to open it too. */
 static void open_replica(sherd_tensor *t)
 {
     char *text = sherd__opens(t->world, t->layout->spec.mesh, sherd__equal_axes(t->layout), t->born,
@@ -238,7 +238,8 @@ void *sherd_tensor_write(sherd_tensor *t)
 
     if (data && t->layout) {
         mark_deed(t);
-        open_replica(t);
+        if (t->count > 0)
+            open_replica(t);
     } else if (data)
         sherd__set_varies(t, (unsigned)SHERD__VARIES);
     return data;
