@@ -85,6 +85,13 @@ sherd_tensor *sherd__embed(sherd_tensor *t, int dim, int64_t n, sherd__part part
 sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_tensor *dy, int dim,
                                  bool flat);
 
+/*
+ * The first result of an operator whose second one is indices; *indices: gets that, if `indices` is
+ * not NULL.
+ */
+sherd_tensor *sherd__apply_indexed(const sherd_op *op, sherd_tensor *const *in, int count,
+                                   const void *attributes, sherd_tensor **indices);
+
 /* Resolve a dim that may be negative; -1: there is no such dim. */
 int sherd__dim_of(int dim, int ndim);
 

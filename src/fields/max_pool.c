@@ -13,6 +13,7 @@
 #include "kernels/pool.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_stencil.h"
+#include "apply/sketch.h"
 
 enum { AT = 1 };
 
@@ -235,7 +236,6 @@ sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
                                 .ceil = o->ceil,
                                 .without_padding = o->without_padding,
                                 .divisor = o->divisor};
-    sherd_tensor *out[2] = {NULL, NULL};
 
     for (int d = 0; d < SHERD__SPACE_DIMS; d++) {
         a.kernel[d] = o->kernel[d];
@@ -243,22 +243,15 @@ sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
         a.padding[d] = o->padding[d];
         a.dilation[d] = o->dilation[d];
     }
-    sherd_apply_all(out, &sherd__max_pool_op, &x, 1, &a);
-    if (indices)
-        *indices = out[AT];
-    return out[0];
+    return sherd__apply_indexed(&sherd__max_pool_op, &x, 1, &a, indices);
 }
 
 sherd_tensor *sherd_adaptive_max_pool(sherd_tensor *x, const int64_t *size, sherd_tensor **indices)
 {
     sherd__taps_attributes a = {.mode = SHERD__TAPS_LARGEST};
-    sherd_tensor *out[2] = {NULL, NULL};
 
     for (int d = SHERD__SPACE; size && x && d < x->ndim && d < SHERD__SPACE + SHERD__SPACE_DIMS;
          d++)
         a.size[d - SHERD__SPACE] = size[d - SHERD__SPACE];
-    sherd_apply_all(out, &sherd__adaptive_max_pool_op, &x, 1, &a);
-    if (indices)
-        *indices = out[AT];
-    return out[0];
+    return sherd__apply_indexed(&sherd__adaptive_max_pool_op, &x, 1, &a, indices);
 }

@@ -376,14 +376,11 @@ static void set_periods(wanted *at, const sherd_search_options *options)
 sherd_tensor *sherd_knn_with(sherd_tensor *points, sherd_tensor *queries, int64_t k,
                              const sherd_search_options *options, sherd_tensor **indices)
 {
-    sherd_tensor *out[2] = {NULL, NULL};
     wanted at = {.k = k};
 
     set_periods(&at, options);
-    sherd_apply_all(out, &sherd__knn_op, (sherd_tensor *[]){points, queries}, 2, &at);
-    if (indices)
-        *indices = out[1];
-    return out[0];
+    return sherd__apply_indexed(&sherd__knn_op, (sherd_tensor *[]){points, queries}, 2, &at,
+                                indices);
 }
 
 sherd_tensor *sherd_knn(sherd_tensor *points, sherd_tensor *queries, int64_t k,

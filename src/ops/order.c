@@ -81,6 +81,30 @@ const void *sherd__keys_in(sherd_call *call, int i, sherd_dtype *dtype)
     return wide;
 }
 
+void *sherd__wide_result(sherd_call *call)
+{
+    const sherd_tensor *y = call->out[0];
+
+    return sherd__is_half(y->dtype) ? sherd_call_scratch(call, y->count * (int64_t)sizeof(float))
+                                    : call->to[0];
+}
+
+void sherd__narrow_result(sherd_call *call, const void *wide)
+{
+    const sherd_tensor *y = call->out[0];
+
+    if (wide != call->to[0])
+        sherd__convert(sherd__world_kernels(call->world), y->dtype, SHERD_F32, y->count,
+                       call->to[0], wide);
+}
+
+void sherd__taken_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
+                       int dim)
+{
+    if (grad_out[0])
+        grad_in[0] = sherd__gather_back(node, sherd_node_result(node, 1), grad_out[0], dim, false);
+}
+
 /* ---- order ----------------------------------------------------------------------------------- */
 
 static bool order(sherd_call *call)
@@ -109,14 +133,11 @@ static bool order(sherd_call *call)
     return true;
 }
 
-/* Each gradient goes back to the position of its element. */
 static void order_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const along *at = sherd_node_attributes(node);
 
-    if (grad_out[0])
-        grad_in[0] =
-            sherd__gather_back(node, sherd_node_result(node, 1), grad_out[0], at->dim, false);
+    sherd__taken_back(node, grad_out, grad_in, at->dim);
 }
 
 #define ORDER(label, text)                                                              \
@@ -134,25 +155,15 @@ const sherd_op sherd__sort_op = ORDER("sherd_sort", "sort a dim, with indices");
 const sherd_op sherd__topk_op =
     ORDER("sherd_topk", "the k largest or smallest of a dim, with indices");
 
-static sherd_tensor *ordered(const sherd_op *op, sherd_tensor *a, const along *at,
-                             sherd_tensor **indices)
-{
-    sherd_tensor *out[2] = {NULL, NULL};
-
-    sherd_apply_all(out, op, &a, 1, at);
-    if (indices)
-        *indices = out[1];
-    return out[0];
-}
-
 sherd_tensor *sherd_sort(sherd_tensor *a, int dim, bool descending, sherd_tensor **indices)
 {
-    return ordered(&sherd__sort_op, a, &(along){ALL, dim, descending}, indices);
+    return sherd__apply_indexed(&sherd__sort_op, &a, 1, &(along){ALL, dim, descending}, indices);
 }
 
 sherd_tensor *sherd_topk(sherd_tensor *a, int64_t k, int dim, bool largest, sherd_tensor **indices)
 {
-    return ordered(&sherd__topk_op, a, &(along){k == ALL ? -1 : k, dim, largest}, indices);
+    return sherd__apply_indexed(&sherd__topk_op, &a, 1, &(along){k == ALL ? -1 : k, dim, largest},
+                                indices);
 }
 
 /* ---- running sums ---------------------------------------------------------------------------- */
@@ -173,16 +184,13 @@ static bool add_up(sherd_call *call)
         return true;
     }
     const void *from = sherd__keys_in(call, 0, &dtype);
-    void *to = dtype == a->dtype ? call->to[0]
-                                 : sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
+    void *to = sherd__wide_result(call);
     if (!from || !to)
         return false;
     if (sherd__is_dry(call->world))
         return true;
     sherd__running_sum(dtype, size, at->flag, to, from);
-    if (to != call->to[0])
-        sherd__convert(sherd__world_kernels(call->world), a->dtype, dtype, a->count, call->to[0],
-                       to);
+    sherd__narrow_result(call, to);
     return true;
 }
 

@@ -260,6 +260,17 @@ sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_te
     return out;
 }
 
+sherd_tensor *sherd__apply_indexed(const sherd_op *op, sherd_tensor *const *in, int count,
+                                   const void *attributes, sherd_tensor **indices)
+{
+    sherd_tensor *out[2] = {NULL, NULL};
+
+    sherd_apply_all(out, op, in, count, attributes);
+    if (indices)
+        *indices = out[1];
+    return out[0];
+}
+
 /* ---- taking ---------------------------------------------------------------------------------- */
 
 enum { A, INDEX };

@@ -118,26 +118,17 @@ const sherd_op sherd__kthvalue_op =
 const sherd_op sherd__median_op =
     RANKED("sherd_median", "the median of a dim, with its index", describe_dim, median);
 
-static sherd_tensor *ranked(const sherd_op *op, sherd_tensor *a, const rank *at,
-                            sherd_tensor **indices)
-{
-    sherd_tensor *out[2] = {NULL, NULL};
-
-    sherd_apply_all(out, op, &a, 1, at);
-    if (indices)
-        *indices = out[1];
-    return out[0];
-}
-
 sherd_tensor *sherd_kthvalue(sherd_tensor *a, int64_t k, int dim, bool keepdim,
                              sherd_tensor **indices)
 {
-    return ranked(&sherd__kthvalue_op, a, &(rank){.k = k, .dim = dim, .keepdim = keepdim}, indices);
+    return sherd__apply_indexed(&sherd__kthvalue_op, &a, 1,
+                                &(rank){.k = k, .dim = dim, .keepdim = keepdim}, indices);
 }
 
 sherd_tensor *sherd_median(sherd_tensor *a, int dim, bool keepdim, sherd_tensor **indices)
 {
-    return ranked(&sherd__median_op, a, &(rank){.dim = dim, .keepdim = keepdim}, indices);
+    return sherd__apply_indexed(&sherd__median_op, &a, 1, &(rank){.dim = dim, .keepdim = keepdim},
+                                indices);
 }
 
 /* ---- between two ----------------------------------------------------------------------------- */

@@ -49,24 +49,6 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
-/* Memory for result 0 in the dtype that is computed in: its own, or scratch of f32. */
-static void *wide_result(sherd_call *call)
-{
-    const sherd_tensor *y = call->out[0];
-
-    return sherd__is_half(y->dtype) ? sherd_call_scratch(call, y->count * (int64_t)sizeof(float))
-                                    : call->to[0];
-}
-
-static void narrow_result(sherd_call *call, const void *wide)
-{
-    const sherd_tensor *y = call->out[0];
-
-    if (wide != call->to[0])
-        sherd__convert(sherd__world_kernels(call->world), y->dtype, SHERD_F32, y->count,
-                       call->to[0], wide);
-}
-
 /* Result 0 by a kernel of operand 0. */
 static bool compute(sherd_call *call, void (*kernel)(sherd_dtype dtype, const int64_t size[3],
                                                      void *dst, const void *src))
@@ -80,13 +62,13 @@ static bool compute(sherd_call *call, void (*kernel)(sherd_dtype dtype, const in
         return true;
     sherd__size_along(size, a, sherd__dim_of(at->dim, a->ndim));
     const void *from = sherd__keys_in(call, 0, &dtype);
-    void *to = wide_result(call);
+    void *to = sherd__wide_result(call);
     if (!from || !to)
         return false;
     if (sherd__is_dry(call->world))
         return true;
     kernel(dtype, size, to, from);
-    narrow_result(call, to);
+    sherd__narrow_result(call, to);
     return true;
 }
 
@@ -112,13 +94,13 @@ static bool run_recurrence(sherd_call *call)
     sherd__size_along(size, call->in[0], sherd__dim_of(at->dim, call->in[0]->ndim));
     for (int i = 0; i < 2; i++)
         from[i] = sherd__keys_in(call, i, &dtype);
-    void *to = wide_result(call);
+    void *to = sherd__wide_result(call);
     if (!from[A] || !from[B] || !to)
         return false;
     if (sherd__is_dry(call->world))
         return true;
     sherd__recurrence(dtype, size, (sherd__course){at->reverse, at->behind}, to, from[A], from[B]);
-    narrow_result(call, to);
+    sherd__narrow_result(call, to);
     return true;
 }
 
@@ -230,14 +212,11 @@ static bool find_most(sherd_call *call)
     return true;
 }
 
-/* Each gradient goes to the element that was the extreme. */
 static void most_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const run_along *at = sherd_node_attributes(node);
 
-    if (grad_out[0])
-        grad_in[0] =
-            sherd__gather_back(node, sherd_node_result(node, 1), grad_out[0], at->dim, false);
+    sherd__taken_back(node, grad_out, grad_in, at->dim);
 }
 
 #define MOST(label, text)                                                                      \
@@ -253,24 +232,14 @@ static void most_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 const sherd_op sherd__cummax_op = MOST("sherd_cummax", "running maxima of a dim, with indices");
 const sherd_op sherd__cummin_op = MOST("sherd_cummin", "running minima of a dim, with indices");
 
-static sherd_tensor *most_of(const sherd_op *op, sherd_tensor *a, int dim, sherd_tensor **indices)
-{
-    sherd_tensor *out[2] = {NULL, NULL};
-
-    sherd_apply_all(out, op, &a, 1, &(run_along){.dim = dim});
-    if (indices)
-        *indices = out[1];
-    return out[0];
-}
-
 sherd_tensor *sherd_cummax(sherd_tensor *a, int dim, sherd_tensor **indices)
 {
-    return most_of(&sherd__cummax_op, a, dim, indices);
+    return sherd__apply_indexed(&sherd__cummax_op, &a, 1, &(run_along){.dim = dim}, indices);
 }
 
 sherd_tensor *sherd_cummin(sherd_tensor *a, int dim, sherd_tensor **indices)
 {
-    return most_of(&sherd__cummin_op, a, dim, indices);
+    return sherd__apply_indexed(&sherd__cummin_op, &a, 1, &(run_along){.dim = dim}, indices);
 }
 
 /* ---- logarithms of sums ---------------------------------------------------------------------- */

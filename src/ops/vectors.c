@@ -24,14 +24,21 @@ typedef struct along {
               SHERD_FIELD(along, dim, INT)},                                  \
     .attributes = sizeof(along)
 
-/* The dim of the broadcast operands, counted from the last one. Every operand must have it. */
-static const char *describe(sherd_call *call)
+/* Dims of the broadcast operands. */
+static int most_dims(const sherd_call *call)
 {
-    const along *at = call->attributes;
     int most = 0;
 
     for (int i = 0; i < call->operands; i++)
         most = call->in[i]->ndim > most ? call->in[i]->ndim : most;
+    return most;
+}
+
+/* The dim of the broadcast operands, counted from the last one. Every operand must have it. */
+static const char *describe(sherd_call *call)
+{
+    const along *at = call->attributes;
+    int most = most_dims(call);
     int dim = sherd__dim_of(at->dim, most);
     for (int i = 0; i < call->operands; i++)
         if (dim < 0 || call->in[i]->ndim < most - dim)
@@ -45,10 +52,8 @@ static const char *describe(sherd_call *call)
 static int dim_from_end(const sherd_call *call)
 {
     const along *at = call->attributes;
-    int most = 0;
+    int most = most_dims(call);
 
-    for (int i = 0; i < call->operands; i++)
-        most = call->in[i]->ndim > most ? call->in[i]->ndim : most;
     return sherd__dim_of(at->dim, most) - most;
 }
 

@@ -38,14 +38,22 @@ static inline void sherd__mark_bits(uint64_t *set, uint64_t room, uint64_t ident
     }
 }
 
-static inline bool sherd__mark_is_in(const uint64_t *set, uint64_t room, uint64_t identity)
+/* Whether all bits of an identity are in word[room]. */
+static inline bool sherd__mark_has_bits(const uint64_t *word, uint64_t room, uint64_t identity)
 {
-    bool bits = set[0] > room, in = bits;
+    bool in = true;
 
     for (int i = 0; in && i < SHERD__MARK_BITS; i++) {
         uint64_t bit = sherd__mark_bit(identity, i, room);
-        in = set[1 + bit / 64] >> bit % 64 & 1;
+        in = word[bit / 64] >> bit % 64 & 1;
     }
+    return in;
+}
+
+static inline bool sherd__mark_is_in(const uint64_t *set, uint64_t room, uint64_t identity)
+{
+    bool bits = set[0] > room, in = bits && sherd__mark_has_bits(set + 1, room, identity);
+
     for (uint64_t i = 1; !bits && !in && i <= set[0]; i++)
         in = set[i] == identity;
     return in && identity != 0;

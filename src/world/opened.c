@@ -40,13 +40,7 @@ static uint64_t put(sherd__opened *opened, uint64_t key)
 
 static bool has(const sherd__opened *opened, uint64_t key)
 {
-    bool all = opened->count > 0;
-
-    for (int i = 0; i < SHERD__MARK_BITS && all; i++) {
-        uint64_t bit = sherd__mark_bit(key, i, SHERD__OPENED_WORDS);
-        all = opened->bits[bit / 64] >> bit % 64 & 1;
-    }
-    return all;
+    return opened->count > 0 && sherd__mark_has_bits(opened->bits, SHERD__OPENED_WORDS, key);
 }
 
 /* Ranks that differ only in some of the axes make their next call otherwise where one has not
