@@ -46,7 +46,6 @@ void run_grid(void (*kernel)(const void *), const void *args, long long blocks, 
 #define __constant__    static const
 #define __shared__      static thread_local
 #define __forceinline__ inline
-#define __noinline__    __attribute__((noinline))
 #define __align__(n)    alignas(n)
 #define __launch_bounds__(...)
 
