@@ -154,7 +154,7 @@ static void compare(tally *t, const sherd__problem *problem)
         sherd__links_pairs(&field);
         sherd__bound_fill(&field);
     }
-    if (field.whole && field.nodes <= NODES) {
+    if (field.all_states && field.nodes <= NODES) {
         find_ways(&w, &field);
         find_left(&field);
         compare_left(t, &w, &field);

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lower bound of any path from one state to another under the price of links, in any number of
+ * A lower bound, under the price of links, of any path from one state to another, in any number of
  * steps.
  *
- * Take the ranks that differ only in axes faster than the j-th as one group. What a group needs and
- * does not have crosses the j-th link or a slower one, whatever the steps. Each element is needed
- * by as many groups as the axes that do not cut the target give; if both layouts cut it, the group
- * for which both agree holds it. With k addends it takes k - 1 messages to bring them together, and
- * one to each group that needs the sum except one. The mean over all ranks bounds the busiest rank.
+ * Bytes: for each j, take the ranks that differ only in axes faster than the j-th as one group.
+ * What a group needs and does not have crosses the j-th link or a slower one, in whatever steps.
+ * The axes that do not cut the target say how many groups need an element; if an axis cuts both
+ * layouts, the group in which both agree has it. To add k addends takes k - 1 messages, and one
+ * more to each group but one that needs the sum. The busiest rank has at least the mean.
  *
- * To bring k addends of an element together takes k - 1 additions, and if the ranks that faster
- * links join hold k' different groups of them, k' - 1 of these are of what came over the j-th link
- * or a slower one: these cost gamma besides.
+ * Additions: if the groups hold k' addends (each the sum of what faster links join), k' - 1
+ * additions are of what came over the j-th link or a slower one, and cost its gamma.
  *
- * The step that reduces an axis of p ranks brings each rank that then holds something p - 1
- * messages, one from each other addend; or, by stages, log2 p. A step that reduces p and q brings
- * p q - 1, which is no less than both together, so it is the sum over the axes reduced, in whatever
- * steps; and a message from another coordinate of an axis goes over its link or a slower one. As
- * that many come to every rank, they come to the mean one, and add to its bytes. Where boxes may be
- * empty, and about all other messages, it says only that there is one.
+ * Messages: a step that reduces an axis of p ranks brings each rank that then holds something p - 1
+ * messages, one from each other addend; or, by stages, log2 p. One that reduces p and q brings
+ * p q - 1, no less than both together; so the sum over the reduced axes is a bound, in whatever
+ * steps. A message from another coordinate of an axis goes over its link or a slower one. As every
+ * rank gets so many, the mean one does, and they add to its bytes. If boxes may be empty, and for
+ * all other messages, the bound is a single message.
  *
  * Costs some tens of nanoseconds.
  */
@@ -26,8 +25,8 @@
 #include "base/num.h"
 
 /*
- * Bytes of a class over the time of those that may share them with it: where classes overlap, of
- * slower ones too.
+ * If classes overlap: the time of a byte that this class shares with the slower ones, which need
+ * `shared` for it by themselves; -1 = there are none.
  */
 static int64_t rate_of(int64_t shared, int64_t beta)
 {
@@ -36,7 +35,7 @@ static int64_t rate_of(int64_t shared, int64_t beta)
     return shared < 0 ? beta : both ? sherd__cut((sherd__wide)shared * beta / both) : 0;
 }
 
-/* So that sums of any numbers of messages fit, some low bits of all weights are left out. */
+/* Drop as many low bits of all weights as sums of any numbers of messages need to fit. */
 static void cut_weights(sherd__field *field, const sherd__wide *weight, const sherd__wide *added)
 {
     sherd__wide sum = 0;
@@ -52,7 +51,7 @@ static void cut_weights(sherd__field *field, const sherd__wide *weight, const sh
     }
 }
 
-/* Each level's least gamma of its classes and slower ones, beyond that of the level before. */
+/* By level: the least gamma of its classes and slower ones, beyond that of the faster level. */
 static void find_added(sherd__wide *added, const sherd__field *field)
 {
     const sherd__lanes *lanes = &field->lanes;
@@ -68,7 +67,7 @@ static void find_added(sherd__wide *added, const sherd__field *field)
     }
 }
 
-/* In a straight step a message from each other addend, by stages a round for each doubling. */
+/* Messages by which an axis is reduced: from each other addend, or one in each round by stages. */
 static void find_peers(sherd__field *field)
 {
     bool straight = field->problem->request->price.straight;
@@ -103,18 +102,17 @@ void sherd__bound_start(sherd__field *field)
     cut_weights(field, weight, added);
 }
 
-/* Slow axes, those that tell groups of ranks apart. */
+/* What tells groups of ranks apart. */
 typedef struct groups {
-    unsigned slow;
-    /* of them those that cut another dim on each side: one of its coordinates agrees */
-    unsigned moved;
-    uint64_t ring; /* see sherd__dims_link */
+    unsigned slow;  /* the slow axes */
+    unsigned moved; /* of these, those that cut one dim before, and another after */
+    uint64_t ring;  /* the moves between dims: see sherd__dims_link */
 } groups;
 
 /*
- * How many of `scale` elements are in place at most, for one group of those that they might be in
- * place for: both sides agree on what moved, as far as shards are even. The longer the longest
- * shards of either side are beside the mean the more may agree (see kept_at_most in edge.c).
+ * Of `scale` elements that a group needs, how many it has in place at most. If shards are even, one
+ * in as many as there are coordinates of the axes that moved; the longer the longest shards are
+ * beside the mean, the more there may be (see kept_at_most in edge.c).
  */
 static int64_t in_place(const sherd__field *field, const sherd__node *a, const sherd__node *b,
                         const groups *g, int64_t scale)
@@ -130,7 +128,8 @@ static int64_t in_place(const sherd__field *field, const sherd__node *a, const s
 }
 
 /*
- * Messages between groups for `scale` elements: of one the ranks of the axes that cut both sides.
+ * Messages between groups for `scale` elements: one element for each rank of the axes that cut both
+ * sides.
  */
 static int64_t crossings(const sherd__field *field, const sherd__node *a, const sherd__node *b,
                          const groups *g, int64_t scale)
@@ -150,9 +149,9 @@ static uint64_t tops_of(uint64_t bytes)
 }
 
 /*
- * The classes from the first of a level on are told apart: `left` are those below whose axis cuts
- * another dim on each side. Of moves that make a ring of dims one may agree wherever the others do
- * (see edge.c).
+ * Add the classes from `first` on to what tells groups apart. `left` has a bit for each class whose
+ * axis cuts one dim before and another after; returns those still left. Of moves that make a ring
+ * of dims, one may agree wherever the others do, so it is not counted (see edge.c).
  */
 static uint64_t join(groups *g, const sherd__field *field, const sherd__node *a,
                      const sherd__node *b, uint64_t left, int first)
@@ -175,10 +174,7 @@ static int64_t scaled(int64_t n, int64_t each, int64_t scale)
     return all < SHERD__MOST ? (int64_t)all / scale : sherd__cut(all / scale);
 }
 
-/*
- * What weighted messages come to, so many elements of `scale` each: a sum that takes more than some
- * picoseconds.
- */
+/* Of messages for `scale` elements, times weights: a sum that surely takes more than so long. */
 static int64_t sum_above(const sherd__field *field, int64_t scale, int64_t picoseconds)
 {
     int64_t sum = INT64_MAX;
@@ -190,7 +186,7 @@ static int64_t sum_above(const sherd__field *field, int64_t scale, int64_t picos
     return sum;
 }
 
-/* How many messages come to each rank while axes are reduced; where some may hold nothing, 0. */
+/* Messages to each rank while these axes are reduced; 0 if some rank may hold nothing. */
 static int64_t peers_of(const sherd__field *field, unsigned axes)
 {
     int64_t messages = 0;
@@ -286,8 +282,8 @@ static bool is_more(const sherd__field *field, int node, sherd__cost cost)
 }
 
 /*
- * Quick select: nodes behind the two ends go to and fro until none of the first `count` is more
- * than one of the others.
+ * Quick select: order all nodes but the two ends so that none of the first `count` is worse than
+ * one of the others.
  */
 void sherd__bound_keep(sherd__field *field, int count)
 {

@@ -192,7 +192,7 @@ sherd_status sherd__field_choose(sherd__field *field)
     sherd__state_of(&to, field->across ? field->problem->from : field->goal);
     unsigned change = changing(field, &from, &to);
     for (unsigned done = change;
-         !field->plain && status == SHERD_OK && field->nodes < CHOSEN && change;
+         !field->arena_only && status == SHERD_OK && field->nodes < CHOSEN && change;
          done = (done - 1) & change) {
         status = add_between(field, &from, &to, change, done);
         if (done == 0)

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Some rank receives the mean at least, and what it does in several steps is not rounded down. */
+/* Some rank receives at least the mean, in however many steps. */
 int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
 {
     const sherd_link *link = &field->link;
@@ -26,7 +26,7 @@ int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* Whether axes stop to cut a dim as they did, so that ranks lack something. */
+/* Whether axes of `a` no longer cut their dim as before, so that ranks lack something. */
 static bool gathers(const sherd__field *field, const sherd__node *a, const sherd__node *b)
 {
     for (int d = 0; d < field->ndim; d++) {
@@ -46,12 +46,12 @@ static bool same_boxes(const sherd__field *field, const sherd__node *a, const sh
 }
 
 /*
- * Elements that all ranks together keep in place from a to b, at most. Not more than either holds.
- * And: take axes that left the dims which they cut in `a`. Where all that moved to other dims make
- * no ring, a dim is last to which no such axis comes whose own dim is not yet counted; summed over
- * the coordinates of the axes that left it, its overlaps are disjoint parts of its interval in b.
- * So, dim after dim, the sum over these axes is at most b's largest box, once for each coordinate
- * of the others. The same from b's side.
+ * Elements that all ranks together keep in place from a to b, at most: no more than they hold in
+ * either. And: ranks that differ only in axes that left dim d have disjoint intervals of d in `a`,
+ * and the same one in b, so what they keep of d adds up to at most that one. This can be said of
+ * one dim after the other, a dim after those to which its axes moved, if these moves make no ring;
+ * axes that would close one are left out. So ranks that differ only in axes that left their dims
+ * together keep at most b's largest box. The same holds from b's side.
  */
 static int64_t kept_at_most(const sherd__field *field, const sherd__node *a, const sherd__node *b)
 {
@@ -82,10 +82,10 @@ static int64_t received(const sherd__field *field, const sherd__node *a, const s
 }
 
 /*
- * A reduction into boxes of which some hold something always receives. Without one nothing travels
- * if every box lies in what its rank holds, as it does where axes only join the ends of lists. If
- * no target box is empty that is the only way: the outermost axis by which the lists of a dim
- * differ takes a rank's interval to places that its own shard does not reach.
+ * In a reduction something travels, unless all boxes are empty. Otherwise nothing travels if every
+ * target box lies in its rank's source box, as it does if axes only join the ends of lists. If no
+ * target box is empty, that is the only such case: the outermost axis in which the lists of a dim
+ * differ takes some rank's interval beyond its own shard.
  */
 static void look(sherd__edge *out, const sherd__field *field, const sherd__node *a,
                  const sherd__node *b)
@@ -120,7 +120,7 @@ static void look(sherd__edge *out, const sherd__field *field, const sherd__node 
                        sherd__carry_time(field, out->cost.bytes));
 }
 
-/* To another mesh: at least the addends come together; else ranks may have all they need. */
+/* To another mesh: addends must come together; without any, ranks may have all that they need. */
 static void look_across(sherd__edge *out, const sherd__field *field, const sherd__node *a,
                         const sherd__node *b)
 {
@@ -144,8 +144,8 @@ void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b,
 /* ---- pricing --------------------------------------------------------------------------------- */
 
 /*
- * What the fullest rank holds while a step runs, in elements; it still has the source. The last
- * layout is the result: who keeps a box in a slice shares its storage.
+ * Elements that the fullest rank holds while a step runs, in all `layouts` together; the last one
+ * is the step's result. In a slice, the result of a rank that keeps its box shares its storage.
  */
 static int64_t held_at_most(const sherd_layout *const *layouts, int count, bool slices)
 {
@@ -239,8 +239,9 @@ void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int 
 }
 
 /*
- * Under links, which ask for no more than this: whether anything travels, which it does where a
- * look takes time, and the largest target. Bytes are counted only of what does not take too long.
+ * Price a step under links, which need few amounts: whether anything travels (it does if the look
+ * said that it takes time) and the largest target. Bytes are counted only if the step does not take
+ * too long.
  */
 static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
                           const sherd__edge *known)
@@ -262,12 +263,12 @@ static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
     if (!sure && travels && (!step->enough || step->step.picoseconds <= step->enough))
         step->amounts.receive_total = sherd__received_total(&step->change, field->shape);
     sherd__step_bytes(step, field->problem->element_bytes);
-    /* Of some ranks none may lack anything; what all bytes take at least is what searches know. */
+    /* The ranks that were priced may lack nothing; the bytes of all ranks take at least this. */
     step->step.picoseconds =
         sherd__max(step->step.picoseconds, sherd__carry_time(field, step->step.recv_total_bytes));
 }
 
-/* Where a step is noted; searches come back to most of those that they price. */
+/* The place of a step in the table of priced ones; searches ask for most of them again. */
 static sherd__known *place_of(const sherd__field *field, int a, int b)
 {
     uint64_t key = (uint64_t)field->node[a].number << 32 | (uint64_t)field->node[b].number;
@@ -288,7 +289,7 @@ static const sherd__known *find_sure(const sherd__field *field, int a, int b)
     return NULL;
 }
 
-/* A step that was priced before; NULL: it was not, or not as far. */
+/* A step that was priced before; NULL: it was not, or pricing stopped below `enough`. */
 static const sherd__known *find_known(const sherd__field *field, int a, int b, int64_t enough)
 {
     const sherd__known *sure = find_sure(field, a, b);
@@ -298,7 +299,7 @@ static const sherd__known *find_known(const sherd__field *field, int a, int b, i
     const sherd__known *k = field->known ? place_of(field, a, b) : NULL;
     if (!k || !is_of(k, field, a, b))
         return NULL;
-    return k->whole || (enough && k->cost.picoseconds > enough) ? k : NULL;
+    return k->complete || (enough && k->cost.picoseconds > enough) ? k : NULL;
 }
 
 static void note_known(const sherd__field *field, int a, int b, int64_t enough, bool allowed,
@@ -310,7 +311,7 @@ static void note_known(const sherd__field *field, int a, int b, int64_t enough, 
                            !enough || cost.picoseconds <= enough, allowed, cost};
 }
 
-/* Of `some` ranks, or of all. */
+/* Price a step that was looked at (*out), over `some` ranks or over all. */
 static sherd_status price_step(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
                                int b, int64_t enough, bool some)
 {

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exact planner: the cheapest under the price over all paths of states, where a step may lead
- * between any two states. Compared are picoseconds, then the bytes that all ranks receive, then the
- * number of steps, then the keys of the states in order.
+ * The exact planner: the cheapest of all paths of states, where a step may lead from any state to
+ * any other. Plans are compared by picoseconds, then by the bytes that all ranks receive, then by
+ * the number of steps, then by the keys of their states in order.
  *
- * Most plans need no search. Under the arena a step's time follows from its largest target box, the
- * addends and whether anything travels. Without a pending reduction the direct step is best: look
- * at the last step of any path that brings something from another rank; every target box lies in
- * the one that it brings, so it takes no less than the direct step, and all that is beside it adds
- * to the time or to the steps; if no step brings anything the direct one does not either, and one
- * of the others cuts boxes just as large. With a reduction the direct step is best where all else
- * takes longer at least (least.c); small tensors end there. Otherwise the graph of all states is
- * searched.
+ * Most plans need no search. Under the arena's price the time of a step follows from its largest
+ * target box, the addends and whether anything travels. Without a pending reduction the direct step
+ * is best: take the last step of any path in which ranks receive something. Every target box lies
+ * within a box that it writes, so it takes no less time than the direct step, and the other steps
+ * only add to it. If ranks receive nothing in any step, they receive nothing in the direct one, and
+ * some step of the path cuts boxes as large. With a reduction the direct step is best if a lower
+ * bound of all other plans is above it (least.c); this decides small tensors. Otherwise the graph
+ * of all states is searched.
  *
- * Under links a search prices steps over some ranks, and what it finds over all of them
- * (find_sure_route).
+ * Under links a search prices steps over some ranks only, a lower bound; its result is priced over
+ * all of them (find_sure_route).
  *
- * A replica that becomes pending does so in a step of its own, the last. Between two meshes the
- * last step goes across, from any state of the source's mesh.
+ * A replica becomes pending in a step of its own, the last one. Between two meshes the last step
+ * goes to the other mesh, from any state of the source's mesh.
  */
 #include "search.h"
 #include "base/num.h"
@@ -29,9 +29,10 @@ static const char function[] = "sherd_plan_create";
 /* ---- the parts of a problem ------------------------------------------------------------------ */
 
 /*
- * The target before its partition: parted axes still replicated. It is the target where none are.
+ * The target with those axes replicated that a partition makes pending; the target itself if there
+ * are none.
  */
-static sherd_status unparted(const sherd_layout **out, const sherd__problem *problem)
+static sherd_status before_partition(const sherd_layout **out, const sherd__problem *problem)
 {
     sherd__layout_spec spec = problem->to->spec;
 
@@ -70,8 +71,8 @@ static sherd_status fail_limits(const sherd__problem *problem)
 }
 
 /*
- * Every plan holds the source and the target at once, and its parted twin where there is a
- * partition; the direct one holds nothing else.
+ * Refuse a limit that no plan keeps. Every plan holds the source and the target at once, and the
+ * target before and after a partition; the direct plan holds nothing else.
  */
 static sherd_status check_bytes(const sherd__problem *problem, const sherd__priced *direct,
                                 const sherd__priced *parting)
@@ -102,8 +103,8 @@ typedef struct best {
     sherd__path path;
     sherd__cost cost; /* of all but the partition */
     bool known;
-    bool searched; /* its steps are priced over some ranks; below the numbers of its states */
-    int number[SHERD__STOPS];
+    bool searched;            /* found by the search: its steps are priced over some ranks only */
+    int number[SHERD__STOPS]; /* if so: the numbers of its nodes */
 } best;
 
 static void take(best *b, const sherd__path *path, sherd__cost cost)
@@ -141,7 +142,7 @@ static sherd_status price_path(sherd__cost *out, bool *allowed, const sherd__pro
 
 typedef sherd_status planner_fn(sherd__answer *answer, const sherd__problem *problem);
 
-/* The plan of another planner, where the search was cut off: ours is never behind it. */
+/* The search was cut off: take the plan of another planner if that is better. */
 static sherd_status try_other(best *b, const sherd__problem *problem, const sherd_layout *goal,
                               planner_fn *find)
 {
@@ -193,7 +194,7 @@ static sherd_status price_route(sherd__cost *cost, bool *allowed, const sherd__f
     *allowed = route->stops > 0;
     for (int i = 1; i < route->stops && status == SHERD_OK; i++) {
         sherd__edge_look(&edge, field, route->stop[i - 1], route->stop[i], SHERD__MOST);
-        if (!edge.sure_time || !field->plain)
+        if (!edge.sure_time || !field->arena_only)
             status = sherd__edge_price(&edge, &good, field, route->stop[i - 1], route->stop[i], 0);
         else if (!edge.sure_bytes)
             sherd__edge_total(&edge, field, route->stop[i - 1], route->stop[i]);
@@ -210,8 +211,8 @@ static void take_limit(sherd__cost *limit, sherd__cost cost, bool allowed)
 }
 
 /*
- * Under links: keep the nodes that a plan of this limit may go through, which the first route found
- * may lower.
+ * Under links: keep only the nodes through which a plan of at most `limit` may go. The first route
+ * that is found may lower the limit.
  */
 static sherd_status keep_between(sherd__meeting *meeting, sherd__cost *limit, sherd__field *field)
 {
@@ -232,7 +233,7 @@ static sherd_status keep_between(sherd__meeting *meeting, sherd__cost *limit, sh
     return status;
 }
 
-/* Of few nodes all are searched from the goal; of many, those that are of use. */
+/* From the goal to all nodes; if they are many, only to those that are of use. */
 static sherd_status find_left(sherd__route *route, sherd__cost *limit, sherd__field *field)
 {
     enum { MANY = 112 };
@@ -248,9 +249,9 @@ static sherd_status find_left(sherd__route *route, sherd__cost *limit, sherd__fi
 }
 
 /*
- * Find what is left to the goal from everywhere. Under the arena and under links also a route that
- * looks cheapest: its cost, priced, is a limit that leaves little to price to the search that
- * decides. It is of a path of the field, so the search finds one again.
+ * Find what each node has left to the goal, at least. Under the arena and under links also find the
+ * route that looks cheapest: its price becomes the limit of the search that decides, which then has
+ * little to price. That search can still find this route, or a better one.
  */
 static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool links)
 {
@@ -263,7 +264,7 @@ static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool lin
         status = find_left(&route, limit, field);
     else
         sherd__least_find(field);
-    if (status == SHERD_OK && field->price == &sherd__price_arena && field->plain)
+    if (status == SHERD_OK && field->price == &sherd__price_arena && field->arena_only)
         status = sherd__search_run(&route, &complete, field, *limit, true);
     if (status == SHERD_OK)
         status = price_route(&cost, &allowed, field, &route);
@@ -274,7 +275,7 @@ static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool lin
     return status;
 }
 
-/* Of plans that cost the same the one counts that the search found: it goes by keys. */
+/* Take what the search found, also if another plan costs the same: the search breaks ties. */
 static sherd_status take_route(best *b, const sherd__field *field, const sherd__route *route)
 {
     sherd__path path;
@@ -290,7 +291,7 @@ static sherd_status take_route(best *b, const sherd__field *field, const sherd__
     return SHERD_OK;
 }
 
-/* The cheapest route through the nodes that are kept. */
+/* The cheapest route through the first field->nodes nodes. */
 static sherd_status find_route(best *b, bool *complete, sherd__field *field, bool links)
 {
     sherd__cost limit = b->known ? b->cost : (sherd__cost){INT64_MAX, INT64_MAX, INT64_MAX};
@@ -307,8 +308,9 @@ static sherd_status find_route(best *b, bool *complete, sherd__field *field, boo
 }
 
 /*
- * Under links few states are of use, and bounds say which once a good plan is known. So one is
- * found among those that promise most, a few at first, and more until these are all.
+ * Under links few states are of use, and once a good plan is known, bounds say which. So search
+ * among the few with the lowest bounds first, and then among more, until all are searched whose
+ * bounds allow a plan as good.
  */
 static sherd_status find_route_of_links(best *b, bool *complete, sherd__field *field)
 {
@@ -335,7 +337,7 @@ static int node_of(const sherd__field *field, int number)
     return node;
 }
 
-/* Price what was found, over all ranks. *kept: the next search knows its steps. */
+/* Price what was found over all ranks. *kept: the next search knows these prices. */
 static sherd_status price_all(best *b, bool *kept, sherd__field *field)
 {
     sherd_status status = SHERD_OK;
@@ -354,10 +356,10 @@ static sherd_status price_all(best *b, bool *kept, sherd__field *field)
 }
 
 /*
- * The search prices steps over some ranks, which is what they take at least. If over all ranks what
- * it has found takes longer, it is made again with what is known then: what it finds in the end
- * takes what it was thought to, and all else at least as long. A search that was cut off is not
- * repeated, and the work of all repeats is bounded.
+ * The search prices steps over some ranks, so its costs are lower bounds. Its result is priced over
+ * all ranks. If that is more, the search is repeated with these prices noted. A result that costs
+ * what the search said is the best, since all others cost at least what it said of them. A search
+ * that was cut off is not repeated, and the work of all repeats is bounded.
  */
 static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field)
 {
@@ -394,19 +396,19 @@ static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field
 static sherd_status search(best *b, bool *proven, sherd__field *field)
 {
     bool links = field->price == &sherd__price_links;
-    int64_t bound = field->plain ? sherd__least_beside_direct(field) : 0; /* direct is in b */
+    int64_t bound = field->arena_only ? sherd__least_beside_direct(field) : 0; /* direct is in b */
 
     sherd_status status = sherd__field_fill(field);
-    if (status == SHERD_OK && !field->whole)
+    if (status == SHERD_OK && !field->all_states)
         status = sherd__field_choose(field);
     if (status == SHERD_OK)
         status = links ? find_sure_route(b, proven, field) : find_route(b, proven, field, false);
     if (status == SHERD_OK && !*proven) {
         if (!field->across)
             status = try_other(b, field->problem, field->goal, sherd__greedy_find);
-        if (links && field->whole && !field->across && status == SHERD_OK)
+        if (links && field->all_states && !field->across && status == SHERD_OK)
             status = try_other(b, field->problem, field->goal, sherd__graph_find);
-        *proven = b->known && field->plain && b->cost.picoseconds <= bound;
+        *proven = b->known && field->arena_only && b->cost.picoseconds <= bound;
     }
     sherd__field_clear(field);
     return status;
@@ -460,7 +462,7 @@ sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem
     const sherd_layout *goal;
     bool moves, parts;
 
-    sherd_status status = unparted(&goal, problem);
+    sherd_status status = before_partition(&goal, problem);
     if (status != SHERD_OK)
         return status;
     moves = goal != problem->from;

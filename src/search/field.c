@@ -31,13 +31,14 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
     field->mesh = mesh;
     field->ndim = from->ndim;
     field->bytes = (int64_t)problem->element_bytes;
-    field->plain = field->price == &sherd__price_arena && !problem->request->forbidden &&
-                   !problem->request->max_bytes;
+    field->arena_only = field->price == &sherd__price_arena && !problem->request->forbidden &&
+                        !problem->request->max_bytes;
     field->arrival = field->price->floor(problem, 1, 1);
     if (field->price->least_link)
         field->link = field->price->least_link(problem);
     for (int d = 0; d < from->ndim; d++)
-        field->listed = field->listed || from->dim[d].cuts || field->other->spec.dim[d].cuts;
+        field->explicit_cuts =
+            field->explicit_cuts || from->dim[d].cuts || field->other->spec.dim[d].cuts;
     field->elements = 1;
     for (int d = 0; d < from->ndim; d++) {
         field->shape[d] = from->shape[d];
@@ -377,12 +378,12 @@ sherd_status sherd__field_fill(sherd__field *field)
     sherd_status status = add_ends(field);
     sherd__node node = {.pending = 0};
 
-    field->whole = count_states(field) <= NODES;
-    for (int d = 0; d < field->ndim && status == SHERD_OK && field->whole; d++) {
+    field->all_states = count_states(field) <= NODES;
+    for (int d = 0; d < field->ndim && status == SHERD_OK && field->all_states; d++) {
         sherd__dim none = {.axes = 0};
         status = list_ways(field, d, &none, 0);
     }
-    if (status == SHERD_OK && field->whole)
+    if (status == SHERD_OK && field->all_states)
         status = list_nodes(field, 0, &node, 0);
     return status == SHERD_OK ? SHERD_OK
                               : sherd__no_memory(field->problem->space->diag, "sherd_plan_create");

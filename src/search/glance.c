@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Less than a look, but in a few nanoseconds: of most steps it is enough to see that they take too
- * long. Where prices say `straight` and cuts are default a step takes its busiest rank at least
- * the messages and bytes that it lacks, or is asked for, each over the best of the links crossed:
+ * A lower bound of a step under the price of links that says less than a look, but takes only a few
+ * nanoseconds: that is enough to see of most steps that they take too long. It is known if the
+ * price says `straight` and cuts are default: the busiest rank takes as long as the messages and
+ * bytes that it lacks, or is asked for, over the best of the links crossed.
  *
- * The rank with the largest target lacks all of it, once for each addend, except what it has: no
- * more than the longest intervals of both sides have in common, and no message brings more. The
- * same from the rank with the largest source, if all who want it are crossed. And if a rank lies
- * apart by an axis from all that it asks, or that ask it (sherd__shift), it has nothing itself, and
- * all of its messages cross that axis: over its link or a slower one. That is said only where boxes
- * are all as long, since that rank's may be a shorter one.
+ * The rank with the largest target lacks all of it, once for each addend, except what it has. That
+ * is no more than the product of the shorter ones of both sides' longest intervals, and no message
+ * brings more. Likewise for the rank with the largest source, if no replica of it can be asked
+ * instead. If a rank lies apart, along an axis, from all that it asks or that ask it (search.h), it
+ * has nothing itself, and all of its messages cross that axis: they go over its link or a slower
+ * one. This is used only if boxes are equally large, since the rank's may be a small one.
  */
 #include "search.h"
 #include "base/num.h"
 
-/* Of the links of some axes. */
+/* The least alpha and beta of the links of these axes. */
 static void find_least(sherd__field *field, unsigned axes)
 {
     const sherd__lanes *lanes = &field->lanes;
@@ -38,8 +39,8 @@ void sherd__glances_links(sherd__field *field)
 {
     const sherd_price *price = &field->problem->request->price;
 
-    field->glances = price->straight && !price->overlap && !field->listed && !field->across &&
-                     field->elements > 0;
+    field->glances = price->straight && !price->overlap && !field->explicit_cuts &&
+                     !field->across && field->elements > 0;
     for (unsigned axes = 0; field->glances && axes < 1u << field->mesh->axes; axes++)
         find_least(field, axes);
 }
@@ -58,7 +59,7 @@ void sherd__glances_start(sherd__glances *out, const sherd__field *field, int no
     }
 }
 
-/* So many elements in messages of one size, over the best of some links: picoseconds. */
+/* Picoseconds of n elements, at most `one` in a message, over the best link of these axes. */
 static int64_t time_of_least(const sherd__field *field, unsigned axes, int64_t n, int64_t one)
 {
     int64_t bytes = sherd__mul_cut(n, field->bytes);
@@ -67,14 +68,14 @@ static int64_t time_of_least(const sherd__field *field, unsigned axes, int64_t n
                           sherd__mul_cut(bytes, field->least_beta[axes]) / SHERD__FEMTO);
 }
 
-/* A step that moves boxes, of which these are the sets of all dims. */
+/* The bound of a step, from the sets of all its dims together (sherd__shift). */
 static int64_t glance(const sherd__field *field, const sherd__node *a, const sherd__node *b,
                       uint32_t sets, int64_t one, int64_t enough)
 {
     unsigned reduced = a->pending & ~b->pending, cut = sherd__shift_set(sets, SHERD__CUT);
     unsigned crossed = sherd__shift_set(sets, SHERD__GATHERED) | reduced;
 
-    if (!crossed || !sets) /* an all-reduce may go by slices */
+    if (!crossed || !sets) /* nothing may travel, or it is an all-reduce, which may be sliced */
         return 0;
     unsigned leads = b->waste == SHERD__EVEN ? sherd__shift_set(sets, SHERD__LEADS) : 0;
     int64_t lacked = sherd__mul_cut(b->longest, field->extent[reduced]) - (leads ? 0 : one);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lower bound of any plan, for pruning the search.
+ * A lower bound of any plan that has reductions to carry out, for pruning the search.
  *
- * Every pending axis must be reduced in some step. Suppose the reductions happen in stages. A stage
- * writes into boxes no smaller than the smallest that exist while the rest is pending, or keeps the
- * boxes that it finds, which are no smaller than the smallest before it. The last stage writes into
- * the target's boxes; or another step brings the target's boxes from other ranks; or it only cuts
- * them out of larger ones, and then the last stage wrote into no smaller ones. The cheapest such
- * sequence, found by sets of pending axes, is a bound. Costs 3^(pending axes) steps.
+ * A plan reduces the pending axes in one or more stages. A stage writes boxes no smaller than the
+ * smallest that exist with what is pending after it; or, as an all-reduce, it keeps its boxes,
+ * which are no smaller than the smallest that exist with what is pending before it. The target's
+ * boxes are written by the last stage; or by a later step that receives them; or by a later step
+ * that cuts them out of larger ones, so that the last stage wrote no smaller boxes. The cheapest
+ * such sequence, found over sets of pending axes, is the bound. Costs 3^(pending axes) steps.
  */
 #include "search.h"
 #include "base/num.h"
@@ -20,7 +20,7 @@ typedef struct bounds {
     int64_t goal;                   /* the largest box of the goal */
 } bounds;
 
-/* Shards of all axes that may cut share the elements, and one has its part at least. */
+/* The axes that may cut make at most so many boxes, and the largest has at least its part. */
 static void smallest_of_any(bounds *b)
 {
     const sherd__field *field = b->field;
@@ -47,7 +47,7 @@ static void prepare(bounds *b, const sherd__field *field)
 {
     memset(b, 0, sizeof *b);
     b->field = field;
-    if (field->nodes && field->whole)
+    if (field->nodes && field->all_states)
         smallest_of_nodes(b);
     else
         smallest_of_any(b);
@@ -61,7 +61,7 @@ static int64_t arena_time(const sherd__field *field, sherd_step_kind kind, int64
     return sherd__arena_time(&sliced, kind, kind == SHERD_STEP_ALL_REDUCE, n, k, field->bytes);
 }
 
-/* A stage that leaves `after` pending of `before`, into any boxes. */
+/* The time of a stage, into any boxes, after which only `after` of `before` is pending. */
 static int64_t stage(const bounds *b, unsigned before, unsigned after)
 {
     const sherd__field *field = b->field;
@@ -73,7 +73,7 @@ static int64_t stage(const bounds *b, unsigned before, unsigned after)
                       arena_time(field, SHERD_STEP_ALL_REDUCE, b->smallest[before], k));
 }
 
-/* The last stage where it does not end in the target's boxes, and what brings these. */
+/* The last stage, into any boxes, and a later step in which ranks receive the target's. */
 static int64_t stage_and_arrival(const bounds *b, unsigned before)
 {
     return sherd__add_cut(stage(b, before, 0),
@@ -81,9 +81,9 @@ static int64_t stage_and_arrival(const bounds *b, unsigned before)
 }
 
 /*
- * The last stage where it ends in the target's boxes, or a cut follows. It does not find these
- * boxes if an axis that is pending cuts them: it writes into them or larger ones, or it keeps the
- * boxes that it finds, which are no smaller, and they are cut then.
+ * The last stage, if it writes the target's boxes, or if only a cut follows. While an axis that
+ * cuts the target's boxes is pending, boxes are larger: so an all-reduce, which keeps them, needs
+ * the cut.
  */
 static int64_t last_stage(const bounds *b, unsigned before)
 {
@@ -115,7 +115,7 @@ static void fill(const bounds *b, int64_t *least)
             least[mask] = least_from(b, least, mask, true);
 }
 
-/* Elements that must travel to all ranks, one at least for each but one holder of k addends. */
+/* Bytes that all ranks together must receive, with k addends: see find_totals, plan/amounts.c. */
 static int64_t bytes_left(const sherd__field *field, const sherd__node *node)
 {
     int64_t k = sherd__extent_of(field->mesh, node->pending);
@@ -136,8 +136,7 @@ void sherd__least_find(sherd__field *field)
         sherd__edge direct;
         if (i == SHERD__GOAL)
             continue;
-        if (node->pending ==
-            0) { /* nothing gets there cheaper, or with less, than the direct step may */
+        if (node->pending == 0) { /* then no plan takes less than the bound of the direct step */
             sherd__edge_look(&direct, field, i, SHERD__GOAL, SHERD__MOST);
             node->left = direct.cost;
         } else {
@@ -147,10 +146,10 @@ void sherd__least_find(sherd__field *field)
 }
 
 /*
- * Beside the direct step there are: several stages; one stage and then an arrival; one stage and
- * then a cut, into boxes no smaller than the target's; a step into some boxes and then the stage,
- * where only an all-reduce that finds the target's boxes can gain something by what came before:
- * any other takes what the direct step does, and what came before it.
+ * The plans that are not the direct step: several stages; one stage, and a step that receives the
+ * target's boxes; one stage, and a cut out of boxes no smaller than those; a step, and then the
+ * stage. In the last case only an all-reduce in the target's boxes can gain from the step before
+ * it: any other stage takes as long as the direct step, which that step comes on top of.
  */
 int64_t sherd__least_beside_direct(const sherd__field *field)
 {
@@ -161,7 +160,7 @@ int64_t sherd__least_beside_direct(const sherd__field *field)
     fill(&b, least);
     int64_t k = sherd__extent_of(field->mesh, field->reduced);
     int64_t cut = arena_time(field, SHERD_STEP_ALL_REDUCE, b.goal, k);
-    if (!field->across) /* there the boxes may only get other names */
+    if (!field->across) /* to another mesh boxes may stay where they are */
         cut = sherd__add_cut(cut, arena_time(field, SHERD_STEP_SLICE, b.goal, 1));
     return sherd__min(cut, least_from(&b, least, field->reduced, false));
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shortest paths in the graph of lower bounds of steps: by the bounds of pairs, and by looks where
- * these leave something open.
+ * Shortest paths in a graph whose edges cost a lower bound of the step: so what a path costs is a
+ * lower bound of any plan along it. The bound of an edge is a glance, then that of any path between
+ * its ends (bound.c), then a look, each only if the one before leaves it open whether the edge is
+ * of use.
  *
- * The cost that remains from each state to the goal is computed nearest state first, until the
- * source is reached. If there are many states, it is also computed which of them are of use: from
- * both ends at once, nearest first, until the two paths together are longer than a plan may be. A
- * state that neither end has reached by then is on no such plan. Either end may have many states
- * near it for which all bounds are equal, so the end that has seen fewer states goes on.
+ * The cost that remains from each state to the goal is computed nearest state first (Dijkstra),
+ * until the source is reached. If there are many states, those that are of use are found first:
+ * from both ends at once, nearest first, until the two distances together are more than a plan may
+ * cost. A state that neither end has reached by then is on no such plan. Either end may have many
+ * states near it whose bounds are all equal, so the end that has seen fewer states goes on.
  *
  * Costs a glance for each pair of a state that is taken and one that is not, a bound for some of
  * them, and a look for few.
@@ -26,20 +28,21 @@ static sherd__cost dearer(sherd__cost a, sherd__cost b)
     return sherd__cost_compare(a, b) < 0 ? b : a;
 }
 
-static sherd__cost *way_of(const side *s, int node)
+/* Of the shortest path so far between the side's end and a node; `unknown`: there is none yet. */
+static sherd__cost *path_cost(const side *s, int node)
 {
     return s->ahead ? &s->field->node[node].spent : &s->field->node[node].left;
 }
 
-/* What any way takes at least from that end. */
+/* The bound of any path between the side's end and a node. */
 static sherd__cost least_of(const side *s, int node)
 {
     return s->ahead ? s->field->node[node].behind : s->field->node[node].ahead;
 }
 
 /*
- * And to the other one, by what that side knows: the way of a state that it has taken, and of all
- * others that they are no nearer than those that it took.
+ * The bound of the rest, between the node and the other end. The other side knows the cost of nodes
+ * that it has taken, and that all others are no nearer than its radius.
  */
 static sherd__cost rest_of(const side *s, int node)
 {
@@ -48,17 +51,17 @@ static sherd__cost rest_of(const side *s, int node)
     if (!s->other)
         return s->ahead ? n->ahead : n->behind;
     if (s->other->done[node])
-        return *way_of(s->other, node);
+        return *path_cost(s->other, node);
     return dearer(s->ahead ? n->ahead : n->behind, s->other->radius);
 }
 
-static bool is_of_use(const side *s, int node, sherd__cost way)
+static bool is_of_use(const side *s, int node, sherd__cost path)
 {
-    return way.picoseconds <= s->most[node] &&
-           sherd__cost_compare(sherd__cost_add(rest_of(s, node), way), s->limit) <= 0;
+    return path.picoseconds <= s->most[node] &&
+           sherd__cost_compare(sherd__cost_add(rest_of(s, node), path), s->limit) <= 0;
 }
 
-/* What a way may take to be of use, or a little more: picoseconds. */
+/* How many picoseconds a path to a node may take to be of use, or a little more. */
 static int64_t most_of_use(const side *s, int node)
 {
     const sherd__node *n = &s->field->node[node];
@@ -71,25 +74,28 @@ static int64_t most_of_use(const side *s, int node)
     return sherd__min(s->most[node], s->limit.picoseconds - rest);
 }
 
-/* A way, if it is shorter. What any way takes at least may be more than what looks say. */
-static void note_way(side *s, int node, int next, sherd__cost way)
+/*
+ * Note a path to a node if it is shorter than the one known. The bound of any path may be more than
+ * the looks of this one add up to; then it counts.
+ */
+static void note_path(side *s, int node, int next, sherd__cost path)
 {
-    bool least = sherd__cost_compare(way, least_of(s, node)) <= 0;
+    bool least = sherd__cost_compare(path, least_of(s, node)) <= 0;
 
-    way = dearer(way, least_of(s, node));
-    if (sherd__cost_compare(way, *way_of(s, node)) >= 0 || !is_of_use(s, node, way))
+    path = dearer(path, least_of(s, node));
+    if (sherd__cost_compare(path, *path_cost(s, node)) >= 0 || !is_of_use(s, node, path))
         return;
-    s->seen += sherd__cost_compare(*way_of(s, node), unknown) >= 0;
-    *way_of(s, node) = way;
+    s->seen += sherd__cost_compare(*path_cost(s, node), unknown) >= 0;
+    *path_cost(s, node) = path;
     s->next[node] = next;
-    s->most[node] = least ? -1 : way.picoseconds;
+    s->most[node] = least ? -1 : path.picoseconds;
 }
 
-/* All steps between a state and those that are open, the cheapest question first. */
+/* Follow the edges between a node and all open ones, and note the paths that are of use. */
 static void reach_out(side *s, int at)
 {
     const sherd__node *node = s->field->node;
-    sherd__cost way = *way_of(s, at);
+    sherd__cost path = *path_cost(s, at);
     sherd__glances glances;
     sherd__edge edge;
 
@@ -97,30 +103,30 @@ static void reach_out(side *s, int at)
 
     for (int i = 0; i < s->opens; i++) {
         int other = s->open[i], from = s->ahead ? at : other, to = s->ahead ? other : at;
-        int64_t enough = most_of_use(s, other) - way.picoseconds;
+        int64_t enough = most_of_use(s, other) - path.picoseconds;
         if (enough < 0 || node[to].pending & ~node[from].pending)
             continue;
         if (sherd__glance(&glances, other, enough) > enough)
             continue;
         sherd__cost least = sherd__bound_between(s->field, from, to, enough);
-        if (least.picoseconds > enough || !is_of_use(s, other, sherd__cost_add(least, way)))
+        if (least.picoseconds > enough || !is_of_use(s, other, sherd__cost_add(least, path)))
             continue;
         sherd__edge_look(&edge, s->field, from, to, enough);
         least.picoseconds = sherd__max(least.picoseconds, edge.cost.picoseconds);
         if (least.picoseconds <= enough)
-            note_way(s, other, at, sherd__cost_add(least, way));
+            note_path(s, other, at, sherd__cost_add(least, path));
     }
 }
 
-/* The nearest state that is open, and what is then known of the others; -1 = none has a way. */
+/* Take the nearest open node: no other one is nearer than `radius`. -1: none has a path. */
 static int take_nearest(side *s)
 {
     int best = 0;
 
     for (int i = 1; i < s->opens; i++)
-        if (sherd__cost_compare(*way_of(s, s->open[i]), *way_of(s, s->open[best])) < 0)
+        if (sherd__cost_compare(*path_cost(s, s->open[i]), *path_cost(s, s->open[best])) < 0)
             best = i;
-    s->radius = s->opens ? *way_of(s, s->open[best]) : unknown;
+    s->radius = s->opens ? *path_cost(s, s->open[best]) : unknown;
     if (sherd__cost_compare(s->radius, unknown) >= 0)
         return -1;
     int found = s->open[best];
@@ -131,7 +137,7 @@ static int take_nearest(side *s)
     return found;
 }
 
-/* ENOMEM. The end itself is taken next. */
+/* Begin at an end, which is the node to be taken next; ENOMEM. */
 static sherd_status side_start(side *s, sherd__field *field, sherd__cost limit, bool ahead)
 {
     sherd__heap *heap = field->problem->space->heap;
@@ -145,12 +151,12 @@ static sherd_status side_start(side *s, sherd__field *field, sherd__cost limit, 
     if (!s->next || !s->open || !s->most || !s->done)
         return sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
     for (int i = 0; i < field->nodes; i++) {
-        *way_of(s, i) = unknown;
+        *path_cost(s, i) = unknown;
         s->next[i] = end;
         s->most[i] = limit.picoseconds - rest_of(s, i).picoseconds;
         s->open[s->opens++] = i;
     }
-    *way_of(s, end) = (sherd__cost){0, 0, 0};
+    *path_cost(s, end) = (sherd__cost){0, 0, 0};
     s->seen = 1;
     return SHERD_OK;
 }
@@ -178,7 +184,7 @@ static void find(side *s)
         if (at != SHERD__SOURCE)
             reach_out(s, at);
     }
-    for (int i = 0; i < s->opens; i++) { /* these are no nearer */
+    for (int i = 0; i < s->opens; i++) { /* the source was nearer than these */
         sherd__node *far = &node[s->open[i]];
         far->left = dearer(node[SHERD__SOURCE].left, far->ahead);
     }
@@ -226,7 +232,7 @@ void sherd__meeting_clear(sherd__meeting *m)
     side_clear(&m->side[1]);
 }
 
-/* A state that one side takes may have a way to the other. */
+/* A node that one side takes may lie on the shortest path that is known between both ends. */
 static void note_middle(sherd__meeting *m, int at)
 {
     const sherd__node *node = &m->field->node[at];
@@ -265,7 +271,7 @@ static bool has_met(const sherd__meeting *m, sherd__cost limit)
     return sherd__cost_compare(both, limit) > 0;
 }
 
-/* The one that has fewer states in sight goes on; each begins. */
+/* Both sides begin; then the one that has seen fewer nodes goes on. */
 static side *next_side(sherd__meeting *m)
 {
     side *goal = &m->side[0], *source = &m->side[1];
@@ -293,8 +299,8 @@ void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route
 }
 
 /*
- * The goal's side goes on with what it knows; where its states are kept stands in the other side's
- * list.
+ * Move the nodes that a side has taken to the front, and keep only these. The goal's side goes on
+ * with them; the other one has ended, and its list of open nodes has room for their new numbers.
  */
 void sherd__meeting_keep(sherd__meeting *m)
 {

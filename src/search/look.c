@@ -20,10 +20,10 @@
 #include "search.h"
 #include "base/num.h"
 
-/* A class that all messages of some rank belong to, or slower ones, and their elements. */
+/* A rank that lies apart (search.h): all its messages are of a class, or slower ones. */
 typedef struct apart {
-    int lane; /* -1 = no such rank */
-    int64_t elements;
+    int lane;         /* the class; -1 = there is no such rank */
+    int64_t elements; /* in all messages of an addend or a copy */
 } apart;
 
 /* A step as its lists say. */
@@ -33,7 +33,7 @@ typedef struct step {
     uint32_t sets[SHERD_MAX_DIMS]; /* of its dims; see sherd__shift */
     const sherd__pair *dim[SHERD_MAX_DIMS];
     unsigned gathered, cut, leads, trails, reduced, crossed;
-    /* elements that source and target of a rank may have in common, or a message brings */
+    /* at most so many elements have a rank's source and target in common, or brings a message */
     int64_t one;
     int64_t addends, copies; /* how many want the same of a rank */
     int64_t sharers;         /* replicas that may share what is sent */
@@ -43,7 +43,7 @@ typedef struct step {
     sherd__span enough; /* what is above may be less than it is */
 } step;
 
-/* The interval that is last by one axis, and first by the others. */
+/* The length of the interval at the last coordinate of one axis, and the first of all others. */
 static int64_t last_by(const step *s, int d, const sherd__way *way, int axis)
 {
     int64_t n = s->field->shape[d];
@@ -56,7 +56,7 @@ static int64_t last_by(const step *s, int d, const sherd__way *way, int axis)
     return n;
 }
 
-/* Of a dim what a rank has that is last by this axis, and first by all others. */
+/* How much of a dim a rank has at the last coordinate of an axis, and the first of all others. */
 static int64_t part_of_last(const step *s, const sherd__node *node, int d, int axis)
 {
     const sherd__way *way = &s->field->way[d][node->way[d]];
@@ -69,7 +69,7 @@ static int64_t wanted_of_first(const step *s, int d)
     return sherd__links_wanted(s->field, d, s->a->way[d], s->b->way[d], s->crossed);
 }
 
-/* What the rank that is last by an axis asks for. */
+/* What the rank at the last coordinate of an axis asks for. */
 static int64_t target_of_last(const step *s, int axis)
 {
     int64_t n = 1;
@@ -79,7 +79,7 @@ static int64_t target_of_last(const step *s, int axis)
     return n;
 }
 
-/* What of its source it is asked for, once: all, but for those whose own replica is nearer. */
+/* What it is asked for, once: all of its source, if no replica of it is nearer to some. */
 static int64_t source_of_last(const step *s, int axis)
 {
     int64_t n = 1;
@@ -93,10 +93,7 @@ static int64_t source_of_last(const step *s, int axis)
     return n;
 }
 
-/*
- * A rank that shares nothing with those that it asks, or that ask it, along one of these axes: the
- * slowest.
- */
+/* The rank that lies apart along the slowest of these axes. */
 static apart find_apart(const step *s, unsigned axes, int64_t (*part)(const step *s, int axis))
 {
     const sherd__lanes *lanes = &s->field->lanes;
@@ -164,7 +161,7 @@ static int64_t rounds_of(int64_t p)
     return 64 - __builtin_clzll((unsigned long long)p - 1);
 }
 
-/* `n` elements, of which each rank has its block before, or after; `times` over. */
+/* Gather n elements of which each rank has a block, or reduce them to blocks; `times`: 2 = both. */
 static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
 {
     const sherd__lanes *lanes = &s->field->lanes;
@@ -193,12 +190,12 @@ typedef struct needs {
     bool exact; /* where classes overlap: that rank has no more to do */
 } needs;
 
-/* Of the rank with the largest target: what it lacks if faster links cost nothing. */
+/* For the rank with the largest target: what it lacks if faster links cost nothing. */
 static void find_lacked(needs *out, const step *s)
 {
     const sherd__field *field = s->field;
 
-    out->exact = !field->listed;
+    out->exact = !field->explicit_cuts;
     for (int i = 0; i < field->levels; i++) {
         const sherd__level *l = &field->level[i];
         int64_t found = 1; /* no more than the target */
@@ -231,8 +228,8 @@ static void find_asked_apart(needs *out, const step *s)
 }
 
 /*
- * If replicas do not share, but some axes tell them apart after the step: the first rank is asked
- * for what those that differ from it only in axes crossed want of its source.
+ * If replicas do not share what they send, and have different targets: the first rank is asked for
+ * what the ranks that differ from it only in crossed axes want of its source.
  */
 static void find_asked_alone(needs *out, const step *s)
 {
@@ -256,8 +253,8 @@ static void find_asked_alone(needs *out, const step *s)
 }
 
 /*
- * Of the rank with the largest source: what it is asked for at least, by ranks that faster links do
- * not join with it. Where replicas share, its column wants only a part of what it has.
+ * For the rank with the largest source: what ranks that faster links do not join with it ask for at
+ * least. If replicas share, each is asked for only a part of what it has.
  */
 static void find_asked(needs *out, const step *s)
 {
@@ -265,8 +262,8 @@ static void find_asked(needs *out, const step *s)
     unsigned crossed = s->gathered | s->reduced, copied = crossed & ~s->cut;
     bool shared = s->cut & ~crossed;
 
-    out->exact = !field->listed && !shared;
-    if (shared && !field->listed && field->problem->request->price.straight) {
+    out->exact = !field->explicit_cuts && !shared;
+    if (shared && !field->explicit_cuts && field->problem->request->price.straight) {
         find_asked_alone(out, s);
         return;
     }
@@ -275,7 +272,7 @@ static void find_asked(needs *out, const step *s)
         int64_t copies = field->extent[copied & l->faster];
         if (s->cut & ~crossed) {
             out->over[i] =
-                field->listed ? 0 : sherd__mul_cut(s->one, s->copies - copies) / s->sharers;
+                field->explicit_cuts ? 0 : sherd__mul_cut(s->one, s->copies - copies) / s->sharers;
             continue;
         }
         int64_t found = 1; /* no more than the source */
@@ -293,7 +290,7 @@ static sherd__span sent(const step *s, int64_t alpha, int64_t beta, int64_t n)
     return sherd__span_of(alpha, beta, sherd__ceil_div(n, s->one), bytes);
 }
 
-/* The time of a rank of which that is known: over each link as much as no faster one may take. */
+/* The time of a rank with these needs: each link takes what no faster one may take. */
 static sherd__span time_in_turn(const step *s, const needs *rank)
 {
     const sherd__field *field = s->field;
@@ -309,7 +306,7 @@ static sherd__span time_in_turn(const step *s, const needs *rank)
             break;
         sum +=
             sent(s, s->alpha[i] - alpha, sherd__add_cut(s->beta[i] - beta, gamma), rank->over[i]);
-        gamma = 0; /* the first of them has all bytes */
+        gamma = 0; /* the fastest level counts all bytes */
         alpha = s->alpha[i];
         beta = s->beta[i];
     }
@@ -317,8 +314,8 @@ static sherd__span time_in_turn(const step *s, const needs *rank)
 }
 
 /*
- * Where links overlap each has its own, if that is known; else those from each on share what is
- * left.
+ * The same where links overlap: the slowest one counts, if it is known what each takes; otherwise
+ * each and all slower ones share what no faster one may take.
  */
 static sherd__span time_side_by_side(const step *s, const needs *rank)
 {
@@ -357,7 +354,7 @@ static sherd__span time_of_rank(const step *s, void (*find)(needs *out, const st
                                                      : time_in_turn(s, &rank);
 }
 
-/* The busiest of those ranks, or the first that is busy beyond what is enough. */
+/* The time of the busiest of these ranks, or of the first that takes more than is enough. */
 static sherd__span straight(step *s)
 {
     static void (*const finds[])(needs * out, const step *s) = {find_lacked_apart, find_asked_apart,
@@ -377,7 +374,7 @@ static sherd__span straight(step *s)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* The kind follows from the lists where the first rank surely lacks something. */
+/* A step that surely sends something: then its kind, collective or not, follows from the lists. */
 static sherd__span time_of(step *s, bool collective)
 {
     const sherd_price *price = &s->field->problem->request->price;

@@ -11,6 +11,10 @@
 
 #include <string.h>
 
+/*
+ * The limits of one search: looks (the time of a step counts as several, so do its bytes), and
+ * prices, fewer if not all states are listed. Far beyond what most searches need.
+ */
 enum { LOOKS = 4000000, TIME_LOOKS = 8, TOTAL_LOOKS = 20, PRICES = 20000, FEW_PRICES = 1000 };
 
 /* A step by which a node was reached at the cost that it had then. */
@@ -19,23 +23,26 @@ typedef struct link {
     sherd__cost spent; /* up to `to` */
 } link;
 
-/* A step that was looked at: what the whole may cost with it at least, and from which place. */
+/* A step that was looked at, and not priced yet. */
 typedef struct hope {
-    sherd__cost whole, spent, step;
+    sherd__cost whole; /* of a plan with this step, at least */
+    sherd__cost spent; /* up to `from`, when it was looked at */
+    sherd__cost step;
     int from, to;
 } hope;
 
 typedef struct finder {
     sherd__field *field;
     sherd__cost best; /* what the goal may cost at most */
-    bool rough, cut;
+    bool rough;       /* see sherd__search_run */
+    bool cut;         /* a limit was reached */
     int64_t looks, prices;
     int *open; /* nodes, in no order */
     int opens;
     int links, link_room;
     link *link;
-    bool lazy;              /* steps are priced when nothing else looks cheaper */
-    sherd__glances glances; /* then: from the node that is expanded */
+    bool lazy;              /* steps wait as hopes, and are priced when nothing looks cheaper */
+    sherd__glances glances; /* if lazy: from the node that is expanded */
     int hopes, hope_room;
     hope *hope; /* a heap */
 } finder;
@@ -50,8 +57,8 @@ static sherd__cost whole_cost(const finder *f, int node)
 }
 
 /*
- * The open node from which the whole may be cheapest, taken off the list; -1 if none is good
- * enough, or none as good as the most hopeful step.
+ * Take the open node from which the whole may be cheapest off the list; -1 if it cannot be cheap
+ * enough, or the most hopeful step may be cheaper.
  */
 static int next_node(finder *f)
 {
@@ -96,7 +103,7 @@ static bool note_link(finder *f, int from, int to, sherd__cost spent)
 
 /* ---- hopes ----------------------------------------------------------------------------------- */
 
-/* By cost, then by number: what is taken first must not depend on the heap. */
+/* By cost, then by numbers, so that the order does not depend on how the heap was filled. */
 static bool goes_before(const hope *a, const hope *b)
 {
     int order = sherd__cost_compare(a->whole, b->whole);
@@ -152,7 +159,7 @@ static bool hopeful(const finder *f, int node, sherd__cost spent)
            sherd__cost_compare(sherd__cost_add(spent, n->left), f->best) <= 0;
 }
 
-/* What a step may take to be hopeful. */
+/* How many picoseconds a step may take to be hopeful. */
 static int64_t enough_of(const finder *f, int from, int to)
 {
     const sherd__node *node = f->field->node, *n = &node[to];
@@ -162,14 +169,15 @@ static int64_t enough_of(const finder *f, int from, int to)
 }
 
 /*
- * Make the cost of a step that was looked at sure, by its bytes where these decide, else by its
- * price. *allowed is false if the options rule it out, or if it is not hopeful any more.
+ * Make the cost of a step that was looked at exact: find its time or bytes alone where that is
+ * enough, else price it. *allowed is false if the options rule it out, or if it is not hopeful any
+ * more.
  */
-static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from, int to)
+static sherd_status make_sure(finder *f, sherd__edge *edge, bool *allowed, int from, int to)
 {
     const sherd__field *field = f->field;
-    bool limited =
-        !field->plain && (field->problem->request->forbidden || field->problem->request->max_bytes);
+    bool limited = !field->arena_only &&
+                   (field->problem->request->forbidden || field->problem->request->max_bytes);
 
     *allowed = true;
     if (!limited && edge->sure_time && (edge->sure_bytes || f->rough))
@@ -187,19 +195,19 @@ static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from
     }
     if (!*allowed || (!limited && edge->sure_time && edge->sure_bytes))
         return SHERD_OK;
-    if (++f->prices > (field->whole ? PRICES : FEW_PRICES))
+    if (++f->prices > (field->all_states ? PRICES : FEW_PRICES))
         f->cut = true;
     return sherd__edge_price(edge, allowed, field, from, to, enough_of(f, from, to));
 }
 
-/* A step that was looked at. */
+/* Make a step that was looked at sure; if it is still hopeful, note it, and what `to` costs now. */
 static sherd_status take_step(finder *f, sherd__edge *edge, int from, int to)
 {
     sherd__cost before = f->field->node[from].spent;
     sherd__node *node = &f->field->node[to];
     bool allowed;
 
-    sherd_status status = settle(f, edge, &allowed, from, to);
+    sherd_status status = make_sure(f, edge, &allowed, from, to);
     sherd__cost spent = sherd__cost_add(before, edge->cost);
     if (status != SHERD_OK || !allowed || !hopeful(f, to, spent))
         return status;
@@ -217,7 +225,10 @@ static sherd_status take_step(finder *f, sherd__edge *edge, int from, int to)
     return SHERD_OK;
 }
 
-/* Under links by what any way there takes at least, and only then by looking. */
+/*
+ * Estimate a step; false: it is not hopeful. Under links a glance, and the bound of any path, come
+ * before the look, which costs more.
+ */
 static bool look_at(const finder *f, sherd__edge *edge, int from, int to)
 {
     sherd__cost spent = f->field->node[from].spent, least = nothing;
@@ -253,7 +264,7 @@ static sherd_status try_step(finder *f, int from, int to)
     return SHERD_OK;
 }
 
-/* Price the most hopeful step, unless its place was reached cheaper since. */
+/* Price the most hopeful step, unless a cheaper way to its first node was found since. */
 static sherd_status try_hope(finder *f)
 {
     const hope step = pop_hope(f);
@@ -262,13 +273,13 @@ static sherd_status try_hope(finder *f)
     if (sherd__cost_compare(step.spent, f->field->node[step.from].spent) != 0 ||
         !hopeful(f, step.to, sherd__cost_add(step.spent, step.step)))
         return SHERD_OK;
-    sherd__edge_look(&edge, f->field, step.from, step.to, 0); /* whether it takes any time */
+    sherd__edge_look(&edge, f->field, step.from, step.to, 0); /* only whether it takes any time */
     return take_step(f, &edge, step.from, step.to);
 }
 
 /*
- * A step never makes a reduction pending; under plain prices what follows the last one is the
- * direct step.
+ * Try all steps from a node: to the goal first, then to others. No step makes a reduction pending,
+ * and under the arena's price the direct step is best once nothing is.
  */
 static sherd_status expand(finder *f, int from)
 {
@@ -279,8 +290,7 @@ static sherd_status expand(finder *f, int from)
     if (f->lazy)
         sherd__glances_start(&f->glances, field, from, true);
     status = try_step(f, from, SHERD__GOAL);
-
-    if (field->plain && pending == 0)
+    if (field->arena_only && pending == 0)
         return status;
     for (int to = SHERD__GOAL + 1; to < field->nodes && status == SHERD_OK && !f->cut; to++)
         if (to != from && !(field->node[to].pending & ~pending))
@@ -297,7 +307,7 @@ static bool is_best(const finder *f, const link *l)
     return sherd__cost_compare(l->spent, f->field->node[l->to].spent) == 0;
 }
 
-/* Mark the nodes on best routes: later steps first, so each round goes back by one at least. */
+/* Mark the nodes on best routes, back from the goal; each round goes back at least one step. */
 static void mark_back(const finder *f, bool *on_route)
 {
     bool grown = true;
@@ -322,8 +332,8 @@ static uint64_t key_of(const sherd__field *field, int node)
 }
 
 /*
- * The next stop: of all that stay on best routes the one with the smallest key. A link that was the
- * best when it was noted may have been found from a costlier place than its node has now.
+ * The next stop: of those that stay on best routes the one with the smallest key. A link may count
+ * as best although its first node was reached at a lower cost since.
  */
 static int next_stop(const finder *f, const bool *on_route, int from)
 {
@@ -398,7 +408,7 @@ sherd_status sherd__search_run(sherd__route *out, bool *complete, sherd__field *
         status = run(&f);
     if (status == SHERD_OK && field->node[SHERD__GOAL].spent.steps != unknown.steps)
         trace_route(out, &f, on_route);
-    *complete = !f.cut && field->whole;
+    *complete = !f.cut && field->all_states;
     sherd__free(heap, f.open);
     sherd__free(heap, f.link);
     sherd__free(heap, f.hope);

@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The graph of states between two layouts, and the search in it. A *node* is a state; an *edge* is
- * the step between two nodes, which can be estimated (a *look*: a lower bound from lengths and
- * lists alone) or priced. Only the files of the exact planner use it.
+ * The graph of states between two layouts, and the search in it. Only the files of the exact
+ * planner use it.
+ *
+ * A *way* shards one dim: a list of axes, and cuts. A *node* is a state: a way for each dim, and
+ * which axes are pending. An *edge* is the step between two nodes; there is one between any two. A
+ * *route* is the nodes of a plan.
+ *
+ * What an edge costs is asked in grades, each slower and better than the one before: a *glance*,
+ * the *bound* of any path between its nodes (both under the price of links only), a *look*, and the
+ * *price*. All but the price are lower bounds, from lists and longest intervals alone; what a look
+ * calls sure is exact.
+ *
+ * Under the price of links each axis is a *class* of messages (its lane in price/links.h), the
+ * fastest first; equal ones make a *level*. Of two ways of a dim, before and after a step, a
+ * *shift* is what a glance needs, and a *pair* what a look needs besides.
  */
 #ifndef SHERD__SEARCH_H
 #define SHERD__SEARCH_H
@@ -42,7 +54,7 @@ typedef struct sherd__way {
     uint64_t before; /* byte i: the first i axes as bits */
     unsigned mask;   /* the axes as bits */
     int axes;
-    int8_t place[SHERD_MAX_AXES]; /* of an axis among them */
+    int8_t place[SHERD_MAX_AXES]; /* [axis]: where it is in the list */
     bool hollow;                  /* some interval is empty */
     bool ruled;                   /* these cuts may be in any state, not only in the goal */
     bool even;                    /* all intervals are equally long */
@@ -52,20 +64,21 @@ typedef struct sherd__way {
      * i of the index is the i-th axis.
      */
     int64_t reach[1 << SHERD__REACHED];
-    int64_t length[SHERD_MAX_AXES + 1]; /* of the first interval by so many axes; default cuts */
+    int64_t length[SHERD_MAX_AXES + 1]; /* [i]: first interval by the first i axes, default cuts */
 } sherd__way;
 
 /*
- * Two ways of a dim, before and after a step, as their lists say: sets of axes, a byte each.
- * Gathered and cut ones; and of these such that a rank which is last by one, and first by all
- * others, finds nothing there of what it asks for (LEADS), or is not asked from there (TRAILS).
+ * Sets of axes of two ways, before and after a step, a byte each: those that stop cutting the dim
+ * as they did, and those that start. Of the former LEADS, of the latter TRAILS: the rank at the
+ * last coordinate of such an axis, and the first of all others, has none of what it asks for, or
+ * keeps none of what it has. It *lies apart*, along the axis, from all that it asks, or that ask it.
  */
 enum { SHERD__GATHERED = 0, SHERD__CUT = 8, SHERD__LEADS = 16, SHERD__TRAILS = 24 };
 
 typedef struct sherd__shift {
     uint32_t sets;
     int16_t pair; /* the number of the pair, from 1 on; 0 = nothing is known yet, -1 = no pair */
-    uint16_t messages; /* that a rank gets at least; with default cuts */
+    uint16_t messages; /* that some rank gets, at least; with default cuts, else 0 */
 } sherd__shift;
 
 _Static_assert(SHERD__PAGE *SHERD__PAGES < INT16_MAX, "numbers of pairs fit");
@@ -86,17 +99,17 @@ typedef struct sherd__pair {
 
 /* Equal classes of links, taken together; if classes overlap, each is a level of its own. */
 typedef struct sherd__level {
-    int lane;              /* the first */
-    unsigned axes, faster; /* those of the classes, and of all before */
-    int64_t alpha, beta;   /* the least of these and slower ones */
+    int lane;              /* its first class */
+    unsigned axes, faster; /* its axes; those of all faster levels */
+    int64_t alpha, beta;   /* the least of its links and slower ones */
 } sherd__level;
 
 enum { SHERD__KNOWN = 1024, SHERD__SURE = 64 };
 
-/* A step that was priced, between nodes of these numbers + 1. */
+/* A step that was priced. */
 typedef struct sherd__known {
-    int from, to;
-    bool whole; /* the price is complete: it did not stop at `enough` */
+    int from, to;  /* the nodes' numbers + 1 */
+    bool complete; /* pricing did not stop at `enough` */
     bool allowed;
     sherd__cost cost;
 } sherd__known;
@@ -111,13 +124,13 @@ typedef struct sherd__node {
     uint16_t way[SHERD_MAX_DIMS];
     int8_t home[SHERD_MAX_AXES]; /* the dim that an axis cuts, or -1 */
     uint64_t homes;              /* under links: the same + 1, a byte for each class */
-    unsigned used;               /* the axes that cut one */
+    unsigned used;               /* the axes that cut a dim */
     unsigned pending;            /* axes that are still to be reduced */
     bool hollow;                 /* some rank holds nothing */
     bool open;                   /* of a search: reached, and not expanded since */
-    int number;                  /* as it was listed first */
+    int number;                  /* when it was listed; it keeps this where nodes are reordered */
     int64_t longest, total;      /* elements of the largest box, and of all ranks' boxes */
-    int64_t waste; /* the longest box over the mean one, in 1/SHERD__EVEN, rounded up */
+    int64_t waste; /* the largest box over the mean one, in 1/SHERD__EVEN, rounded up */
     /* under links: lower bounds of any path from the source to here, and from here to the goal */
     sherd__cost behind, ahead;
     sherd__cost left;  /* a lower bound, by looks, from here to the goal */
@@ -139,14 +152,14 @@ typedef struct sherd__field {
     int64_t elements; /* of the tensor */
     int64_t bytes;    /* of an element */
     int ndim;
-    bool across;      /* the goal is on another mesh */
-    bool listed;      /* some cuts are explicit */
-    bool hollow;      /* in some state a rank holds nothing */
-    bool whole;       /* the nodes are all states there are */
-    bool plain;       /* arena prices and no limits: without a reduction the direct step is best */
-    unsigned movable; /* axes that may cut dims: extent > 1, not pending in source and goal */
-    unsigned reduced; /* those pending in the source */
-    unsigned frozen;  /* pending in source and goal */
+    bool across;        /* the goal is on another mesh */
+    bool explicit_cuts; /* in some state */
+    bool hollow;        /* in some state a rank holds nothing */
+    bool all_states;    /* the nodes are all states there are */
+    bool arena_only;    /* arena prices, no limits: without a reduction the direct step is best */
+    unsigned movable;   /* axes that may cut dims: extent > 1, not pending in source and goal */
+    unsigned reduced;   /* movable, and pending in the source */
+    unsigned frozen;    /* axes pending in source and goal */
     int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
     sherd__way *way[SHERD_MAX_DIMS];
     /* [ways * ways], each empty until it is asked for; or NULL */
@@ -155,11 +168,11 @@ typedef struct sherd__field {
     sherd__known *known; /* [SHERD__KNOWN]: the last priced step of each hash; or NULL */
     int sures;           /* steps that were priced over all ranks */
     sherd__known sure[SHERD__SURE];
-    int nodes, room; /* of a search */
-    int all;         /* all nodes; those after the first `nodes` are left out */
+    int nodes, room; /* those that a search goes through */
+    int all;         /* with those behind them, which are left out */
     sherd__node *node;
     int64_t least[SHERD__MASKS]; /* picoseconds to the goal at least, by what is pending */
-    int64_t arrival;             /* picoseconds of any step that brings something */
+    int64_t arrival;             /* picoseconds of a step in which some rank receives, at least */
     sherd_link link;             /* the price's least link; 0 if it has none */
     sherd__lanes lanes;          /* of the price of links: all axes */
     /* the least of a class and slower ones */
@@ -241,7 +254,7 @@ int64_t sherd__links_wanted(const sherd__field *field, int d, int x, int y, unsi
 /* Set what follows from the problem alone; allocates nothing. */
 void sherd__field_start(sherd__field *field, const sherd__problem *problem,
                         const sherd_layout *goal);
-/* List all nodes; if these are too many, only the two ends, and `whole` is false. ENOMEM. */
+/* List all nodes; if these are too many, only the two ends, and all_states is false. ENOMEM. */
 sherd_status sherd__field_fill(sherd__field *field);
 void sherd__field_clear(sherd__field *field);
 

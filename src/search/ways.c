@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ways to shard a dim, in pairs: what they share, and what a look at a step under links needs of
- * them. Cached if there are not too many; some hundred nanoseconds a pair.
+ * Pairs of ways to shard a dim, before and after a step: what they share, and what a glance and a
+ * look under the price of links need to know of them. Some hundred nanoseconds a pair; cached if
+ * there are not too many.
  */
 #include "search.h"
 #include "base/num.h"
@@ -54,7 +55,7 @@ void sherd__links_start(sherd__field *field)
 }
 
 /*
- * Pairs are kept where there are not too many, and some prices; without memory for them they are
+ * Make room for the pairs of dims that have few ways, and for some prices. Without memory they are
  * found each time.
  */
 void sherd__links_pairs(sherd__field *field)
@@ -91,15 +92,15 @@ void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim,
         for (int i = 0; i < dim->axes; i++)
             joined |= (number >> i & 1) << dim->axis[i];
         way->reach[number] =
-            field->listed || way->even
+            field->explicit_cuts || way->even
                 ? sherd__min(n, sherd__mul_cut(way->longest, sherd__extent_of(field->mesh, joined)))
                 : sherd__stages_part(field->mesh, dim, n, joined);
     }
 }
 
 /*
- * Of n elements that a way cuts from a level on, and of these of the first `most`, those at
- * coordinate 0, or at any of `axes`.
+ * Of the first `most` of n elements, which a way cuts from a level on: how many are at coordinate
+ * 0 of its axes, or at any coordinate of `axes`.
  */
 static int64_t first_of(const sherd__field *field, const sherd__way *way, int level, int64_t n,
                         unsigned axes, int64_t most)
@@ -120,14 +121,14 @@ static int64_t first_of(const sherd__field *field, const sherd__way *way, int le
 }
 
 /*
- * What ranks have together that faster links join, by levels: `axes` of a way. Where classes
- * overlap, and cuts are default, it is what the first rank finds among the first `most` elements;
- * else as much as there may be, which is found sooner.
+ * By level: how much of `most` elements the ranks have together that faster links among `axes`
+ * join. An upper bound, which is found fast; exact, for the first rank, if classes overlap and cuts
+ * are default.
  */
 static void fill_reach(int64_t *out, const sherd__field *field, int d, const sherd__way *way,
                        unsigned axes, int64_t most)
 {
-    bool exact = field->problem->request->price.overlap && !field->listed;
+    bool exact = field->problem->request->price.overlap && !field->explicit_cuts;
     unsigned number = 0, done = 0;
 
     for (int i = 0; i < field->levels; i++) {
@@ -149,9 +150,9 @@ static void fill_reach(int64_t *out, const sherd__field *field, int d, const she
 }
 
 /*
- * Of the axes of x from a depth on those by which a rank may be last, and first by all others, and
- * have nothing of its interval in y at its own coordinate in x: the interval, or the shard of y
- * that the axis cuts, ends before. Or the last shards are empty, whatever the others.
+ * Of the axes of x from a depth on, those for which the rank at the last coordinate of the axis,
+ * and the first of all others, has nothing in x of its interval in y: that interval (or the shard
+ * of y that the axis cuts) ends before its shard of x begins, or the last shards of x are empty.
  */
 static unsigned apart_in(const sherd__field *field, const sherd__way *x, const sherd__way *y,
                          int depth)
@@ -179,11 +180,11 @@ const sherd__shift *sherd__links_shift_made(const sherd__field *field, int d, in
 
     *p = (sherd__shift){.pair = -1};
     p->sets = (source->mask & ~kept) << SHERD__GATHERED | (target->mask & ~kept) << SHERD__CUT;
-    if (!field->listed)
+    if (!field->explicit_cuts)
         p->sets |= apart_in(field, source, target, depth) << SHERD__LEADS |
                    apart_in(field, target, source, depth) << SHERD__TRAILS;
     int64_t one = sherd__min(source->longest, target->longest);
-    if (!field->listed && one > 0)
+    if (!field->explicit_cuts && one > 0)
         p->messages = (uint16_t)sherd__min(sherd__ceil_div(target->longest, one) - 1, UINT16_MAX);
     return p;
 }
