@@ -23,7 +23,7 @@
 
 enum { MOST_POINTS = 1 << 18 };
 
-/* Elements; of one rank, or bounds on it. */
+/* Elements of one rank, or what no rank exceeds. */
 typedef struct amount {
     sherd__wide receive, send, peak;
 } amount;
@@ -38,14 +38,15 @@ typedef struct stop {
 /* One step of it. */
 typedef struct move {
     const sherd__priced *priced;
-    unsigned crossed;   /* axes that pulls cross */
-    int64_t copies;     /* how often a group asks for the same */
-    bool local, slices; /* nothing travels; and who keeps a box shares its storage */
-    bool shares;        /* all ranks do */
+    unsigned crossed; /* axes that pulls cross */
+    int64_t copies;   /* how often a group asks for the same */
+    bool local;       /* nothing travels */
+    bool slices;      /* a rank that keeps its box shares the storage of its source */
+    bool shares;      /* all ranks do */
     sherd__wide most_received, most_sent;
     /*
-     * per dim: axes that its overlaps depend on by position; what a rank keeps, or at least; what
-     * is asked of it, or at most
+     * per dim: axes on whose coordinates the overlaps depend; what a rank keeps (if these are not
+     * known yet, at least); what is asked of it (then at most)
      */
     unsigned placed[SHERD_MAX_DIMS];
     int64_t kept[SHERD_MAX_DIMS], asked[SHERD_MAX_DIMS];
@@ -58,11 +59,11 @@ typedef struct chain {
     stop *stop; /* [count + 1] */
     move *move; /* [count] */
     sherd__runs runs;
-    int axes, order[SHERD_MAX_AXES];                 /* that anything depends on */
-    int placed, placed_order[SHERD_MAX_AXES];        /* also by position */
-    int64_t at[SHERD_MAX_AXES], end[SHERD_MAX_AXES]; /* the run [at, end) */
-    unsigned known, fixed; /* axes with a run; with one coordinate of it */
-    int64_t points;
+    int axes, order[SHERD_MAX_AXES];                 /* axes on which lengths depend */
+    int placed, placed_order[SHERD_MAX_AXES];        /* of these, those on which overlaps do */
+    int64_t at[SHERD_MAX_AXES], end[SHERD_MAX_AXES]; /* the run of coordinates [at, end) */
+    unsigned known, fixed; /* axes that have a run; axes whose coordinate is `at` */
+    int64_t points;        /* visited so far */
     amount best;
 } chain;
 
@@ -91,7 +92,7 @@ static sherd__place place_of(const chain *c, const stop *s, int d, unsigned cros
     return place;
 }
 
-/* What a rank holds at this stop, or at most if some of its axes have no run yet. */
+/* What a rank holds at this stop; at most, if some axes have no run yet. */
 static void find_held(const chain *c, stop *s)
 {
     s->held = 1;
@@ -102,9 +103,9 @@ static void find_held(const chain *c, stop *s)
 }
 
 /*
- * A sliced all-reduce: the others' addends of my slice, and all other slices; as much goes out.
- * Slices get no longer from rank to rank of a group, so the first coordinates of a run have the
- * most.
+ * What a rank receives, and also sends, in a sliced all-reduce: the others' addends of its slice,
+ * and all other slices. No slice is longer than the one before, so the first coordinates of a run
+ * have the most.
  */
 static sherd__wide slice_received(const chain *c, const move *m, sherd__wide held)
 {
@@ -117,7 +118,7 @@ static sherd__wide slice_received(const chain *c, const move *m, sherd__wide hel
     return (sherd__wide)(hi - lo) * (k - 2) + n;
 }
 
-/* One dim of a step: exact if its coordinates are there, else the best case for their lengths. */
+/* One dim of a step: exact if its coordinates are fixed, else the most that its lengths allow. */
 static void count_dim(const chain *c, int i, int d)
 {
     move *m = &c->move[i];
@@ -158,12 +159,12 @@ static void add_move(const chain *c, int i, amount *sum)
     sum->send += smaller(m->most_sent, asked * m->copies - kept);
 }
 
-/* What the ranks below this point have at most; exact where all coordinates are fixed. */
+/* What no rank with the known coordinates exceeds; exact if all coordinates are fixed. */
 static amount bound(const chain *c)
 {
     amount all = {0, 0, c->stop[0].held};
     bool lengths = c->axes == 0 || c->known >> c->order[c->axes - 1] & 1;
-    bool fresh = false; /* the input has other storage than the source */
+    bool fresh = false; /* the step's input has other storage than the plan's source */
 
     for (int i = 0; i < c->count; i++) {
         const move *m = &c->move[i];
@@ -183,7 +184,7 @@ static amount bound(const chain *c)
 
 /* ---- the search ----------------------------------------------------------------------------- */
 
-/* Whether to look further, and if not because all is known, take what it is. */
+/* Whether a rank with these coordinates may exceed the best; `last`: take what it has instead. */
 static bool go_on(chain *c, bool last)
 {
     if (c->points++ >= MOST_POINTS)

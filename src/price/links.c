@@ -23,7 +23,10 @@
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-/* By what a message of so many bytes takes, which is what a line was measured for; then by beta. */
+/*
+ * Slower is the link on which a message of so many bytes takes longer, which is what its line was
+ * measured with; of equal ones that with the larger beta.
+ */
 static bool slower(const sherd_link *a, const sherd_link *b, int64_t bytes)
 {
     sherd__span x = sherd__span_sent(a, 1, bytes), y = sherd__span_sent(b, 1, bytes);
@@ -31,8 +34,10 @@ static bool slower(const sherd_link *a, const sherd_link *b, int64_t bytes)
     return x != y ? x > y : a->beta_femtoseconds > b->beta_femtoseconds;
 }
 
-/* Whether line a is closer to a tensor of so many bytes than line b: the next limit above, or the
- * highest. */
+/*
+ * Whether line a fits a tensor of so many bytes better than line b: the next limit above the bytes
+ * fits best; if there is none, the highest one.
+ */
 static bool is_closer(const sherd_link *a, const sherd_link *b, int64_t bytes)
 {
     int64_t x = a->upto_bytes ? a->upto_bytes : INT64_MAX;
@@ -53,10 +58,7 @@ static const sherd_link *find_line(const sherd_price *price, const char *axis, i
     return found;
 }
 
-/*
- * The line of an axis, else that of "*", else the slowest there is; nothing costs where there are
- * none.
- */
+/* The line of an axis, else that of "*", else the slowest; if there are no lines, all is free. */
 static sherd_link line_of(const sherd_price *price, const char *axis, int64_t bytes)
 {
     sherd_link other = {"", 0, 0, 0, 0};
@@ -74,7 +76,7 @@ static sherd_link line_of(const sherd_price *price, const char *axis, int64_t by
     return other;
 }
 
-/* Puts an axis behind the faster ones. */
+/* Insert an axis behind the faster ones. */
 static void add_lane(sherd__lanes *r, int axis, const sherd_link *link, int64_t bytes)
 {
     int i = r->axes++;

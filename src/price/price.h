@@ -19,8 +19,8 @@ typedef struct sherd__problem {
     size_t element_bytes;
     const sherd__request *request;
     /*
-     * Under the price of links, as they are for a tensor of this size: all axes of the mesh of
-     * `from`, on which all steps are but one to another mesh; and what that one goes over.
+     * Under the price of links, with the lines for a tensor of this size: the axes of the mesh of
+     * `from`; and the link of a step to another mesh.
      */
     sherd__lanes lanes;
     sherd_link across;
@@ -42,7 +42,7 @@ typedef struct sherd__priced {
      * Picoseconds, 0 = none: pricing may stop once it exceeds this; the exact price is not needed
      */
     int64_t enough;
-    /* Priced over some ranks only: a lower bound, and mostly exact. */
+    /* The price is over some ranks only: a lower bound, and mostly exact. */
     bool some;
 } sherd__priced;
 

@@ -29,23 +29,25 @@ enum { RANKS = 64, MIDDLES = 9, ALL = 4096 };
 
 typedef struct walk {
     const sherd__change *change;
-    sherd__lanes lanes; /* of the axes crossed and of the sharers; bytes may be added, too */
+    /* of the axes crossed and of the sharers; in a reduction beta includes gamma */
+    sherd__lanes lanes;
     const int64_t *shape;
     int64_t element_bytes;
-    unsigned crossed, sharers;
-    unsigned copied[2]; /* axes along which each rank asks for the same, and those of addends */
-    int8_t dim_of[2][SHERD_MAX_AXES];    /* whose list has the axis; -1 = none */
+    unsigned crossed, sharers; /* sharers: axes whose ranks take turns at sending the same */
+    /* by side: axes along which others want the same of a rank; axes whose addends it wants */
+    unsigned copied[2];
+    int8_t dim_of[2][SHERD_MAX_AXES];    /* by side: the dim whose list has the axis; -1 = none */
     sherd__list list[2][SHERD_MAX_DIMS]; /* source, target */
     unsigned listed[2];                  /* axes in them */
-    int64_t unit[SHERD_MAX_DIMS]; /* of a dim whose intervals nest: the shorter ones; else 0 */
-    unsigned placed, odd; /* axes whose coordinates count; those of intervals that do not nest */
-    unsigned uneven;      /* those of which each coordinate may count */
-    unsigned moved;       /* those that both lists of a dim have, beyond what these share */
-    int64_t longest[2][SHERD_MAX_AXES]; /* coordinates of the longest shards */
-    bool overlap;                       /* classes do */
-    bool all;                           /* of these axes are looked at */
-    sherd__span most,                   /* of the ranks so far */
-        enough;                         /* no more ranks are looked at beyond */
+    int64_t unit[SHERD_MAX_DIMS];        /* if intervals of the dim nest: the shorter; else 0 */
+    int64_t longest[2][SHERD_MAX_AXES];  /* coordinates of the longest shards */
+    /* Axes: more than the coordinate of the longest shard counts; intervals do not nest; */
+    unsigned placed, odd;
+    unsigned uneven;          /* each coordinate may count; */
+    unsigned moved;           /* both lists of a dim have it, behind what these share. */
+    bool overlap;             /* of classes of messages */
+    bool all;                 /* look at all coordinates of uneven axes */
+    sherd__span most, enough; /* the most so far; beyond this no more ranks are looked at */
 } walk;
 
 /* ---- where to look -------------------------------------------------------------------------- */
@@ -55,7 +57,7 @@ static int64_t shards_of(const sherd__list *list)
     return list->levels ? list->below[0] * list->extent[0] : 1;
 }
 
-/* Default cuts: the first shard. Else the longest, the first of such. */
+/* The first one of the longest shards; with default cuts it is shard 0. */
 static void find_longest(walk *w, int side, const sherd__list *list)
 {
     int64_t best = 0, count = shards_of(list);
@@ -86,11 +88,11 @@ static void make_lists(walk *w)
 /* ---- one rank ------------------------------------------------------------------------------- */
 
 /*
- * A rank, from the one side, and what of its box the other side has at all coordinates of some
- * axes, at its own of the others: elements and boxes, per dim.
+ * A rank, and per dim how many elements and boxes the other side has of its box, at all coordinates
+ * of `crossed`, and at the rank's own of all other axes.
  */
 typedef struct place {
-    int near;
+    int near; /* the side of the box: SHERD__SOURCE, what it sends, or SHERD__TARGET */
     int64_t at[SHERD_MAX_AXES];
     unsigned crossed;
     int64_t elements[SHERD_MAX_DIMS], messages[SHERD_MAX_DIMS];
@@ -109,6 +111,7 @@ static void find_in(const walk *w, place *p, int d)
                                 : sherd__place_gather(far, whole, p->lo[d], p->hi[d], &count);
 }
 
+/* Begin with the rank at p->at, with no axis crossed. */
 static void stand(const walk *w, place *p)
 {
     p->crossed = 0;
@@ -122,7 +125,6 @@ static void stand(const walk *w, place *p)
     }
 }
 
-/* One axis more. */
 static void cross(const walk *w, place *p, int axis)
 {
     int d = w->dim_of[1 - p->near][axis];
@@ -134,7 +136,7 @@ static void cross(const walk *w, place *p, int axis)
         find_in(w, p, d);
 }
 
-/* All that is found, each copy or addend of it. */
+/* What the other side has, each copy or addend of it. */
 typedef struct load {
     sherd__wide elements, messages;
 } load;
@@ -155,7 +157,7 @@ static int64_t share_of(sherd__wide n, int64_t shares)
     return sherd__cut(shares == 1 ? n : (n + shares - 1) / shares);
 }
 
-/* What comes with one axis more goes over its link. */
+/* Cross one axis more: what is found in addition goes over its link. */
 static load cross_class(const walk *w, place *p, int j)
 {
     load less = load_of(w, p);
@@ -165,7 +167,7 @@ static load cross_class(const walk *w, place *p, int j)
     return (load){all.elements - less.elements, all.messages - less.messages};
 }
 
-/* If those who share did so evenly. */
+/* The time of a class, shared evenly. */
 static sherd__span time_class(const walk *w, const load *l, int64_t shares, int j)
 {
     int64_t messages = l->elements ? sherd__cut(l->messages) : 0;
@@ -175,7 +177,7 @@ static sherd__span time_class(const walk *w, const load *l, int64_t shares, int 
     return shares == 1 ? all : (all + shares - 1) / shares;
 }
 
-/* What replicas share, by classes. */
+/* By class: what replicas take turns at, and how many replicas. */
 typedef struct turns {
     load load[SHERD_MAX_AXES];
     int64_t shares[SHERD_MAX_AXES];
@@ -186,7 +188,7 @@ static sherd__span add_class(const walk *w, sherd__span time, sherd__span each)
     return !w->overlap ? time + each : each > time ? each : time;
 }
 
-/* The class not yet done whose messages are the dearest, of such the slowest; -1 = none. */
+/* The class not yet done whose messages cost most; of equal ones the slowest; -1 = none. */
 static int dearest(const walk *w, const turns *t, unsigned done)
 {
     sherd__span most = -1;
@@ -207,8 +209,8 @@ static int dearest(const walk *w, const turns *t, unsigned done)
 }
 
 /*
- * Messages go whole: of n that p replicas take turns with one sends n / p, rounded up. Those who
- * are left over when the dearest have gone round begin with the next class.
+ * The time of replicas that take turns, message by message: of n messages each of p sends n / p,
+ * rounded up. Ranks that have no message in the last turn begin with the next class.
  */
 static sherd__span time_turns(const walk *w, const turns *t)
 {
@@ -231,6 +233,7 @@ static sherd__span time_turns(const walk *w, const turns *t)
     return time;
 }
 
+/* Compare the time of one rank with the most so far. */
 static void look_at(walk *w, place *p)
 {
     const sherd__lanes *lanes = &w->lanes;
@@ -300,7 +303,7 @@ static unsigned axes_of(const sherd__list *list, int first, int end)
     return axes;
 }
 
-/* Where all coordinates of an axis count, so do those of the axes that dims have beside it. */
+/* If all coordinates of an axis count, so do those of the other axes in its dims' lists. */
 static void join_uneven(walk *w)
 {
     unsigned before = 0;
@@ -317,9 +320,9 @@ static void join_uneven(walk *w)
 }
 
 /*
- * Where only one list of a dim goes on behind what both share, lengths are all that counts, and may
- * be the same. Where they are not, shorter shards of what both share may be cut into more that are
- * not empty.
+ * Find which coordinates count. If only one list of a dim goes on behind what both share, only the
+ * lengths of shards do, which may all be equal. If they are not, shorter shards of what both share
+ * count too: they may be cut into more shards that are not empty.
  */
 static void find_positions(walk *w)
 {
@@ -348,8 +351,8 @@ static void find_positions(walk *w)
 }
 
 /*
- * Whether a message over some link is dearer, so many times, than one over a slower one. No message
- * is shorter than an element, or than what nested intervals have in common.
+ * Whether the shortest message over some link takes longer than so many over a slower link: one
+ * element, or what nested intervals have in common.
  */
 static bool is_mixed(const walk *w, int times)
 {
@@ -370,9 +373,9 @@ static bool is_mixed(const walk *w, int times)
 }
 
 /*
- * Coordinates of an axis to look at: the longest shard; where positions count the last; if
- * intervals do not nest also some between. Of an axis that both lists of a dim have, ranks at
- * either end may keep what others are asked for: the second.
+ * The coordinates of an axis to look at: that of the longest shard; if more count, also the last
+ * one; if intervals do not nest, also some between. Of an axis that both lists of a dim have also
+ * the second: ranks at both ends may already have what others are asked for.
  */
 static int choose(const walk *w, int near, int axis, int64_t *out)
 {
@@ -390,7 +393,7 @@ static int choose(const walk *w, int near, int axis, int64_t *out)
     return count;
 }
 
-/* At all chosen coordinates of all axes from one on; `room` is how many ranks may be looked at. */
+/* Look at the chosen coordinates of all axes from `axis` on, at `room` ranks at most. */
 static void look_around(walk *w, place *p, int axis, int64_t room)
 {
     int64_t at[MIDDLES];
@@ -415,8 +418,8 @@ static void look_around(walk *w, place *p, int axis, int64_t room)
 }
 
 /*
- * What no rank exceeds, where all have as much: all that it asks for, or is asked for, in messages
- * as long as what intervals have in common, over the link on which one of these takes longest.
+ * A time that no rank exceeds, known only if all intervals nest: all that a rank asks for, or is
+ * asked for, in the shortest messages, over the link on which these take longest.
  */
 static sherd__span most_of(const walk *w, int near)
 {
@@ -446,7 +449,7 @@ static sherd__span most_of(const walk *w, int near)
     return most;
 }
 
-/* At ranks of one side, until one takes more than is enough. */
+/* Look at ranks from one side, until one takes more than is enough. */
 static void look_from(walk *w, int near, sherd__span enough)
 {
     place p = {.near = near};
