@@ -96,7 +96,7 @@ static const void *read_strided(sherd_tensor *t)
     return t->compact && compact(t, t->compact) ? first(t->compact) : NULL;
 }
 
-/* Whether its elements can not be asked for: what is lost is an error, as it is for operators. */
+/* Whether a user cannot get the elements: the tensor failed, or is lost, which is raised. */
 static bool is_out_of_reach(sherd_tensor *t, const char *function)
 {
     if (t && t->lost)
@@ -222,7 +222,7 @@ void sherd__set_varies(sherd_tensor *t, unsigned axes)
             v->varies |= axes;
 }
 
-/* Where other ranks hold the same elements, they are to open it too. */
+/* If other ranks hold the same elements, they must open the tensor for writing too (opened.c). */
 static void open_replica(sherd_tensor *t)
 {
     char *text = sherd__opens(t->world, t->layout->spec.mesh, sherd__equal_axes(t->layout), t->born,

@@ -57,7 +57,7 @@ static sherd_tensor *cut_own_box(sherd_tensor *t, const sherd_layout *layout)
     return out;
 }
 
-/* Its shard of dim 0 is everything. */
+/* All axes shard dim 0, and its cuts give all of it to that rank. */
 sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
                            const int64_t *shape, const int64_t *coordinate)
 {
@@ -79,7 +79,7 @@ sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int
     return status;
 }
 
-/* A scalar is sent as [1]. */
+/* What was sent, in its final layout: a scalar is sent as [1]. */
 static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *layout)
 {
     sherd_tensor *view;
@@ -104,7 +104,7 @@ static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool
         return sherd__new_on(layout, t->dtype);
     view = sherd__new_view(t);
     if (!view->storage)
-        sherd__raise_failed(t->world, "sherd_distribute"); /* the peers wait for what is in it */
+        sherd__raise_failed(t->world, "sherd_distribute"); /* peers wait: it is not local */
     if (view->storage) {
         sherd__layout_set(&view->layout, layout);
         sherd__layout_set(&view->was, NULL);

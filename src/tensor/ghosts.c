@@ -160,7 +160,7 @@ static bool find_place(sherd_ghosts *const *list, int count, bool *there)
     return true;
 }
 
-/* Its contents to that place, where it is about to be written. False: the alarm is raised. */
+/* Bring the cells to the place where they are about to be written. False: the alarm is raised. */
 static bool hold(sherd_ghosts *g, bool there)
 {
     sherd__storage *storage = g->cells->storage;

@@ -24,7 +24,7 @@ static void count_block(const sherd__values *v, int64_t n, double *out, int64_t 
             out[i] = v->start + (double)k * v->step;
         else if (v->kind == SHERD__DIAGONAL)
             out[i] = k / v->count == k % v->count;
-        else if (k < v->count / 2) /* from both ends, so that both are met */
+        else if (k < v->count / 2) /* from the nearer end, so that both ends are exact */
             out[i] = v->start + step * (double)k;
         else
             out[i] = v->count == 1 ? v->start : v->end - step * (double)(v->count - 1 - k);
@@ -54,7 +54,7 @@ static void make_run(const sherd__values *v, int64_t n, char *dst, int64_t first
     for (int64_t done = 0; done < n; done += BLOCK) {
         int64_t some = sherd__min(n - done, BLOCK), k = first + done;
         for (int64_t i = 0; i < some && whole; i++)
-            /* The steps alone may go beyond what the sum does not. */
+            /* Unsigned, as products of steps may wrap around where the sum does not. */
             counted[i] = (int64_t)((uint64_t)(int64_t)v->start +
                                    (uint64_t)(k + i) * (uint64_t)(int64_t)v->step);
         if (!whole)

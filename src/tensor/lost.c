@@ -2,9 +2,9 @@
 /*
  * What becomes of tensors when a check fails. Ranks have stopped at different places, so they go by
  * what each has shown of its deeds (world.h), not by what this rank has done: all find the same
- * tensors lost. One that not all ranks have made is gone. One that some have written, and others
- * have not, is there, with elements that differ: until it is written anew, or is taken as it is,
- * nobody may compute with it. Costs a look at every tensor, only after a failed check.
+ * tensors lost. A tensor that not all ranks have made is gone. One that only some ranks have
+ * written is *half-written*: it may not be used until it is overwritten, or declared valid as it is
+ * (sherd_tensor_revive). Costs a look at every tensor, only after a failed check.
  */
 #include "tensor/state.h"
 
@@ -22,8 +22,8 @@ bool sherd__write_families(sherd_world *world, bool on)
 /* ---- finding them ---------------------------------------------------------------------------- */
 
 /*
- * A tensor is written through any view of its storage: whoever wrote has marked the view and the
- * storage, by the identities that they have had since they were made.
+ * A tensor may be written through any view of its storage, so a write marks the identities with
+ * which the view and the storage were made.
  */
 static bool is_half_written(const sherd_tensor *t, const sherd_mesh *mesh)
 {
@@ -51,9 +51,9 @@ static sherd__lost find(const sherd_tensor *t)
 }
 
 /*
- * What is lost has the identity with which it was made, whatever this rank has done with it since.
- * If a rank's box did not change in a move, the result shares the storage of its source, which is
- * not lost.
+ * A lost tensor gets back the identity with which it was made, since ranks may have done different
+ * things with it since. The result of a move that keeps a rank's box shares the storage of its
+ * source there, which is not lost.
  */
 void sherd__lose(sherd_world *world)
 {
@@ -125,7 +125,7 @@ sherd_tensor *sherd_tensor_revive(sherd_tensor *t)
     return t;
 }
 
-/* Those that all ranks have are the same on all, in the same order. */
+/* Half-written tensors are the same on all ranks, in the same order. */
 int64_t sherd_tensor_revive_all(sherd_world *world)
 {
     int64_t lost = 0;

@@ -9,24 +9,24 @@
 
 typedef enum sherd__lost {
     SHERD__THERE = 0,
-    SHERD__NOT_MADE, /* not by all ranks */
-    /* all have it, but some have written to it, or got what came for it, and others have not */
+    SHERD__NOT_MADE, /* some ranks do not have it */
+    /* all have it, but only some have written to it, or received its contents */
     SHERD__HALF_WRITTEN
 } sherd__lost;
 
-/* `t`, and all that share its storage, are valid again: half-written ones if !all. */
+/* Make `t` and all that share its storage valid again; unless `all`, only half-written ones. */
 void sherd__revive(sherd_tensor *t, bool all);
 
 /*
- * For a function that overwrites all elements of `t`, which may be half-written: it is valid
- * meanwhile, with all that share its storage if it is all of that. Returns what it was, for `done`.
+ * Around overwriting all elements of `t`: if it is half-written, it is valid meanwhile, and, if
+ * `good`, afterwards, with all its views if it covers its storage. Begin returns what it was.
  */
 sherd__lost sherd__overwrite_begin(sherd_tensor *t);
 void sherd__overwrite_done(sherd_tensor *t, sherd__lost was, bool good);
 
 /*
- * Until the next call of this: what is written is marked as one of its storage's family, all of
- * which is lost if not all ranks have done the deed, or (false) as itself. Returns what it was.
+ * Whether writes from now on mark the family of a storage (what one optimizer changes), all of
+ * which is lost if not all ranks do the deed, or only the tensor. Returns the previous setting.
  */
 bool sherd__write_families(sherd_world *world, bool on);
 

@@ -223,7 +223,7 @@ sherd_tensor *sherd_from_data_on(const sherd_layout *layout, sherd_dtype dtype, 
 
 /* ---- random numbers ------------------------------------------------------------------------- */
 
-/* What is asked for. */
+/* A random tensor as it was asked for. */
 typedef struct request {
     sherd_world *world;
     const char *function;
@@ -232,7 +232,7 @@ typedef struct request {
     const int64_t *shape;
     const sherd_layout *layout; /* NULL: a plain tensor of `shape` */
     sherd_distribution distribution;
-    bool later; /* of a plain one: it takes its memory later */
+    bool later; /* plain only: deferred until its data is needed */
 } request;
 
 sherd_generator sherd_generator_named(const char *name)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two places of a storage in a world with GPUs: its block of the arena, and a block of the
- * GPU's memory (docs/decisions/106). Who reads in one place gets the contents there, who writes in
- * one makes the other stale. All copies between the two are made here. Without a GPU none of this
- * runs.
+ * The two places of a storage in a world with GPUs: *here* is its block of the arena, *there* a
+ * block of the GPU's memory (docs/decisions/106). Reading in one place copies the contents there if
+ * they are stale; writing in one makes the other stale. All copies between the two are made here.
+ * Without a GPU none of this runs.
  */
 #include "tensor/state.h"
 
@@ -67,13 +67,13 @@ static bool bring_there(sherd__storage *storage)
         return false;
     sherd__device_upload(sherd__world_device(world), storage->device->data,
                          sherd__block_data(storage->block), storage->bytes);
-    storage->there = sherd__device_sound(world); /* it may have been left out for lack of memory */
+    storage->there = sherd__device_sound(world); /* the upload may have been left out: no memory */
     return storage->there;
 }
 
 /* ---- pointers ------------------------------------------------------------------------------- */
 
-/* A tensor without elements has none to point to. */
+/* Any address, if there are no elements. */
 static void *first(const sherd_tensor *t)
 {
     size_t at = (size_t)t->offset * sherd_dtype_bytes(t->dtype);

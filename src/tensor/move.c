@@ -30,10 +30,10 @@ typedef struct task {
     sherd_tensor *compact;  /* contiguous copy of `at`, if it was not; ours */
     const sherd_plan *plan; /* retained; NULL = nothing to do */
     int step;
-    bool here;              /* by the CPU alone */
-    bool can_go;            /* calls may go from one GPU's memory to another's */
-    bool there;             /* this step does, or is made in the GPU's memory */
-    bool calls;             /* this step still needs a call of this rank, in this group: */
+    bool by_cpu;            /* the caller wants the CPU's memory, with GPUs too */
+    bool by_gpus;           /* calls may go from one GPU's memory to another's */
+    bool there;             /* this step is made in the GPU's memory */
+    bool needs_call;        /* of this rank, for this step, in the group of these axes: */
     const sherd_mesh *mesh; /* NULL = the world */
     unsigned axes;
 } task;
@@ -82,7 +82,8 @@ static bool keeps_box(const sherd_step *step, int rank)
 }
 
 /*
- * In a partition only some ranks keep their values; the others are filled with the neutral element.
+ * Whether a partition fills this rank's piece with the neutral element; only some ranks keep their
+ * values.
  */
 static bool is_filled(const task *w)
 {
@@ -102,7 +103,7 @@ static sherd_tensor *new_result(const task *w, const sherd_step *step)
 }
 
 /* Run a local step. */
-static bool stay(task *w, const sherd_step *step)
+static bool run_local(task *w, const sherd_step *step)
 {
     sherd_world *world = w->at->world;
 
@@ -127,15 +128,15 @@ static bool is_local(const sherd_step *step)
 }
 
 /*
- * Where a step is made, and the contents there. A local one is made where they are: what comes from
- * the CPU, indices above all, is then still seen there. False: the alarm is raised.
+ * Choose in which memory a step is made, and bring its source there. A local step is made where the
+ * source is: so what comes from the CPU, mostly indices, stays there. False: the alarm is raised.
  */
-static bool settle_source(task *w, const sherd_step *step)
+static bool choose_place(task *w, const sherd_step *step)
 {
     sherd__storage *storage = w->at->storage;
 
     w->there = is_local(step) ? storage->there && !storage->here
-                              : w->can_go && sherd__goes_there(storage->world, step, w->among);
+                              : w->by_gpus && sherd__goes_there(storage->world, step, w->among);
     return w->there ? sherd__device_data(w->at) != NULL : sherd__bring_here(storage);
 }
 
@@ -149,16 +150,16 @@ static bool start(task *w)
     const sherd_mesh *mesh = step->from->spec.mesh;
     bool across = mesh != step->to->spec.mesh;
 
-    w->calls = false;
-    if (!settle_source(w, step))
+    w->needs_call = false;
+    if (!choose_place(w, step))
         return false;
     if (is_local(step))
-        return stay(w, step);
-    w->calls = across || w->plan->mine[w->step]; /* NULL: this rank is not in the mesh */
+        return run_local(w, step);
+    w->needs_call = across || w->plan->mine[w->step]; /* NULL: this rank is not in the mesh */
     w->mesh = across ? w->among : mesh;
     w->axes = step->axes;
-    if (w->calls && step->sliced && !sherd__is_contiguous(w->at)) {
-        w->compact = sherd__contiguous(w->at); /* where the contents are, and that may be both */
+    if (w->needs_call && step->sliced && !sherd__is_contiguous(w->at)) {
+        w->compact = sherd__contiguous(w->at); /* in the GPU's memory, if `at` has contents there */
         if (!w->compact->storage || (!w->there && !sherd__bring_here(w->compact->storage)))
             return false;
     }
@@ -199,11 +200,11 @@ static bool call(sherd_world *world, task *tasks, int count, const task *first, 
     int n = 0;
 
     for (int i = 0; i < count; i++) {
-        if (!tasks[i].calls || tasks[i].mesh != mesh || tasks[i].axes != axes ||
+        if (!tasks[i].needs_call || tasks[i].mesh != mesh || tasks[i].axes != axes ||
             tasks[i].there != there)
             continue;
         moves[n++] = move_of(&tasks[i]);
-        tasks[i].calls = false;
+        tasks[i].needs_call = false;
     }
     return sherd__call(world, name, moves, n, begin);
 }
@@ -217,7 +218,7 @@ static bool run_round(sherd_world *world, task *tasks, int count, sherd__move *m
         if (!is_done(&tasks[i]))
             good = start(&tasks[i]);
     for (int i = 0; i < count && good; i++)
-        if (tasks[i].calls)
+        if (tasks[i].needs_call)
             good = call(world, tasks, count, &tasks[i], moves, begin);
     for (int i = 0; i < count && good; i++)
         if (tasks[i].next)
@@ -301,13 +302,13 @@ static bool can_partition(const task *w)
 }
 
 /*
- * In a world with GPUs moves go from one's memory to another's, wherever the contents are now: so
- * all ranks decide alike. But for what they have no sum of, or nobody has: the CPU's call tells
- * that.
+ * In a world with GPUs moves go from GPU to GPU, wherever the contents are now, so that all ranks
+ * decide alike; but not reductions that GPUs have no sum for, or that do not exist: the CPU's call
+ * refuses those.
  */
 static bool can_go_there(const task *w)
 {
-    if (!sherd__world_device(w->from->world) || w->here)
+    if (!sherd__world_device(w->from->world) || w->by_cpu)
         return false;
     for (int i = 0; i < w->plan->steps; i++) {
         const sherd_step *step = &w->plan->step[i];
@@ -342,11 +343,11 @@ static bool plan(task *w)
         return false;
     }
     sherd__plan_retain(w->plan);
-    w->can_go = can_go_there(w);
+    w->by_gpus = can_go_there(w);
     return can_partition(w);
 }
 
-/* Release everything but a result that is returned. */
+/* Release everything but the result, which is released only after a failure. */
 static void clean(task *w, bool good)
 {
     if (w->plan)
@@ -364,7 +365,7 @@ static bool run_one(sherd_world *world, task *w, bool begin)
 
     while (good && !is_done(w)) {
         good = start(w);
-        if (good && w->calls) {
+        if (good && w->needs_call) {
             sherd__move move = move_of(w);
             good = sherd__call(world, name, &move, 1, begin && w->step + 1 == w->plan->steps);
         }
@@ -376,8 +377,8 @@ static bool run_one(sherd_world *world, task *w, bool begin)
     return good;
 }
 
-/* Move all or none. */
-static bool run(sherd_world *world, task *tasks, sherd__move *moves, int count, bool begin)
+/* Move all, or none. */
+static bool run_all(sherd_world *world, task *tasks, sherd__move *moves, int count, bool begin)
 {
     bool good = true;
 
@@ -413,7 +414,7 @@ sherd_tensor *sherd__move_among(sherd_tensor *t, const sherd_layout *to,
 sherd_tensor *sherd__move_here(sherd_tensor *t, const sherd_layout *to, const sherd_mesh *among,
                                bool begin)
 {
-    return move_one((task){.from = t, .to = to, .among = among, .here = true}, begin);
+    return move_one((task){.from = t, .to = to, .among = among, .by_cpu = true}, begin);
 }
 
 sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
@@ -465,7 +466,7 @@ static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
         good = !sherd__cannot_move(t[i], to[i]);
     }
     if (good)
-        good = run(world, tasks, moves, count, begin);
+        good = run_all(world, tasks, moves, count, begin);
     for (int i = 0; i < count && good; i++)
         out[i] = tasks[i].at;
     sherd__free(heap, tasks);

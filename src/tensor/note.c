@@ -118,7 +118,7 @@ uint64_t sherd__content(sherd_tensor *t)
     const sherd__storage *storage = t->storage;
     uint64_t hash = 0;
 
-    /* The same after a rank has looked at it: another rank may not have. */
+    /* A hash of the description, also once it was made here: on other ranks it may not be yet. */
     if (storage->later)
         return sherd__values_hash(storage->later);
     if (storage->made_of && storage->version == 0)
@@ -135,8 +135,10 @@ unsigned sherd__equal_axes(const sherd_layout *layout)
     return all & ~layout->shard_axes & ~layout->pending_axes;
 }
 
-/* Noted tensors are the same on all ranks. What is deferred is as its description, which was noted
- * too. */
+/*
+ * All ranks have the same noted tensors, so all claim the same ones. Deferred ones are left out:
+ * their descriptions were noted.
+ */
 static void claim_all(sherd_world *world)
 {
     for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Origins: while a part of a program runs that may be run again, from which contents outside of it
- * a tensor without record was computed. A storage has a number, and a version that each write
- * raises; what the part computes passes the numbers and versions of its operands on, mixed. So the
- * second run finds that it reads other values, also where the tensor that was written is only a
- * distant operand. Nothing is kept alive for it. Outside of such parts it costs next to nothing.
+ * Origins. A part of a program that is run again (a checkpointed module) must read the same values
+ * as the first time. So while it runs, each tensor notes from which contents outside of the part it
+ * was computed: a storage has a number, and a version that each write raises; results get those of
+ * their operands, mixed into one hash. A different origin in the second run means that something it
+ * depends on, however distantly, was written in between. Nothing is kept alive for this, and
+ * outside of such parts it costs next to nothing.
  */
 #include "tensor/state.h"
 
@@ -24,8 +25,8 @@ void sherd__origins_leave(sherd_world *world, uint64_t before)
 }
 
 /*
- * New contents depend on nothing outside, unless the first run writes what is older than it: the
- * second one may only read that, and finds whether it was written since.
+ * What is written in a run depends on nothing outside. But if the first run writes a storage that
+ * is older than the run, the second must find the storage as the first left it.
  */
 void sherd__origin_written(sherd_tensor *t)
 {

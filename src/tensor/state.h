@@ -28,15 +28,15 @@ typedef struct sherd__tensors {
     int listed, list_room;
     sherd__scope *start;
     int scopes, start_room;
-    int unopened;        /* scopes that could not be opened (no memory): their ends end nothing */
+    int unopened;        /* scopes that no memory was there for: their ends do nothing */
     sherd__draws *draws; /* the innermost list of keys */
-    uint64_t walks;      /* over modules, so far */
+    uint64_t walks;      /* how many walks over modules there were */
     uint64_t storages_made;
     bool families;      /* see sherd__write_families */
-    uint64_t run, runs; /* in which origins are noted, 0 = none, odd = again; how many */
+    uint64_t run, runs; /* the run that notes origins, 0 = none, odd = a second one; how many */
     bool make_there;    /* new tensors lie in the GPU's memory */
     int floor;          /* scopes that user code must not end: see sherd__scope_enter */
-    int called_back;    /* how many functions of the user's are running, one in the other */
+    int called_back;    /* how many of the user's functions are running, nested */
 } sherd__tensors;
 
 enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };
@@ -46,7 +46,7 @@ sherd__tensors *sherd__tensors_of(sherd_world *world);
 
 /* Whether a function of the user's is running (scope.c). */
 bool sherd__calls_back(sherd_world *world);
-/* Give a payload back to the program, whose function (or NULL) ends nothing around it. */
+/* Pass a payload to the program's function (NULL: none), which cannot end scopes around it. */
 void sherd__give_back(sherd_world *world, void *payload, void (*taker)(void *payload));
 /* Axes along which a tensor should be equal (note.c). */
 unsigned sherd__equal_axes(const sherd_layout *layout);
@@ -69,8 +69,8 @@ sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim
                                  const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype);
 
-/* As sherd__new_plain and sherd__new_on, for a function of the program's: its name is said where
- * memory runs out. */
+/* As sherd__new_plain and sherd__new_on; `function`, a public one, is named if memory runs out.
+ */
 sherd_tensor *sherd__made_plain(const char *function, sherd_world *world, sherd_dtype dtype,
                                 int ndim, const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__made_on(const char *function, const sherd_layout *layout, sherd_dtype dtype);

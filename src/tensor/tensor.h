@@ -41,7 +41,7 @@ typedef struct sherd__values {
     sherd__key key;
 } sherd__values;
 
-/* Contents: which, and in which state. Mixed of several; of none `who` is 0. */
+/* Contents by storage and version, or several mixed (origin.c). `who` is 0: none. */
 typedef struct sherd__origin {
     uint64_t who, when;
 } sherd__origin;
@@ -54,13 +54,13 @@ typedef struct sherd__storage {
     sherd_world *world;
     sherd__block *block;  /* NULL if there are no elements, or while it is deferred */
     sherd__values *later; /* deferred: what it will hold; otherwise NULL */
-    uint64_t made_of;     /* the description's hash, once made: of the contents of version 0 */
+    uint64_t made_of;     /* hash of the description that version 0 was made of; 0 = of none */
     /* in a world with GPUs: a second place, and which of the two hold the contents (mirror.c) */
     sherd__device_block *device;
     bool here, there;
     int64_t bytes;
     int64_t version;
-    /* identities: of the first tensor in it; of those that its optimizer changes together; or 0 */
+    /* identity of its first tensor; and of all that one optimizer changes together, or 0 */
     uint64_t born, family;
     /* a copy in a 16-bit dtype (autocast), until this storage is written; counted; may be NULL */
     struct sherd__storage *image;
@@ -283,9 +283,9 @@ sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype);
 void sherd__keep_image(sherd_tensor *t, sherd_tensor *copy);
 /* A storage is written, so its image is no longer valid. NULL is a no-op. */
 void sherd__drop_image(sherd__storage *storage);
-/* What a storage is for, for the figures of memory: counts if it is more than what it was for. */
+/* Note a use of a storage, for the memory figures; the greatest one counts. */
 void sherd__serve(sherd__storage *storage, sherd_memory_use use);
-/* It is for nothing any more, if it was for this. */
+/* It no longer has this use, if it had. */
 void sherd__serve_no_more(sherd__storage *storage, sherd_memory_use use);
 
 /*
@@ -310,13 +310,13 @@ static inline int64_t sherd__local_bytes(const sherd_tensor *t)
 /* ---- in worlds with GPUs: mirror.c ----------------------------------------------------------- */
 
 /*
- * As sherd__data, sherd__fresh and sherd__mutable, in the memory of this rank's GPU. What is made
- * while sherd__make_there is on takes no other memory; only that may be asked for by fresh.
+ * As sherd__data, sherd__fresh and sherd__mutable, in the memory of this rank's GPU. Fresh is only
+ * for tensors made while sherd__make_there is on, which have no other memory.
  */
 const void *sherd__device_data(sherd_tensor *t);
 void *sherd__device_fresh(sherd_tensor *t);
 void *sherd__device_mutable(sherd_tensor *t);
-/* As fresh, of a tensor that had contents, in the other place maybe. NULL: the alarm is raised. */
+/* As fresh, for a tensor with contents, which are dropped. NULL: the alarm is raised. */
 void *sherd__over(sherd_tensor *t);
 void *sherd__device_over(sherd_tensor *t);
 /* Make new tensors in the GPU's memory, or in the arena again; no effect without a GPU. Returns the
@@ -324,11 +324,11 @@ void *sherd__device_over(sherd_tensor *t);
 bool sherd__make_there(sherd_world *world, bool there);
 /* Whether the GPU has the contents. */
 bool sherd__is_there(const sherd_tensor *t);
-/* Whether the CPU has them not. */
+/* Whether only the GPU has them. */
 bool sherd__is_only_there(const sherd_tensor *t);
-/* Contents to the arena, if they are not there. False: the alarm is raised. */
+/* Copy the contents to the arena, if it lacks them. False: the alarm is raised. */
 bool sherd__bring_here(sherd__storage *storage);
-/* The same, and they are about to be written there. */
+/* The same, for a write: then the GPU's copy is stale. */
 bool sherd__hold_here(sherd__storage *storage);
 
 /*
@@ -339,8 +339,8 @@ void *sherd__mutable(sherd_tensor *t);
 /* The same for a view with any strides; returns its first element. */
 void *sherd__mutable_view(sherd_tensor *t);
 /*
- * Set the axes over which a plain tensor varies, after a write. Its views vary over these too, if
- * they share elements with it: they cost a look at all tensors, if there are views.
+ * Set the axes over which a plain tensor varies, after a write. So do its views that share elements
+ * with it; if there are views, that costs a look at all tensors.
  */
 void sherd__set_varies(sherd_tensor *t, unsigned axes);
 bool sherd__is_contiguous(const sherd_tensor *t);
@@ -404,12 +404,12 @@ sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char
 /* ---- origins (origin.c) ---------------------------------------------------------------------- */
 
 /*
- * Between enter and leave origins are noted: in the run around, or (again, or there is none) in a
- * new one. `before` is what enter returned.
+ * Between enter and leave origins are noted. The first run of a part is a part of the run around
+ * it, if there is one; a second one (`again`) is a run of its own. `before`: what enter returned.
  */
 uint64_t sherd__origins_enter(sherd_world *world, bool again);
 void sherd__origins_leave(sherd_world *world, uint64_t before);
-/* What a tensor was computed from; none outside of runs. */
+/* What a tensor was computed from; none unless a run is noted. */
 sherd__origin sherd__origin_of(const sherd_tensor *t);
 void sherd__origin_set(sherd_tensor *t, sherd__origin origin);
 sherd__origin sherd__origin_mixed(sherd__origin a, sherd__origin b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tensor as another one on the same storage: local as global, global as local, plain as
- * replicated.
+ * Views between plain and distributed tensors on the same storage: a local piece as a distributed
+ * tensor and back, and a plain tensor as a replicated one.
  */
 #include "tensor/state.h"
 
@@ -10,7 +10,7 @@
 #include "base/num.h"
 #include "base/text.h"
 
-/* One rank cannot differ from itself. */
+/* Axes of extent 1 are left out: one rank cannot differ from itself. */
 unsigned sherd__varying_axes(const sherd_layout *layout)
 {
     unsigned axes = layout->shard_axes | layout->pending_axes;
