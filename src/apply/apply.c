@@ -169,7 +169,7 @@ static bool begin_handler(sherd_op_handler *out, sherd__ops *ops, const sherd_op
     return true;
 }
 
-/* Run the handler that replaces forward; NULL: the operator's own, in a dry world what is dry. */
+/* Run a function that may be the user's: the handler, or (NULL) forward or, dry, its stand-in. */
 static bool compute_guarded(sherd__run *run, sherd__ops *ops, const sherd_op_handler *handler,
                             bool dry)
 {
@@ -205,7 +205,7 @@ static bool compute(sherd__run *run, sherd__ops *ops)
     return compute_guarded(run, ops, run->replaced ? &handler : NULL, dry);
 }
 
-/* What a handler of the user's computes instead it computes on the CPU. */
+/* The GPU, if the operator runs this call there; a handler in its place runs on the CPU. */
 static void choose_device(sherd__run *run, sherd__ops *ops)
 {
     sherd__device *device = sherd__world_device(run->call.world);
@@ -258,7 +258,7 @@ static bool compose(sherd__run *run)
     return good;
 }
 
-/* A user's describe may do anything, but it keeps to its scope. */
+/* Call describe; a user's gets a scope of its own, and what it has set is checked. */
 static const char *ask_describe(sherd__run *run)
 {
     sherd_call *call = &run->call;
@@ -290,7 +290,7 @@ static const char *describe(sherd__run *run, bool plain)
         reason = ask_describe(run);
     if (reason || op->compose)
         return reason;
-    /* Of distributed operands an answer may be known; then nobody needs the rule. */
+    /* With distributed operands the solver may know the answer; then the rule is not needed. */
     if (op->rule || call->rule[0])
         return plain || op->describe ? sherd__compile(run) : NULL;
     for (int j = 0; j < call->results; j++)
@@ -326,7 +326,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
     if (good)
         sherd__record(run);
     else
-        say_failed(run); /* while the operands that were moved are there */
+        say_failed(run); /* before sherd__close releases the moved operands, which it names */
     sherd__close(run, good);
     return good;
 }
@@ -367,7 +367,7 @@ static bool handle(sherd__run *run, const sherd_op_handler *handler)
     return good;
 }
 
-/* Below the tape, where forward takes data. */
+/* Called by a handler below the tape: run the operator's forward on the same data. */
 static bool original_below(sherd_call *call, sherd_tensor *const *in)
 {
     if (memcmp(call->in, in, (size_t)call->operands * sizeof *in) == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an operator reads around the pieces of its operands: windows, fetched by one call for all of
- * them. If the pieces suffice, which all ranks know, nothing is fetched.
+ * What an operator reads around the pieces of its operands (SHERD_OP_AROUND): windows, fetched by
+ * one call for all operands. Every rank asks for the windows of all shards, so all know whether
+ * the pieces suffice; then nothing is fetched.
  */
 #include "operator.h"
 
@@ -10,8 +11,8 @@
 typedef struct around {
     const sherd__run *run;
     int operand;
-    const sherd_layout *layout, *beside;
-    bool suffices; /* no shard asks for more than it has */
+    const sherd_layout *layout, *beside; /* its own; that of the tensor which the shards compute */
+    bool suffices;                       /* no shard asks for more than it has */
 } around;
 
 static void ask(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, int64_t *first,
@@ -30,12 +31,12 @@ static void ask(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, 
     if (from < to)
         a->run->call.op->reads(&a->run->call, a->operand, d, from, to, first, end);
     else
-        *end = lo; /* nothing is computed, nothing is read */
+        *end = lo; /* a shard that computes nothing reads nothing */
     if (*first < 0)
         *first = 0;
     if (*end > mine->shape[d])
         *end = mine->shape[d];
-    /* A shard that needs less than it has needs no call for that. */
+    /* A shard that reads less than it has needs no call for that. */
     a->suffices = a->suffices && (*first >= *end || (*first >= lo && *end <= hi));
 }
 

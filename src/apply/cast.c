@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A tensor in another dtype: one pass over the local piece, nothing is sent. A pending sum may stay
- * pending from one floating-point dtype to another: addends are rounded one by one. Truncating
- * addends to integers would change the sum, so before a cast to integers or bool it is settled; and
- * so it is before one from integers or bool, of which a sum or product keeps the low bits only.
+ * pending from one floating-point dtype to another: addends are rounded one by one. It is settled
+ * before a cast to integers or bool, because truncating addends would change the sum; and before a
+ * cast from integers or bool, whose sums and products wrap around.
  */
 #include "operator.h"
 
@@ -11,7 +11,7 @@ typedef struct cast_attributes {
     int dtype;
 } cast_attributes;
 
-/* An average of whole numbers cannot be settled: its addends are cast. */
+/* Whether a sum or product of integers or bool is pending. (No average of these can be settled.) */
 static bool is_whole_sum(const sherd_tensor *t)
 {
     bool added = false, averaged = false;
@@ -38,7 +38,7 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
-/* To fractions always: what computes with them does so there. */
+/* A cast to fractions always runs on the GPU, since operators on fractions do. */
 static bool goes_there(const sherd_call *call)
 {
     const cast_attributes *attributes = call->attributes;
@@ -59,7 +59,7 @@ static bool convert(sherd_call *call)
     return true;
 }
 
-/* The gradient may be pending: it has fractions. */
+/* The gradient has fractions, so it may stay pending. */
 static void cast_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     grad_in[0] = sherd_cast(grad_out[0], sherd__node_dtype(node, 0));

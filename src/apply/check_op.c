@@ -31,7 +31,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || c == '1' || c == '*' || c == ',';
 }
 
-/* Parts with "..." twice. */
+/* Whether "..." stands twice in one part of the rule. */
 static bool has_dots_twice(const char *rule)
 {
     for (const char *dots = strstr(rule, "..."); dots; dots = strstr(dots + 3, "...")) {

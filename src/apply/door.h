@@ -11,8 +11,8 @@ typedef struct sherd__answers sherd__answers;
 typedef struct sherd__override {
     const sherd_op *op;
     sherd_op_level level;
-    sherd_op_handler handler; /* without `run`: removed while it runs */
-    bool running;             /* then the operator is not replaced, also if the handler is */
+    sherd_op_handler handler; /* `run` is NULL: it was removed while it ran */
+    bool running;             /* meanwhile the operator is not replaced, even by a new handler */
 } sherd__override;
 
 typedef struct sherd__timed {

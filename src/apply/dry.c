@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators in a dry world: what a forward would take is counted, and what it does besides
- * computing is done. Costs a few tens of nanoseconds a call.
+ * Operators in a dry world: instead of forward, count what it would compute, and do what it does
+ * besides that (calls, scratch). Costs a few tens of nanoseconds a call.
  */
 #include "door.h"
 
@@ -37,7 +37,7 @@ bool sherd__rehearse(sherd__run *run)
 {
     sherd_call *call = &run->call;
 
-    if (call->op->views) /* it computes strides, and costs nothing else */
+    if (call->op->views) /* forward only computes strides */
         return call->op->forward(call);
     count(run);
     return !call->op->dry || call->op->dry(call);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Room that failed is plain, but what needs it may not be: then other ranks are told. */
+/* Scratch is plain, so its failure is local; if an operand is distributed, raise the alarm. */
 static void tell(sherd_call *call, sherd_tensor *failed)
 {
     for (int i = 0; i < call->operands; i++)
@@ -48,7 +48,7 @@ void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t off
     sherd_tensor *view = call->out[j];
     memcpy(view->stride, stride, (size_t)view->ndim * sizeof *stride);
     if (__builtin_add_overflow(call->in[0]->offset, offset, &view->offset))
-        view->offset = -1; /* is nowhere: see guard.c */
+        view->offset = -1; /* outside the storage: guard.c refuses it */
 }
 
 /* ---- on a GPU -------------------------------------------------------------------------------- */

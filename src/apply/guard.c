@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is done around functions of the user's, which may do anything: a forward of an operator that
- * is not the library's, and handlers; and around every compose. Tensors that they leave behind
- * belong to the call's scope. A few nanoseconds; a forward of the library's own does not come here.
+ * A guard around functions that may do anything: the forward of a user's operator, handlers, and
+ * every compose. Tensors that they leave behind belong to the call's scope; what they change in the
+ * call is restored. A few nanoseconds; the forward of a library's operator runs without.
  */
 #include "door.h"
 
@@ -45,7 +45,7 @@ static bool is_inside(const sherd_tensor *t)
     return t->count == 0 || (first >= 0 && last < elements);
 }
 
-/* A view that reaches too far is never looked at. */
+/* Make a view that reaches beyond its storage empty, so that nobody reads through it. */
 static void empty(sherd_tensor *view)
 {
     view->offset = 0;

@@ -86,8 +86,7 @@ bool sherd_call_fail(sherd_call *call, sherd_status status, const char *format, 
     if (format)
         vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
-    if (status >= SHERD_OK ||
-        status < SHERD_ELIMIT) /* a world that closes is not an operator's to say */
+    if (status >= SHERD_OK || status < SHERD_ELIMIT) /* an operator cannot close the world */
         status = SHERD_EINVAL;
     sherd__refuse(call, status, "%s", reason);
     return false;

@@ -57,7 +57,7 @@ typedef struct sherd__run {
     bool scoped;                   /* the call's scope is open, for intermediate tensors */
     bool own;                      /* the operator is the library's, whose functions are trusted */
     bool replaced;                 /* a handler has run in place of forward */
-    sherd_tensor *const *below;    /* it runs now: call.in as it was before; otherwise NULL */
+    sherd_tensor *const *below;    /* call.in as it was, while a handler runs below; else NULL */
     sherd__device *device;         /* forward computes there; NULL: on the CPU */
     bool compiled;                 /* `rule` is set */
     bool hashed;                   /* `hash` is set */
@@ -160,18 +160,18 @@ static inline sherd__device *sherd__device_in(const sherd_call *call)
 /* For sherd_op.on_device: whether the operands' dtype is f32, f64, bf16 or f16. */
 bool sherd__fractions_there(const sherd_call *call);
 /*
- * The same for operators that only copy elements, on each rank for itself: of other dtypes too, if
- * only the GPU has the contents. What the CPU has, indices above all, is then still seen there.
+ * The same for operators that only copy elements; other dtypes too, if only the GPU has the
+ * contents. So what the CPU has stays there, where it will be read: mostly indices.
  */
 bool sherd__copies_there(const sherd_call *call);
 /*
- * The same for operators that compute with any numbers, or with masks: of integers and bool where
- * only the GPU has the contents of an operand, or there are none on this rank.
+ * The same for operators that compute with any numbers, or with masks: integers and bool too, if
+ * only the GPU has the contents of an operand, or no operand has elements on this rank.
  */
 bool sherd__numbers_there(const sherd_call *call);
 /*
- * In a forward that may run on the GPU, and has written nothing: it goes on on the CPU, as if it
- * had begun there. False: the alarm is raised.
+ * In a forward that has written nothing yet: if it runs on the GPU, go on on the CPU, as if it had
+ * begun there. False: the alarm is raised.
  */
 bool sherd__leave_device(sherd_call *call);
 /* As sherd_call_scratch, in the GPU's memory. */

@@ -87,7 +87,7 @@ int64_t sherd__local_count(const sherd_tensor *t, int first, int end)
 {
     int64_t n = 1;
 
-    /* Sizes beside a 0 may have no product. */
+    /* If one size is 0, the product of the others may overflow. */
     for (int i = first; i < end; i++)
         if (t->local[i] == 0)
             return 0;
@@ -109,7 +109,7 @@ bool sherd__scalar_value(sherd_tensor *t, double *value)
     return true;
 }
 
-/* Set this rank's piece; a rank outside the mesh has no element, also of a scalar. */
+/* Set this rank's piece; a rank outside the mesh has no element, not even of a scalar. */
 static void cut_piece(sherd_tensor *view)
 {
     int64_t coordinate[SHERD_MAX_AXES];
@@ -132,7 +132,7 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
                              const int64_t *shape)
 {
     sherd_tensor *t = run->arg[0], *view;
-    /* What is compacted is so on some ranks only. */
+    /* If it may have to be compacted, it is so on some ranks, and shares no storage there. */
     bool strided = run->call.op->strided, shared = strided || !t->strided;
 
     if (!strided && !sherd__is_contiguous(t)) {
@@ -195,7 +195,7 @@ static bool make_all(sherd__run *run, const sherd__placing *placing)
     return true;
 }
 
-/* Where forward computes: on the GPU, if it does that there. */
+/* Create the results where forward computes: in the GPU's memory, or the CPU's. */
 static bool make_results(sherd__run *run, const sherd__placing *placing)
 {
     if (!run->device)
@@ -221,10 +221,7 @@ static bool spread_on(sherd__run *run, const sherd_mesh *mesh)
         return false;
     }
     run->call.once = placing->once;
-    /*
-     * Moving asks the solver nothing, but making results does not either: the answer lives until
-     * both are done.
-     */
+    /* The answer is valid until the solver is asked again; neither of these does that. */
     return move(run, placing) && make_results(run, placing);
 }
 
@@ -257,10 +254,10 @@ static bool open_data(sherd__run *run)
     return true;
 }
 
-/* Where forward writes a result; `held`: to what it finds there. NULL: the alarm ended a wait. */
-static void *start_of(const sherd__run *run, sherd_tensor *t, bool held)
+/* Where forward writes a result; `adds`: it adds to the contents. NULL: the alarm is raised. */
+static void *start_of(const sherd__run *run, sherd_tensor *t, bool adds)
 {
-    if (held)
+    if (adds)
         return run->device ? sherd__device_mutable(t) : sherd__mutable(t);
     if (t == run->into.tensor)
         return run->device ? sherd__device_over(t) : sherd__over(t);
@@ -279,8 +276,8 @@ bool sherd__leave_device(sherd_call *call)
             return false;
     for (int j = 0; j < call->results; j++)
         if (call->to[j]) {
-            bool held = run->adds && j == 0;
-            call->to[j] = held ? sherd__mutable(call->out[j]) : sherd__over(call->out[j]);
+            bool adds = run->adds && j == 0;
+            call->to[j] = adds ? sherd__mutable(call->out[j]) : sherd__over(call->out[j]);
             if (!call->to[j])
                 return false;
         }
@@ -299,11 +296,11 @@ bool sherd__lay_out(sherd__run *run)
         return false;
     for (int j = 0; j < call->results; j++) {
         sherd_tensor *t = call->out[j];
-        bool held = run->adds && j == 0;
         call->to[j] = NULL;
-        if (t->count && !call->op->views)
-            call->to[j] = start_of(run, t, held);
-        if (held && t->count && !call->to[j])
+        if (t->count == 0 || call->op->views)
+            continue;
+        call->to[j] = start_of(run, t, run->adds && j == 0);
+        if (!call->to[j])
             return false;
     }
     return true;

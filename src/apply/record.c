@@ -14,8 +14,9 @@ uint64_t sherd__attributes_hash(sherd__run *run)
 }
 
 /*
- * Whether it is an operator of the library that a backward is made of, in one that is recorded. It
- * is noted that it has no backward: a gradient that reaches it is an error, not lost.
+ * Whether this is an operator that only backwards use, called in a backward that is recorded
+ * (create_graph). It is recorded although it has no backward of its own, so that a gradient that
+ * reaches it is an error, and not silently lost.
  */
 static bool is_of_backward(const sherd__run *run)
 {
@@ -25,12 +26,14 @@ static bool is_of_backward(const sherd__run *run)
         return false;
     for (int i = 0; sherd__operators[i]; i++)
         if (sherd__operators[i] == op)
-            return false; /* it has none by nature */
+            return false; /* a public operator; without a backward it is not differentiable */
     return true;
 }
 
-/* What is noted of a call besides its operands. A handler below the tape may compute what others do
- * not: so the ranks must all have one, or none. */
+/*
+ * The hash of all that ranks must agree on besides operands. A handler below the tape may compute
+ * something else, so either all ranks have replaced forward, or none.
+ */
 static uint64_t what_else(sherd__run *run)
 {
     uint64_t hash = run->call.out[0]->layout ? sherd__attributes_hash(run) : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The solver: whether operands fit a rule with their present layouts, the layouts of the results
- * then, and the cache of answers. A hit costs one hash of the labels and one table lookup; a miss
- * interns layouts and, if operands do not fit, searches (search.c). The table is bounded: an answer
- * that was not used since the last round of replacements is dropped.
+ * The solver: whether operands fit a rule with their present layouts; if they do, the layouts of
+ * the results; and the cache of answers. A hit costs one hash of the labels and one table lookup; a
+ * miss interns layouts and, if operands do not fit, searches (search.c). The table is bounded: an
+ * answer that was not used since the last round of replacements is dropped.
  */
 #include "door.h"
 #include "solve.h"
@@ -117,10 +117,10 @@ static bool alike(sherd__fit *fit, const sherd__run *run, const sherd_layout *co
 }
 
 /*
- * Pending sums. On one axis the product of the factors is pending if exactly one factor is, or if a
- * letter is summed over it. Beside a pending product any term may be pending or replicated; without
- * a product, pending terms make the sum pending; but a term that is pending beside a product that
- * is not would count that product several times.
+ * Whether pending sums fit, axis by axis. The product of the factors is pending if exactly one
+ * factor is, or if a letter is summed over the axis. If the product is pending, each term may be
+ * pending or replicated. If it is not, no term may be pending, because the product would be added
+ * several times. If there is no product, pending terms make the result pending.
  */
 static bool pending_fits(sherd__fit *fit, const sherd__run *run,
                          const sherd_layout *const *operands)
@@ -337,7 +337,10 @@ static answer **free_slot(sherd__answers *all)
 
 /* ---- solving -------------------------------------------------------------------------------- */
 
-/* Terms that are not pending where the result is: only coordinate 0 of those axes adds them. */
+/*
+ * Bits of terms that this rank must not add: if a term is not pending on an axis on which the
+ * result is, only coordinate 0 of the axis adds it.
+ */
 static unsigned terms_to_leave_out(const sherd__run *run, const sherd__placing *placing)
 {
     const sherd_op *op = run->call.op;
@@ -480,7 +483,7 @@ const sherd__placing *sherd__solve(sherd__run *run, const sherd_layout *const *o
     if (!a) {
         if (!compile(run) || !on_one_mesh(sherd__world_diag(world), &q))
             return NULL;
-        /* What the search only looks at goes at once. */
+        /* Layouts that the search makes and does not choose are released at once. */
         sherd__space *space = sherd__world_space(world);
         int mark = sherd__layouts_mark(space);
         a = learn(all, &q, hash);
