@@ -85,7 +85,7 @@ void sherd__end_world(sherd__arena *arena, uint64_t word)
 
 void sherd__end_told(sherd_world *world, sherd_status status, const char *text)
 {
-    /* Written once only: somebody may be reading it. */
+    /* Written only once, since others may be reading it. */
     if (sherd__look(world->death))
         return;
     copy_text(world->post->ending, sizeof world->post->ending, text);
@@ -97,7 +97,7 @@ static void raise_alarm(sherd_world *world, sherd_status status, const char *tex
     uint64_t down = 0;
 
     world->quiet = true;
-    /* My text may be the one that counts already: it is written only while nobody's does. */
+    /* If the alarm is up, its text may be this one, which others may be reading. */
     if (sherd__look(world->alarm))
         return;
     copy_text(world->post->alarm, sizeof world->post->alarm, text);

@@ -20,13 +20,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Also of what is in it: a program and a launcher that were built apart must not take each other's
- * for their own. */
+/*
+ * Begins every arena. It depends on the sizes of what is in it, so that a program does not join the
+ * arena of a launcher that was built from another version.
+ */
 static const uint64_t magic =
     UINT64_C(0x7368657264303036) ^ sizeof(sherd__control) << 16 ^ sizeof(sherd__lane);
-enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pages fit */
-enum { APART = 11, APART_OF = 16 };
-enum { HOLES = 32 << 20 };
+enum { PAGE_LOG2 = 21 };            /* regions begin at multiples of 2 MB, so that huge pages fit */
+enum { APART = 11, APART_OF = 16 }; /* pages; see step_of */
+enum { HOLES = 32 << 20 };          /* bytes of holes for which a limited region has room */
 
 /* Where lanes, needs and regions begin. */
 typedef struct outline {
@@ -44,7 +46,7 @@ static outline outline_of(int ranks)
     return (outline){lanes, needs, regions};
 }
 
-/* What of the address space a whole arena may take. */
+/* How much of the address space a whole arena may take. */
 static size_t most_addresses(int ranks)
 {
     struct rlimit limit;
@@ -55,9 +57,9 @@ static size_t most_addresses(int ranks)
 }
 
 /*
- * Bytes for one region where nobody has asked for any: the machine's memory. Under a limit of the
- * user's, with which each rank may have little room for addresses, that limit twice, because one
- * rank may come to hold nearly all of it, with holes between.
+ * Bytes for one region if none were asked for: the machine's memory. If the user has set a limit,
+ * addresses may be short, so twice that limit, since one rank may come to hold nearly all of it,
+ * with holes between.
  */
 static size_t usual_region(void)
 {
@@ -70,11 +72,10 @@ static size_t usual_region(void)
 }
 
 /*
- * From one region to the next: 11 times 2 MB beyond a multiple of 32 MB. Ranks that do the same
- * have what belongs together at the same place in each region, and an AMD core looks for a line in
- * its first cache by a hash of some bits of the address. At a distance of 1 GB writing a sum into
- * two regions takes four times as long. Regions that are smaller than that lie an odd number of
- * pages apart.
+ * The distance from one region to the next: 11 times 2 MB beyond a multiple of 32 MB; for smaller
+ * regions an odd number of pages. Ranks that do the same have the same data at the same place of
+ * their regions, and an AMD core finds a line in its first cache by a hash of some address bits: if
+ * regions were 1 GB apart, writing a sum into two of them would take four times as long.
  */
 static size_t step_of(size_t region)
 {
@@ -87,7 +88,7 @@ static size_t step_of(size_t region)
     return pages << PAGE_LOG2;
 }
 
-/* The largest region that takes no more than `room` with what lies behind it; 0: none. */
+/* The largest region that, with the gap behind it, takes at most `room`; 0: none. */
 static size_t region_within(size_t room)
 {
     size_t pages = room >> PAGE_LOG2;
@@ -288,7 +289,7 @@ void sherd__arena_unmap(sherd__arena *arena)
     memset(arena, 0, sizeof *arena);
 }
 
-/* Those of 64 ranks, from `first` on. */
+/* Ring ranks of one word of a set: 64 ranks from `first` on. */
 static void ring_word(sherd__control *control, int first, uint64_t ranks)
 {
     uint64_t asleep = sherd__look(&control->sleepers.word[first / 64]) & ranks;

@@ -17,8 +17,8 @@ enum { SHORT = 256 << 10 }; /* bytes that are copied before a sleeper would be a
 
 typedef struct slot_wait {
     const sherd__group *group;
-    uint64_t number; /* of the call that is in the slot */
-    sherd__ranks readers;
+    uint64_t number;      /* of the call that is in the slot */
+    sherd__ranks readers; /* of its record, who have not left it yet */
 } slot_wait;
 
 static bool slot_is_free(sherd_world *world, void *what)
@@ -47,7 +47,7 @@ static sherd__entry *entry_of(sherd__group *group, uint64_t number)
     return &group->entry[number % SHERD__DEPTH];
 }
 
-/* What is in the slot of a call that is to be made. */
+/* Whose record is in the slot of a call that is to be made, and who still reads it. */
 static void look_at_slot(const sherd_world *world, sherd__group *group, uint64_t number,
                          slot_wait *out)
 {
@@ -71,8 +71,10 @@ void sherd__group_refresh(sherd_world *world, sherd__group *group)
 
 /* ---- publishing ------------------------------------------------------------------------------ */
 
-/* Fill what peers look at only when something is wrong, and note what is in the slot now; its
- * readers follow. */
+/*
+ * Fill what peers read only if something is wrong, and note which call is in the slot now; its
+ * readers are noted later.
+ */
 static void fill_record(const sherd__call_state *call, const char *name, const char *what)
 {
     sherd__record *record = call->record;
@@ -87,8 +89,10 @@ static void fill_record(const sherd__call_state *call, const char *name, const c
     sherd__ranks_clear(&entry->readers);
 }
 
-/* Where whoever goes to sleep just now is kept waiting no longer by the copy than by being
- * woken. */
+/*
+ * Whether the copy takes no longer than waking a sleeper does, so that sleepers may be woken after
+ * it.
+ */
 static bool is_short(const sherd__call_state *call)
 {
     int64_t bytes = 0;
@@ -98,7 +102,7 @@ static bool is_short(const sherd__call_state *call)
     return bytes < SHORT;
 }
 
-/* Where several parcels of a record go: into a block of its slot. NULL: no memory. */
+/* Room for several parcels of a record, in a block of its slot. NULL: no memory. */
 static sherd__parcel *parcel_room(sherd_world *world, sherd__group *group, uint64_t number,
                                   int count)
 {
@@ -148,9 +152,9 @@ static void publish(sherd_world *world, sherd__call_state *call, const sherd__sh
 }
 
 /*
- * The record is out, and its readers are noted. If a call is short, nothing else is open, and
- * nobody seems to sleep, its end is tried before sleepers are looked for: storing `left` wakes for
- * both, and so the reading of peers' records does not wait until this rank's own is out.
+ * After the record is published: open the call and wake its readers. If the call is short, no other
+ * is open, and nobody seems to sleep, try to end it first: storing `left` then wakes sleepers for
+ * both, and peers' records are read while the own one is still on its way.
  */
 static void follow_record(sherd_world *world, sherd__call_state *call)
 {
@@ -163,8 +167,10 @@ static void follow_record(sherd_world *world, sherd__call_state *call)
     open_call(world, call);
 }
 
-/* A rank that fails before it could publish publishes that, if its slot is free: the alarm is up
- * already. */
+/*
+ * Fail a call before it is published: raise the alarm, and publish the failure in place of the call
+ * if its slot is free.
+ */
 static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group *group,
                       const char *name, sherd_status status, const char *why)
 {
@@ -301,7 +307,7 @@ static void attach_task(sherd_world *world, sherd__call_state *call, sherd__task
     }
 }
 
-/* Whole numbers have no average: which move asks for one. */
+/* The move that asks for an average of integers, which does not exist; NULL: none does. */
 static const sherd__move *without_average(const sherd__call_state *call, const sherd__move *moves)
 {
     for (int i = 0; i < call->count; i++)
@@ -354,7 +360,7 @@ static sherd__call_state *start_call(sherd_world *world, sherd__group *group, co
 {
     bool full = world->opens >= SHERD__OPEN;
 #if defined(__x86_64__)
-    /* What was streamed into tensors comes before the record; here it waits for nothing else. */
+    /* Streamed stores to tensors must be seen before the record; nothing else waits here. */
     __builtin_ia32_sfence();
 #endif
     sherd__call_state *call = full ? NULL : sherd__call_take(world, count);
@@ -393,17 +399,19 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
         start_call(world, group, name, sherd__moves_fingerprint(world, name, moves, count), count);
     if (!call)
         return false;
-    /* One goes into the record itself: from a copy of it words that were just stored would be read
-     * in pairs, which waits for them. */
+    /*
+     * A single parcel is written into the record itself: copying it there would read words that
+     * were just stored in pairs, which has to wait for the stores.
+     */
     sherd__parcel *parcels = &call->record->one;
     if (count > 1 && !(parcels = parcel_room(world, group, call->number, count)))
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     for (int i = 0; i < count; i++)
         sherd__task_fill(world, &call->task[i], &moves[i]);
     call->count = count;
-    const sherd__move *whole = without_average(call, moves);
-    if (whole)
-        return refuse_average(world, call, group, name, whole);
+    const sherd__move *refused = without_average(call, moves);
+    if (refused)
+        return refuse_average(world, call, group, name, refused);
     if (world->remote && !sherd__remote_pack(world, call))
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     size_t carried = count == 1 ? carried_bytes(&call->task[0]) : 0;

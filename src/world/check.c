@@ -35,7 +35,7 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
     if (world->closed.status)
         return say_closed(world);
     if (world->device && (kind == SHERD__CLOSE || sherd__alarmed(world)))
-        sherd__device_wait(world->device); /* what a call that failed still reads of others */
+        sherd__device_wait(world->device); /* a failed call may still read from others */
     if (world->device)
         sherd__device_sound(world);
     if (!sherd__claims_make(world))
@@ -47,7 +47,7 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
     if (start)
         sherd__trace_add(world, &(sherd__event){"call", name, start, {{NULL, NULL, 0}}});
     sherd__trace_flush(world);
-    /* What one rank lacks, another may have lying idle. */
+    /* Idle memory of this rank may be what another lacks. */
     if (kind == SHERD__CHECK && !world->dry)
         sherd__store_scarce(world, status == SHERD_ENOMEM);
     return sherd__post_told(world, kind, status);

@@ -122,7 +122,7 @@ static int64_t claims_of(const sherd_world *world, int rank, int lane, const she
 /* Claims of one tensor on one rank, from the i-th on. */
 typedef struct alike {
     const sherd__claim *claim;
-    int64_t count; /* of those as new as the first: what is older, was written since */
+    int64_t count; /* of those as new as the first; older ones are from before a write */
     int64_t next;  /* where those of another tensor begin */
 } alike;
 
@@ -135,7 +135,7 @@ static alike alike_at(const sherd__claim *claim, int64_t all, int64_t i)
     return c;
 }
 
-/* The first of some whose content is not among others. */
+/* The first of `some` whose content none of `others` has; NULL: there is none. */
 static const sherd__claim *missing(const alike *some, const alike *others)
 {
     for (int64_t i = 0, k; i < some->count; i++) {
@@ -148,8 +148,9 @@ static const sherd__claim *missing(const alike *some, const alike *others)
 }
 
 /*
- * One rank may have a copy where another needs none, and of the copy the contents from before a
- * write: so the rank with fewer decides.
+ * A claim of two ranks on one tensor that differs. A rank may hold copies that the other does not
+ * need, with contents from before a write; so the contents of the rank with fewer claims must be
+ * among the other's.
  */
 static const sherd__claim *unequal(const alike *p, const alike *q)
 {

@@ -146,7 +146,7 @@ static void places(const sherd_world *world, const sherd_mesh *mesh, int16_t *pl
     }
 }
 
-/* In a group, with what is counted and traced of it. */
+/* Share numbers in a group; count and trace it. */
 static bool share_in(sherd_world *world, sherd__group *group, const char *name,
                      const sherd__sharing *numbers)
 {

@@ -28,7 +28,7 @@ int64_t sherd__clock(const sherd_world *world)
     return world->dry ? world->dry->now.picoseconds / PICO : sherd__now();
 }
 
-/* Of one rate; what takes for ever is the rate's fault, and cut. */
+/* The time at a rate; cut where a tiny rate makes it overflow. */
 static double picoseconds_of(double amount, double rate)
 {
     return rate > 0 ? fmin(amount / rate * 1e12, 0x1p60) : 0;
@@ -201,8 +201,8 @@ bool sherd__dry_last_step(const sherd_world *world, sherd__dry_counts *out)
 /* ---- the transport --------------------------------------------------------------------------- */
 
 /*
- * What a program has once written into a block is not what is computed into it when it is taken
- * again: losses and norms are 0. Nobody reads large ones element by element.
+ * Small blocks are zeroed, since results are not computed: a loss or norm must be 0, not what the
+ * block held before. Nobody reads large ones element by element.
  */
 static sherd__block *take(sherd_world *world, int64_t bytes, bool *stopped)
 {
@@ -221,7 +221,7 @@ static bool is_settled(sherd_world *world, sherd__block *block)
     return true;
 }
 
-/* It takes as long as the busiest rank by the plan's price. */
+/* Advance the clock by the price of the plan's steps. */
 static bool call(sherd_world *world, sherd__group *group, const char *name,
                  const sherd__move *moves, int count, bool begin)
 {
@@ -233,7 +233,7 @@ static bool call(sherd_world *world, sherd__group *group, const char *name,
     return true;
 }
 
-/* All tell what this rank tells. */
+/* All ranks share what this one does. */
 static bool share(sherd_world *world, sherd__group *group, const char *name,
                   const sherd__sharing *numbers)
 {
@@ -246,7 +246,7 @@ static bool share(sherd_world *world, sherd__group *group, const char *name,
     return true;
 }
 
-/* There is nobody to differ from. */
+/* No other rank can differ; only a failure of this rank is reported. */
 static sherd_status meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                          const char *name)
 {

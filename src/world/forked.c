@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that a rank has forked has a copy of the rank's world: of its lists of blocks, its
- * numbers of calls. But the memory of tensors and all that ranks show each other is still one with
- * theirs. What the child did there would overwrite the rank's tensors and be taken for the rank's
- * own calls, so each way into that memory asks first whether this is such a copy, and then there is
- * no way. A page of each world's own that the kernel wipes in the child says it, at the cost of a
- * load; handlers of forks (pthread_atfork) would need data of the whole process.
+ * A process that a rank has forked has a copy of the rank's world (lists of blocks, numbers of
+ * calls), but still shares the memory of tensors and all that ranks show each other. What the child
+ * did there would overwrite the rank's tensors and be taken for the rank's own calls. So every way
+ * into that memory first asks whether this is such a copy, and then refuses. Each world has a page
+ * that the kernel wipes in a child, so asking is one load; handlers of forks (pthread_atfork) would
+ * need data of the whole process.
  */
 #include "inside.h"
 

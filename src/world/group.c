@@ -74,7 +74,7 @@ static void fill_group(sherd_world *world, sherd__group *group, const sherd_mesh
     group->lane = lane;
     group->own = sherd__own_lane(world, lane);
     axes_text(mesh, axes, group->name, sizeof group->name);
-    if (world->dry) { /* nobody waits for its members, of which there may be any number */
+    if (world->dry) { /* it waits for nobody, and there may be any number of members */
         group->count = 1;
         for (int a = 0; a < mesh->axes; a++)
             group->count *= axes >> a & 1 ? (int)mesh->extent[a] : 1;

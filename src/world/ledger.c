@@ -269,7 +269,7 @@ int sherd__leader_of(const sherd_world *world, int rank, int lane)
     return atomic_load(&sherd__lane_of(world, rank, lane)->leader) - 1;
 }
 
-/* Whether two ranks show the same: all that one may differ in from a third, the other does. */
+/* Whether two ranks show the same; then it is enough to compare a third one with either. */
 static bool show_the_same(const sherd_world *world, int lane, int a, int b)
 {
     return are_alike(sherd__work_of(world, a, lane), sherd__work_of(world, b, lane)) &&
@@ -277,8 +277,9 @@ static bool show_the_same(const sherd_world *world, int lane, int a, int b)
 }
 
 /*
- * Any two members, of those that show different things: the leader may have stopped before the two
- * that differ, or have released what they still have.
+ * Whether any two members of a group differ. Comparing all with the leader is not enough: it may
+ * have stopped before the others differ, or have released what they still have. Of members that
+ * show the same, only one is compared.
  */
 static bool any_differ(const sherd_world *world, int lane, int leader, bool other, char *text,
                        size_t room)

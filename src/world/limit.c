@@ -292,13 +292,13 @@ sherd__limit sherd__limit_detect(const char *root, int ranks)
 
 /* ---- what ranks have agreed on --------------------------------------------------------------- */
 
-/* A limit as one word: nobody needs it to the byte. */
+/* A limit and who sets it in one word: the low byte of the number of bytes is dropped. */
 static uint64_t word_of(sherd__limit limit)
 {
     return (limit.bytes & ~UINT64_C(0xFF)) | (uint64_t)limit.by;
 }
 
-/* Without a piece for each rank some could not have any tensor, for no reason that they see. */
+/* Refuse a limit that has not even a piece of memory for each rank. */
 static sherd_status refuse_few(sherd_world *world, const char *text)
 {
     int ranks = world->remote ? world->remote->here : world->ranks;

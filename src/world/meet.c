@@ -143,7 +143,10 @@ static sherd_status compare_histories(const sherd_world *world, char *text, size
     return SHERD_OK;
 }
 
-/* What was done otherwise without communicating came before the calls that differ because of it. */
+/*
+ * Compare what was done, and calls. A difference in what was done without communicating comes
+ * first: calls may differ because of it.
+ */
 static sherd_status compare_work(const sherd_world *world, char *text, size_t room)
 {
     if (sherd__ledgers_differ(world, true, text, room))
@@ -154,7 +157,7 @@ static sherd_status compare_work(const sherd_world *world, char *text, size_t ro
     return status;
 }
 
-/* A call that is seen to differ may do so because of what was done before it: that says more. */
+/* The alarm's text; if calls differ because of what was done before them, the text says that. */
 static sherd_status alarm_status(const sherd_world *world, char *text, size_t room)
 {
     char deeper[SHERD_ERROR_BYTES];
@@ -174,7 +177,7 @@ static int first_that_closes(const sherd_world *world)
     return -1;
 }
 
-/* A rank that closes is gone after this round: the others can not go on without it. */
+/* End the world if some, and not all, came to close it: the others cannot go on without them. */
 static void end_if_left(sherd_world *world)
 {
     char text[96];
@@ -209,7 +212,7 @@ static void find_touched(sherd_world *world)
 }
 
 /*
- * Read what all have brought, lower the alarm, and only then give the verdict:
+ * Decide a round: read what all have brought, lower the alarm, and only then give the verdict:
  *
  *     all came to       what is compared                             the alarm   if it fails
  *     check             arrivals, deeds, calls; the alarm if it is   falls       new epoch
@@ -218,8 +221,8 @@ static void find_touched(sherd_world *world)
  *     agree and check   arrivals, which differ                       goes up     review, stay
  *     some to close     arrivals, which differ                       falls       new epoch, the end
  *
- * Where it fails, what not all ranks have done is undone; a new epoch also drops calls, and only
- * then the alarm is lowered, as it is where a check passes.
+ * After a failure, what not all ranks have done is undone. A new epoch also drops open calls; the
+ * alarm is lowered then, or if a check passes.
  */
 static void decide_round(sherd_world *world, uint64_t round)
 {
@@ -269,8 +272,10 @@ static bool all_have_taken(sherd_world *world, void *what)
     return true;
 }
 
-/* Ranks that wait in a call may wait for one that this rank never makes now; those at the meeting
- * wait for the verdict. */
+/*
+ * Wake the ranks that are not at the meeting: they may wait for a call that this rank will not make
+ * any more. Those at the meeting wait for the verdict.
+ */
 static void ring_callers(sherd_world *world)
 {
     sherd__ranks callers;
@@ -280,9 +285,9 @@ static void ring_callers(sherd_world *world)
 }
 
 /*
- * Tell what this rank comes with; true if it is the last one. Where a rank has died nobody is told
- * any more: somebody may still be reading what was told for the last meeting, which death has let
- * this rank leave early.
+ * Write what this rank brings to its post, and count it; true if it is the last to come. If a rank
+ * has died nothing is written: this rank may have left the last meeting early, and others may still
+ * be reading its post.
  */
 static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, uint64_t arguments,
                    const char *name)
@@ -305,8 +310,9 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
 }
 
 /*
- * What not all ranks have done is undone, by what they told: nobody goes on before all have read
- * it. In a new epoch nothing of the old one may run on, here or at a peer, when this returns.
+ * After a failure: undo what not all ranks have done, as told at the meeting, and wait until all
+ * have read that. When this returns after a new epoch, nothing of the old one runs on, here or at a
+ * peer.
  */
 static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, uint64_t base)
 {
@@ -358,7 +364,7 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round, bool *stay)
     return status;
 }
 
-/* One round. *stay: this rank has to come again, with the same. */
+/* One round. *stay: this rank has to come again with the same. */
 static sherd_status meet_once(sherd_world *world, sherd__meeting kind, sherd_status mine,
                               uint64_t arguments, const char *name, bool *stay)
 {

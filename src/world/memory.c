@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is live is the most that ever was. */
+/* The peak becomes what is live now. */
 static void be_peak(sherd_memory *memory)
 {
     memory->peak_bytes = memory->live_bytes;

@@ -68,7 +68,7 @@ static bool are_alike(const sherd_world *world, int lane, int a, int b)
                               sherd__look(&sherd__lane_of(world, b, lane)->history));
 }
 
-/* Whether a receiver is not ahead, and has done what the sender has, as far as its ring tells. */
+/* Whether a receiver at most lags: its calls are the sender's first ones, as far as is known. */
 static bool follows(const sherd_world *world, int lane, int sender, int receiver)
 {
     uint64_t had = calls_of(world, lane, receiver), sent = calls_of(world, lane, sender);

@@ -43,8 +43,11 @@ static bool has(const sherd__opened *opened, uint64_t key)
     return opened->count > 0 && sherd__mark_has_bits(opened->bits, SHERD__OPENED_WORDS, key);
 }
 
-/* Ranks that differ only in some of the axes make their next call otherwise where one has not
- * opened the same. Returns how many calls this rank has made with them. */
+/*
+ * Put an opening into the history of all groups of ranks that differ only in some of the axes: the
+ * next call fails if one of them has not opened the same. Returns how many calls this rank has made
+ * in these groups.
+ */
 static uint64_t tell_groups(sherd_world *world, const sherd__member *member, unsigned axes,
                             uint64_t news)
 {
@@ -132,8 +135,10 @@ void sherd__openings_passed(sherd_world *world, sherd__lane_set *again)
     }
 }
 
-/* Where no calls were made the epoch that begins has the number of the one that ends, and histories
- * would go on. */
+/*
+ * After a failed check. If no calls were made, the new epoch has the same numbers as the old one,
+ * so histories must be reset here.
+ */
 void sherd__openings_failed(sherd_world *world)
 {
     for (int i = 0; i < world->meshes; i++)
@@ -164,7 +169,7 @@ bool sherd__openings_same(const sherd_world *world, int lane, int a, int b)
     return are_same(opened_by(world, a, lane), opened_by(world, b, lane));
 }
 
-/* The calls that a rank has made with those that differ from it only in axes of the lane. */
+/* How many calls a rank has made in groups of some of the lane's axes. */
 static uint64_t calls_of(const sherd_world *world, int rank, int lane)
 {
     const sherd__member *member = sherd__member_at(world, lane);
@@ -181,7 +186,7 @@ static uint64_t calls_of(const sherd_world *world, int rank, int lane)
     return calls;
 }
 
-/* A rank's deeds are told in the lane of all axes of the mesh, which is its last. */
+/* What a rank has told of its deeds on the lane's mesh: in the lane of all axes, the last one. */
 static const sherd__work *work_beside(const sherd_world *world, int rank, int lane)
 {
     const sherd__member *member = sherd__member_at(world, lane);
@@ -196,8 +201,10 @@ static bool is_past(const sherd_world *world, int rank, int lane, const sherd__o
            calls_of(world, rank, lane) > opening->calls;
 }
 
-/* The first that a rank has opened and another has not; `past`: and will not. NULL: none that is
- * known by name. */
+/*
+ * The first opening of one rank that another lacks; `past`: and can no longer make. NULL: there is
+ * none that is known by name.
+ */
 static const sherd__opening *missing(const sherd_world *world, int lane, int has_it, int lacks_it,
                                      bool past)
 {
@@ -264,8 +271,10 @@ static bool common_bits(const sherd_world *world, int lane, int leader, uint64_t
     return any;
 }
 
-/* What a rank has opened, and not all of its group have, and all that was done behind it; if that
- * is not among the first, all that it has written counts, and all since the last good check. */
+/*
+ * Lose what a rank has opened and not all of its group have, and all deeds after that. If it is not
+ * known by name, lose all that the rank has written since the last good check, and all deeds since.
+ */
 static void lose(const sherd_world *world, int rank, int lane, const sherd__opened *common,
                  sherd__remains *out)
 {

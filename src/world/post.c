@@ -110,8 +110,7 @@ void sherd__post_announce(sherd_world *world, const sherd__wait *wait)
     atomic_store(&post->needs, needs.count);
     atomic_fetch_add(&post->version, 1);
     world->announced = true;
-    /* At a meeting this rank looks for nothing impossible: those that wait must, and may be
-     * asleep. */
+    /* At a meeting a rank raises nothing: those that wait for it must look, and may be asleep. */
     if (world->arrived && needs.count)
         ring_others(world);
 }

@@ -212,7 +212,7 @@ static void copy_those(sherd_world *world, const sherd__call_state *call, int i,
     }
 }
 
-/* Those of ranks after this one first, so that not all pull from rank 0. */
+/* Copy from ranks after this one first, so that not all pull from rank 0. */
 static void copy_fresh(sherd_world *world, const sherd__call_state *call, int i,
                        const sherd__ranks *fresh, int first)
 {
@@ -312,8 +312,10 @@ static void copy_words(sherd_world *world, const sherd__call_state *call, const 
 
 /* ---- one call, all calls --------------------------------------------------------------------- */
 
-/* `left` of a group: the number of my earliest unfinished call, or of the next one. Who waits for
- * it is still to be woken. */
+/*
+ * Store `left` of a group: the number of this rank's earliest unfinished call, or of the next one.
+ * The caller wakes those who wait for it.
+ */
 static void store_left(sherd_world *world, sherd__group *group)
 {
     uint64_t left = sherd__number(world->base, group->sequence + 1);
@@ -335,7 +337,7 @@ static void finish(sherd_world *world, sherd__call_state *call)
         sherd__remote_finish(world, call);
 }
 
-/* The awaited ranks whose records have come, which are awaited no longer. True: none is. */
+/* Move awaited ranks whose records have come to `fresh`. True: none is awaited any more. */
 static bool take_records(sherd_world *world, sherd__call_state *call, sherd__ranks *fresh)
 {
     bool all = true;
@@ -351,7 +353,7 @@ static bool take_records(sherd_world *world, sherd__call_state *call, sherd__ran
     return all;
 }
 
-/* What is copied, from these ranks. */
+/* Copy from these ranks all that is copied, not reduced. */
 static void copy_from(sherd_world *world, const sherd__call_state *call, const sherd__ranks *fresh)
 {
     int first = sherd__ranks_next(fresh, 0);
@@ -366,8 +368,9 @@ static void copy_from(sherd_world *world, const sherd__call_state *call, const s
 }
 
 /*
- * My own part first: who looks for a record just before it is stored takes its line away from the
- * one who stores it, and both wait for it to go there and back.
+ * Do what can be done for a call; true if anything was. This rank's own part comes first: looking
+ * for a record just before its owner stores it takes the cache line away from the owner, and costs
+ * both a round trip.
  */
 static bool advance(sherd_world *world, sherd__call_state *call)
 {
@@ -410,8 +413,8 @@ static bool sharers_have_left(sherd_world *world, sherd__call_state *call)
 }
 
 /*
- * This rank has just left a call. Whether its peers have is asked first: the look waits for their
- * lines while the fence waits for what this one has written.
+ * After this rank has left a call: wake all, and say whether its sharers have left it too. They are
+ * asked before the fence in the waking, since both wait for cache lines and can do so at once.
  */
 static bool left_by_all(sherd_world *world, sherd__call_state *call)
 {
@@ -437,7 +440,7 @@ bool sherd__progress(sherd_world *world)
     for (sherd__call_state *call = world->open, *next; call; call = next) {
         next = call->next;
         if (world->quiet)
-            break; /* what the last one saw has raised the alarm */
+            break; /* the call before has found a difference, and raised the alarm */
         bool before = call->finished;
         if (!before)
             moved |= advance(world, call);

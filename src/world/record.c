@@ -164,7 +164,7 @@ static void raise_different(sherd_world *world, const sherd__call_state *call, i
     sherd__raise(world, SHERD_EDIFFER, "%s", text);
 }
 
-/* The fingerprint is in the history, and lies on another line. */
+/* The history includes the fingerprint, and lies on the line that is read anyway. */
 static bool is_same(const sherd__record *record, const sherd__call_state *call)
 {
     return sherd__peek(&record->history) == call->history;
@@ -195,7 +195,7 @@ bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int 
     if (status == 0 && is_same(record, call))
         return sherd__is_near(world, rank) || sherd__remote_fits(world, call, rank);
     if (world->arrived || (status && world->remote))
-        return false; /* why it failed is on its way, and says more */
+        return false; /* at a meeting, or the alarm that tells why is on its way */
     if (status)
         sherd__raise(world, (sherd_status)status, "rank %d failed before call %llu", rank,
                      (unsigned long long)sherd__calls_in(call->number, world->base));

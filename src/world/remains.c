@@ -31,8 +31,10 @@ static bool all_did_alike(const sherd_world *world, const sherd__ranks *members,
     return true;
 }
 
-/* The last deed that all members have done alike, with all before it; at least the last good check,
- * if it is long ago. */
+/*
+ * The last deed up to which all members have done the same; that of the last good check if none
+ * later is still known.
+ */
 static void find_common(const sherd_world *world, const sherd__ranks *members, int lane,
                         sherd__remains *out)
 {
@@ -53,7 +55,7 @@ static void find_common(const sherd_world *world, const sherd__ranks *members, i
         }
 }
 
-/* If there are more than there is room for, all count from the first one on. */
+/* Add a deed whose result was in flight; if there is no room, all from the first one on count. */
 static void lose_flight(sherd__remains *out, uint64_t made)
 {
     for (int i = 0; i < out->flights; i++)

@@ -130,13 +130,15 @@ static bool depends_on_any(const picture *p, const sherd__ranks *ranks)
     return false;
 }
 
-/* Take ranks that depend on none of the others out of a set, until none does: what remains depends
- * on rings, if anything does. */
+/*
+ * Drop ranks that depend on none of the others, until there is no such rank: what remains is in
+ * rings, or depends on them.
+ */
 static void leave_rings(const sherd_world *world, sherd__ranks *ranks)
 {
     bool fewer = true;
 
-    /* Up and down in turns: most ways of waiting go one way. */
+    /* In alternating order: chains of waits mostly ascend or descend. */
     for (bool down = true; fewer; down = !down) {
         fewer = false;
         for (int i = 0; i < world->ranks; i++) {
@@ -188,7 +190,7 @@ static int find_any_ring(const sherd_world *world)
     return length;
 }
 
-/* Whom the i-th of the ring depends on. */
+/* The rank on which the i-th of the ring depends. */
 static int before(const sherd_world *world, int i, int length)
 {
     return world->picture[(i + length - 1) % length].ring;
@@ -201,8 +203,10 @@ static bool unchanged(const sherd_world *world, int rank)
     return version % 2 == 1 && sherd__look(&world->arena.control->post[rank].version) == version;
 }
 
-/* A rank depends on another because the need says so, or because of a third one, whose open call
- * stands between. */
+/*
+ * Whether a need of rank `from` makes it depend on `to`: it waits for a call of `to`, or for a
+ * third rank to leave a call, which that one cannot finish without `to`.
+ */
 static bool says(const sherd_world *world, int from, int need, int to)
 {
     standing s = {.number = 0};
@@ -221,7 +225,7 @@ static bool says(const sherd_world *world, int from, int need, int to)
     return false;
 }
 
-/* Each rank depends on the one before it, and did so in one and the same wait. */
+/* Whether each rank of the ring still depends on the one before it, in the same wait as before. */
 static bool holds(const sherd_world *world, int length)
 {
     for (int i = 0; i < length; i++) {

@@ -123,7 +123,7 @@ static sherd__block *behind(const sherd__store *store, const sherd__block *block
     return block == store->last ? NULL : (sherd__block *)(void *)(block->data + block->room);
 }
 
-/* A header at a place of the region, behind `before`; the block is in no list. */
+/* Make a block at a place of the region, behind `before`; it is in no list. */
 static sherd__block *lay(sherd__store *store, unsigned char *at, size_t room, sherd__block *before)
 {
     sherd__block *block = (sherd__block *)(void *)at;
@@ -273,7 +273,7 @@ static sherd__block *best_joined(const sherd__store *store, int class, size_t ro
     return best;
 }
 
-/* Out of a joined block. */
+/* Cut a block out of a joined one. */
 static sherd__block *cut_joined(sherd_world *world, size_t room)
 {
     sherd__store *store = &world->store;
@@ -290,7 +290,7 @@ static sherd__block *cut_joined(sherd_world *world, size_t room)
     return NULL;
 }
 
-/* Out of what lies behind all blocks. */
+/* Cut a block out of the region behind all blocks. */
 static sherd__block *cut_new(sherd_world *world, size_t room)
 {
     sherd__store *store = &world->store;
@@ -313,7 +313,7 @@ static sherd__block *cut_any(sherd_world *world, size_t room)
     return block ? block : cut_new(world, room);
 }
 
-/* Give the kernel the pages of so many bytes that are joined. */
+/* Give the kernel the pages of so many free bytes: behind all blocks, then of joined ones. */
 static void give_pages(sherd_world *world, size_t bytes)
 {
     sherd__store *store = &world->store;
@@ -326,7 +326,7 @@ static void give_pages(sherd_world *world, size_t bytes)
             done += sherd__give_pages(world, block->data, block->room, bytes - done);
 }
 
-/* A block; where the limit does not let, pages that lie idle elsewhere are given back for it. */
+/* Cut a block; if the limit refuses, give back pages that lie idle elsewhere and try again. */
 static sherd__block *cut_within_limit(sherd_world *world, size_t room)
 {
     sherd__block *block = cut_any(world, room);
@@ -337,7 +337,7 @@ static sherd__block *cut_within_limit(sherd_world *world, size_t room)
     return cut_any(world, room);
 }
 
-/* There is no more memory: wait for what peers read of the warm blocks, until something fits. */
+/* No memory is left: wait until peers have read warm blocks, and join those, until one fits. */
 static sherd__block *wait_for_warm(sherd_world *world, size_t room, bool *stopped)
 {
     sherd__shelf *warm = &world->store.warm;
@@ -359,7 +359,7 @@ static sherd__block *wait_for_warm(sherd_world *world, size_t room, bool *stoppe
     return block;
 }
 
-/* No warm one fits. */
+/* A block if no warm one fits: see the order at the top of the file. */
 static sherd__block *find(sherd_world *world, size_t room, bool *stopped)
 {
     sherd__store *store = &world->store;
@@ -392,7 +392,7 @@ static void trim(sherd_world *world)
     give_pages(world, world->store.held);
 }
 
-/* Much has been taken since the last time: look at what of the pages was not needed meanwhile. */
+/* A spell is over: give back pages that were not needed in it, nor in the one before. */
 static void end_spell(sherd_world *world)
 {
     sherd__store *store = &world->store;
@@ -453,7 +453,7 @@ sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped
         return NULL;
     block->use = SHERD__LENT;
     block->spoiled = false;
-    block->made = 0; /* what came here before says nothing of what comes now */
+    block->made = 0; /* the deed of earlier contents says nothing of new ones */
     block->made_on = NULL;
     block->bytes = bytes;
     sherd__edge_close(block->data, (size_t)bytes, block->room);

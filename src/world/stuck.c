@@ -3,8 +3,8 @@
  * Waits that can never end because of a rank at a meeting. Such a rank makes no more calls, so
  * whoever waits for one that it has not made waits for ever. It may also have an open call that can
  * never end, because a rank that it awaits has come to the meeting without that call, has made
- * another one in its place, or failed; it may not say so itself any more, and its `left` never
- * comes: who waits for that looks through its post. Slow rounds only.
+ * another one in its place, or failed. It raises nothing at a meeting, and never leaves that call;
+ * so whoever waits for it to leave finds the reason on its post. Slow rounds only.
  */
 #include "inside.h"
 
@@ -14,8 +14,8 @@ enum { MANY = 64, LOOK_NS = 1000 }; /* for each rank that another may wait for *
 
 /* A call that a rank lacks for good. */
 typedef struct missed {
-    int rank;  /* at the meeting; */
-    int other; /* whom it awaits in an open call, or -1: it has not made the call itself */
+    int rank;  /* the rank at the meeting */
+    int other; /* the rank that it awaits in the call; -1: it has not made the call itself */
     int lane;
     uint64_t number; /* of the call that does not come */
     bool misfit;     /* other has made another one in its place */
@@ -31,7 +31,7 @@ static bool has_made(const sherd_world *world, int rank, int lane, uint64_t numb
     return sherd__look(&sherd__lane_of(world, rank, lane)->made) >= number;
 }
 
-/* A rank that is at the meeting without a call. */
+/* The first awaited rank that came to the meeting without making the call; -1: there is none. */
 static int find_absent(const sherd_world *world, const sherd__said *need)
 {
     for (int q = -1; (q = sherd__ranks_next(&need->ranks, q + 1)) >= 0;)
@@ -40,7 +40,7 @@ static int find_absent(const sherd_world *world, const sherd__said *need)
     return -1;
 }
 
-/* Whether an open call of rank q at the meeting, up to the awaited one, can never end. */
+/* Whether rank q, at the meeting, has an open call (up to the awaited one) that can never end. */
 static bool is_held_up(const sherd_world *world, int q, const sherd__said *need, missed *out)
 {
     uint32_t waits, needs;
@@ -110,7 +110,7 @@ static bool is_stuck(sherd_world *world)
     missed m;
 
     sherd__post_counts(world, world->rank, &waits, &needs);
-    /* Also what only begun calls lack: others may wait for this rank to leave them. */
+    /* The needs of open calls count too: others may wait for this rank to leave them. */
     for (uint32_t i = 0; i < needs; i++) {
         sherd__said need = sherd__post_read(world, world->rank, i);
         if (!never_comes(world, &need, &m))
@@ -124,8 +124,7 @@ static bool is_stuck(sherd_world *world)
     return false;
 }
 
-/* Looking for rings takes the longer the more ranks there are, and each that is woken looks: not
- * again at once. */
+/* Whether to look for rings now: with many ranks that takes long, and every woken rank looks. */
 static bool may_look(sherd_world *world)
 {
     if (world->ranks <= MANY)

@@ -15,7 +15,7 @@ static uint64_t *readers_of(const sherd_world *world, sherd__block *block, int t
     return block->reader + (size_t)ticket * (size_t)sherd__rank_words(world->ranks);
 }
 
-/* Take those ranks out of a ticket that have left its call; true if none is left over. */
+/* Drop the ranks that have left the call from its ticket; true if none remains. */
 static bool ticket_settled(const sherd_world *world, sherd__block *block, int i)
 {
     const sherd__ticket *ticket = &block->ticket[i];
@@ -71,7 +71,7 @@ void sherd__ticket_add(sherd_world *world, sherd__block *block, const sherd__gro
         return;
     int i = ticket_for(world, block, group->lane);
     uint64_t *reader = readers_of(world, block, i);
-    /* Readers of earlier calls stay in: they have not left this one either. */
+    /* Readers of earlier calls stay in it: who has not left those has not left this one. */
     bool fresh = block->ticket[i].number <= world->base;
 
     for (int w = 0; w < sherd__rank_words(world->ranks); w++)
@@ -163,7 +163,7 @@ bool sherd__ticket_make_room(sherd_world *world, sherd__block *block, const sher
            sherd__wait_for(world, &(sherd__wait){are_settled, ticket_needs, block});
 }
 
-/* Waiting for a result in flight counts as time of its call. */
+/* Wait for a result in flight, and count the time as that of its call. */
 static bool wait_filled(sherd_world *world, sherd__block *block)
 {
     sherd__tally *tally = NULL;
@@ -204,8 +204,7 @@ bool sherd__arena_writable(sherd_world *world, sherd__block *block)
     return not_spoiled(world, block);
 }
 
-/* A rank that has seen the alarm stores no `left` any more: it is quiet from then on, as in a
- * wait. */
+/* As in a wait, a rank that sees the alarm is quiet from then on: it stores no `left`. */
 bool sherd__arena_ready(sherd_world *world, sherd__block *block)
 {
     if (world->remote)

@@ -94,9 +94,11 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
 
     if (world->remote)
         sherd__remote_flush(world);
-    /* First asleep, then the bell, then the look at records, `left`, arrivals and the alarm: a
-     * store that the look misses finds this rank asleep and rings. What is announced is such a look
-     * too: a record that misfits may never be told of otherwise. */
+    /*
+     * The order matters: mark this rank asleep, read the bell, then look at records, `left`,
+     * arrivals and the alarm. A store that the look misses comes after the mark, so its rank rings.
+     * Announcing is such a look too: it may be the only one that sees a record that misfits.
+     */
     atomic_fetch_or(sleepers, self);
     uint32_t bell = atomic_load(&world->post->bell);
     sherd__post_announce(world, wait);
@@ -109,7 +111,7 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
     return over;
 }
 
-/* Whom a meeting waits for: to come, or, once this rank has taken the verdict, to take it too. */
+/* The rank that a meeting waits for: to arrive, or, after the verdict, to act upon it. */
 static int awaited_at_meeting(const sherd_world *world)
 {
     const sherd__post *post = world->arena.control->post;
@@ -144,11 +146,12 @@ static void time_out(sherd_world *world, const sherd__wait *wait)
 }
 
 /*
- * Spinning is right where the awaited rank runs on another core, and wrong where it waits for this
- * one: a wait that ended only when this rank began to yield halves the next one's spinning, one
- * that ended before doubles it. The time until a rank sleeps stays the same: what is not spun is
- * yielded (a yield takes as long as some 16 pauses). But where a stranger takes the core at a
- * yield, for milliseconds, the next waits do not yield at all: a sleeper is woken at once.
+ * Learn from a wait how long to spin in the next one. Spinning is right if the awaited rank runs on
+ * another core, and wrong if it waits for this core: a wait that ended only when this rank yielded
+ * halves the spinning, one that ended before doubles it. The time until a rank sleeps stays the
+ * same: what is not spun is yielded (a yield takes as long as some 16 pauses). But if another
+ * process took the core at a yield, for milliseconds (`robbed`), the next waits do not yield at
+ * all, since a sleeper is woken at once.
  */
 static void learn(sherd__patience *patience, int round, int spins, int yields, bool robbed)
 {
@@ -175,7 +178,7 @@ static int yields_of(const sherd_world *world, int spins)
     return patience->yields == patience->most_yields ? patience->yields + unspun : patience->yields;
 }
 
-/* Whether it has spun for long enough; *since: when that was first asked, 0 = not yet. */
+/* Whether a wait that asks MPI has spun long enough; *since: when first asked, 0 = not yet. */
 static bool has_spun(const sherd_world *world, int round, int64_t *since)
 {
     if (!world->remote || round % ASKS)
@@ -186,8 +189,8 @@ static bool has_spun(const sherd_world *world, int round, int64_t *since)
 }
 
 /*
- * Time counts by rounds, none of which takes longer than a sleep does: if the whole job was stopped
- * in one (Ctrl-Z, a debugger), that is nothing that this rank has waited for another.
+ * Wait, and give up after the deadline. A round counts as at most one sleep: if the whole job was
+ * stopped in it (Ctrl-Z, a debugger), this rank has not waited for another that long.
  */
 static bool wait_in_rounds(sherd_world *world, const sherd__wait *wait)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where this rank is, and what it calls there. The rooms above hand down a number when they enter a
- * module or go backward; the path behind it is looked up once per module. In the table a row takes
- * half of what it has on average, so what no module does always has room; a module that makes calls
- * of very many kinds may lose the last ones to that.
+ * The comm log by modules: in which module this rank is, and what calls it makes there. The rooms
+ * above set a number when they enter a module or go backward; the path behind it is looked up once
+ * per module. The table of counts is sized for some kinds of calls per module; if it is full, calls
+ * of further kinds are counted as outside of any module, whose rows always have room.
  */
 #include "inside.h"
 
