@@ -5,10 +5,10 @@
  */
 #include "door.h"
 
-/* Bytes of a tensor's piece. */
+/* Bytes of a tensor's piece; 0 of an absent operand. */
 static int64_t bytes_of(const sherd_tensor *t)
 {
-    return t ? t->count * (int64_t)sherd_dtype_bytes(t->dtype) : 0;
+    return t ? sherd__local_bytes(t) : 0;
 }
 
 static int64_t larger(int64_t most, const sherd_tensor *t)

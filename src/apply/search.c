@@ -160,7 +160,7 @@ static const sherd__dim *chosen_dim(const search *s, char name)
     return NULL;
 }
 
-/* Whether an operand would have to be pending and sharded on one axis. */
+/* Whether an operand would have to be both pending and sharded on one axis. */
 static bool contradicts(const search *s, int i)
 {
     for (const char *label = s->rule->operand[i]; *label; label++) {
@@ -186,21 +186,6 @@ static sherd_status target_of(search *s, int i, const sherd_layout **out)
     return sherd__layout_intern(out, &spec);
 }
 
-/* Elements of the largest shard of a dim. Default cuts put it first. */
-static int64_t largest_shard(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n)
-{
-    static const int64_t origin[SHERD_MAX_AXES];
-    int64_t most = 0, lo, hi;
-
-    if (!dim->cuts) {
-        sherd__dim_interval(mesh, dim, n, origin, &lo, &hi);
-        return hi - lo;
-    }
-    for (int64_t i = 0; i < sherd__dim_parts(mesh, dim); i++)
-        most = sherd__max(most, dim->cuts[i + 1] - dim->cuts[i]);
-    return most;
-}
-
 static int64_t local_elements(const search *s, const char *label)
 {
     int64_t n = 1;
@@ -208,7 +193,7 @@ static int64_t local_elements(const search *s, const char *label)
     for (; *label; label++)
         for (int i = 0; i < s->letters; i++)
             if (s->letter[i].name == *label)
-                n *= largest_shard(s->mesh, s->chosen[i], s->letter[i].n);
+                n *= sherd__dim_longest(s->mesh, s->chosen[i], s->letter[i].n);
     return n;
 }
 

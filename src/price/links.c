@@ -296,15 +296,6 @@ static sherd_link best_link(const sherd__problem *problem)
     return best;
 }
 
-static int64_t rounds_of(int64_t ranks)
-{
-    int64_t rounds = 0;
-
-    while (rounds < 62 && (int64_t)1 << rounds < ranks)
-        rounds++;
-    return rounds;
-}
-
 /*
  * Of k addends of n elements a sliced all-reduce receives 2 (k - 1) n / k and adds half of that, in
  * 2 log k rounds; all else receives and adds more, in (log k) rounds or k - 1 messages. Without a
@@ -318,7 +309,7 @@ static int64_t floor_links(const sherd__problem *problem, int64_t target_max, in
         problem->request->price.overlap || problem->to->spec.mesh != problem->from->spec.mesh;
     sherd__wide share = (sherd__wide)target_max * (k - 1) / k;
     int64_t received = sherd__max(sherd__cut(2 * share), 1);
-    int64_t messages = k == 1 || straight ? 1 : rounds_of(k);
+    int64_t messages = k == 1 || straight ? 1 : sherd__rounds_of(k);
 
     return sherd__span_time(
         sherd__span_sent(&link, messages, sherd__mul_cut(received, element_bytes)) +

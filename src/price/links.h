@@ -40,6 +40,16 @@ static inline sherd__span sherd__span_added(const sherd_link *link, int64_t byte
     return sherd__span_of(0, link->gamma_femtoseconds, 0, bytes);
 }
 
+/* Rounds of a collective by stages over so many ranks: ceil(log2 ranks). */
+static inline int64_t sherd__rounds_of(int64_t ranks)
+{
+    int64_t rounds = 0;
+
+    while (rounds < 62 && (int64_t)1 << rounds < ranks)
+        rounds++;
+    return rounds;
+}
+
 /* Picoseconds, rounded up. */
 static inline int64_t sherd__span_time(sherd__span span)
 {

@@ -73,10 +73,8 @@ static void find_peers(sherd__field *field)
     bool straight = field->problem->request->price.straight;
 
     for (int i = 0; i < field->mesh->axes; i++) {
-        int64_t p = field->mesh->extent[i], rounds = 0;
-        while ((int64_t)1 << rounds < p)
-            rounds++;
-        field->peers[i] = straight ? p - 1 : rounds;
+        int64_t p = field->mesh->extent[i];
+        field->peers[i] = straight ? p - 1 : sherd__rounds_of(p);
     }
 }
 

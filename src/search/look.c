@@ -156,11 +156,6 @@ static void compare(step *s, sherd__pair *rooms)
 
 /* ---- by stages ------------------------------------------------------------------------------ */
 
-static int64_t rounds_of(int64_t p)
-{
-    return 64 - __builtin_clzll((unsigned long long)p - 1);
-}
-
 /* Gather n elements of which each rank has a block, or reduce them to blocks; `times`: 2 = both. */
 static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
 {
@@ -172,7 +167,7 @@ static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
         if (!(axes >> lanes->axis[j] & 1))
             continue;
         int64_t bytes = sherd__mul_cut(n - sherd__ceil_div(n, p), s->field->bytes);
-        sum += times * sherd__span_sent(&lanes->link[j], rounds_of(p), bytes);
+        sum += times * sherd__span_sent(&lanes->link[j], sherd__rounds_of(p), bytes);
         sum += s->reduced ? sherd__span_added(&lanes->link[j], bytes) : 0;
         n = n / p;
     }
