@@ -26,7 +26,7 @@ static void drop_grads(sherd_node *node)
 
 /* ---- one node ------------------------------------------------------------------------------- */
 
-/* A gradient that is not like its operand is an error of a user's, not a broken invariant. */
+/* Whether a gradient is like its operand; if not, a user's operator is wrong, which is raised. */
 static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
 {
     const sherd__edge *in = &node->in[i];
@@ -64,7 +64,7 @@ static bool give_leaf(sherd__pass *p, sherd_tensor *leaf, sherd_tensor *grad)
     return p->only || sherd__add_leaf_grad(p, leaf, grad);
 }
 
-/* Whether this gradient, if it is computed now, is for the second part. */
+/* Whether this gradient, if it is computed now, is kept for the second part. */
 static bool is_parked(const sherd_node *node, int i)
 {
     return node->pass->part == SHERD__FIRST && node->rest >> i & 1;
@@ -105,7 +105,7 @@ static bool give(sherd__pass *p, const sherd_node *node, int i, sherd_tensor *gr
     return node->in[i].node ? give_result(node, i, grad) : give_leaf(p, node->in[i].leaf, grad);
 }
 
-/* The operator has left a gradient out: all ranks of the operand's mesh must. */
+/* The operator has left a gradient out; note that, since all ranks of the mesh must. */
 static void note_absent(const sherd_node *node, int i)
 {
     const sherd_layout *layout = node->in[i].layout;
@@ -147,7 +147,7 @@ static bool is_runnable(const sherd__pass *p, const sherd_node *node)
     return false;
 }
 
-/* Part of a backward that was recorded, and not made of operators with a gradient. */
+/* Refuse to differentiate an operator of a recorded backward that has no gradient itself. */
 static bool refuse_second(const sherd_node *node)
 {
     sherd__raise(node->world, SHERD_EINVAL,
@@ -180,8 +180,10 @@ static bool run_op(sherd__pass *p, sherd_node *node, unsigned without)
     return good;
 }
 
-/* All of a node's gradients are computed, or will not be: release what it saved and what it
- * used. */
+/*
+ * No more gradients come from this node: release what it used in this pass; and, if `done`, what it
+ * saved.
+ */
 static void leave(sherd__pass *p, int k, bool good, bool done)
 {
     sherd_node *node = p->node[k];
@@ -255,7 +257,7 @@ static bool catch_up(sherd__pass *p, const sherd_node *node)
     return good;
 }
 
-/* If a move has begun, there is time to compute while it is under way. */
+/* If a move was begun, compute a gradient that was put off while it is under way. */
 static bool use_time(sherd__pass *p)
 {
     bool moves = p->moving;
@@ -292,7 +294,7 @@ static bool settle(sherd__pass *p, sherd_node *node)
     return use_time(p);
 }
 
-/* What the first part has left of a node that a gradient has reached. */
+/* Compute, or deliver, what the first part has left of a node. */
 static bool run_rest(sherd__pass *p, sherd_node *node)
 {
     const sherd__parked *parked;
@@ -325,7 +327,7 @@ static bool run_node(sherd__pass *p, sherd_node *node)
     return good && use_time(p);
 }
 
-/* Of what the first part has left, release what the second does not need. */
+/* After the first part: release what the second does not need of a node. */
 static void keep_rest(sherd_node *node, int k)
 {
     sherd__saved_forget(node, k);
@@ -340,7 +342,7 @@ static bool take_turn(sherd__pass *p, int k)
 {
     sherd_node *node = p->node[k];
     bool first = p->part == SHERD__FIRST, rests = p->part == SHERD__SECOND && node->rest;
-    bool done = node->done && !rests;
+    bool was_done = node->done && !rests; /* by an earlier backward */
 
     if (first && !node->needed)
         return true;
@@ -353,7 +355,7 @@ static bool take_turn(sherd__pass *p, int k)
     else if (good && node->later)
         p->late[p->lates++] = k;
     else
-        leave(p, k, good, node->done && !done);
+        leave(p, k, good, node->done && !was_done);
     return good && (p->lates <= SHERD__LATE || run_late(p, true));
 }
 
@@ -367,7 +369,7 @@ bool sherd__pass_seed(sherd__pass *p, sherd_tensor *output, sherd_tensor *grad)
                 : give_leaf(p, output, grad);
 }
 
-/* Leaves that are outputs, and operands of no node. */
+/* Finish leaves that are outputs and operands of no node. */
 static bool finish_outputs(sherd__pass *p)
 {
     bool good = true;
@@ -406,7 +408,7 @@ static void forget_leaves(sherd__pass *p)
 bool sherd__pass_run(sherd__pass *p, bool good)
 {
     good = good && !sherd__alarmed(p->world) && finish_parked_outputs(p) && finish_outputs(p);
-    for (int i = 0; i < p->waiting; i++) { /* listing them has failed */
+    for (int i = 0; i < p->waiting; i++) { /* those that are left if collecting nodes has failed */
         p->heap[i]->pass = NULL;
         sherd__refcounted_release(&p->heap[i]->head);
     }

@@ -122,7 +122,7 @@ static bool leads_on(const sherd__pass *p, const sherd__edge *in)
     return ours && ((in->node && in->node->needed) || (watch && watch->captured));
 }
 
-/* From the oldest node on, so that the nodes that it depends on are known. */
+/* From the oldest node on, since whether a node is needed follows from older ones. */
 static void mark_needed(sherd__pass *p)
 {
     for (int k = p->nodes; k-- > 0;) {

@@ -53,7 +53,7 @@ static void replay_destroy(sherd__refcounted *head)
     sherd__free(sherd__world_heap(r->world), r);
 }
 
-/* When no node needs them any more, release the arguments, and so on outwards. */
+/* Release the arguments when no node needs them any more; likewise those of parts around. */
 static void let_go(sherd__replay *r)
 {
     while (r && r->state == WAITS && r->undone == 0 && !r->keeper->done) {
@@ -95,8 +95,8 @@ static bool same_operand(const sherd__edge *a, const sherd__edge *b)
 }
 
 /*
- * Whether what a node uses was written in between. Another tensor in its place is no fault: the
- * module may have made it anew, with the same values.
+ * Whether a tensor that a node uses was written since the first run. That it is another tensor is
+ * no fault: the module may have made it anew, with the same values.
  */
 static bool was_written(sherd__replay *r, const sherd__edge *a, const sherd__edge *b)
 {
@@ -121,7 +121,7 @@ static bool is_same(sherd__replay *r, const sherd_node *old, const sherd_node *n
     if (old->op != node->op || old->ins != node->ins || old->outs != node->outs)
         return differ(r, node->op->name, old->op->name);
     if (old->done)
-        return true; /* it has forgotten its operands, and needs nothing */
+        return true; /* its backward has run: it needs nothing, and its operands are forgotten */
     for (int i = 0; i < node->ins; i++) {
         if (was_written(r, &old->in[i], &node->in[i]))
             return false;

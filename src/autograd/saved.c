@@ -110,7 +110,7 @@ static void kept_destroy(sherd__refcounted *head)
     sherd__free(sherd__world_heap(k->world), k);
 }
 
-/* The tensor is freed before what is kept of it. */
+/* The tensor is freed, and what is kept of it lives on. */
 static void forget(sherd_tensor *t)
 {
     ((sherd__kept *)t->saved)->owner = NULL;
@@ -132,13 +132,13 @@ static bool keeps_source(const sherd_tensor *t)
            source->storage->version == t->moved_version && t->storage->version == t->moved_as;
 }
 
-/* As above: all ranks must recompute the same. */
+/* Decided alike on all ranks, as above, since all must recompute the same. */
 bool sherd__keeps_free(const sherd_tensor *t)
 {
     return t->of_leaf || (keeps_source(t) && sherd__keeps_free(t->moved_from));
 }
 
-/* What was saved, as its text: pack may keep another thing, and the tensor itself may be gone. */
+/* The text of what was saved, for messages: the tensor may be gone, and pack may keep another. */
 static void describe_saved(const sherd__kept *k, char *out, size_t room)
 {
     if (k->layout)
@@ -232,7 +232,7 @@ sherd__kept *sherd__keep(sherd_tensor *t)
         sherd__refcounted_release(&k->head);
         return NULL;
     }
-    /* What was kept of it before it was written stays with those who have it. */
+    /* Written since: nodes that saved it before keep what they have; it is kept anew. */
     if (t->saved)
         forget(t);
     t->saved = &k->head;

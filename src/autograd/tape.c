@@ -79,7 +79,7 @@ sherd_dtype sherd_autocast(const sherd_world *world)
     return tape ? tape->low : SHERD_DTYPE_NONE;
 }
 
-/* It stays the same tensor, with the same deed. */
+/* Note that a tensor requires a gradient; its identity and deed stay. */
 static void note_wanted(sherd_tensor *t)
 {
     uint64_t what = sherd__attribute(t->identity, t->requires_grad), identity;
@@ -275,7 +275,7 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
         if (out[j])
             link_output(node, j, out[j]);
     sherd__replay_join(node);
-    /* The outputs hold it now; without one there is nobody to run it for. */
+    /* The outputs hold it now; without outputs nothing can reach it. */
     if (--node->head.refs == 0) {
         node_destroy(&node->head);
         return NULL;

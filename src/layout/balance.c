@@ -10,13 +10,13 @@ typedef struct work {
     double linear, quadratic;
 } work;
 
-/* Of the first x positions. */
+/* The work of the first x positions. */
 static double work_of(const work *w, int64_t x)
 {
     return (w->linear + w->quadratic * 0.5 * ((double)x + 1)) * (double)x;
 }
 
-/* The position in [lo, hi] before which there is as nearly as possible so much work. */
+/* The position in [lo, hi] for which the work before it is nearest to `wanted`. */
 static int64_t cut_at(const work *w, double wanted, int64_t lo, int64_t hi)
 {
     while (hi - lo > 1) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes: which elements a rank holds, and intersections of boxes. And the getters of layouts. */
+/* Which elements a rank holds (boxes, and their intersections), and the getters of layouts. */
 #include "inside.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ void sherd__holding_find(sherd__holding *holding, const sherd_layout *layout)
         return;
     sherd__layout_box(layout, coordinate, &holding->box);
     holding->count = sherd__box_count(&holding->box);
-    /* Strides of nothing are never used. */
+    /* Of an empty box they stay unset. */
     for (int d = layout->spec.ndim - 1; d >= 0 && holding->count > 0; d--) {
         holding->stride[d] = step;
         step *= holding->box.size[d];

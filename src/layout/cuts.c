@@ -56,7 +56,7 @@ int64_t sherd__dim_longest(const sherd_mesh *mesh, const sherd__dim *dim, int64_
 {
     int64_t parts = sherd__dim_parts(mesh, dim), longest = 0;
 
-    if (!dim->cuts) /* however axes nest, the first chunk is one rounding up */
+    if (!dim->cuts) /* that of shard 0; nested roundings up are one */
         return sherd__ceil_div(n, parts);
     for (int64_t i = 0; i < parts; i++)
         longest = sherd__max(longest, dim->cuts[i + 1] - dim->cuts[i]);

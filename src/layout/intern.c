@@ -29,7 +29,8 @@ static sherd_status check_shape(const char *function, const sherd__layout_spec *
             return sherd__fail(diag, SHERD_ELIMIT, "%s: dim %d has size %lld, not below 2^62",
                                function, d, (long long)spec->shape[d]);
     }
-    for (int d = 0; d < spec->ndim; d++) /* empty dims left out: so no product of sizes overflows */
+    /* A size of 0 counts as 1, so that no product of some sizes overflows either. */
+    for (int d = 0; d < spec->ndim; d++)
         if (!sherd__mul(count, sherd__max(spec->shape[d], 1), &count))
             return sherd__fail(diag, SHERD_ELIMIT, "%s: the tensor has 2^62 elements or more",
                                function);
@@ -134,7 +135,7 @@ static uint64_t hash_spec(const sherd__layout_spec *spec)
     return h;
 }
 
-/* Of specs whose default cuts are NULL. */
+/* Compares specs in which default cuts are NULL. */
 static bool equals_spec(const void *item, const void *key)
 {
     const sherd__layout_spec *a = &((const sherd_layout *)item)->spec, *b = key;

@@ -210,7 +210,7 @@ bool sherd__placement_equal(sherd_placement a, sherd_placement b)
     return a.kind == SHERD_SHARD ? a.dim == b.dim : a.kind != SHERD_PARTIAL || a.op == b.op;
 }
 
-/* `a` as somebody gave it. */
+/* Whether two placements are equal; `a` is a user's, with any dim. */
 static bool same_placement(sherd_placement a, sherd_placement b, int ndim)
 {
     if (a.kind == SHERD_UNSET)

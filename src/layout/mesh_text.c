@@ -16,7 +16,7 @@ void sherd__mesh_write(sherd__writer *w, const void *object)
         sherd__write(w, "%s%d", i ? "," : "@", mesh->ranks[i]);
 }
 
-/* The extent of the key's next axis; key->count goes along. */
+/* The extent of the key's next axis; multiplies key->count by it. */
 static sherd_status scan_extent(sherd__space *space, const char *function, sherd__scanner *s,
                                 sherd_mesh *key)
 {

@@ -289,7 +289,7 @@ static sherd_status scan_cuts(reader *r, const int64_t *shape, int64_t **sizes)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* Whether what follows are cuts: they begin with a dim. */
+/* Whether cuts follow: they begin with the number of a dim. */
 static bool at_cuts(reader *r)
 {
     int64_t dim;

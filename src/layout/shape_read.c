@@ -20,7 +20,7 @@ sherd_status sherd__size_scan(int64_t *shape, int *ndim, sherd__diag *diag, cons
     if (!sherd__take_integer(s, &shape[*ndim]))
         return sherd__expected(diag, function, s, "the size of a dim, below 2^62");
     ++*ndim;
-    for (int d = 0; d < *ndim; d++) /* empty dims left out: so no product of sizes overflows */
+    for (int d = 0; d < *ndim; d++) /* 0 counts as 1: then no product of some sizes overflows */
         if (!sherd__mul(count, sherd__max(shape[d], 1), &count))
             return sherd__fail_at(diag, SHERD_ELIMIT, function, &start,
                                   "the sizes up to here multiply to 2^62 or more (0 counts as 1)");

@@ -41,7 +41,7 @@ void sherd__layout_wake(sherd_layout *layout)
     space->idle--;
 }
 
-/* Freeing one may make the one idle that it is settled to. */
+/* Freeing a layout may make another idle: the one that it is settled to. */
 void sherd__layout_rest(sherd_layout *layout)
 {
     sherd__space *space = layout->space;

@@ -155,7 +155,7 @@ static bool failed(const sherd_channel *c)
     return false;
 }
 
-/* How something lies when it has arrived, by how it lay before: alike on all ranks of both. */
+/* The layout of a tensor on arrival, from its layout before; the same on all ranks of both. */
 static sherd_status arrival(const sherd_layout **out, const sherd_channel *c,
                             const sherd_layout *from, const char *function)
 {
@@ -350,7 +350,7 @@ sherd_tensor *sherd__channel_return(sherd_channel *c, sherd_tensor *t, sherd_dty
 
 /* ---- for everybody --------------------------------------------------------------------------- */
 
-/* Whether this rank may; if not, it has failed. */
+/* Whether this rank may send or receive now; if not, the call has failed. */
 static bool may(const sherd_channel *c, bool here, const sherd_mesh *mesh, int count,
                 const void *list, const char *function)
 {

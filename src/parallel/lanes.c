@@ -13,7 +13,7 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Which are taken. */
+/* The numbers that are taken. */
 typedef struct numbers {
     int room;
     bool *taken;
@@ -118,7 +118,7 @@ sherd_status sherd__lanes_make(sherd_channel *c, int last, const char *function)
         again = !status && !drained && !sherd__alarmed(c->world);
         if (again && (c->number = sherd__lane_number_take(c->world)) < 0)
             status = sherd__no_memory(c->from->space->diag, function);
-        /* One rank may have seen the alarm, and another not. */
+        /* Some ranks may have seen the alarm, and others not. */
         status = sherd__agree(c->world, status, (uint64_t)c->number, function);
     } while (!status && again);
     return status;
