@@ -41,7 +41,7 @@ static bool send(void *self, int to, const sherd_message *message, sherd_sending
     return is_running(e) && e->mpi.send(e->mpi.self, to, message, sending);
 }
 
-/* What MPI had is nobody's any more. */
+/* Without MPI nothing is pending any more, so all counts as sent. */
 static bool sent(void *self, sherd_sending *sending)
 {
     ended *e = self;

@@ -27,9 +27,9 @@ typedef struct front {
     bool joint;
     sherd__wide best;
     sherd__wide times, less;        /* with the dims that stay */
-    unsigned found[SHERD_MAX_DIMS]; /* axes that u depends on by position */
-    int64_t limit[SHERD_MAX_DIMS];  /* of what is found in a dim */
-    bool same;                      /* u and v are one */
+    unsigned found[SHERD_MAX_DIMS]; /* see axes_found */
+    int64_t limit[SHERD_MAX_DIMS];  /* the most that any rank finds in a dim */
+    bool same;                      /* u and v are equal */
     point top;                      /* no rank of the component exceeds it */
 } front;
 
@@ -68,8 +68,8 @@ static void add(front *f, point p)
 /* ---- what a rank finds ---------------------------------------------------------------------- */
 
 /*
- * Axes that what is found in a dim depends on, and not by lengths alone: 0 where all of the far
- * side is crossed, and so all that is mine is found.
+ * The axes on whose coordinates it depends what is found in a dim. None, if all axes of the far
+ * side are crossed: then all of my interval is found, whatever its place.
  */
 static unsigned axes_found(const sherd__question *q, int d)
 {
@@ -103,7 +103,7 @@ static int64_t found_in(const front *f, const sherd__sweep *w, int d)
     return sherd__place_gather(far, w->fence[d], w->mine[d].lo, w->mine[d].hi, &look);
 }
 
-/* The longest part of the far side that begins with coordinates of mine, or a little more. */
+/* How long a part of the far side may be that has my coordinates so far, or a little more. */
 static int64_t longest_fence(const sherd__list *far, const sherd__place *fence, unsigned through)
 {
     int64_t length = fence->hi - fence->lo;
@@ -116,7 +116,7 @@ static int64_t longest_fence(const sherd__list *far, const sherd__place *fence, 
     return length;
 }
 
-/* What a rank below this point finds in one dim at most. */
+/* What a rank with the coordinates so far finds in one dim at most. */
 static int64_t most_found(const front *f, const sherd__sweep *w, int d)
 {
     const sherd__pieces *dim = &w->grid->dim[d];
@@ -159,8 +159,8 @@ static void leaf_alone(sherd__sweep *w, int64_t times)
 }
 
 /*
- * Whether lengths alone say too little of what is found in a dim: the other side's shards are
- * counted, or lie in stripes that an interval meets more or less of.
+ * Whether lengths alone are a bad bound of what is found in a dim: shards of the far side are
+ * counted, or what is crossed of them lies in stripes, of which an interval may meet more or fewer.
  */
 static bool needs_limit(const front *f, int d)
 {
@@ -195,7 +195,7 @@ static int64_t find_limit(const front *f, int d)
 
 /* ---- one component -------------------------------------------------------------------------- */
 
-/* What no rank below this point exceeds. */
+/* What no rank with the coordinates so far exceeds. */
 static point most(const sherd__sweep *w)
 {
     const front *f = w->what;
@@ -260,7 +260,7 @@ static void leaf(sherd__sweep *w, int64_t times)
     w->done = f->full || covers(f, p, f->top);
 }
 
-/* What is known before the walk; the axes that are to come first. */
+/* Find what is known of a component before its walk; returns the axes to walk first. */
 static unsigned prepare(front *f, const sherd__component *c)
 {
     const sherd__question *q = f->asked;
@@ -306,7 +306,7 @@ static void walk(front *f, const sherd__component *c)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* Of dims that stay only the longest shard counts: all of it is mine on both sides. */
+/* Of dims that stay only the longest shard counts: a rank has all of it on both sides. */
 static void take_staying(front *f)
 {
     const sherd__grid *grid = f->asked->grid;

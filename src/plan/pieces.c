@@ -238,9 +238,8 @@ static int depth_of(const sherd__list *list, unsigned known)
 }
 
 /*
- * How much it says to know this axis next: it leads on where it is the next one of a list, more so
- * where the other list is further down already, since then few of its coordinates meet that
- * interval.
+ * How useful it is to walk this axis next: more if it is the next one of a list, and still more if
+ * the other list is further down already, since then few of its coordinates meet that interval.
  */
 static int leads(const sherd__grid *grid, int axis, unsigned known)
 {

@@ -124,7 +124,7 @@ static int dim_in(const sherd__sweep *w, int side, int axis)
     return d >= 0 && w->component->dims >> d & 1 ? d : -1;
 }
 
-/* Down the lists of a dim as far as the known axes lead; whether mine still finds something. */
+/* Follow the known axes down the lists of a dim; whether my interval still finds something. */
 static bool descend(sherd__sweep *w, int d)
 {
     const sherd__list *mine = &w->grid->dim[d].side[w->near];
@@ -137,7 +137,7 @@ static bool descend(sherd__sweep *w, int d)
            sherd__min(w->mine[d].hi, w->fence[d].hi) > sherd__max(w->mine[d].lo, w->fence[d].lo);
 }
 
-/* Leave out coordinates of an axis that lead a list of the dim away from the other side. */
+/* Leave out coordinates of an axis whose intervals do not meet the other side. */
 static void narrow(const sherd__sweep *w, int axis, int64_t *first, int64_t *end)
 {
     for (int side = 0; side < 2 && !w->everything; side++) {
@@ -170,8 +170,9 @@ static int64_t whole_from(const sherd__list *list, const sherd__place *place, in
 }
 
 /*
- * How many coordinates from i on are alike in one list, position or not: their intervals lie whole
- * in one of the other side that is known to its end, so that only lengths count.
+ * How many coordinates from i on are alike in one list: their intervals are equally long, and lie
+ * within one interval of the other side that no further axis cuts, so that their places do not
+ * matter.
  */
 static int64_t alike_in(const sherd__sweep *w, int side, int axis, int64_t i)
 {
@@ -215,7 +216,7 @@ static void visit_classes(sherd__sweep *w, int d, int depth, int64_t times)
     w->mine[d] = w->fence[d] = (sherd__place){0, 0, w->grid->dim[d].n, 0};
 }
 
-/* What is known about one dim, to come back to. */
+/* What is known about one dim, saved while an axis is walked. */
 typedef struct saved {
     int d;
     sherd__place mine, fence, inner;

@@ -57,7 +57,7 @@ typedef struct walk {
     sherd__place place[SHERD_MAX_DIMS]; /* by the axes known so far */
 } walk;
 
-/* Down a dim as far as the known axes lead; whether it still meets my box. */
+/* Follow the known axes down a dim; whether its interval still meets my box. */
 static bool descend(walk *w, int d, unsigned known)
 {
     int64_t lo = w->box->offset[d], hi = lo + w->box->size[d];
