@@ -117,7 +117,7 @@ static void all_ranks_lose_what_any_has_written(sherd_world *world)
     int me = world->rank, ranks = world->ranks;
 
     here.mesh = a_mesh(world, 0);
-    sherd__world_watch(world, &(sherd__watcher){NULL, look});
+    sherd__world_watch(world, &(sherd__watcher){NULL, look, NULL});
     for (int i = 0; i < 3; i++)
         do_deed(here.mesh, "alike");
     sherd__deed_writes(here.mesh, WRITTEN + (uint64_t)me);
@@ -135,7 +135,7 @@ static void all_ranks_lose_what_any_has_written(sherd_world *world)
         sherd_world_fail(world, SHERD_EINVAL, "on purpose");
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK_EQ(here.wrote, 0);
-    sherd__world_watch(world, &(sherd__watcher){NULL, NULL});
+    sherd__world_watch(world, &(sherd__watcher){NULL, NULL, NULL});
 }
 
 /* ---- what a comparison costs ----------------------------------------------------------------- */
