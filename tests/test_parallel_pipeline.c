@@ -270,11 +270,68 @@ static void a_pending_output_goes_on(sherd_world *world)
     }
 }
 
+/* ---- plain tensors ---------------------------------------------------------------------------- */
+
+static sherd_tensor *plain_ones(sherd_world *world)
+{
+    return sherd_constant(world, SHERD_F64, SHAPE(3, 4), 2, 1);
+}
+
+static void feed_plain(void *payload, int stage, int64_t microbatch, sherd_args *in)
+{
+    (void)microbatch;
+    if (stage == 0)
+        in->value[in->count++] = plain_ones(payload);
+}
+
+/* A second tensor that the next stage does not use, if it is asked for. */
+static void multiply_plain(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    const bool *more = sherd_module_payload(self);
+    sherd_tensor *w = sherd_module_parameter(self, "w");
+
+    out->value[out->count++] = sherd_matmul(in->value[0], w);
+    if (*more)
+        out->value[out->count++] = sherd_scale(w, 2);
+}
+
+/* What is plain and equal on all ranks goes on as it is, and its gradient comes back. */
+static void a_plain_output_gets_its_gradient(sherd_world *world)
+{
+    static bool more[] = {false, true};
+    double grad[16];
+
+    for (int k = 0; k < 6; k++) {
+        sherd_stage stage[3];
+        sherd_pipeline *p = NULL;
+        const sherd_microbatches work = {2, false, feed_plain, sum_of_squares, world};
+        for (int i = 0; i < 3; i++) {
+            stage[i] = (sherd_stage){line_of_ranks(world),
+                                     container(world, multiply_plain, &more[k % 2]), NULL};
+            sherd_tensor *w = sherd_constant(world, SHERD_F64, SHAPE(4, 4), 2, 0.5);
+            CHECK_OK(sherd_module_add_parameter(stage[i].module, "w", w));
+        }
+        CHECK_OK(sherd_pipeline_create(&p, world, stage, 3, (sherd_pipeline_schedule)(k / 2)));
+        CHECK_EQ(sherd_pipeline_run(p, &work), 2 * 12 * 64);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(whole(sherd_grad(sherd_module_parameter(stage[i].module, "w")), grad), 16);
+            for (int j = 0; j < 16; j++)
+                CHECK_EQ(grad[j], 384);
+        }
+        if (!CHECK_OK(sherd_world_check(world)))
+            fprintf(stderr, "  %d: %s\n", k, sherd_world_error(world));
+        sherd_pipeline_destroy(p);
+        for (int i = 0; i < 3; i++)
+            sherd_module_destroy(stage[i].module);
+    }
+}
+
 static const check_test tests[] = {{TEST(one_place_computes_what_the_model_does), {1, 2}},
                                    {TEST(two_places_do), {2}},
                                    {TEST(activations_of_few_microbatches_are_kept), {2}},
                                    {TEST(some_ranks_may_have_no_stage), {3}},
                                    {TEST(stages_are_parallel_inside), {4}},
                                    {TEST(eight_ranks_have_many_stages), {8}},
-                                   {TEST(a_pending_output_goes_on), {1, 2, 3, 4}}};
+                                   {TEST(a_pending_output_goes_on), {1, 2, 3, 4}},
+                                   {TEST(a_plain_output_gets_its_gradient), {1, 2, 3, 4}}};
 CHECK_MAIN(tests)

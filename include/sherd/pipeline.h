@@ -215,9 +215,9 @@ typedef struct sherd_microbatches {
  * @numerics   losses are added in f64, in the order of the microbatches
  * @owns       everything is only read
  * @errors     EINVAL no microbatch, or more than 2^24 microbatches times stages, a call from its
- *             own `feed` or `loss`, an output that is plain and varies, or on another mesh than the
- *             stage's, a loss that is missing or does not have one element; EDIFFER ranks passed
- *             different counts; those of the stages; all by the alarm
+ *             own `feed` or `loss`, an output for another place that is plain and varies, or is on
+ *             another mesh than the stage's, a loss that is missing or does not have one element;
+ *             EDIFFER ranks passed different counts; those of the stages; all by the alarm
  */
 SHERD_API double sherd_pipeline_run(sherd_pipeline *pipeline, const sherd_microbatches *work);
 

@@ -250,13 +250,16 @@ static int take_back(const turn *t, sherd_tensor **y, sherd_tensor **g)
     return count;
 }
 
-/* The gradient of an input as it returns: where the input lies, zeros if there is none. */
+/* The gradient of an input as it returns: as the input lies, zeros if there is none. */
 static sherd_tensor *gradient_of(sherd_tensor *x)
 {
     sherd_tensor *g = sherd__settled_grad(x);
 
-    g = g ? g : sherd_constant_on(x->layout, x->dtype, 0);
-    return sherd_redistribute(sherd_cast(g, x->dtype), x->layout, NULL);
+    if (!g)
+        g = x->layout ? sherd_constant_on(x->layout, x->dtype, 0)
+                      : sherd_constant(x->world, x->dtype, x->shape, x->ndim, 0);
+    g = sherd_cast(g, x->dtype);
+    return x->layout ? sherd_redistribute(g, x->layout, NULL) : g;
 }
 
 static bool send_back(const turn *t)
