@@ -145,6 +145,30 @@ static void what_takes_no_more_stays_as_it_came(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* So later backwards add what they would add in a run that was not asked, down to the last bit. */
+static void a_leaf_that_was_asked_for_is_as_before(sherd_world *world)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", sherd_world_ranks(world));
+    const sherd_mesh *mesh = mesh_of(world, text);
+    const sherd_layout *layout = layout_of(mesh, 2, shapes[0], "R", NULL);
+    const sherd_layout *gradient = layout_of(mesh, 2, shapes[0], "P(sum)", NULL);
+    const sherd_layout *both[] = {gradient, gradient};
+    sherd_tensor *leaf = leaf_on(layout, 1), *asked = NULL;
+
+    sherd_scope_begin(world);
+    sherd_tensor *out = total(given(leaf, gradient));
+    sherd_gradients(&asked, &leaf, 1, &out, 1, NULL);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+    sherd_comm_reset(world);
+    come(leaf, both, 2);
+    CHECK(leaf->grad->layout == gradient);
+    CHECK_EQ(calls_of(world, NULL), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Two uses in one backward, then two backwards: each is scattered as it comes, and none is ever
  * made whole. */
 static void every_use_of_a_shard_is_scattered(sherd_world *world)
@@ -262,6 +286,7 @@ static const check_test tests[] = {
     {TEST(a_leaf_that_was_frozen_gets_no_gradient), {1, 2, 3, 4}},
     {TEST(a_leaf_holds_no_more_than_itself), {3, 4}},
     {TEST(what_takes_no_more_stays_as_it_came), {4}},
+    {TEST(a_leaf_that_was_asked_for_is_as_before), {2, 3, 4}},
     {TEST(every_use_of_a_shard_is_scattered), {2, 5}},
     {TEST(no_memory_on_one_rank_fails_on_all), {3}},
 };

@@ -78,7 +78,7 @@ bool sherd__pass_watch(sherd__pass *p, sherd_tensor *leaf)
 {
     sherd__watch *watch = (sherd__watch *)leaf->watch;
 
-    if (!watch || watch->pass == p)
+    if (!sherd__is_watching(watch) || watch->pass == p)
         return true;
     if (watch->pass)
         return refuse_nested(p, "a leaf with a hook");

@@ -44,7 +44,7 @@ bool sherd__finish_gradient(const sherd__pass *p, sherd_node *node, sherd__resul
 {
     sherd__watch *watch = out->watch;
 
-    if (!out->grad || !watch)
+    if (!out->grad || !sherd__is_watching(watch))
         return true;
     if (!sherd__settle_output(node, out, false) ||
         !sherd__watch_run(watch, &out->grad, out->layout))

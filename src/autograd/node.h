@@ -57,6 +57,12 @@ typedef struct sherd__watch {
     sherd_tensor **captured;  /* where sherd_gradients wants it (counted there), or NULL */
 } sherd__watch;
 
+/* Whether it observes anything now: sherd_gradients leaves one behind that does not. */
+static inline bool sherd__is_watching(const sherd__watch *watch)
+{
+    return watch && (watch->hook || watch->retains || watch->captured);
+}
+
 typedef struct sherd__result {
     const sherd_layout *layout; /* counted */
     sherd_dtype dtype;
