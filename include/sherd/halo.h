@@ -55,8 +55,8 @@ typedef struct sherd_halo_options {
  * in the order of shards.
  *
  * @collective the mesh of `t`, if it is distributed
- * @shapes     the result: the piece, enlarged in each dim by the widths, except beyond an end with
- *             the border NONE (see sherd_halo_box)
+ * @shapes     options: NULL = all zero; the result: the piece, enlarged in each dim by the widths,
+ *             except beyond an end with the border NONE (see sherd_halo_box)
  * @owns       the result belongs to the scope; options are copied
  * @errors     EINVAL a negative width, a width for a dim that `t` does not have, an unknown border,
  *             a width of REFLECT that is not less than the dim's size, REPLICATE, REFLECT or
@@ -71,7 +71,7 @@ SHERD_API sherd_tensor *sherd_halo(sherd_tensor *t, const sherd_halo_options *op
  * of them.
  *
  * @collective the tensors' mesh
- * @shapes     out, t: [count]
+ * @shapes     out, t: [count]; options: NULL = all zero
  * @owns       as sherd_halo
  * @errors     as sherd_halo; then every out[i] is the failed tensor
  */
@@ -94,6 +94,7 @@ SHERD_CALL sherd_status sherd_halo_box(sherd_box *out, const sherd_layout *layou
  * What a halo costs, as a plan of one step. The bytes that it receives are its lower bound.
  *
  * @local
+ * @shapes options: as in sherd_halo
  * @owns   *out is borrowed from the cache, and valid until the next call on this world; NULL on
  *         failure
  * @errors as sherd_halo_box

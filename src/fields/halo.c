@@ -128,9 +128,9 @@ static bool halo_all(sherd_world *world, sherd__windowed *list, sherd_tensor **o
 
 /* Whether all tensors are non-NULL, of one world, and on one mesh or plain. */
 static bool are_given(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t, int count,
-                      const sherd_halo_options *options, sherd_tensor **failed)
+                      sherd_tensor **failed)
 {
-    const sherd__argument need[] = {{"out", out}, {"t", t}, {"options", options}, {NULL, NULL}};
+    const sherd__argument need[] = {{"out", out}, {"t", t}, {NULL, NULL}};
 
     if (!sherd__given(world, name, need, failed))
         return false;
@@ -178,16 +178,17 @@ static bool halo_some(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
 void sherd_halo_many(sherd_tensor **out, sherd_tensor *const *t, int count,
                      const sherd_halo_options *options)
 {
+    static const sherd_halo_options none;
+    const sherd_halo_options *o = options ? options : &none;
     sherd_world *world = world_of(t, count);
     sherd_tensor *failed = NULL;
     bool good = false;
 
     if (count <= 0)
         return;
-    if (are_given(world, out, t, count, options, &failed)) {
+    if (are_given(world, out, t, count, &failed)) {
         failed = sherd__failed(world);
-        good =
-            !sherd__stop(world, "sherd_halo", t, count) && halo_some(world, out, t, count, options);
+        good = !sherd__stop(world, "sherd_halo", t, count) && halo_some(world, out, t, count, o);
     }
     for (int i = 0; out && !good && i < count; i++)
         out[i] = failed;
@@ -206,12 +207,13 @@ sherd_tensor *sherd_halo(sherd_tensor *t, const sherd_halo_options *options)
 static sherd_status window_for(sherd__window **out, const sherd_layout *layout,
                                const sherd_halo_options *options, const char *function)
 {
-    const sherd__argument need[] = {{"layout", layout}, {"options", options}, {NULL, NULL}};
+    static const sherd_halo_options none;
+    const sherd__argument need[] = {{"layout", layout}, {NULL, NULL}};
 
     *out = NULL;
     if (sherd__require(layout ? layout->space->diag : NULL, function, need))
         return SHERD_EINVAL;
-    return sherd__window_of_halo(out, layout, options, function, layout->text);
+    return sherd__window_of_halo(out, layout, options ? options : &none, function, layout->text);
 }
 
 sherd_status sherd_halo_box(sherd_box *out, const sherd_layout *layout, int rank,

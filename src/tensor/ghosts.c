@@ -80,8 +80,8 @@ static uint64_t attributes_of(const sherd_ghosts *g)
 sherd_status sherd_ghosts_create(sherd_ghosts **out, const sherd_layout *layout, sherd_dtype dtype,
                                  const sherd_halo_options *options)
 {
-    const sherd__argument need[] = {
-        {"out", out}, {"layout", layout}, {"options", options}, {NULL, NULL}};
+    static const sherd_halo_options none;
+    const sherd__argument need[] = {{"out", out}, {"layout", layout}, {NULL, NULL}};
     sherd_world *world = layout ? sherd__space_world(layout->space) : NULL;
 
     if (out)
@@ -95,7 +95,7 @@ sherd_status sherd_ghosts_create(sherd_ghosts **out, const sherd_layout *layout,
     if (!g)
         return sherd__raise(world, SHERD_ENOMEM, "sherd_ghosts_create: out of memory");
     g->world = world;
-    sherd_status status = build(g, layout, dtype, options);
+    sherd_status status = build(g, layout, dtype, options ? options : &none);
     if (status) {
         sherd__raise_diag(world);
         sherd_ghosts_destroy(g);
