@@ -46,6 +46,7 @@ MISUSE(questions_to_no_module_have_an_answer)
     sherd_named_parameter all[1];
 
     ANSWERS(!sherd_module_world(NULL) && !sherd_module_payload(NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_set_payload(NULL, all, NULL));
     ANSWERS(sherd_module_kind_of(NULL) == SHERD_MODULE_OTHER);
     ANSWERS(strcmp(sherd_module_path(NULL), "") == 0);
     ANSWERS(sherd_module_children(NULL) == 0 && !sherd_module_child(NULL, 0));

@@ -284,6 +284,56 @@ static void keyword_tensors_are_found_by_name(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- payloads -------------------------------------------------------------------------------- */
+
+static void set_own(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    CHECK_EQ(sherd_module_set_payload(self, self, NULL), SHERD_EINVAL);
+    *out = *in;
+}
+
+static void a_payload_may_be_replaced(sherd_world *world)
+{
+    int first = 0, second = 0;
+    sherd_module *m = make(world, &first), *running = NULL;
+    sherd_tensor *x = sherd_constant(world, SHERD_F64, NULL, 0, 5);
+
+    CHECK_OK(sherd_module_set_payload(m, &first, count_destroyed));
+    CHECK_EQ(first, 0);
+    CHECK_OK(sherd_module_set_payload(m, &second, count_destroyed));
+    CHECK(first == 1 && second == 0 && sherd_module_payload(m) == &second);
+    CHECK_OK(sherd_module_set_payload(m, NULL, NULL));
+    CHECK(first == 1 && second == 1 && sherd_module_payload(m) == NULL);
+    CHECK_OK(sherd_module_set_payload(m, &second, count_destroyed));
+    sherd_module_destroy(m);
+    CHECK(first == 1 && second == 2);
+    CHECK_OK(sherd_module_create(&running, world, set_own, NULL));
+    sherd_module_call(running, x);
+    CHECK_OK(sherd_module_set_payload(running, &first, NULL));
+    sherd_module_destroy(running);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_layer_keeps_its_own(sherd_world *world)
+{
+    const sherd_experts_options experts = {.experts = 2, .k = 1, .hidden = 4};
+    sherd_module *layer[6] = {NULL};
+    int mine = 0;
+
+    CHECK_OK(sherd_dropout_create(&layer[0], world, 0.5));
+    CHECK_OK(sherd_layer_norm_create(&layer[1], world, 4, NULL));
+    CHECK_OK(sherd_rms_norm_create(&layer[2], world, 4, 0, NULL));
+    CHECK_OK(sherd_attention_create(&layer[3], world, 4, 2, NULL, NULL));
+    CHECK_OK(sherd_experts_create(&layer[4], world, 4, &experts, NULL));
+    CHECK_OK(sherd_linear_create(&layer[5], world, 4, 4, NULL));
+    for (int i = 0; i < 6; i++) { /* a linear layer has none */
+        CHECK_EQ(sherd_module_set_payload(layer[i], &mine, NULL), i < 5 ? SHERD_EINVAL : SHERD_OK);
+        sherd_module_destroy(layer[i]);
+    }
+}
+
+/* ---- without memory -------------------------------------------------------------------------- */
+
 static void look(sherd_module *self, sherd_args *in, void *payload)
 {
     (void)self, (void)in, (void)payload;
@@ -351,6 +401,8 @@ static const check_test tests[] = {
     {TEST(only_outputs_survive_a_call), {1, 2}},
     {TEST(after_a_failure_every_slot_has_failed), {1, 2}},
     {TEST(keyword_tensors_are_found_by_name), {1}},
+    {TEST(a_payload_may_be_replaced), {1, 2}},
+    {TEST(a_layer_keeps_its_own), {1}},
     {TEST(no_memory_leaves_nothing_behind), {1}},
 };
 CHECK_MAIN(tests)

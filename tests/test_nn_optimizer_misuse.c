@@ -157,6 +157,13 @@ MISUSE(other_groups_need_the_same)
     for (int i = 0; i < LEN(bad); i++)
         REFUSES(SHERD_EINVAL, sherd_optimizer_groups(o, &bad[i], 1));
     ANSWERS(sherd_optimizer_groups(o, &good, 1) == SHERD_OK);
+    ONLY_SAYS(SHERD_EINVAL, sherd_optimizer_momentum(NULL, 0.5));
+    ONLY_SAYS(SHERD_EINVAL, sherd_optimizer_betas(NULL, 0.5, 0.5));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_momentum(o, 1));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_momentum(o, -0.5));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_betas(o, 1, 0.5));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_betas(o, 0.5, -0.5));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_betas(o, (double)NAN, 0.5));
     sherd_optimizer_destroy(o);
     sherd_module_destroy(layer);
 }

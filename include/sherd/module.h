@@ -175,8 +175,21 @@ SHERD_API sherd_tensor *sherd_module_call(sherd_module *module, sherd_tensor *x)
 
 /** The world of a module. @local @owns borrowed @errors none */
 SHERD_API sherd_world *sherd_module_world(const sherd_module *module);
-/** The payload given at creation. @local @owns borrowed from the module @errors none */
+/** The payload, as given at creation or since. @local @owns borrowed from it @errors none */
 SHERD_API void *sherd_module_payload(const sherd_module *module);
+
+/**
+ * Give a module another payload. The one before is destroyed, as its `destroy` says, unless it is
+ * the same pointer. A checkpointed module that backward runs again gets the new one.
+ *
+ * @local
+ * @shapes destroy: called once with `payload`, when the module is destroyed or gets another one;
+ *         NULL = nothing to free
+ * @owns   the module owns `payload`; on failure it stays the caller's
+ * @errors EINVAL `module` is NULL, is being called, or is a layer that has a payload of its own
+ */
+SHERD_CALL sherd_status sherd_module_set_payload(sherd_module *module, void *payload,
+                                                 void (*destroy)(void *payload));
 /** The kind given at creation. @local @errors none */
 SHERD_API sherd_module_kind sherd_module_kind_of(const sherd_module *module);
 

@@ -90,9 +90,7 @@ SHERD_CALL sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *
  *
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
- * @errors EINVAL betas outside [0, 1), eps or weight_decay negative, parameters on two meshes; a
- *         group whose pattern matches no parameter (similar paths are listed) or only those of
- *         earlier groups, or whose rate or decay is negative, not finite, or given twice; ENOMEM
+ * @errors as sherd_adamw_create
  */
 SHERD_CALL sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                           const sherd_adamw_options *options);
@@ -265,6 +263,26 @@ SHERD_CALL sherd_status sherd_muon_create(sherd_optimizer **out, sherd_module *m
  */
 SHERD_CALL sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer,
                                                const sherd_optimizer_group *groups, int count);
+
+/**
+ * Change the momentum of SGD, RMSprop or Muon from the next step on, as a schedule may do along
+ * with the learning rate. State does not change. All ranks pass the same number; 0 is 0, not a
+ * default.
+ *
+ * @local
+ * @errors EINVAL `optimizer` is NULL or of another kind, a momentum outside [0, 1); SGD or RMSprop
+ *         that was made without momentum, and so has no state for it. If ranks pass different
+ *         numbers, the check after the next step returns EDIFFER
+ */
+SHERD_CALL sherd_status sherd_optimizer_momentum(sherd_optimizer *optimizer, double momentum);
+
+/**
+ * As sherd_optimizer_momentum, the betas of Adam, AdamW and Lion, and of Muon's AdamW.
+ *
+ * @local   @errors EINVAL `optimizer` is NULL or of another kind, a beta outside [0, 1); as there
+ */
+SHERD_CALL sherd_status sherd_optimizer_betas(sherd_optimizer *optimizer, double beta1,
+                                              double beta2);
 
 /**
  * Free an optimizer; NULL is a no-op.

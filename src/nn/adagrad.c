@@ -17,7 +17,8 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__update_adagrad(&pass, &step);
 }
 
-static const sherd__optimizer_kind adagrad = {"sherd_adagrad_create", {"sum"}, update, NULL, NULL};
+static const sherd__optimizer_kind adagrad = {
+    "sherd_adagrad_create", {"sum"}, update, NULL, NULL, NULL};
 
 static sherd_status check(sherd_world *world, const sherd_adagrad_options *o)
 {

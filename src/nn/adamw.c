@@ -84,6 +84,11 @@ sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
     return status ? status : sherd__optimizer_create(out, module, &like, &grouping);
 }
 
+sherd__moments sherd__adam_moments(sherd_optimizer *o)
+{
+    return (sherd__moments){.beta1 = &o->options.adam.beta1, .beta2 = &o->options.adam.beta2};
+}
+
 static void update(const sherd_optimizer *o, const sherd__update *u)
 {
     sherd__adam_update(&o->options.adam, u, true);
@@ -94,11 +99,11 @@ static void update_there(const sherd_optimizer *o, const sherd__update *u, int c
     sherd__adam_update_there(&o->options.adam, u, count, true);
 }
 
-static const sherd__optimizer_kind adamw = {
-    "sherd_adamw_create", {"m", "v"}, update, update_there, NULL};
+static const sherd__optimizer_kind adamw = {"sherd_adamw_create", {"m", "v"}, update,
+                                            update_there,         NULL,       sherd__adam_moments};
 
 static const sherd__optimizer_kind amsgrad = {
-    "sherd_adamw_create", {"m", "v", "vmax"}, update, NULL, NULL};
+    "sherd_adamw_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments};
 
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)

@@ -154,6 +154,7 @@ sherd_status sherd_attention_create(sherd_module **out, sherd_world *world, int6
         free_attention(a);
         return status;
     }
+    m->is_layer = true;
     status = add_children(m, options);
     if (status)
         sherd_module_destroy(m);

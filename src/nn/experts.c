@@ -186,6 +186,7 @@ sherd_status sherd_experts_create(sherd_module **out, sherd_world *world, int64_
         free_experts(e);
         return status;
     }
+    m->is_layer = true;
     status = add_parts(m, &o);
     if (status)
         sherd_module_destroy(m);

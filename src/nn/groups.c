@@ -173,9 +173,14 @@ static sherd_status group_all(job *j)
     return status;
 }
 
-static void hash_settings(sherd_optimizer *o)
+void sherd__optimizer_hash(sherd_optimizer *o)
 {
-    o->settings = 0;
+    const sherd__moments none = {NULL, NULL, NULL, false};
+    const sherd__moments m = o->kind->moments ? o->kind->moments(o) : none;
+
+    o->settings = sherd__attribute_double(0, m.momentum ? *m.momentum : 0);
+    o->settings = sherd__attribute_double(o->settings, m.beta1 ? *m.beta1 : 0);
+    o->settings = sherd__attribute_double(o->settings, m.beta2 ? *m.beta2 : 0);
     for (int i = 0; i < o->count; i++) {
         o->settings = sherd__attribute_double(o->settings, o->item[i].rate);
         o->settings = sherd__attribute_double(o->settings, o->item[i].decay);
@@ -193,7 +198,7 @@ sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *g
     o->grouping = *grouping;
     o->grouping.group = NULL; /* the caller's */
     o->grouping.count = 0;
-    hash_settings(o);
+    sherd__optimizer_hash(o);
     return status;
 }
 
@@ -264,7 +269,7 @@ sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer, const sherd_opti
         status = compare(&j, old);
     if (status)
         memcpy(o->item, old, (size_t)o->count * sizeof *old);
-    hash_settings(o);
+    sherd__optimizer_hash(o);
     sherd__free(heap, all);
     sherd__free(heap, old);
     return status;

@@ -100,11 +100,13 @@ sherd_status sherd__layer_create(sherd_module **out, sherd_world *world,
         status = sherd_module_add_parameter(m, "weight", weight);
     if (!status && bias)
         status = sherd_module_add_parameter(m, "bias", bias);
-    if (status)
+    if (status) {
         sherd__layer_drop(m);
-    else
-        *out = m;
-    return status;
+        return status;
+    }
+    m->is_layer = options->payload != NULL;
+    *out = m;
+    return SHERD_OK;
 }
 
 static sherd_status assemble(sherd_module **out, sherd_world *world, sherd_module_kind kind,
@@ -202,6 +204,8 @@ sherd_status sherd_dropout_create(sherd_module **out, sherd_world *world, double
     status = sherd_module_create(out, world, drop, &options);
     if (status)
         free_dropout(d);
+    else
+        (*out)->is_layer = true;
     return status;
 }
 

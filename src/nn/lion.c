@@ -17,7 +17,12 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__update_lion(&pass, &step);
 }
 
-static const sherd__optimizer_kind lion = {"sherd_lion_create", {"m"}, update, NULL, NULL};
+static sherd__moments moments(sherd_optimizer *o)
+{
+    return (sherd__moments){.beta1 = &o->options.lion.beta1, .beta2 = &o->options.lion.beta2};
+}
+
+static const sherd__optimizer_kind lion = {"sherd_lion_create", {"m"}, update, NULL, NULL, moments};
 
 static sherd_status check(sherd_world *world, const sherd_lion_options *o)
 {

@@ -284,6 +284,28 @@ void *sherd_module_payload(const sherd_module *module)
     return module ? module->options.payload : NULL;
 }
 
+sherd_status sherd_module_set_payload(sherd_module *module, void *payload,
+                                      void (*destroy)(void *payload))
+{
+    const char *fault = !module            ? NULL
+                        : module->is_layer ? "it is a layer, whose payload is its own"
+                        : module->running  ? "it is being called"
+                                           : NULL;
+
+    if (!module)
+        return SHERD_EINVAL;
+    if (fault)
+        return sherd__fail(sherd__world_diag(module->world), SHERD_EINVAL,
+                           "sherd_module_set_payload: module \"%s\": %s",
+                           sherd__module_name(module), fault);
+    const sherd_module_options before = module->options;
+    module->options.payload = payload;
+    module->options.destroy = destroy;
+    if (before.payload != payload)
+        sherd__give_back(module->world, before.payload, before.destroy);
+    return SHERD_OK;
+}
+
 sherd_module_kind sherd_module_kind_of(const sherd_module *module)
 {
     return module ? module->options.kind : SHERD_MODULE_OTHER;

@@ -64,6 +64,7 @@ struct sherd_module {
     int next_hook;
     int running;      /* calls of this module under way; also while it is destroyed */
     bool of_backward; /* made by what a backward calls */
+    bool is_layer;    /* its forward is the library's, and reads the payload */
     bool checkpointed;
     sherd__checkpoint *checkpoint; /* calls that may be recomputed */
 };

@@ -232,8 +232,15 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__adam_update(&o->options.muon.others, u, true);
 }
 
-static const sherd__optimizer_kind muon = {
-    "sherd_muon_create", {"m", "v"}, update, NULL, update_whole};
+static sherd__moments moments(sherd_optimizer *o)
+{
+    return (sherd__moments){.momentum = &o->options.muon.with.momentum,
+                            .beta1 = &o->options.muon.others.beta1,
+                            .beta2 = &o->options.muon.others.beta2};
+}
+
+static const sherd__optimizer_kind muon = {"sherd_muon_create", {"m", "v"}, update, NULL,
+                                           update_whole,        moments};
 
 static sherd_status check(sherd_world *world, const sherd_muon_options *o)
 {

@@ -44,6 +44,12 @@ typedef struct sherd__update {
     double rate, decay, grad_scale;
 } sherd__update;
 
+/* The numbers of an optimizer that may change between steps; NULL: it has none. */
+typedef struct sherd__moments {
+    double *momentum, *beta1, *beta2;
+    bool stateless; /* made without momentum, so there is no state for one */
+} sherd__moments;
+
 /* Updates that are queued together on a GPU, at most: a launch takes as many. */
 enum { SHERD__TOGETHER = 48 };
 
@@ -58,6 +64,8 @@ typedef struct sherd__optimizer_kind {
     /* If it needs matrices whole: all items that are, which have the first state only, in a step of
      * this rate. False: ended by the alarm. NULL: there are none. */
     bool (*update_whole)(sherd_optimizer *o, double rate, double grad_scale);
+    /* NULL: there are none. */
+    sherd__moments (*moments)(sherd_optimizer *o);
 } sherd__optimizer_kind;
 
 /* What decides on rate and decay of parameters: members of the options of all kinds. */
@@ -95,7 +103,7 @@ struct sherd_optimizer {
     int64_t *shared;          /* [ranks of the mesh] */
     int found;                /* the item that was looked for last */
     uint64_t checks;          /* failed ones, when items were last made ready */
-    uint64_t settings;        /* hash of what parameters have of their groups */
+    uint64_t settings;        /* hash of what may change: of groups, and moments */
     sherd__grouping grouping; /* as made, but without groups */
     bool of_callback;         /* made by a function of the program's that the library calls */
 };
@@ -111,6 +119,9 @@ sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module
 /* Give each item its rate and decay (groups.c). `all`: the parameters of the items, just listed. */
 sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *grouping,
                                     const sherd_named_parameter *all);
+
+/* Hash the settings, after one of them has changed. */
+void sherd__optimizer_hash(sherd_optimizer *o);
 
 /* The item of a parameter: mostly the one that was found last, or the next one. NULL: none. */
 sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *p);
@@ -182,6 +193,7 @@ sherd__pass sherd__optimizer_pass(const sherd__update *u);
 
 /* One step of a kind whose state is m and v, and vmax (adamw.c). */
 void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled);
+sherd__moments sherd__adam_moments(sherd_optimizer *o);
 void sherd__adam_update_there(const sherd_adamw_options *with, const sherd__update *u, int count,
                               bool decoupled);
 sherd_adamw_options sherd__adam_defaults(const sherd_adamw_options *options);

@@ -19,10 +19,20 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__update_rmsprop(&pass, &step);
 }
 
+static sherd__moments moments(sherd_optimizer *o)
+{
+    sherd_rmsprop_options *with = &o->options.rmsprop;
+
+    return (sherd__moments){.momentum = &with->momentum,
+                            .stateless = o->states == 1 + with->centered};
+}
+
 static const char function[] = "sherd_rmsprop_create";
-static const sherd__optimizer_kind plain = {function, {"v", "momentum"}, update, NULL, NULL},
-                                   centered = {
-                                       function, {"v", "mean", "momentum"}, update, NULL, NULL};
+static const sherd__optimizer_kind plain = {function, {"v", "momentum"}, update, NULL, NULL,
+                                            moments},
+                                   centered = {function, {"v", "mean", "momentum"},
+                                               update,   NULL,
+                                               NULL,     moments};
 
 static sherd_status check(sherd_world *world, const sherd_rmsprop_options *o)
 {

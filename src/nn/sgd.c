@@ -35,8 +35,13 @@ static void update_there(const sherd_optimizer *o, const sherd__update *u, int c
     }
 }
 
-static const sherd__optimizer_kind sgd = {
-    "sherd_sgd_create", {"momentum"}, update, update_there, NULL};
+static sherd__moments moments(sherd_optimizer *o)
+{
+    return (sherd__moments){.momentum = &o->options.sgd.momentum, .stateless = o->states == 0};
+}
+
+static const sherd__optimizer_kind sgd = {"sherd_sgd_create", {"momentum"}, update,
+                                          update_there,       NULL,         moments};
 
 static sherd_status check(sherd_world *world, const sherd_sgd_options *o)
 {
