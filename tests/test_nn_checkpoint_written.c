@@ -23,6 +23,7 @@ typedef enum way {
     MOVED,  /* in another layout */
     SPREAD, /* distributed by the forward */
     LATER,  /* added to before it is used */
+    SCALED, /* scaled before it is used */
     READS,
     OVER = READS, /* written over before it is used */
     COPY,         /* the same, from another tensor */
@@ -86,6 +87,8 @@ static sherd_tensor *addend(sherd_module *m, sherd_tensor *x)
         return sherd_distribute(t, sherd_tensor_layout(x), -1);
     case LATER:
         return sherd_add_to(t, one);
+    case SCALED:
+        return sherd_scale_by(t, 2);
     case OVER:
         return sherd_fill(t, 3);
     case COPY:
@@ -229,7 +232,7 @@ static void writing_between_steps_is_no_fault(sherd_world *world)
         sherd_tensor *x = input(world);
         sherd_module_checkpoint(m, true);
         for (int step = 0; step < 3; step++) {
-            bool again = k != LATER; /* that one writes what it reads */
+            bool again = k != LATER && k != SCALED; /* those write what they read */
             write_beside(source_of(m, &s), step, false);
             sherd_module_checkpoint(m, again);
             sherd_tensor *loss = sherd_sum(sherd_module_call(m, x));
@@ -237,8 +240,8 @@ static void writing_between_steps_is_no_fault(sherd_world *world)
                 sherd_backward_with(
                     &loss, NULL, 1,
                     &(sherd_backward_options){.retain = k == ACTIVE || (again && pass == 0)});
-                check_gradient(x,
-                               step + (k == LATER || k == MADE ? 1 : 0) + (k == MADE ? step : 0));
+                check_gradient(x, step + (k == LATER || k == MADE ? 1 : 0) +
+                                      (k == MADE || k == SCALED ? step : 0));
             }
             if (!CHECK_OK(sherd_world_check(world)))
                 fprintf(stderr, "  %d, %d: %s\n", k, step, sherd_world_error(world));
@@ -247,6 +250,91 @@ static void writing_between_steps_is_no_fault(sherd_world *world)
         sherd_module_destroy(m);
     }
     CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- written the first time only ------------------------------------------------------------- */
+
+/* What a forward writes that asks whether it is the first time, and reads both times. */
+typedef enum once { ADD, ADD_X, MULTIPLY, SCALE, COPY_CONSTANT, COPY_X, COPY_HALF, SET, ONCE } once;
+
+static void write_once(sherd_tensor *t, once how, sherd_tensor *x)
+{
+    sherd_tensor *two = sherd_constant_on(sherd_tensor_layout(t), SHERD_F64, 2);
+    bool before = sherd_set_recording(t->world, false);
+
+    if (how == ADD || how == ADD_X)
+        sherd_add_to(t, how == ADD ? two : x);
+    else if (how == MULTIPLY)
+        sherd_mul_by(t, two);
+    else if (how == SCALE)
+        sherd_scale_by(t, 2);
+    else if (how == COPY_CONSTANT || how == COPY_X)
+        sherd_copy_from(t, how == COPY_X ? x : two);
+    else if (how == COPY_HALF)
+        sherd_copy_from(sherd_narrow(t, 1, 0, WIDTH / 2), sherd_narrow(x, 1, 0, WIDTH / 2));
+    else
+        sherd_fill(t, 2);
+    sherd_set_recording(t->world, before);
+}
+
+static void once_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    const once *how = sherd_module_payload(self);
+    sherd_tensor *b = sherd_module_buffer(self, "b"), *x = in->value[0];
+
+    if (!sherd_is_recomputing(self->world))
+        write_once(b, *how, x);
+    out->value[0] = sherd_square(sherd_add(x, sherd_scale(b, 1)));
+    out->count = 1;
+}
+
+/* Calls of one module; the backward of all, from the last one on or only of the first. Its later
+ * calls, or who else writes, change what the first has read. */
+static void call_often(sherd_world *world, once how, int calls, bool beside)
+{
+    double want[MOST];
+    int64_t n = 0;
+    sherd_module *m = NULL;
+    sherd_tensor *loss[2];
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    sherd_scope_begin(world);
+    CHECK_OK(
+        sherd_module_create(&m, world, once_forward, &(sherd_module_options){.payload = &how}));
+    CHECK_OK(sherd_module_add_buffer(m, "b", spread(constant(world, 1.5), mesh, "S(0)")));
+    sherd_tensor *x = input(world), *b = sherd_module_buffer(m, "b");
+    sherd_module_checkpoint(m, true);
+    for (int i = 0; i < calls; i++) {
+        loss[i] = sherd_sum(sherd_module_call(m, x));
+        n = whole(sherd_add(sherd_detach(x), b), want);
+    }
+    if (beside)
+        write_beside(b, 7, false);
+    CHECK_OK(sherd_world_check(world)); /* nobody fails before all have looked */
+    for (int i = calls; i-- > 0;) {
+        bool changed = beside || i < calls - 1;
+        sherd_backward(loss[i]);
+        if (!CHECK_EQ(sherd_world_check(world), changed ? SHERD_EINVAL : SHERD_OK))
+            fprintf(stderr, "  %d, %d calls, %d: %s\n", how, calls, i, sherd_world_error(world));
+        if (changed)
+            break;
+        for (int64_t k = 0; k < n; k++)
+            want[k] *= 2;
+        CHECK(distance_to(sherd_grad(x), want, n) < 1e-15);
+        CHECK_OK(sherd_world_check(world));
+        sherd_clear_grad(x);
+    }
+    sherd_scope_end(world);
+    sherd_module_destroy(m);
+}
+
+static void what_is_written_once_is_read_as_it_was(sherd_world *world)
+{
+    for (int how = 0; how < ONCE; how++) {
+        call_often(world, (once)how, 1, false);
+        call_often(world, (once)how, 1, true);
+        call_often(world, (once)how, 2, false);
+    }
 }
 
 /* ---- by autocast ---------------------------------------------------------------------------- */
@@ -391,6 +479,7 @@ static const check_test tests[] = {
     {TEST(what_is_read_again_must_not_be_written), {1, 2, 3, 4, 8}},
     {TEST(what_is_not_read_again_may_be_written), {1, 2, 3, 4, 8}},
     {TEST(writing_between_steps_is_no_fault), {1, 2, 3, 4, 8}},
+    {TEST(what_is_written_once_is_read_as_it_was), {1, 2, 3, 4, 8}},
     {TEST(a_copy_that_was_cast_before_counts), {1, 2}},
     {TEST(a_parameter_may_be_frozen_before_backward), {1, 2, 3, 4}},
     {TEST(arguments_of_modules_inside_count), {1, 2, 3, 4}},

@@ -102,7 +102,7 @@ static bool was_written(sherd__replay *r, const sherd__edge *a, const sherd__edg
 {
     char text[SHERD_ERROR_BYTES];
 
-    if (a->origin.who != b->origin.who || a->origin.when == b->origin.when)
+    if (!sherd__origin_changed(&a->origin, &b->origin))
         return false;
     if (b->layout)
         sherd__layout_describe(b->layout, b->dtype, text, sizeof text);
@@ -305,7 +305,7 @@ static sherd_tensor *argument(sherd__replay *r, int i)
     if (t->storage)
         t->requires_grad = r->wanting >> i & 1;
     /* As it was the first time: it may have been moved or unpacked into other storage. */
-    if (r->keeper->in[i].origin.who)
+    if (r->keeper->in[i].origin.made.who || r->keeper->in[i].origin.found.who)
         sherd__origin_set(t, r->keeper->in[i].origin);
     return t;
 }

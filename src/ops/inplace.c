@@ -338,12 +338,14 @@ static bool write_piece(const write *w)
     return true;
 }
 
-/* A copy counts as written over, also one into a part. */
+/* A copy counts as written over, also one into a part. Where it is found is noted already. */
 static sherd__origin origin_after(const write *w, sherd__origin before)
 {
-    sherd__origin added = sherd__origin_of(w->b);
+    sherd__origin now = sherd__origin_of(w->a);
+    sherd__origin added = w->b ? sherd__origin_of(w->b) : (sherd__origin){{0, 0}, {0, 0}};
 
-    return w->kind == COPY ? added : sherd__origin_mixed(before, added);
+    now.made = w->kind == COPY ? added.made : sherd__origin_mixed(before, added).made;
+    return now;
 }
 
 static sherd_tensor *run(write *w)
@@ -366,7 +368,7 @@ static sherd_tensor *run(write *w)
         if (a->layout)
             sherd__note(w->name, (sherd_tensor *[]){a, w->b}, w->b ? 2 : 1,
                         sherd__attribute_double(0, w->value), &a, 1);
-        if (w->b)
+        if (w->kind != FILL)
             sherd__origin_set(a, origin_after(w, before));
     }
     sherd_scope_end(world);

@@ -6,6 +6,10 @@
  * their operands, mixed into one hash. A different origin in the second run means that something it
  * depends on, however distantly, was written in between. Nothing is kept alive for this, and
  * outside of such parts it costs next to nothing.
+ *
+ * If the first run writes a storage older than itself, the second one may write it again, and then
+ * depends on what is written; or it may only read what it finds there (sherd_is_recomputing). So
+ * an origin says both: what contents were made of, and where they were found.
  */
 #include "tensor/state.h"
 
@@ -24,19 +28,25 @@ void sherd__origins_leave(sherd_world *world, uint64_t before)
     sherd__tensors_of(world)->run = before;
 }
 
+static sherd__origin as_it_is(const sherd__storage *storage)
+{
+    const sherd__contents source = {storage->number, (uint64_t)storage->version};
+    return (sherd__origin){source, source};
+}
+
 /*
  * What is written in a run depends on nothing outside. But if the first run writes a storage that
- * is older than the run, the second must find the storage as the first left it.
+ * is older than the run, and the second does not, it must find the storage as the first left it.
  */
 void sherd__origin_written(sherd_tensor *t)
 {
     sherd__storage *storage = t->storage;
     uint64_t run = sherd__tensors_of(t->world)->run;
-    bool older = storage->run != run || storage->origin.who == storage->number;
-    sherd__origin origin = {0, 0};
+    bool older = storage->run != run || storage->origin.found.who == storage->number;
+    sherd__origin origin = {{0, 0}, {0, 0}};
 
     if (!(run & 1) && older)
-        origin = (sherd__origin){storage->number, (uint64_t)storage->version};
+        origin = as_it_is(storage);
     sherd__origin_set(t, origin);
 }
 
@@ -47,10 +57,8 @@ sherd__origin sherd__origin_of(const sherd_tensor *t)
     uint64_t run = sherd__tensors_of(t->world)->run;
 
     if (!run || !storage)
-        return (sherd__origin){0, 0};
-    if (storage->run == run)
-        return storage->origin;
-    return (sherd__origin){storage->number, (uint64_t)storage->version};
+        return (sherd__origin){{0, 0}, {0, 0}};
+    return storage->run == run ? storage->origin : as_it_is(storage);
 }
 
 void sherd__origin_set(sherd_tensor *t, sherd__origin origin)
@@ -63,19 +71,32 @@ void sherd__origin_set(sherd_tensor *t, sherd__origin origin)
     t->storage->origin = origin;
 }
 
-sherd__origin sherd__origin_mixed(sherd__origin a, sherd__origin b)
+static sherd__contents both(sherd__contents a, sherd__contents b)
 {
     if (!a.who || (a.who == b.who && a.when == b.when))
         return b;
     if (!b.who)
         return a;
-    return (sherd__origin){sherd__attribute(sherd__attribute(1, a.who), b.who),
-                           sherd__attribute(sherd__attribute(1, a.when), b.when)};
+    return (sherd__contents){sherd__attribute(sherd__attribute(1, a.who), b.who),
+                             sherd__attribute(sherd__attribute(1, a.when), b.when)};
+}
+
+sherd__origin sherd__origin_mixed(sherd__origin a, sherd__origin b)
+{
+    return (sherd__origin){both(a.made, b.made), both(a.found, b.found)};
+}
+
+/* Found in the same place both times, it tells alone; otherwise the first run had written there. */
+bool sherd__origin_changed(const sherd__origin *first, const sherd__origin *again)
+{
+    if (first->found.who && first->found.who == again->found.who)
+        return first->found.when != again->found.when;
+    return first->made.who == again->made.who && first->made.when != again->made.when;
 }
 
 void sherd__origin_pass(sherd_tensor *const *in, int ins, sherd_tensor *const *out, int outs)
 {
-    sherd__origin mixed = {0, 0};
+    sherd__origin mixed = {{0, 0}, {0, 0}};
     bool any = false;
 
     for (int i = 0; i < ins; i++) {

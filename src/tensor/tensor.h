@@ -41,9 +41,17 @@ typedef struct sherd__values {
     sherd__key key;
 } sherd__values;
 
-/* Contents by storage and version, or several mixed (origin.c). `who` is 0: none. */
-typedef struct sherd__origin {
+/* Contents: which, and in which state. Mixed of several; of none `who` is 0. */
+typedef struct sherd__contents {
     uint64_t who, when;
+} sherd__contents;
+
+/*
+ * Where contents come from: what they were computed of, also by writes into them; and in which
+ * storages older than the run they were found, as they were then, whoever had written them.
+ */
+typedef struct sherd__origin {
+    sherd__contents made, found;
 } sherd__origin;
 
 /*
@@ -413,6 +421,8 @@ void sherd__origins_leave(sherd_world *world, uint64_t before);
 sherd__origin sherd__origin_of(const sherd_tensor *t);
 void sherd__origin_set(sherd_tensor *t, sherd__origin origin);
 sherd__origin sherd__origin_mixed(sherd__origin a, sherd__origin b);
+/* Whether what a run used was written before the second run used it. */
+bool sherd__origin_changed(const sherd__origin *first, const sherd__origin *again);
 /* Results have the origins of all operands, unless they share storage with one. NULLs are skipped.
  */
 void sherd__origin_pass(sherd_tensor *const *in, int ins, sherd_tensor *const *out, int outs);
