@@ -7,6 +7,7 @@
  */
 #include "dry.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -160,14 +161,40 @@ static bool show(char *report, bool json)
     return good;
 }
 
-/* One rank from its start to its report; its exit status. */
-static int run_rank(const cli_dry_asked *ranks, int i, char **argv, bool json)
+/* The bytes that ranks have sent into a folder; *lacks: one has come to what is not there yet. */
+static int64_t look_into(const char *folder, bool *lacks)
+{
+    DIR *list = opendir(folder);
+    int64_t bytes = 0;
+
+    *lacks = false;
+    for (const struct dirent *e; list && (e = readdir(list));) {
+        struct stat about;
+        *lacks |= strcmp(e->d_name, "lacks") == 0;
+        if (fstatat(dirfd(list), e->d_name, &about, 0) == 0 && S_ISREG(about.st_mode))
+            bytes += about.st_size;
+    }
+    if (list)
+        closedir(list);
+    return bytes;
+}
+
+/* One rank from its start to its report; its exit status. Of one that lacks what is not there yet,
+ * and that is run again, nothing is said. */
+static int run_rank(const cli_dry_asked *ranks, int i, char **argv, bool json, bool again)
 {
     cli_dry_end end;
     int exit_status = CLI_FAILED;
 
     cli_dry_program(&end, ranks, i, argv, json ? CLI_DRY_TO_ERRORS : CLI_DRY_AS_IT_IS);
     int error = errno;
+    bool lacks = false;
+    if (again)
+        (void)look_into(getenv("SHERD_DRY_SENT"), &lacks);
+    if (lacks) {
+        free(end.report);
+        return CLI_FAILED;
+    }
     bool shown = end.status >= 0 && show(end.report, json), out = cli_flush("dry");
     free(end.report);
     if (ranks->signals->last)
@@ -201,6 +228,66 @@ static int remove_one(const char *path, const struct stat *what, int kind, struc
     return remove(path);
 }
 
+/* All ranks, one after the other, until one fails. */
+static int run_each(const cli_dry_asked *ranks, char **argv, bool json, bool again)
+{
+    int exit_status = 0;
+
+    for (int i = 0; i < ranks->count && exit_status == 0; i++)
+        exit_status = run_rank(ranks, i, argv, json, again);
+    return exit_status;
+}
+
+/* All of them, whatever becomes of one. */
+static void run_quietly(const cli_dry_asked *ranks, char **argv)
+{
+    for (int i = 0; i < ranks->count && !ranks->signals->last; i++) {
+        cli_dry_end end;
+        cli_dry_program(&end, ranks, i, argv, CLI_DRY_NOWHERE);
+        free(end.report);
+    }
+}
+
+/* What was sent is what others hear now, who send into a new folder inside `top`. */
+static bool turn_page(const char *top, int round)
+{
+    const char *sent = getenv("SHERD_DRY_SENT");
+    char path[480];
+
+    snprintf(path, sizeof path, "%s/%d", top, round);
+    if (sent && setenv("SHERD_DRY_HEARD", sent, 1) == 0 && mkdir(path, 0700) == 0 &&
+        setenv("SHERD_DRY_SENT", path, 1) == 0)
+        return true;
+    return cli_refuse("dry", "no folder for what is sent, %s: %s", path, strerror(errno)) == 0;
+}
+
+/*
+ * A rank may need what ranks send that are run after it, where stages come round. All are run again
+ * then, quietly, until they lack nothing, or send no more than the time before; and once more.
+ */
+static int run_rounds(const cli_dry_asked *ranks, const char *folder, char **argv, bool json)
+{
+    int exit_status = run_each(ranks, argv, json, ranks->count > 1);
+    bool lacks;
+    int64_t sent = -1, now = look_into(folder, &lacks);
+
+    if (!lacks || ranks->count < 2 || ranks->signals->last)
+        return exit_status;
+    fprintf(stderr, "sherd dry: all are run again, until it is known what those send that were not "
+                    "run yet\n");
+    for (int round = 1; lacks && now > sent && !ranks->signals->last; round++) {
+        sent = now;
+        if (!turn_page(folder, round))
+            return CLI_FAILED;
+        run_quietly(ranks, argv);
+        now = look_into(getenv("SHERD_DRY_SENT"), &lacks);
+    }
+    if (ranks->signals->last)
+        return CLI_FAILED;
+    unsetenv("SHERD_TRACE_BEGUN"); /* of the last time alone */
+    return turn_page(folder, 0) && begin_trace() ? run_each(ranks, argv, json, false) : CLI_FAILED;
+}
+
 /* With a folder, which is there while signals wait. */
 static int run_all(cli_dry_asked *ranks, const cli_values *values, char **argv)
 {
@@ -217,8 +304,8 @@ static int run_all(cli_dry_asked *ranks, const cli_values *values, char **argv)
     } else {
         if (axes)
             exit_status = cli_dry_meshes(ranks, axes, folder, argv, json);
-        for (int i = 0; i < ranks->count && !axes && exit_status == 0; i++)
-            exit_status = run_rank(ranks, i, argv, json);
+        else
+            exit_status = run_rounds(ranks, folder, argv, json);
         nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     }
     sherd__signals_give_back(&signals.taken);

@@ -295,6 +295,36 @@ static void stages_are_run_one_after_the_other(void)
                  "\nfailure     rank 2: a dry rank can not know what others send: run one "));
 }
 
+/* Six stages at three places: a rank also needs what comes from those that are run after it. */
+static void stages_that_come_round_are_run_again(void)
+{
+    static const char *const schedules[] = {"1f1b", "zero", "gpipe"};
+
+    for (int s = 0; s < LEN(schedules); s++) {
+        char command[512], text_of_all[PROGRAM_TEXT], *rest = text_of_all;
+        snprintf(command, sizeof command,
+                 "dry --json " NO_RATE "--rank 0,1,2 " SHERD_BUILD_DIR
+                 "/examples/pipeline pp=3,dp=1,tp=1 6 6 2 6 32 12 8 %s",
+                 schedules[s]);
+        const program_end *end = sherd(command);
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(program_lines(end->out), 3);
+        memcpy(text_of_all, end->out, sizeof text_of_all);
+        for (int i = 0; i < 3; i++) {
+            json_t *report = parsed(strsep(&rest, "\n"));
+            CHECK_EQ(whole(report, "rank"), i);
+            CHECK_EQ(whole(report, "steps"), 2);
+            CHECK(json_is_null(json_object_get(report, "failure")));
+            json_decref(report);
+        }
+    }
+    /* Without the last place nothing more comes to be known. */
+    const program_end *end = sherd("dry " NO_RATE "--rank 0,1 " SHERD_BUILD_DIR
+                                   "/examples/pipeline pp=3,dp=1,tp=1 6 6 2 6 32 12 8");
+    CHECK(end->status != 0);
+    CHECK(strstr(end->out, "a dry rank can not know what others send: run one "));
+}
+
 /* ---- on many meshes -------------------------------------------------------------------------- */
 
 static double number(const json_t *o, const char *key)
@@ -559,6 +589,7 @@ static const check_test tests[] = {
     {TEST(who_is_dry_without_asking_is_told)},
     {TEST(stages_are_run_one_after_the_other)},
     {TEST(meshes_are_compared)},
+    {TEST(stages_that_come_round_are_run_again)},
     {TEST(meshes_of_pipelines_are_compared)},
     {TEST(an_error_that_was_met_is_no_failure)},
     {TEST(a_mesh_that_fails_says_why)},
