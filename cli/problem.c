@@ -106,11 +106,8 @@ sherd_status cli_read_dtype(cli_problem *p, const char *text)
 
 sherd_status cli_read_layout(cli_problem *p, const char *text)
 {
-    int dtype = SHERD_F32;
-    sherd_status status = sherd_layout_parse(&p->from, p->world, text, &dtype);
-
-    p->dtype = (sherd_dtype)dtype;
-    return status;
+    p->dtype = SHERD_F32;
+    return sherd_layout_parse(&p->from, p->world, text, &p->dtype);
 }
 
 /* The source, or a layout alone: on the mesh, with the cuts of another option. */

@@ -136,7 +136,8 @@ static void a_layout_from_text_makes_its_mesh(sherd_world *world)
 {
     const sherd_layout *layout = NULL;
     char text[64];
-    int dtype = -1, ranks = sherd_world_ranks(world);
+    sherd_dtype dtype = SHERD_DTYPE_NONE;
+    int ranks = sherd_world_ranks(world);
     int64_t mine = sherd_world_rank(world), all[SHERD_MAX_RANKS];
 
     snprintf(text, sizeof text, "f64[8(q),4] on (q=%d)", ranks);

@@ -33,10 +33,19 @@
  *     if (sherd_layout_create(&layout, mesh, 2, shape, how, NULL)) // mesh: dp=2,tp=4
  *         return 1;
  *     puts(sherd_layout_text(layout)); // [4096(dp),1024] on (dp=2,tp=4)
+ *
+ * The same from text: of a shape on a mesh that there is, or with all that it has.
+ *
+ *     const int64_t shape[] = {4096, 1024};
+ *     const sherd_layout *layout;
+ *     if (sherd_layout_parse_placements(&layout, mesh, 2, shape, "S(0)R", NULL) ||
+ *         sherd_layout_parse(&layout, world, "[4096(dp),1024] on (dp=2,tp=4)", NULL))
+ *         return 1;
  */
 #ifndef SHERD_LAYOUT_H
 #define SHERD_LAYOUT_H
 
+#include "dtype.h"
 #include "mesh.h"
 
 SHERD_BEGIN
@@ -162,13 +171,14 @@ SHERD_CALL sherd_status sherd_layout_parse_placements(const sherd_layout **out,
  * Make a layout, and its mesh, from the full text, for example "f32[8(x),8] P(sum:y) on (x=2,y=2)".
  *
  * @collective the world, since it may make a mesh; local for a paper world
- * @shapes     dtype: where the text's dtype is stored (SHERD_F32 if it names none), or NULL
+ * @shapes     dtype: NULL, or gets the dtype that the text begins with, SHERD_F32 if with none; the
+ *             layout itself has none
  * @owns       *out belongs to the current scope; NULL on failure
  * @errors     EINVAL with the text, the column and what was expected; otherwise as
  *             sherd_mesh_create, sherd_layout_create
  */
 SHERD_CALL sherd_status sherd_layout_parse(const sherd_layout **out, sherd_world *world,
-                                           const char *text, int *dtype);
+                                           const char *text, sherd_dtype *dtype);
 
 /**
  * The same layout with another placement on one axis. The other axes keep their placements, and

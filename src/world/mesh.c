@@ -119,7 +119,7 @@ sherd_status sherd_mesh_select(const sherd_mesh **out, const sherd_mesh *mesh, c
 }
 
 sherd_status sherd_layout_parse(const sherd_layout **out, sherd_world *world, const char *text,
-                                int *dtype)
+                                sherd_dtype *dtype)
 {
     static const char function[] = "sherd_layout_parse";
     const sherd_layout *layout = NULL;
@@ -136,7 +136,7 @@ sherd_status sherd_layout_parse(const sherd_layout **out, sherd_world *world, co
     if (status)
         return status;
     if (dtype)
-        *dtype = read;
+        *dtype = (sherd_dtype)read;
     *out = layout;
     return status;
 }
