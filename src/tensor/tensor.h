@@ -8,6 +8,7 @@
 #define SHERD__TENSOR_H
 
 #include "lost.h"
+#include "origin.h"
 #include "sherd/random.h"
 #include "world/world.h"
 
@@ -40,19 +41,6 @@ typedef struct sherd__values {
     sherd_distribution distribution;
     sherd__key key;
 } sherd__values;
-
-/* Contents: which, and in which state. Mixed of several; of none `who` is 0. */
-typedef struct sherd__contents {
-    uint64_t who, when;
-} sherd__contents;
-
-/*
- * Where contents come from: what they were computed of, also by writes into them; and in which
- * storages older than the run they were found, as they were then, whoever had written them.
- */
-typedef struct sherd__origin {
-    sherd__contents made, found;
-} sherd__origin;
 
 /*
  * Reference-counted memory. Each in-place write increments the version, which saved tensors check.
@@ -408,24 +396,6 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
  * (static); a distributed tensor is returned as it is. One that varies is refused (failed tensor).
  */
 sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char *function);
-
-/* ---- origins (origin.c) ---------------------------------------------------------------------- */
-
-/*
- * Between enter and leave origins are noted. The first run of a part is a part of the run around
- * it, if there is one; a second one (`again`) is a run of its own. `before`: what enter returned.
- */
-uint64_t sherd__origins_enter(sherd_world *world, bool again);
-void sherd__origins_leave(sherd_world *world, uint64_t before);
-/* What a tensor was computed from; none unless a run is noted. */
-sherd__origin sherd__origin_of(const sherd_tensor *t);
-void sherd__origin_set(sherd_tensor *t, sherd__origin origin);
-sherd__origin sherd__origin_mixed(sherd__origin a, sherd__origin b);
-/* Whether what a run used was written before the second run used it. */
-bool sherd__origin_changed(const sherd__origin *first, const sherd__origin *again);
-/* Results have the origins of all operands, unless they share storage with one. NULLs are skipped.
- */
-void sherd__origin_pass(sherd_tensor *const *in, int ins, sherd_tensor *const *out, int outs);
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
