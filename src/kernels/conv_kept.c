@@ -22,26 +22,22 @@ enum { BIAS = SHERD__CONV_BIAS, MOST = SHERD__CONV_ALL_DIMS, FIRST = 2 };
 enum { BLOCK = 16, LARGE = 1 << 20 /* bytes */, FEW_PRODUCTS = 256 * 9 };
 enum { LONG_SUM = 1 << 14, CALL_SUM = 1 << 11, CALL_PRODUCTS = 1 << 21 };
 
-static bool good(dnnl_status_t status)
-{
-    return sherd__good(status);
-}
-
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static bool describe_row_major(const sherd__dnnl *dnnl, dnnl_memory_desc_t *out, int ndim,
+static bool describe_row_major(sherd__engine *e, dnnl_memory_desc_t *out, int ndim,
                                const dnnl_dims_t size)
 {
     static const dnnl_format_tag_t tags[] = {dnnl_a,    dnnl_ab,    dnnl_abc,
                                              dnnl_abcd, dnnl_abcde, dnnl_abcdef};
 
-    return good(dnnl->memory_desc_init_by_tag(out, ndim, size, dnnl_f32, tags[ndim - 1]));
+    return sherd__good(e,
+                       e->dnnl.memory_desc_init_by_tag(out, ndim, size, dnnl_f32, tags[ndim - 1]));
 }
 
 bool sherd__conv_row_major(const sherd__conv_kept *k, dnnl_memory_desc_t *out,
                            const dnnl_dims_t size)
 {
-    return describe_row_major(&k->engine->dnnl, out, k->ndim, size);
+    return describe_row_major(k->engine, out, k->ndim, size);
 }
 
 /* Of a field or a weight: what comes first, and the dims of space that there are. Returns how many
@@ -60,7 +56,7 @@ static int put_sizes(const sherd__conv_kept *k, dnnl_dim_t *out, const int64_t *
 
 static bool describe_plain(sherd__conv_kept *k, const sherd__conv *c)
 {
-    const sherd__dnnl *dnnl = &k->engine->dnnl;
+    sherd__engine *e = k->engine;
     const int64_t x[] = {c->batch, c->in_channels}, y[] = {c->batch, c->out_channels};
     const dnnl_dims_t channels = {c->out_channels};
     const int64_t w[] = {c->groups, c->out_channels / c->groups, c->in_channels / c->groups};
@@ -68,23 +64,23 @@ static bool describe_plain(sherd__conv_kept *k, const sherd__conv *c)
     dnnl_dims_t size;
     dnnl_memory_desc_t *plain = k->plain;
 
-    return describe_row_major(dnnl, &plain[BIAS], 1, channels) &&
-           describe_row_major(dnnl, &plain[X], put_sizes(k, size, x, 2, c->in), size) &&
-           describe_row_major(dnnl, &plain[Y], put_sizes(k, size, y, 2, c->out), size) &&
-           describe_row_major(dnnl, &plain[W],
+    return describe_row_major(e, &plain[BIAS], 1, channels) &&
+           describe_row_major(e, &plain[X], put_sizes(k, size, x, 2, c->in), size) &&
+           describe_row_major(e, &plain[Y], put_sizes(k, size, y, 2, c->out), size) &&
+           describe_row_major(e, &plain[W],
                               put_sizes(k, size, w + ungrouped, 3 - ungrouped, c->kernel), size);
 }
 
 /* x and y in blocks of channels; dw stays as it is. */
 static bool describe_blocks(sherd__conv_kept *k)
 {
-    const sherd__dnnl *dnnl = &k->engine->dnnl;
+    sherd__engine *e = k->engine;
     dnnl_format_tag_t tag = k->ndim < MOST ? dnnl_aBcd16b : dnnl_aBcde16b;
 
     k->blocks[W] = k->plain[W];
     for (int i = X; i <= Y; i += Y - X)
-        if (!good(dnnl->memory_desc_init_by_tag(&k->blocks[i], k->ndim, k->plain[i].dims, dnnl_f32,
-                                                tag)))
+        if (!sherd__good(e, e->dnnl.memory_desc_init_by_tag(&k->blocks[i], k->ndim,
+                                                            k->plain[i].dims, dnnl_f32, tag)))
             return false;
     return true;
 }
@@ -183,13 +179,15 @@ int64_t sherd__conv_calls(const sherd__conv_kept *k)
 /* Operands in any layout, x amid its zeros. */
 static bool describe_any(const sherd__conv_kept *k, dnnl_memory_desc_t *any)
 {
+    sherd__engine *e = k->engine;
+
     for (int i = 0; i < ARRAYS; i++) {
         dnnl_dims_t size;
         memcpy(size, i == X ? k->x : k->plain[i].dims, sizeof size);
         if (i != W)
             size[0] = k->images;
-        if (!good(k->engine->dnnl.memory_desc_init_by_tag(&any[i], k->plain[i].ndims, size,
-                                                          dnnl_f32, dnnl_format_tag_any)))
+        if (!sherd__good(e, e->dnnl.memory_desc_init_by_tag(&any[i], k->plain[i].ndims, size,
+                                                            dnnl_f32, dnnl_format_tag_any)))
             return false;
     }
     return true;
@@ -232,13 +230,13 @@ static dnnl_prop_kind_t forward_kind(const sherd__conv_wish *w)
 /* The primitive for operands in whatever layout it likes. */
 static bool describe(sherd__conv_kept *k, const sherd__conv_wish *w)
 {
-    const sherd__dnnl *dnnl = &k->engine->dnnl;
-    dnnl_engine_t engine = k->engine->engine;
+    sherd__engine *e = k->engine;
+    const sherd__dnnl *dnnl = &e->dnnl;
     const sherd__conv *c = &w->conv;
     int skip = MOST - k->ndim;
     dnnl_memory_desc_t any[ARRAYS];
     dnnl_dims_t before = {0}, after = {0}, dilation = {0}, stride = {0};
-    dnnl_primitive_desc_t hint = NULL;
+    bool is_forward = w->kind == SHERD__CONV_FORWARD;
     dnnl_convolution_desc_t forward, backward;
 
     if (!find_padding(c, before, after))
@@ -249,37 +247,45 @@ static bool describe(sherd__conv_kept *k, const sherd__conv_wish *w)
         stride[d - skip] = c->stride[d];
     }
     if (!describe_any(k, any) ||
-        !good(dnnl->dilated_convolution_forward_desc_init(
-            &forward, forward_kind(w), dnnl_convolution_direct, &any[X], &any[W],
-            w->biased ? &k->plain[BIAS] : NULL, &any[Y], stride, dilation, before + skip,
-            after + skip)) ||
-        !good(dnnl->primitive_desc_create(&hint, &forward, NULL, engine, NULL)))
+        !sherd__good(e, dnnl->dilated_convolution_forward_desc_init(
+                            &forward, forward_kind(w), dnnl_convolution_direct, &any[X], &any[W],
+                            w->biased ? &k->plain[BIAS] : NULL, &any[Y], stride, dilation,
+                            before + skip, after + skip)) ||
+        !sherd__good(e, dnnl->primitive_desc_create(is_forward ? &k->desc : &k->hint, &forward,
+                                                    NULL, e->engine, NULL)))
         return false;
-    if (w->kind == SHERD__CONV_FORWARD) {
-        k->desc = hint;
+    if (is_forward)
         return true;
-    }
-    bool made = good(w->kind == SHERD__CONV_BACKWARD_X
-                         ? dnnl->dilated_convolution_backward_data_desc_init(
-                               &backward, dnnl_convolution_direct, &any[X], &any[W], &any[Y],
-                               stride, dilation, before + skip, after + skip)
-                         : dnnl->dilated_convolution_backward_weights_desc_init(
-                               &backward, dnnl_convolution_direct, &any[X], &any[W], NULL, &any[Y],
-                               stride, dilation, before + skip, after + skip)) &&
-                good(dnnl->primitive_desc_create(&k->desc, &backward, NULL, engine, hint));
-    dnnl->primitive_desc_destroy(hint);
-    return made;
+    return sherd__good(e, w->kind == SHERD__CONV_BACKWARD_X
+                              ? dnnl->dilated_convolution_backward_data_desc_init(
+                                    &backward, dnnl_convolution_direct, &any[X], &any[W], &any[Y],
+                                    stride, dilation, before + skip, after + skip)
+                              : dnnl->dilated_convolution_backward_weights_desc_init(
+                                    &backward, dnnl_convolution_direct, &any[X], &any[W], NULL,
+                                    &any[Y], stride, dilation, before + skip, after + skip)) &&
+           sherd__good(e,
+                       dnnl->primitive_desc_create(&k->desc, &backward, NULL, e->engine, k->hint));
 }
 
 /* ---- keeping --------------------------------------------------------------------------------- */
 
-static void destroy(void *thing)
+/* Without a primitive, however far one came. */
+static void clear(sherd__conv_kept *k)
 {
-    sherd__conv_kept *k = thing;
     const sherd__dnnl *dnnl = &k->engine->dnnl;
 
     dnnl->primitive_destroy(k->primitive);
     dnnl->primitive_desc_destroy(k->desc);
+    dnnl->primitive_desc_destroy(k->hint);
+    k->primitive = NULL;
+    k->desc = k->hint = NULL;
+}
+
+static void destroy(void *thing)
+{
+    sherd__conv_kept *k = thing;
+
+    clear(k);
     sherd__free(k->engine->heap, k);
 }
 
@@ -293,28 +299,31 @@ static bool is_flat(const sherd__conv *c)
 /* The primitive for so many images. False: oneDNN has none, or none by which parts can be made. */
 static bool make_for(sherd__conv_kept *k, const sherd__conv_wish *w, int64_t images)
 {
-    const sherd__dnnl *dnnl = &k->engine->dnnl;
+    sherd__engine *e = k->engine;
 
+    clear(k);
     k->images = images;
-    if (describe(k, w) && (images == w->conv.batch || lay_whole(k, (sherd__conv_kind)w->kind)) &&
-        good(dnnl->primitive_create(&k->primitive, k->desc)))
-        return true;
-    dnnl->primitive_desc_destroy(k->desc);
-    k->desc = NULL;
-    k->primitive = NULL;
-    return false;
+    return describe(k, w) && (images == w->conv.batch || lay_whole(k, (sherd__conv_kind)w->kind)) &&
+           sherd__good(e, e->dnnl.primitive_create(&k->primitive, k->desc));
 }
 
-/* Without a primitive, and not our own: it can not be done. */
-static void make(sherd__conv_kept *k, const sherd__conv_wish *w)
+typedef struct making {
+    sherd__conv_kept *kept;
+    const sherd__conv_wish *wish;
+} making;
+
+static int make_any(void *context)
 {
+    sherd__conv_kept *k = ((making *)context)->kept;
+    const sherd__conv_wish *w = ((making *)context)->wish;
+
     k->ndim = is_flat(&w->conv) ? MOST - 1 : MOST;
     if (!describe_plain(k, &w->conv))
-        return;
+        return false;
     if (is_own(w))
-        k->own = describe_blocks(k);
-    else if (!make_for(k, w, images_of(w)) && k->images < w->conv.batch)
-        make_for(k, w, w->conv.batch);
+        return k->own = describe_blocks(k);
+    return make_for(k, w, images_of(w)) ||
+           (k->images < w->conv.batch && make_for(k, w, w->conv.batch));
 }
 
 const sherd__conv_kept *sherd__conv_find(sherd__engine *e, const sherd__conv_wish *w)
@@ -324,7 +333,13 @@ const sherd__conv_kept *sherd__conv_find(sherd__engine *e, const sherd__conv_wis
 
     if (fresh) {
         k->engine = e;
-        make(k, w);
+        sherd__done done = sherd__onednn_try(e, SHERD__ONEDNN_MAKES, make_any, &(making){k, w});
+        if (done == SHERD__NO_MEMORY) {
+            sherd__shapes_drop(&e->shapes, w, sizeof *w);
+            return NULL;
+        }
+        if (done == SHERD__CANNOT)
+            clear(k);
     }
     return k;
 }

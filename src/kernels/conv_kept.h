@@ -28,9 +28,9 @@ typedef struct sherd__conv_wish {
  */
 typedef struct sherd__conv_kept {
     sherd__engine *engine;
-    dnnl_primitive_desc_t desc;
-    dnnl_primitive_t primitive; /* NULL: oneDNN does not do this one */
-    bool own;                   /* the kernel of our own does, out of blocks */
+    dnnl_primitive_desc_t desc, hint; /* hint: the forward's, while a backward is made */
+    dnnl_primitive_t primitive;       /* NULL: oneDNN does not do this one */
+    bool own;                         /* the kernel of our own does, out of blocks */
     int ndim; /* 4 where the first dim of space is 1 all over, which is faster; else 5 */
     dnnl_memory_desc_t plain[SHERD__CONV_OPERANDS];
     dnnl_memory_desc_t blocks[SHERD__CONV_ARRAYS]; /* as `own` wants them */
@@ -39,7 +39,7 @@ typedef struct sherd__conv_kept {
     dnnl_memory_desc_t whole[SHERD__CONV_ARRAYS]; /* x and y of all, as the primitive has some */
 } sherd__conv_kept;
 
-/* What is kept of a wish, made if there is nothing yet; NULL: out of memory. */
+/* What is kept of a wish, made if there is nothing yet; NULL: out of memory, and nothing is. */
 const sherd__conv_kept *sherd__conv_find(sherd__engine *e, const sherd__conv_wish *w);
 
 /* How an operand shall lie; x and y of the whole batch. */

@@ -34,17 +34,21 @@ typedef struct run {
     bool biased, borrowed[OPERANDS];                 /* borrowed: of the task before */
     void *data[ARRAYS], *sums;                       /* of what is wanted; for sums of dw */
     dnnl_memory_t given[OPERANDS], wanted[OPERANDS]; /* the same one where the layout is */
+    dnnl_memory_t part[ARRAYS];                      /* what one of several calls reads */
+    dnnl_memory_t from, to;                          /* of a reorder of a box; while it lasts: */
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive;
 } run;
-
-static bool good(dnnl_status_t status)
-{
-    return sherd__good(status);
-}
 
 static const int arguments[][ARRAYS] = {
     [SHERD__CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
     [SHERD__CONV_BACKWARD_X] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
     [SHERD__CONV_BACKWARD_W] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
+
+static bool good(run *r, dnnl_status_t status)
+{
+    return sherd__good(r->engine, status);
+}
 
 static bool is_result(sherd__conv_kind kind, int i)
 {
@@ -53,23 +57,34 @@ static bool is_result(sherd__conv_kind kind, int i)
     return result[kind] == i;
 }
 
-static bool reorder(sherd__engine *e, dnnl_memory_t from, dnnl_memory_t to)
+static void release_reorder(run *r)
 {
+    const sherd__dnnl *dnnl = &r->engine->dnnl;
+
+    dnnl->primitive_destroy(r->primitive);
+    dnnl->primitive_desc_destroy(r->desc);
+    dnnl->memory_destroy(r->from);
+    dnnl->memory_destroy(r->to);
+    r->primitive = NULL;
+    r->desc = NULL;
+    r->from = r->to = NULL;
+}
+
+static bool reorder(run *r, dnnl_memory_t from, dnnl_memory_t to)
+{
+    sherd__engine *e = r->engine;
     const sherd__dnnl *dnnl = &e->dnnl;
     const dnnl_memory_desc_t *a, *b;
-    dnnl_primitive_desc_t desc = NULL;
-    dnnl_primitive_t primitive = NULL;
     dnnl_exec_arg_t list[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
 
     bool done =
-        good(dnnl->memory_get_memory_desc(from, &a)) &&
-        good(dnnl->memory_get_memory_desc(to, &b)) &&
-        good(dnnl->reorder_primitive_desc_create(&desc, a, e->engine, b, e->engine, NULL)) &&
-        good(dnnl->primitive_create(&primitive, desc)) &&
-        good(dnnl->primitive_execute(primitive, e->stream, 2, list)) &&
-        good(dnnl->stream_wait(e->stream));
-    dnnl->primitive_destroy(primitive);
-    dnnl->primitive_desc_destroy(desc);
+        good(r, dnnl->memory_get_memory_desc(from, &a)) &&
+        good(r, dnnl->memory_get_memory_desc(to, &b)) &&
+        good(r, dnnl->reorder_primitive_desc_create(&r->desc, a, e->engine, b, e->engine, NULL)) &&
+        good(r, dnnl->primitive_create(&r->primitive, r->desc)) &&
+        good(r, dnnl->primitive_execute(r->primitive, e->stream, 2, list)) &&
+        good(r, dnnl->stream_wait(e->stream));
+    release_reorder(r);
     return done;
 }
 
@@ -131,18 +146,13 @@ static bool lay_box(run *r, const dnnl_memory_desc_t *wanted, void *room, const 
                     const dnnl_dims_t offset, const void *array)
 {
     const sherd__dnnl *dnnl = &r->engine->dnnl;
+    dnnl_engine_t engine = r->engine->engine;
     dnnl_memory_desc_t plain, inner;
-    dnnl_memory_t from = NULL, to = NULL;
-    bool done =
-        sherd__conv_row_major(r->kept, &plain, size) &&
-        good(dnnl->memory_desc_init_submemory(&inner, wanted, size, offset)) &&
-        good(dnnl->memory_create(&from, &plain, r->engine->engine, (void *)(uintptr_t)array)) &&
-        good(dnnl->memory_create(&to, &inner, r->engine->engine, room)) &&
-        reorder(r->engine, from, to);
 
-    dnnl->memory_destroy(from);
-    dnnl->memory_destroy(to);
-    return done;
+    return sherd__conv_row_major(r->kept, &plain, size) &&
+           good(r, dnnl->memory_desc_init_submemory(&inner, wanted, size, offset)) &&
+           good(r, dnnl->memory_create(&r->from, &plain, engine, (void *)(uintptr_t)array)) &&
+           good(r, dnnl->memory_create(&r->to, &inner, engine, room)) && reorder(r, r->from, r->to);
 }
 
 /* Zeros before and behind x in every dim: thin slabs, since a pass over all of it would cost as
@@ -189,7 +199,7 @@ static bool make_memory(run *r, int i, void *data)
     dnnl_engine_t engine = r->engine->engine;
     void *room = r->room;
 
-    if (!good(dnnl->memory_create(&r->given[i], &r->kept->plain[i], engine, data)))
+    if (!good(r, dnnl->memory_create(&r->given[i], &r->kept->plain[i], engine, data)))
         return false;
     r->room += room_of(r->kept, r->kind, i);
     r->data[i] = data;
@@ -200,33 +210,33 @@ static bool make_memory(run *r, int i, void *data)
         return true;
     }
     r->data[i] = room;
-    if (!good(dnnl->memory_create(&r->wanted[i], wanted, engine, room)))
+    if (!good(r, dnnl->memory_create(&r->wanted[i], wanted, engine, room)))
         return false;
     if (i == X && sherd__conv_has_zeros(r->kept))
         return embed(r, wanted, room, data);
-    return is_result(r->kind, i) || reorder(r->engine, r->given[i], r->wanted[i]);
+    return is_result(r->kind, i) || reorder(r, r->given[i], r->wanted[i]);
 }
 
 static bool make_bias(run *r, const void *bias)
 {
     r->biased = bias;
-    if (bias && !good(r->engine->dnnl.memory_create(&r->given[BIAS], &r->kept->plain[BIAS],
-                                                    r->engine->engine, (void *)(uintptr_t)bias)))
+    if (bias && !good(r, r->engine->dnnl.memory_create(&r->given[BIAS], &r->kept->plain[BIAS],
+                                                       r->engine->engine, (void *)(uintptr_t)bias)))
         return false;
     r->wanted[BIAS] = r->given[BIAS];
     return true;
 }
 
-static bool call(const run *r, const dnnl_memory_t memory[ARRAYS])
+static bool call(run *r, const dnnl_memory_t memory[ARRAYS])
 {
     const sherd__dnnl *dnnl = &r->engine->dnnl;
     dnnl_exec_arg_t list[OPERANDS] = {[BIAS] = {DNNL_ARG_BIAS, r->wanted[BIAS]}};
 
     for (int i = 0; i < ARRAYS; i++)
         list[i] = (dnnl_exec_arg_t){arguments[r->kind][i], memory[i]};
-    return good(dnnl->primitive_execute(r->kept->primitive, r->engine->stream,
-                                        r->biased ? OPERANDS : ARRAYS, list)) &&
-           good(dnnl->stream_wait(r->engine->stream));
+    return good(r, dnnl->primitive_execute(r->kept->primitive, r->engine->stream,
+                                           r->biased ? OPERANDS : ARRAYS, list)) &&
+           good(r, dnnl->stream_wait(r->engine->stream));
 }
 
 /* What a call made of dw is added in f64, as sums.h says, and after the last one given. */
@@ -252,22 +262,22 @@ static bool call_for_parts(run *r)
     bool done = true;
 
     memset(r->sums, 0, sums_of(r->kept));
-    for (int i = X; i <= Y && done; i += Y - X)
-        done = good(dnnl->memory_create(&some[i], sherd__conv_taken(r->kept, r->kind, i),
-                                        r->engine->engine, r->data[i]));
+    for (int i = X; i <= Y && done; i += Y - X) {
+        done = good(r, dnnl->memory_create(&r->part[i], sherd__conv_taken(r->kept, r->kind, i),
+                                           r->engine->engine, r->data[i]));
+        some[i] = r->part[i];
+    }
     for (int64_t c = 0; c < calls && done; c++) {
         for (int i = X; i <= Y && done; i += Y - X) {
             const dnnl_memory_desc_t *lie = sherd__conv_taken(r->kept, r->kind, i);
             float *at =
                 (float *)r->data[i] + c * r->kept->images * lie->format_desc.blocking.strides[0];
-            done = good(dnnl->memory_set_data_handle(some[i], at));
+            done = good(r, dnnl->memory_set_data_handle(some[i], at));
         }
         done = done && call(r, some);
         if (done)
             add_call(r, c == calls - 1);
     }
-    dnnl->memory_destroy(some[X]);
-    dnnl->memory_destroy(some[Y]);
     return done;
 }
 
@@ -278,14 +288,18 @@ static bool execute(run *r)
         return false;
     for (int i = 0; i < ARRAYS; i++)
         if (is_result(r->kind, i) && r->wanted[i] != r->given[i])
-            return reorder(r->engine, r->wanted[i], r->given[i]);
+            return reorder(r, r->wanted[i], r->given[i]);
     return true;
 }
 
+/* However far it came. */
 static void release(run *r)
 {
     const sherd__dnnl *dnnl = &r->engine->dnnl;
 
+    release_reorder(r);
+    dnnl->memory_destroy(r->part[X]);
+    dnnl->memory_destroy(r->part[Y]);
     for (int i = 0; i < OPERANDS; i++) {
         if (r->borrowed[i])
             continue;
@@ -317,9 +331,9 @@ sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *e, const she
     int64_t shared = 0, own[TASKS] = {0};
 
     *bytes = 0;
-    if (!sherd__engine_start(e))
-        return SHERD__CANNOT;
-    sherd__done found = find_all(k, e, job);
+    sherd__done found = sherd__engine_start(e);
+    if (found == SHERD__DONE)
+        found = find_all(k, e, job);
     if (found != SHERD__DONE)
         return found;
     for (int i = 0; i < ARRAYS; i++) {
@@ -361,9 +375,27 @@ static bool run_task(run *r, unsigned char *room, const sherd__conv_task *task, 
     return make_bias(r, bias) && execute(r);
 }
 
+typedef struct tasks {
+    const sherd__conv_job *job;
+    run run[TASKS];
+} tasks;
+
+static int run_all(void *context)
+{
+    tasks *all = context;
+    const sherd__conv_job *job = all->job;
+    bool done = lay_shared(all->run, job);
+    unsigned char *room = all->run[0].room;
+
+    for (int t = 0; t < job->tasks; t++)
+        done = done && run_task(&all->run[t], room, &job->task[t], job->bias);
+    return done;
+}
+
 sherd__done sherd__conv_onednn(sherd__engine *e, const sherd__conv_job *job, void *workspace)
 {
-    run r[TASKS] = {{.room = workspace}};
+    tasks all = {job, {{.room = workspace}}};
+    run *r = all.run;
     const kept *k[TASKS];
 
     sherd__done found = find_all(k, e, job);
@@ -375,13 +407,10 @@ sherd__done sherd__conv_onednn(sherd__engine *e, const sherd__conv_job *job, voi
         r[t].engine = e;
         r[t].kept = k[t];
     }
-    bool done = lay_shared(r, job);
-    unsigned char *room = r[0].room;
-    for (int t = 0; t < job->tasks; t++)
-        done = done && run_task(&r[t], room, &job->task[t], job->bias);
+    sherd__done done = sherd__onednn_try(e, SHERD__ONEDNN_LAYS, run_all, &all);
     for (int t = 0; t < job->tasks; t++)
         release(&r[t]);
-    return done ? SHERD__DONE : SHERD__CANNOT;
+    return done;
 }
 
 #else

@@ -9,6 +9,7 @@
 #endif
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include "base/library.h"
 #include "onednn.h"
@@ -113,23 +114,55 @@ int sherd__engine_kept(const sherd__engine *engine)
     return (int)engine->shapes.map.count;
 }
 
-static bool start_library(sherd__engine *e)
+/* Not by malloc, which would keep blocks as large as the largest that it got back. */
+static bool there_is(size_t room)
 {
-    e->library = load();
-    e->is_missing = !e->library || !find_all(&e->dnnl, e->library);
-    if (!e->is_missing)
-        run_on_one_thread(e->library);
-    return !e->is_missing;
+    void *memory =
+        room ? mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : NULL;
+
+    return !room || (memory != MAP_FAILED && munmap(memory, room) == 0);
 }
 
-bool sherd__engine_start(sherd__engine *e)
+static sherd__done start_library(sherd__engine *e)
+{
+    if (!there_is(SHERD__ONEDNN_LOADS))
+        return SHERD__NO_MEMORY;
+    e->library = load();
+    e->is_missing = !e->library || !find_all(&e->dnnl, e->library);
+    if (e->is_missing)
+        return SHERD__CANNOT;
+    run_on_one_thread(e->library);
+    return SHERD__DONE;
+}
+
+sherd__done sherd__onednn_try(sherd__engine *e, size_t room, int (*call)(void *context),
+                              void *context)
+{
+    if (!there_is(room))
+        return SHERD__NO_MEMORY;
+    e->no_memory = false;
+    int good = sherd__catch(call, context);
+    if (good == 1)
+        return SHERD__DONE;
+    return good == SHERD__THROWN || e->no_memory ? SHERD__NO_MEMORY : SHERD__CANNOT;
+}
+
+static int start(void *context)
+{
+    sherd__engine *e = context;
+
+    return (e->engine || sherd__good(e, e->dnnl.engine_create(&e->engine, dnnl_cpu, 0))) &&
+           sherd__good(e, e->dnnl.stream_create(&e->stream, e->engine, dnnl_stream_default_flags));
+}
+
+sherd__done sherd__engine_start(sherd__engine *e)
 {
     if (e->stream)
-        return true;
-    if (e->is_missing || (!e->library && !start_library(e)))
-        return false;
-    return (e->engine || sherd__good(e->dnnl.engine_create(&e->engine, dnnl_cpu, 0))) &&
-           sherd__good(e->dnnl.stream_create(&e->stream, e->engine, dnnl_stream_default_flags));
+        return SHERD__DONE;
+    if (e->is_missing)
+        return SHERD__CANNOT;
+    sherd__done there = e->library ? SHERD__DONE : start_library(e);
+    return there == SHERD__DONE ? sherd__onednn_try(e, SHERD__ONEDNN_MAKES, start, e) : there;
 }
 
 #else

@@ -10,6 +10,7 @@
 
 #include "engine.h"
 #include "shapes.h"
+#include "base/catch.h"
 
 /* oneDNN's functions. It is loaded when the first product or convolution wants it: to begin with it
  * would cost each program 3 ms. */
@@ -26,15 +27,37 @@ struct sherd__engine {
     bool is_missing;      /* it can not be loaded here */
     dnnl_engine_t engine; /* NULL until it is needed */
     dnnl_stream_t stream;
-    bool has_bf16; /* the machine multiplies bf16 itself */
+    bool has_bf16;  /* the machine multiplies bf16 itself */
+    bool no_memory; /* a call of sherd__onednn_try has said so */
     sherd__shapes shapes;
 };
 
-/* Make engine and stream, if that is still to be done. False: it does not go. */
-bool sherd__engine_start(sherd__engine *engine);
+/* Make engine and stream, if that is still to be done. */
+sherd__done sherd__engine_start(sherd__engine *engine);
 
-static inline bool sherd__good(dnnl_status_t status)
+/*
+ * All calls of oneDNN that take memory are made from here: out of some an exception comes when
+ * there is none, where others say so (sherd__good). DONE if `call` says 1, NO_MEMORY if it has run
+ * out, else CANNOT. `call` holds in `context` whatever it makes, so that its caller can release it,
+ * however far it came.
+ *
+ * What makes primitives or memory objects says how much room there must be before it begins, for
+ * oneDNN writes to objects for which it got no memory. The first primitive of a process took 7 MB,
+ * later ones up to 1.4 MB; to lay arrays out, at most that. To look costs 1.5 us. To load it takes
+ * 45 MB, and what it makes as it is loaded throws into the loader.
+ */
+enum {
+    SHERD__ONEDNN_LOADS = 80 << 20,
+    SHERD__ONEDNN_MAKES = 16 << 20,
+    SHERD__ONEDNN_LAYS = 4 << 20,
+    SHERD__ONEDNN_RUNS = 0
+};
+sherd__done sherd__onednn_try(sherd__engine *engine, size_t room, int (*call)(void *context),
+                              void *context);
+
+static inline bool sherd__good(sherd__engine *engine, dnnl_status_t status)
 {
+    engine->no_memory = engine->no_memory || status == dnnl_out_of_memory;
     return status == dnnl_success;
 }
 
@@ -43,21 +66,34 @@ static inline dnnl_data_type_t sherd__dnnl_type(sherd_dtype dtype)
     return dtype == SHERD_F32 ? dnnl_f32 : dtype == SHERD_BF16 ? dnnl_bf16 : dnnl_f16;
 }
 
-/* Attributes by which a result is added to what is there. */
-static inline bool sherd__sum_after(const sherd__dnnl *dnnl, dnnl_primitive_attr_t *out)
-{
-    dnnl_post_ops_t ops = NULL;
-    bool good = sherd__good(dnnl->primitive_attr_create(out)) &&
-                sherd__good(dnnl->post_ops_create(&ops)) &&
-#if DNNL_VERSION_MAJOR == 2
-                sherd__good(dnnl->post_ops_append_sum(ops, 1)) &&
-#else
-                sherd__good(dnnl->post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef)) &&
-#endif
-                sherd__good(dnnl->primitive_attr_set_post_ops(*out, ops));
+/* What is made on the way to a matmul, all NULL to begin with. Whoever has one releases it, however
+ * far it came. */
+typedef struct sherd__making {
+    dnnl_post_ops_t ops;
+    dnnl_primitive_attr_t attributes; /* NULL: the result replaces what is there */
+    dnnl_primitive_desc_t desc;
+} sherd__making;
 
-    dnnl->post_ops_destroy(ops);
-    return good;
+/* Attributes by which a result is added to what is there. */
+static inline bool sherd__sum_after(sherd__engine *e, sherd__making *m)
+{
+    const sherd__dnnl *dnnl = &e->dnnl;
+
+    return sherd__good(e, dnnl->primitive_attr_create(&m->attributes)) &&
+           sherd__good(e, dnnl->post_ops_create(&m->ops)) &&
+#if DNNL_VERSION_MAJOR == 2
+           sherd__good(e, dnnl->post_ops_append_sum(m->ops, 1)) &&
+#else
+           sherd__good(e, dnnl->post_ops_append_sum(m->ops, 1, 0, dnnl_data_type_undef)) &&
+#endif
+           sherd__good(e, dnnl->primitive_attr_set_post_ops(m->attributes, m->ops));
+}
+
+static inline void sherd__make_no_more(const sherd__dnnl *dnnl, const sherd__making *m)
+{
+    dnnl->post_ops_destroy(m->ops);
+    dnnl->primitive_attr_destroy(m->attributes);
+    dnnl->primitive_desc_destroy(m->desc);
 }
 
 /* How an array lies. Version 3 has a handle for that, version 2 a struct. */
@@ -70,11 +106,11 @@ static inline sherd__lying_ref sherd__ref_to(const sherd__lying *lying)
     return lying;
 }
 
-static inline bool sherd__lie(const sherd__dnnl *dnnl, sherd__lying *out, int ndim,
-                              const dnnl_dims_t size, const dnnl_dims_t stride, sherd_dtype dtype)
+static inline bool sherd__lie(sherd__engine *e, sherd__lying *out, int ndim, const dnnl_dims_t size,
+                              const dnnl_dims_t stride, sherd_dtype dtype)
 {
     return sherd__good(
-        dnnl->memory_desc_init_by_strides(out, ndim, size, sherd__dnnl_type(dtype), stride));
+        e, e->dnnl.memory_desc_init_by_strides(out, ndim, size, sherd__dnnl_type(dtype), stride));
 }
 
 static inline void sherd__lie_no_more(const sherd__dnnl *dnnl, sherd__lying *lying)
@@ -82,20 +118,15 @@ static inline void sherd__lie_no_more(const sherd__dnnl *dnnl, sherd__lying *lyi
     (void)dnnl, (void)lying;
 }
 
-static inline bool sherd__describe_matmul(const sherd__engine *e, dnnl_primitive_desc_t *out,
-                                          const sherd__lying *a, const sherd__lying *b,
-                                          const sherd__lying *bias, const sherd__lying *c,
-                                          bool adds)
+static inline bool sherd__describe_matmul(sherd__engine *e, sherd__making *m, const sherd__lying *a,
+                                          const sherd__lying *b, const sherd__lying *bias,
+                                          const sherd__lying *c)
 {
-    const sherd__dnnl *dnnl = &e->dnnl;
-    dnnl_primitive_attr_t attributes = NULL;
     dnnl_matmul_desc_t desc;
-    bool good = (!adds || sherd__sum_after(dnnl, &attributes)) &&
-                sherd__good(dnnl->matmul_desc_init(&desc, a, b, bias, c)) &&
-                sherd__good(dnnl->primitive_desc_create(out, &desc, attributes, e->engine, NULL));
 
-    dnnl->primitive_attr_destroy(attributes);
-    return good;
+    return sherd__good(e, e->dnnl.matmul_desc_init(&desc, a, b, bias, c)) &&
+           sherd__good(
+               e, e->dnnl.primitive_desc_create(&m->desc, &desc, m->attributes, e->engine, NULL));
 }
 #else
 typedef dnnl_memory_desc_t sherd__lying;
@@ -106,11 +137,11 @@ static inline sherd__lying_ref sherd__ref_to(const sherd__lying *lying)
     return *lying;
 }
 
-static inline bool sherd__lie(const sherd__dnnl *dnnl, sherd__lying *out, int ndim,
-                              const dnnl_dims_t size, const dnnl_dims_t stride, sherd_dtype dtype)
+static inline bool sherd__lie(sherd__engine *e, sherd__lying *out, int ndim, const dnnl_dims_t size,
+                              const dnnl_dims_t stride, sherd_dtype dtype)
 {
-    return sherd__good(
-        dnnl->memory_desc_create_with_strides(out, ndim, size, sherd__dnnl_type(dtype), stride));
+    return sherd__good(e, e->dnnl.memory_desc_create_with_strides(out, ndim, size,
+                                                                  sherd__dnnl_type(dtype), stride));
 }
 
 static inline void sherd__lie_no_more(const sherd__dnnl *dnnl, sherd__lying *lying)
@@ -118,13 +149,12 @@ static inline void sherd__lie_no_more(const sherd__dnnl *dnnl, sherd__lying *lyi
     dnnl->memory_desc_destroy(*lying);
 }
 
-static inline bool sherd__describe_matmul(const sherd__engine *e, dnnl_primitive_desc_t *out,
-                                          const sherd__lying *a, const sherd__lying *b,
-                                          const sherd__lying *bias, const sherd__lying *c,
-                                          bool adds)
+static inline bool sherd__describe_matmul(sherd__engine *e, sherd__making *m, const sherd__lying *a,
+                                          const sherd__lying *b, const sherd__lying *bias,
+                                          const sherd__lying *c)
 {
-    return sherd__good(e->dnnl.matmul_primitive_desc_create(out, e->engine, *a, *b,
-                                                            bias ? *bias : NULL, *c, NULL));
+    return sherd__good(e, e->dnnl.matmul_primitive_desc_create(
+                              &m->desc, e->engine, *a, *b, bias ? *bias : NULL, *c, m->attributes));
 }
 #endif
 

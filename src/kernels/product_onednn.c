@@ -43,10 +43,19 @@ static int64_t b_row_of(const sherd__product *p)
     return p->b_row ? p->b_row : p->tb ? p->k : p->n;
 }
 
-/* Arrays that are not there are left out. */
-static bool describe(const sherd__dnnl *dnnl, sherd__lying *lying, int *made,
-                     const sherd__product *p)
+/* What becomes one. */
+typedef struct making {
+    sherd__engine *engine;
+    const sherd__product *product;
+    kept *kept;
+    sherd__making matmul;
+    sherd__lying lying[ARRAYS];
+    int lie; /* so many of them */
+} making;
+
+static bool describe(making *m)
 {
+    const sherd__product *p = m->product;
     const struct {
         dnnl_dims_t size, stride; /* two of them; oneDNN's declarations want room for all */
         sherd_dtype dtype;
@@ -57,39 +66,42 @@ static bool describe(const sherd__dnnl *dnnl, sherd__lying *lying, int *made,
         [C] = {{p->m, p->n}, {p->c_row ? p->c_row : p->n, 1}, p->result},
     };
 
-    for (*made = 0; *made < ARRAYS; ++*made)
-        if (!sherd__lie(dnnl, &lying[*made], 2, array[*made].size, array[*made].stride,
-                        array[*made].dtype))
+    for (m->lie = 0; m->lie < ARRAYS; m->lie++)
+        if (!sherd__lie(m->engine, &m->lying[m->lie], 2, array[m->lie].size, array[m->lie].stride,
+                        array[m->lie].dtype))
             return false;
     return true;
 }
 
-/* False: oneDNN does not do it; then there is no primitive. */
-static bool make(sherd__engine *e, const sherd__product *p, kept *k)
+static int make_all(void *context)
 {
-    const sherd__dnnl *dnnl = &e->dnnl;
-    sherd__lying lying[ARRAYS];
-    dnnl_primitive_desc_t desc = NULL;
-    int made;
-    bool good = describe(dnnl, lying, &made, p) &&
-                sherd__describe_matmul(e, &desc, &lying[A], &lying[B],
-                                       p->bias ? &lying[BIAS] : NULL, &lying[C], p->adds) &&
-                sherd__good(dnnl->primitive_create(&k->primitive, desc));
+    making *m = context;
+    sherd__engine *e = m->engine;
+    const sherd__product *p = m->product;
 
-    for (int i = 0; i < ARRAYS && good; i++)
-        good = sherd__good(dnnl->memory_create(&k->memory[i], sherd__ref_to(&lying[i]), e->engine,
-                                               DNNL_MEMORY_NONE));
-    if (!good && k->primitive) {
-        dnnl->primitive_destroy(k->primitive);
-        k->primitive = NULL;
-    }
-    dnnl->primitive_desc_destroy(desc);
-    while (made-- > 0)
-        sherd__lie_no_more(dnnl, &lying[made]);
-    return good;
+    if (!describe(m) || (p->adds && !sherd__sum_after(e, &m->matmul)) ||
+        !sherd__describe_matmul(e, &m->matmul, &m->lying[A], &m->lying[B],
+                                p->bias ? &m->lying[BIAS] : NULL, &m->lying[C]))
+        return false;
+    for (int i = 0; i < ARRAYS; i++)
+        if (!sherd__good(e, e->dnnl.memory_create(&m->kept->memory[i], sherd__ref_to(&m->lying[i]),
+                                                  e->engine, DNNL_MEMORY_NONE)))
+            return false;
+    return sherd__good(e, e->dnnl.primitive_create(&m->kept->primitive, m->matmul.desc));
 }
 
-/* The primitive of a shape, made if there is none yet; NULL: out of memory. */
+static sherd__done make(sherd__engine *e, const sherd__product *p, kept *k)
+{
+    making m = {.engine = e, .product = p, .kept = k};
+    sherd__done done = sherd__onednn_try(e, SHERD__ONEDNN_MAKES, make_all, &m);
+
+    sherd__make_no_more(&e->dnnl, &m.matmul);
+    while (m.lie-- > 0)
+        sherd__lie_no_more(&e->dnnl, &m.lying[m.lie]);
+    return done;
+}
+
+/* The primitive of a shape, made if there is none yet; NULL: out of memory, and nothing is kept. */
 static kept *find(sherd__engine *e, const sherd__product *p)
 {
     const int64_t key[] = {
@@ -102,7 +114,10 @@ static kept *find(sherd__engine *e, const sherd__product *p)
 
     if (fresh) {
         k->engine = e;
-        make(e, p, k);
+        if (make(e, p, k) == SHERD__NO_MEMORY) {
+            sherd__shapes_drop(&e->shapes, key, sizeof key);
+            return NULL;
+        }
     }
     return k;
 }
@@ -126,18 +141,36 @@ static bool is_worth_it(const sherd__engine *e, const sherd__product *p)
     return columns <= SMALL || (p->ta && p->m % PAGE == 0 && p->n <= NARROW);
 }
 
+/* A product to be made now: its arrays, and what makes it, if that is a primitive. */
+typedef struct task {
+    sherd__engine *engine;
+    const sherd__product *product;
+    const void *data[ARRAYS];
+    const kept *kept;
+} task;
+
 /* dnnl_sgemm is row-major, takes the leading dimension as the row stride, and knows no bias. */
+static int run_sgemm(void *context)
+{
+    const task *t = context;
+    const sherd__product *p = t->product;
+
+    return sherd__good(t->engine, t->engine->dnnl.sgemm(
+                                      p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->m, p->n, p->k, 1,
+                                      t->data[A], a_row_of(p), t->data[B], b_row_of(p), p->adds,
+                                      (void *)(uintptr_t)t->data[C], p->c_row ? p->c_row : p->n));
+}
+
 static sherd__done multiply_f32(sherd__engine *e, const sherd__product *p, void *c, const void *a,
                                 const void *b)
 {
-    int64_t a_row = a_row_of(p), b_row = b_row_of(p);
-
-    if (p->dtype != SHERD_F32 || p->result != SHERD_F32 || p->bias || !sherd__engine_start(e))
+    if (p->dtype != SHERD_F32 || p->result != SHERD_F32 || p->bias)
         return SHERD__CANNOT;
-    return sherd__good(e->dnnl.sgemm(p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->m, p->n, p->k, 1, a,
-                                     a_row, b, b_row, p->adds, c, p->c_row ? p->c_row : p->n))
-               ? SHERD__DONE
-               : SHERD__CANNOT; /* lack of memory for its packed copies */
+    sherd__done started = sherd__engine_start(e);
+    return started == SHERD__DONE
+               ? sherd__onednn_try(e, SHERD__ONEDNN_RUNS, run_sgemm,
+                                   &(task){e, p, {[A] = a, [B] = b, [C] = c}, NULL})
+               : started;
 }
 
 enum { PART = 1024 }; /* terms of a product of vectors that are added in f32 */
@@ -213,33 +246,41 @@ static sherd__done multiply_long(sherd__engine *e, const sherd__product *p, floa
     return SHERD__DONE;
 }
 
-static sherd__done multiply_kept(sherd__engine *e, const sherd__product *p, void *c, const void *a,
-                                 const void *b, const void *bias)
+static int run_kept(void *context)
 {
     static const int argument[ARRAYS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS,
                                          DNNL_ARG_DST};
-    const void *data[ARRAYS] = {a, b, bias, c};
+    const task *t = context;
+    sherd__engine *e = t->engine;
+    const kept *k = t->kept;
     dnnl_exec_arg_t list[ARRAYS];
     int count = 0;
 
-    if (!sherd__engine_start(e))
-        return SHERD__CANNOT;
+    for (int i = 0; i < ARRAYS; i++) {
+        if (i == BIAS && !t->product->bias)
+            continue;
+        if (!sherd__good(
+                e, e->dnnl.memory_set_data_handle(k->memory[i], (void *)(uintptr_t)t->data[i])))
+            return false;
+        list[count++] = (dnnl_exec_arg_t){argument[i], k->memory[i]};
+    }
+    return sherd__good(e, e->dnnl.primitive_execute(k->primitive, e->stream, count, list)) &&
+           sherd__good(e, e->dnnl.stream_wait(e->stream));
+}
+
+static sherd__done multiply_kept(sherd__engine *e, const sherd__product *p, void *c, const void *a,
+                                 const void *b, const void *bias)
+{
+    sherd__done started = sherd__engine_start(e);
+
+    if (started != SHERD__DONE)
+        return started;
     kept *k = find(e, p);
     if (!k)
         return SHERD__NO_MEMORY;
-    if (!k->primitive)
-        return SHERD__CANNOT;
-    for (int i = 0; i < ARRAYS; i++) {
-        if (i == BIAS && !p->bias)
-            continue;
-        if (!sherd__good(e->dnnl.memory_set_data_handle(k->memory[i], (void *)(uintptr_t)data[i])))
-            return SHERD__CANNOT;
-        list[count++] = (dnnl_exec_arg_t){argument[i], k->memory[i]};
-    }
-    return sherd__good(e->dnnl.primitive_execute(k->primitive, e->stream, count, list)) &&
-                   sherd__good(e->dnnl.stream_wait(e->stream))
-               ? SHERD__DONE
-               : SHERD__CANNOT;
+    return k->primitive ? sherd__onednn_try(e, SHERD__ONEDNN_RUNS, run_kept,
+                                            &(task){e, p, {a, b, bias, c}, k})
+                        : SHERD__CANNOT;
 }
 
 bool sherd__onednn_multiplies(sherd__engine *e, const sherd__product *p)
@@ -247,7 +288,7 @@ bool sherd__onednn_multiplies(sherd__engine *e, const sherd__product *p)
     bool primitive = is_worth_it(e, p), single = p->dtype == SHERD_F32 && p->result == SHERD_F32;
 
     return p->m > 0 && p->n > 0 && p->k > 0 && (primitive || (single && !p->bias)) &&
-           sherd__engine_start(e);
+           sherd__engine_start(e) != SHERD__CANNOT;
 }
 
 sherd__done sherd__product_onednn(sherd__engine *e, const sherd__product *p, void *c, const void *a,

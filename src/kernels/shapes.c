@@ -43,10 +43,15 @@ static void put_first(sherd__shapes *s, sherd__shape_item *i)
     s->newest = i;
 }
 
+static sherd__shape_item *find(const sherd__shapes *s, const void *key, size_t bytes)
+{
+    return sherd__map_find(&s->map, sherd__hash_bytes(1, key, bytes), is_wanted,
+                           &(wanted){key, bytes});
+}
+
 void *sherd__shapes_find(sherd__shapes *s, const void *key, size_t bytes)
 {
-    sherd__shape_item *i = sherd__map_find(&s->map, sherd__hash_bytes(1, key, bytes), is_wanted,
-                                           &(wanted){key, bytes});
+    sherd__shape_item *i = find(s, key, bytes);
 
     if (!i)
         return NULL;
@@ -104,6 +109,11 @@ void *sherd__shapes_take(sherd__shapes *s, const void *key, size_t bytes, size_t
         return thing;
     sherd__free(s->heap, thing);
     return NULL;
+}
+
+void sherd__shapes_drop(sherd__shapes *s, const void *key, size_t bytes)
+{
+    drop(s, find(s, key, bytes));
 }
 
 void sherd__shapes_clear(sherd__shapes *s)

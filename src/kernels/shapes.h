@@ -32,6 +32,9 @@ bool sherd__shapes_add(sherd__shapes *shapes, const void *key, size_t bytes, voi
 void *sherd__shapes_take(sherd__shapes *shapes, const void *key, size_t bytes, size_t size,
                          void (*destroy)(void *thing), bool *fresh);
 
+/* Destroy what is kept for a key, which is there. */
+void sherd__shapes_drop(sherd__shapes *shapes, const void *key, size_t bytes);
+
 /* Destroy all that is kept. */
 void sherd__shapes_clear(sherd__shapes *shapes);
 
