@@ -68,7 +68,7 @@ static void an_exception_is_caught_and_gone(void)
     task t = {.result = -1};
     volatile long before = 12345, sum = 0;
 
-    if (!sherd__catches())
+    if (!sherd__catches_thrown())
         return;
     for (t.depth = 0; t.depth < 200; t.depth++) {
         CHECK_EQ(sherd__catch(run, &t), SHERD__THROWN);
@@ -89,7 +89,7 @@ static void the_innermost_takes_it(void)
 {
     task t = {.result = -1, .depth = 2};
 
-    if (sherd__catches())
+    if (sherd__catches_thrown())
         CHECK_EQ(sherd__catch(run_inside, &t), 5 + SHERD__THROWN);
 }
 
@@ -110,7 +110,7 @@ static void threads_catch_their_own(void)
     pthread_t thread[THREADS];
     int wrong[THREADS] = {0};
 
-    if (!sherd__catches())
+    if (!sherd__catches_thrown())
         return;
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_create(&thread[i], NULL, many, &wrong[i]), 0);

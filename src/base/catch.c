@@ -97,7 +97,7 @@ __asm__(".pushsection .text\n"
         ".size sherd__catch, . - sherd__catch\n"
         ".popsection\n");
 
-bool sherd__catches(void)
+bool sherd__catches_thrown(void)
 {
     return true;
 }
@@ -109,7 +109,7 @@ int sherd__catch(int (*call)(void *context), void *context)
     return call(context);
 }
 
-bool sherd__catches(void)
+bool sherd__catches_thrown(void)
 {
     return false;
 }

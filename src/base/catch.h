@@ -19,6 +19,6 @@ enum { SHERD__THROWN = -1 };
 int sherd__catch(int (*call)(void *context), void *context);
 
 /* Whether exceptions are caught here: with the calling conventions of x86-64 and arm64 in ELF. */
-bool sherd__catches(void);
+bool sherd__catches_thrown(void);
 
 #endif

@@ -27,8 +27,8 @@ typedef struct sherd__launch_options {
  * end. Returns the exit status: 0 if all returned 0 and none left the others alone, else the first
  * that is not, 128 + signal if a rank was killed; then the last line on standard error names the
  * cause. A negative value is the sherd_status (text in diag) of a failure to start: EINVAL the
- * program can not be run, or an option is wrong; ELIMIT; ENOMEM. A signal that ends this process is
- * passed on to all, then raised again.
+ * program can not be run, or an option is wrong; ENOTSUP there is no /dev/null; ELIMIT; ENOMEM. A
+ * signal that ends this process is passed on to all, then raised again.
  */
 int sherd__launch(const sherd__launch_options *options, sherd__diag *diag);
 

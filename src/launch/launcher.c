@@ -113,16 +113,20 @@ static sherd_status start_programs(launch *l, sherd__diag *diag)
 
 /* ---- the launch ------------------------------------------------------------------------------ */
 
-/* Descriptors of a launch are never those of standard files, which ranks get anew. */
-static void keep_standard_files(void)
+/* Descriptors of a launch are never those of standard files, which ranks get anew; all but rank 0
+ * read from the same file as these do meanwhile. */
+static sherd_status keep_standard_files(sherd__diag *diag)
 {
     int fd;
 
     do {
         fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     } while (fd >= 0 && fd <= 2);
-    if (fd >= 0)
-        close(fd);
+    if (fd < 0)
+        return sherd__fail(diag, SHERD_ENOTSUP,
+                           "ranks read from /dev/null, which does not open: %s", strerror(errno));
+    close(fd);
+    return SHERD_OK;
 }
 
 /* Pipes and processes of many ranks are more files than a shell mostly allows at first. */
@@ -159,7 +163,8 @@ static sherd_status prepare(launch *l, sherd__diag *diag)
     if (o->ranks > SHERD_MAX_RANKS)
         return sherd__fail(diag, SHERD_ELIMIT, "%d ranks are more than the %d that sherd supports",
                            o->ranks, SHERD_MAX_RANKS);
-    keep_standard_files();
+    if (keep_standard_files(diag))
+        return diag->status;
     allow_files(l);
     if (!(l->watch.flight = sherd__alloc(&l->heap, 1, sizeof(sherd__flight))))
         return sherd__no_memory(diag, "sherd run");
