@@ -241,7 +241,7 @@ static void a_backward_that_asks_for_too_much_is_named(sherd_world *world)
                                  .forward = adds,
                                  .backward = asks,
                                  .needs = {[1] = SHERD_NEEDS_OPERAND(1)}};
-    static const int fault[][2] = {{-1, -1}, {0, -1}, {-1, 0}};
+    static const int wrong[][2] = {{-1, -1}, {0, -1}, {-1, 0}};
     static const char *const says[] = {NULL, "own_asks: operand 0 is not in `needs`",
                                        "own_asks: result 0 is not in `needs`"};
 
@@ -249,8 +249,8 @@ static void a_backward_that_asks_for_too_much_is_named(sherd_world *world)
         for (int b = 0; b < 3; b++) { /* absent, there, and wanted */
             sherd_tensor *x = sherd_require_grad(square(world), true);
             sherd_tensor *in[] = {x, b ? sherd_require_grad(square(world), b == 2) : NULL};
-            asks_operand = fault[i][0];
-            asks_result = fault[i][1];
+            asks_operand = wrong[i][0];
+            asks_result = wrong[i][1];
             sherd_backward(sherd_sum(sherd_apply(&own, in, 2, NULL)));
             if (says[i])
                 check_says(world, says[i]);
