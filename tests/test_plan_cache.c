@@ -94,6 +94,31 @@ static void the_least_recently_used_plan_goes(void)
     move_paper_close(&p);
 }
 
+/* A schedule that lists many ranks is large: then fewer plans are kept, as many as take 64 MB. */
+static void large_plans_are_bounded_by_their_bytes(void)
+{
+    enum { RANKS = 1024, PLANS = 500 };
+    static const sherd_layout *from[PLANS], *to[PLANS];
+    paper p;
+
+    paper_open(&p, RANKS);
+    p.space.rank = 3;
+    const sherd_mesh *mesh = paper_mesh(&p, "x=1024");
+    for (int i = 0; i < PLANS; i++) {
+        const int64_t shape[] = {RANKS, RANKS + i};
+        from[i] = paper_placed(&p, mesh, 2, shape, "S(0)");
+        to[i] = paper_placed(&p, mesh, 2, shape, "S(1)");
+        CHECK(find(from[i], to[i])->mine[0]->regions >= RANKS - 1);
+    }
+    int64_t before = p.heap.allocations;
+    for (int i = PLANS - 200; i < PLANS; i++)
+        find(from[i], to[i]);
+    CHECK_EQ(p.heap.allocations, before); /* the most recent ones are all there */
+    find(from[0], to[0]);
+    CHECK(p.heap.allocations > before);
+    move_paper_close(&p);
+}
+
 /* A plan keeps its layouts, and the bounded cache keeps it; what a search looked at is gone at
  * once. */
 static void many_plans_leave_as_many_as_are_kept(void)
@@ -403,6 +428,7 @@ static void a_schedule_that_cannot_be_made_leaves_nothing(void)
 static const check_test tests[] = {
     {TEST(the_same_question_gets_the_same_plan)},
     {TEST(the_least_recently_used_plan_goes)},
+    {TEST(large_plans_are_bounded_by_their_bytes)},
     {TEST(many_plans_leave_as_many_as_are_kept)},
     {TEST(a_cached_find_is_quick)},
     {TEST(fingerprints_are_of_content)},

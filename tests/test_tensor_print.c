@@ -317,6 +317,27 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     fail_every_allocation(world, 1, print_scene);
 }
 
+/* Whatever a print lacks memory for, the line says a name: its own, or that of what it begins. */
+static void what_lacks_memory_is_a_print(sherd_world *world)
+{
+    sherd_placement rows[] = {sherd_shard(0)};
+    const sherd_layout *layout = NULL;
+    sherd_status status = SHERD_ENOMEM;
+    char text[256];
+
+    CHECK_OK(sherd_layout_create(&layout, line_of_ranks(world), 2, shapes[4], rows, NULL));
+    sherd_tensor *t = sherd_constant_on(layout, SHERD_F64, 1);
+    for (int64_t n = 1; status == SHERD_ENOMEM && n < 1000; n++) {
+        sherd_world_fail_allocation(world, sherd_world_rank(world) ? 0 : n);
+        sherd_print_text(text, sizeof text, t, NULL);
+        sherd_world_fail_allocation(world, 0);
+        status = sherd_world_check(world);
+        if (status && !CHECK(strncmp(sherd_world_error(world), "rank 0: sherd_", 14) == 0))
+            printf("%s\n", sherd_world_error(world));
+    }
+    CHECK_OK(status);
+}
+
 static const check_test tests[] = {
     {TEST(small_tensors_are_shown_whole), {1, 2, 3}},
     {TEST(every_dtype_has_a_text), {1, 2}},
@@ -328,6 +349,7 @@ static const check_test tests[] = {
     {TEST(a_file_has_it_at_once), {1}},
     {TEST(a_text_is_cut_at_its_room), {1, 2, 3}},
     {TEST(a_rank_of_the_mesh_writes), {3, 4}},
+    {TEST(what_lacks_memory_is_a_print), {1, 2}},
     {TEST(no_memory_on_one_rank_fails_on_all), {2}},
 };
 CHECK_MAIN(tests)

@@ -2,8 +2,8 @@
 /*
  * The plans of a space, by (from, to, element size, options), or by window. Layouts are interned,
  * so a lookup hashes two stored numbers and compares two pointers, or finds the plan noted with the
- * layout: tens of nanoseconds. The table is bounded; the least recently used plan is dropped. A
- * plan that runs is kept by a count.
+ * layout: tens of nanoseconds. The table is bounded by number and, since a schedule may list all
+ * ranks, by bytes; the least recently used plan is dropped. A plan that runs is kept by a count.
  */
 #include "planners.h"
 #include "plan/window_schedule.h"
@@ -11,18 +11,20 @@
 #include "base/dtype.h"
 #include "base/hash.h"
 
-enum { PLANS_KEPT = 4096 };
+enum { PLANS_KEPT = 4096, BYTES_KEPT = 64 << 20 };
 
 /* Entries form a ring around the cache's `ends`: newer side first. */
 typedef struct sherd__plan_entry {
     struct sherd__plan_entry *older, *newer;
     sherd_plan *plan;
     uint64_t hash;
+    size_t bytes; /* of the plan */
 } entry;
 
 struct sherd__plan_cache {
     sherd__map map;
-    entry ends; /* ends.older = the newest, ends.newer = the oldest */
+    entry ends;   /* ends.older = the newest, ends.newer = the oldest */
+    size_t bytes; /* of all plans */
 };
 
 typedef struct plan_key {
@@ -67,6 +69,21 @@ static sherd_layout *source_of(const entry *e)
     return (sherd_layout *)(uintptr_t)e->plan->from; /* a note is no content */
 }
 
+/* Without what is sent for it, which is made later, and by messages only. */
+static size_t bytes_of(const sherd_plan *plan)
+{
+    size_t bytes = sizeof *plan;
+
+    for (int i = 0; plan->mine && i < plan->steps; i++) {
+        const sherd__schedule *s = plan->mine[i];
+        if (s)
+            bytes += sizeof *s + (size_t)s->regions * sizeof *s->region +
+                     (size_t)s->pulls * sizeof *s->pull +
+                     (size_t)(s->sources + s->readers + s->sharers) * sizeof *s->source;
+    }
+    return bytes;
+}
+
 static void drop(sherd__space *space, entry *e)
 {
     struct sherd__plan_cache *cache = space->plans;
@@ -74,6 +91,7 @@ static void drop(sherd__space *space, entry *e)
     if (source_of(e)->left_by == e)
         source_of(e)->left_by = NULL;
     unlink_entry(e);
+    cache->bytes -= e->bytes;
     sherd__map_remove(&cache->map, e->hash, e);
     sherd__plan_release(e->plan);
     sherd__free(space->heap, e);
@@ -105,8 +123,10 @@ static sherd_status keep(sherd__space *space, sherd_plan *plan, uint64_t hash)
     }
     e->plan = plan;
     e->hash = hash;
+    e->bytes = bytes_of(plan);
+    cache->bytes += e->bytes;
     put_newest(cache, e);
-    if (cache->map.count > PLANS_KEPT)
+    while (cache->ends.newer != e && (cache->map.count > PLANS_KEPT || cache->bytes > BYTES_KEPT))
         drop(space, cache->ends.newer);
     return SHERD_OK;
 }

@@ -6,6 +6,7 @@
  * else.
  */
 #include "tensor/state.h"
+#include "world/doing.h"
 
 #include "base/dtype.h"
 #include "base/num.h"
@@ -108,8 +109,19 @@ uint64_t sherd__values_hash(const sherd__values *values)
 
 /*
  * The alarm is raised for a plain tensor too: the caller may be in the middle of an operator of all
- * ranks.
+ * ranks. If nothing that has a name asks for it, its memory is missing to what made it.
  */
+static sherd__block *take_block(const sherd__storage *storage, const sherd__values *values)
+{
+    bool begun =
+        sherd__doing_begin(storage->world, values->kind == SHERD__CONSTANT ? "sherd_constant_later"
+                                                                           : "sherd_random_later");
+    sherd__block *block = sherd__block_take(storage->world, storage->bytes, true);
+
+    sherd__doing_end(storage->world, begun);
+    return block;
+}
+
 bool sherd__make_now(sherd_tensor *t)
 {
     sherd__storage *storage = t->storage;
@@ -117,7 +129,7 @@ bool sherd__make_now(sherd_tensor *t)
 
     if (!values)
         return true;
-    storage->block = sherd__block_take(storage->world, storage->bytes, true);
+    storage->block = take_block(storage, values);
     if (!storage->block)
         return false;
     sherd__block_serves(storage->world, storage->block, storage->serves);

@@ -14,6 +14,7 @@
 #include "kernels/cast.h"
 #include "tensor/excerpt.h"
 #include "tensor/state.h"
+#include "world/doing.h"
 
 enum { COLUMNS = 80, DIGITS = 6, MOST_DIGITS = 17, THRESHOLD = 1000, EDGE = 3 };
 enum { VALUE_BYTES = 40, INDEX_BYTES = SHERD_MAX_DIMS * 20 + 3 };
@@ -253,9 +254,11 @@ static void print(printer *p, const char *function, sherd_tensor *t,
         return;
     }
     set_defaults(&p->options, t);
+    bool begun = sherd__doing_begin(world, function);
     sherd_scope_begin(world);
     show(p, t);
     sherd_scope_end(world);
+    sherd__doing_end(world, begun);
 }
 
 void sherd_print(FILE *file, sherd_tensor *t, const sherd_print_options *options)
