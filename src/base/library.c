@@ -29,6 +29,15 @@ void *sherd__library_open(const char *name)
     return sherd__is_static() ? NULL : dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
+bool sherd__library_is_open(const char *name)
+{
+    void *library = sherd__is_static() ? NULL : dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+
+    if (library)
+        dlclose(library);
+    return library != NULL;
+}
+
 const char *sherd__library_fault(void)
 {
     const char *why = sherd__is_static() ? "a static executable can load no library" : dlerror();

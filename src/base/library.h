@@ -14,6 +14,8 @@ bool sherd__is_static(void);
 /* By its path, or by its name where the system keeps libraries; it stays until the process ends, as
  * threads of its own may live in it. NULL: it cannot be loaded. */
 void *sherd__library_open(const char *name);
+/* Whether one of this path or name is in the process already. */
+bool sherd__library_is_open(const char *name);
 /* Why the last one of this thread could not be. */
 const char *sherd__library_fault(void);
 

@@ -17,11 +17,13 @@
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
 
+static const char dnnl_name[] = "libdnnl.so." TEXT(DNNL_VERSION_MAJOR);
+
 /* By the name that its version has, wherever the system keeps libraries; or where it was when this
  * was built. It stays: threads of its OpenMP may live in it. */
 static void *load(void)
 {
-    void *library = sherd__library_open("libdnnl.so." TEXT(DNNL_VERSION_MAJOR));
+    void *library = sherd__library_open(dnnl_name);
 
     return library ? library : sherd__library_open(SHERD_DNNL_FILE);
 }
@@ -123,16 +125,19 @@ static bool there_is(size_t room)
     return !room || (memory != MAP_FAILED && munmap(memory, room) == 0);
 }
 
-static sherd__done start_library(sherd__engine *e)
+static bool can_load(void)
 {
-    if (!there_is(SHERD__ONEDNN_LOADS))
-        return SHERD__NO_MEMORY;
-    e->library = load();
+    return sherd__library_is_open(dnnl_name) || sherd__library_is_open(SHERD_DNNL_FILE) ||
+           there_is(SHERD__ONEDNN_LOADS);
+}
+
+static bool start_library(sherd__engine *e)
+{
+    e->library = can_load() ? load() : NULL;
     e->is_missing = !e->library || !find_all(&e->dnnl, e->library);
-    if (e->is_missing)
-        return SHERD__CANNOT;
-    run_on_one_thread(e->library);
-    return SHERD__DONE;
+    if (!e->is_missing)
+        run_on_one_thread(e->library);
+    return !e->is_missing;
 }
 
 sherd__done sherd__onednn_try(sherd__engine *e, size_t room, int (*call)(void *context),
@@ -159,10 +164,9 @@ sherd__done sherd__engine_start(sherd__engine *e)
 {
     if (e->stream)
         return SHERD__DONE;
-    if (e->is_missing)
+    if (e->is_missing || (!e->library && !start_library(e)))
         return SHERD__CANNOT;
-    sherd__done there = e->library ? SHERD__DONE : start_library(e);
-    return there == SHERD__DONE ? sherd__onednn_try(e, SHERD__ONEDNN_MAKES, start, e) : there;
+    return sherd__onednn_try(e, SHERD__ONEDNN_MAKES, start, e);
 }
 
 #else
