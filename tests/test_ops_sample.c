@@ -155,9 +155,37 @@ static void too_few_weights_are_refused(sherd_world *world)
     CHECK_EQ(dice.calls, 7);
 }
 
+/*
+ * Beside a weight of 1, 65,535 of 1e-9: one of them wins in 15,000 rows. Of numbers of 24 random
+ * bits, the least of which always wins, one does in 300.
+ */
+static void rare_indices_are_rare(sherd_world *world)
+{
+    enum { COLS = 1 << 16, ROWS = 16 };
+    const int64_t shape[] = {ROWS, COLS};
+    float *w = malloc(sizeof *w * COLS);
+    sherd_generator dice = sherd_generator_named("rare");
+    int won = 0;
+
+    for (int i = 0; i < COLS; i++)
+        w[i] = i ? 1e-9F : 1;
+    sherd_tensor *one = sherd_mark_equal(sherd_from_data(world, SHERD_F32, shape + 1, 1, w));
+    sherd_tensor *all = sherd_contiguous(sherd_expand(one, shape, 2));
+    for (int round = 0; round < (check_stride(2) == 1 ? 150 : 1); round++) {
+        sherd_scope_begin(world);
+        const int32_t *index = sherd_tensor_read(sherd_multinomial(all, 1, false, &dice));
+        for (int r = 0; r < ROWS && index; r++)
+            won += index[r] > 0;
+        sherd_scope_end(world);
+    }
+    CHECK(won <= 2);
+    free(w);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(indices_come_as_often_as_weights_say), {1}}, {TEST(none_is_drawn_twice), {1}},
     {TEST(layouts_do_not_matter), {1, 2, 3, 4}},       {TEST(vocabularies_stay_sharded), {2, 4}},
-    {TEST(too_few_weights_are_refused), {1, 2}},
+    {TEST(too_few_weights_are_refused), {1, 2}},       {TEST(rare_indices_are_rare), {1}},
 };
 CHECK_MAIN(tests)

@@ -149,7 +149,7 @@ SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype 
  * @collective only if the last dim is sharded; for several indices without `replacement` it is
  *             gathered first, or its shards are moved to another dim
  * @shapes     weights: [..., n], of any floating-point dtype; the result: i32 [..., count]
- * @numerics   quotients are f64
+ * @numerics   quotients are f64, of numbers made of 48 random bits
  * @owns       the result belongs to the scope; it has no gradient
  * @errors     see ops.h; EINVAL no dims, count < 1, a row with fewer than `count` positive weights
  *             (with replacement: with none), a weight that is NaN, `generator` NULL

@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/num.h"
 
 /* ---- the check ------------------------------------------------------------------------------- */
@@ -48,22 +49,47 @@ const sherd_op sherd__drawn_op = {.name = "sherd_drawn",
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
+/* Another stream of the same use of a generator. */
+static sherd_generator beside(const sherd_generator *generator)
+{
+    return (sherd_generator){sherd__hash_text(generator->name, "beside"), generator->calls};
+}
+
+/* A use of the generator where nothing is drawn, maybe on one rank only: generators must stay in
+ * step. */
+static void skip(sherd_world *world, sherd_generator *generator)
+{
+    sherd_generator other = beside(generator);
+
+    sherd__next_key(world, generator);
+    sherd__next_key(world, &other);
+}
+
+static sherd_tensor *uniform(sherd_tensor *t, double low, double high, sherd_generator *generator)
+{
+    const sherd_distribution u = sherd_uniform(low, high);
+
+    return t->layout ? sherd_random_on(t->layout, SHERD_F64, u, generator)
+                     : sherd_random(t->world, SHERD_F64, t->shape, t->ndim, u, generator);
+}
+
 /*
- * Exponential numbers for each element of t, where it lies: -log(1 - u), u in (0, 1). A call of the
- * generator also where t has failed, maybe on one rank only: generators must stay in step.
+ * Exponential numbers for each element of t, where it lies: -log(1 - u), u in (0, 1). What wins has
+ * a small one: of the 24 bits of one uniform number, a weight of 1e-10 beside 1 would win once in
+ * 2^24 draws, and equal numbers would be common among a million. So u has 48, and half of one more:
+ * it is not 0.
  */
 static sherd_tensor *exponential(sherd_tensor *t, sherd_generator *generator)
 {
     if (sherd_tensor_failed(t)) {
-        sherd__next_key(t->world, generator);
+        skip(t->world, generator);
         return t;
     }
-    const sherd_distribution u = sherd_uniform(0x1p-33, 1); /* of 32 random bits: 0 is not drawn */
-    sherd_tensor *x = t->layout
-                          ? sherd_random_on(t->layout, SHERD_F64, u, generator)
-                          : sherd_random(t->world, SHERD_F64, t->shape, t->ndim, u, generator);
+    sherd_generator other = beside(generator);
+    sherd_tensor *high = uniform(t, 0, 1, generator);
+    sherd_tensor *low = uniform(t, 0x1p-49, 0x1p-24 + 0x1p-49, &other);
 
-    return sherd_scale(sherd_log1p(sherd_scale(x, -1)), -1);
+    return sherd_scale(sherd_log1p(sherd_scale(sherd_add(high, low), -1)), -1);
 }
 
 /* The best of the last dim: only it travels where that is sharded. */
@@ -133,7 +159,7 @@ sherd_tensor *sherd_multinomial(sherd_tensor *weights, int64_t count, bool repla
     if (!stop && !fault)
         return draw(weights, count, replacement, generator);
     if (generator)
-        sherd__next_key(world, generator);
+        skip(world, generator);
     return stop ? sherd__failed(world)
                 : sherd__fail_tensor(world, weights->layout != NULL, SHERD_EINVAL,
                                      "sherd_multinomial: %s: weights are %s, count is %lld", fault,
