@@ -69,7 +69,11 @@ SHERD_API sherd_tensor *sherd_std(sherd_tensor *a, const int *dims, int count, d
  * all gradients are. If an element is infinite or NaN, gradients are what the formula gives, 0 or
  * NaN, which may differ from PyTorch's.
  *
- * @collective see above   @owns scope   @errors see above; EINVAL p is NaN
+ * @collective see above
+ * @numerics   powers are f32 for f32 and the 16-bit types; on CPUs those of p = 2 over dims that
+ *             follow one another are f64, so that the norm is infinite or 0 only if no f32 holds it
+ * @owns       scope
+ * @errors     see above; EINVAL p is NaN
  */
 SHERD_API sherd_tensor *sherd_norm(sherd_tensor *a, double p, const int *dims, int count,
                                    bool keepdim);

@@ -108,9 +108,7 @@ static int64_t put_dims(const sherd_tensor *in, unsigned dims, int *ndim, int64_
     return n;
 }
 
-/* Whether all dims between two reduced ones are reduced, or have one element; as [outer,mid,inner]
- * then. */
-static bool lies_together(const sherd_tensor *in, unsigned reduced, sherd__dims_box *slab)
+bool sherd__dims_together(const sherd_tensor *in, unsigned reduced, sherd__dims_box *slab)
 {
     bool behind = false;
 
@@ -134,7 +132,7 @@ bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__dims_box *slab)
     int ndim = 0;
 
     *slab = (sherd__dims_box){call->from[0], 1, 1, 1};
-    if (lies_together(in, reduced, slab))
+    if (sherd__dims_together(in, reduced, slab))
         return true;
     int64_t outer = put_dims(in, ~reduced, &ndim, size, from);
     int64_t mid = put_dims(in, reduced, &ndim, size, from);

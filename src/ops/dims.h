@@ -43,14 +43,20 @@ int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t);
  */
 void sherd__dims_strides(const sherd_tensor *in, unsigned reduced, int64_t *stride);
 
-/*
- * On the GPU: the local operand 0, not empty, as [outer,mid,inner], with the reduced dims in mid;
- * in memory of the call if they do not lie together. False: failed.
- */
+/* A local operand as [outer,mid,inner], with the reduced dims in mid. */
 typedef struct sherd__dims_box {
     const void *data;
     int64_t outer, mid, inner;
 } sherd__dims_box;
+/*
+ * Whether all dims between two reduced ones are reduced, or have one element; then *slab, whose
+ * sizes are 1 before, has the sizes.
+ */
+bool sherd__dims_together(const sherd_tensor *in, unsigned reduced, sherd__dims_box *slab);
+/*
+ * On the GPU: operand 0, not empty, so; in memory of the call if its reduced dims do not lie
+ * together. False: failed.
+ */
 bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__dims_box *slab);
 
 /*

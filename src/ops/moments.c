@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mean, variance, deviation and norms, composed of sums over dims and functions. A variance takes
- * two passes: first the mean over all shards, then the squared differences; never the difference of
- * two large numbers. 16-bit types compute in f32 in between.
+ * Mean, variance and deviation, composed of sums over dims and functions. A variance takes two
+ * passes: first the mean over all shards, then the squared differences; never the difference of two
+ * large numbers. 16-bit types compute in f32 in between.
  */
 #include "dims.h"
 #include "sherd/ops_elements.h"
@@ -14,7 +14,7 @@
 
 typedef struct moment_attributes {
     sherd__dims dims;
-    double parameter; /* correction, or p of a norm */
+    double parameter; /* correction */
 } moment_attributes;
 
 #define MOMENT_FIELDS                                                         \
@@ -168,46 +168,4 @@ sherd_tensor *sherd_std(sherd_tensor *a, const int *dims, int count, double corr
     const moment_attributes m = {sherd__dims_given(a, dims, count, keepdim), correction};
 
     return sherd_apply(&sherd__std_op, &a, 1, &m);
-}
-
-/* ---- norms ----------------------------------------------------------------------------------- */
-
-static sherd_tensor *norm_of(sherd_tensor *a, double p, const sherd__dims *dims)
-{
-    if (isinf(p))
-        return sherd__extreme_over(sherd_abs(a), p < 0, dims);
-    if (p == 0)
-        return sherd__sum_over(sherd__unary(SHERD__COUNT_OF, a, 1), dims);
-    if (p == 1)
-        return sherd__sum_over(sherd_abs(a), dims);
-    sherd_tensor *powers = p == 2 ? sherd_square(a) : sherd__unary(SHERD__SIZE_TO, a, p);
-    return sherd__unary(SHERD__ROOT, sherd__sum_over(powers, dims), p);
-}
-
-static bool norm(sherd_call *call)
-{
-    const moment_attributes *attributes = call->attributes;
-
-    if (!check_dims(call, &attributes->dims))
-        return false;
-    if (isnan(attributes->parameter))
-        return sherd_call_fail(call, SHERD_EINVAL, "p is not a number");
-    call->out[0] = sherd_cast(norm_of(widened(call), attributes->parameter, &attributes->dims),
-                              call->in[0]->dtype);
-    return true;
-}
-
-const sherd_op sherd__norm_op = {.name = "sherd_norm",
-                                 .autocast = SHERD_AUTOCAST_FULL,
-                                 .summary = "(sum of |a|^p)^(1/p) over dims",
-                                 .operand = {{"a", 0}},
-                                 .result = {{"y", 0}},
-                                 MOMENT_FIELDS,
-                                 .compose = norm};
-
-sherd_tensor *sherd_norm(sherd_tensor *a, double p, const int *dims, int count, bool keepdim)
-{
-    const moment_attributes m = {sherd__dims_given(a, dims, count, keepdim), p};
-
-    return sherd_apply(&sherd__norm_op, &a, 1, &m);
 }

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums of squares, and the gradient of their roots: see squares.h. Bound by memory. */
+#include "squares.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "cast.h"
+
+enum { BLOCK = 512 }; /* numbers of a row that are widened at a time */
+
+/* Numbers x[n] as f32; what is f32 lies where it is. */
+static const float *as_f32(const sherd__kernels *k, sherd_dtype dtype, int64_t n, float *room,
+                           const void *x)
+{
+    if (dtype == SHERD_F32)
+        return x;
+    k->widen(n, room, x);
+    return room;
+}
+
+/* sum[n] += squares of x[n] */
+static void add_squares(const sherd__kernels *k, sherd_dtype dtype, int64_t n, double *sum,
+                        const void *x)
+{
+    float room[BLOCK];
+
+    if (dtype == SHERD_F64) {
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += ((const double *)x)[i] * ((const double *)x)[i];
+        return;
+    }
+    const float *f = as_f32(k, dtype, n, room, x);
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += (double)f[i] * (double)f[i];
+}
+
+void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
+                           double *sum, const void *x)
+{
+    size_t bytes = sherd_dtype_bytes(dtype), row = (size_t)s->inner * bytes;
+    const char *from = x;
+
+    memset(sum, 0, (size_t)(s->outer * s->inner) * sizeof *sum);
+    for (int64_t o = 0; o < s->outer; o++, from += (size_t)s->mid * row, sum += s->inner) {
+        if (s->inner == 1) {
+            *sum = k->sum_squares(from, s->mid);
+            continue;
+        }
+        for (int64_t i = 0; i < s->inner; i += BLOCK)
+            for (int64_t m = 0; m < s->mid; m++)
+                add_squares(k, dtype, sherd__min(BLOCK, s->inner - i), sum + i,
+                            from + (size_t)m * row + (size_t)i * bytes);
+    }
+}
+
+/* ---- the gradient ---------------------------------------------------------------------------- */
+
+/* Of one number, as f64: a quotient that f32 does not hold may be that of small numbers. */
+static double slope(double dy, double length, double x)
+{
+    return length == 0 ? 0 : fabs(length) < 1 ? x / length * dy : dy / length * x;
+}
+
+/* Each by itself, whatever its size. */
+static void slopes(sherd_dtype dtype, int64_t n, void *dx, const double *dy, const double *length,
+                   int step, const void *x)
+{
+    size_t bytes = sherd_dtype_bytes(dtype);
+
+    for (int64_t i = 0; i < n; i++) {
+        double value;
+        sherd__cast(SHERD_F64, dtype, 1, &value, (const char *)x + (size_t)i * bytes);
+        value = slope(dy[i * step], length[i * step], value);
+        sherd__cast(dtype, SHERD_F64, 1, (char *)dx + (size_t)i * bytes, &value);
+    }
+}
+
+/* Whether f32 holds a factor without loss: 0, or no number near its bounds. */
+static bool holds(double factor)
+{
+    return factor == 0 || (fabs(factor) > (double)FLT_MIN && fabs(factor) < (double)FLT_MAX);
+}
+
+/* One row, all of whose numbers have one length. */
+static void scale_row(const sherd__kernels *k, sherd_dtype dtype, int64_t n, void *dx, double dy,
+                      double length, const void *x)
+{
+    double factor = length == 0 ? 0 : dy / length;
+
+    if (length == 0)
+        memset(dx, 0, (size_t)n * sherd_dtype_bytes(dtype));
+    else if (dtype == SHERD_F64 || holds(factor))
+        k->unary(SHERD__SCALE, n, dx, x, &factor);
+    else
+        slopes(dtype, n, dx, &dy, &length, 0, x);
+}
+
+/* One row of at most BLOCK numbers, each with a length. */
+static void multiply_row(const sherd__kernels *k, sherd_dtype dtype, int64_t n, void *dx,
+                         const double *dy, const double *length, const float *factor, const void *x)
+{
+    float room[BLOCK], out[BLOCK];
+
+    if (dtype == SHERD_F64 || !factor) {
+        slopes(dtype, n, dx, dy, length, 1, x);
+        return;
+    }
+    const float *f = as_f32(k, dtype, n, room, x);
+    float *to = dtype == SHERD_F32 ? dx : out;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = f[i] * factor[i];
+    if (to == out)
+        k->narrow(n, dx, out);
+}
+
+/* Columns: mid rows of at most BLOCK numbers, `row` bytes apart. */
+static void multiply_rows(const sherd__kernels *k, sherd_dtype dtype, int64_t n, int64_t mid,
+                          size_t row, char *dx, const double *dy, const double *length,
+                          const char *x)
+{
+    float factor[BLOCK];
+    bool good = true;
+
+    for (int64_t i = 0; i < n; i++) {
+        double by = length[i] == 0 ? 0 : dy[i] / length[i];
+        factor[i] = (float)by;
+        good &= length[i] > 0 && holds(by); /* 0 times an infinite number is not 0 */
+    }
+    for (int64_t m = 0; m < mid; m++, dx += row, x += row)
+        multiply_row(k, dtype, n, dx, dy, length, good ? factor : NULL, x);
+}
+
+void sherd__length_slope(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
+                         void *dx, const void *dy, const double *length, const void *x)
+{
+    size_t bytes = sherd_dtype_bytes(dtype), row = (size_t)s->inner * bytes;
+    int64_t rows = s->outer * s->inner;
+    double some[BLOCK];
+
+    for (int64_t at = 0; at < rows;) {
+        int64_t o = at / s->inner, i = at % s->inner;
+        int64_t n = sherd__min(BLOCK, s->inner == 1 ? rows - at : s->inner - i);
+        size_t first = (size_t)(o * s->mid) * row + (size_t)i * bytes;
+        sherd__cast(SHERD_F64, dtype, n, some, (const char *)dy + (size_t)at * bytes);
+        for (int64_t r = 0; r < n && s->inner == 1; r++)
+            scale_row(k, dtype, s->mid, (char *)dx + first + (size_t)(r * s->mid) * bytes, some[r],
+                      length[at + r], (const char *)x + first + (size_t)(r * s->mid) * bytes);
+        if (s->inner > 1)
+            multiply_rows(k, dtype, n, s->mid, row, (char *)dx + first, some, length + at,
+                          (const char *)x + first);
+        at += n;
+    }
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sums of squares of x[outer,mid,inner] over mid, in f64, where squares of f32 neither are infinite
+ * nor vanish; and the gradient of their roots. f32, f64, bf16, f16. `k` is the table of the dtype.
+ */
+#ifndef SHERD__SQUARES_H
+#define SHERD__SQUARES_H
+
+#include "kernels.h"
+
+typedef struct sherd__squares {
+    int64_t outer, mid, inner;
+} sherd__squares;
+
+/* sum[outer,inner] */
+void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
+                           double *sum, const void *x);
+/* dx = dy / length x, of length[outer,inner] and dy[outer,inner]; 0 where the length is 0. */
+void sherd__length_slope(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
+                         void *dx, const void *dy, const double *length, const void *x);
+
+#endif
