@@ -181,7 +181,7 @@ static void try_entropy_join(trial *t)
     range(t, 0.5, 2, 0.125);
     const void *stats =
         part_of(t, "stats", READ, STATISTIC, parts * SHERD__ENTROPY_NUMBERS * e.rows);
-    void *log_sum = part_of(t, "log_sum", WRITTEN, STATISTIC, e.rows);
+    void *log_sum = part_of(t, "log_sum", WRITTEN, F64S, e.rows);
     void *amount = part_of(t, "amount", WRITTEN, STATISTIC, e.rows);
     double *loss = part_of(t, "loss", WRITTEN, F64S, e.rows);
     double *counted = part_of(t, "counted", WRITTEN, F64S, 1);
@@ -195,7 +195,7 @@ static void try_entropy_grad(trial *t)
     const sherd__layer_kernels *k = t->table;
     sherd__entropy e = draw_entropy(t, draw(t, "targets", 2));
     const void *logits = in(t, "logits", e.rows * e.cols);
-    const void *log_sum = part_of(t, "log_sum", READ, STATISTIC, e.rows);
+    const void *log_sum = part_of(t, "log_sum", READ, F64S, e.rows);
     const void *amount = part_of(t, "amount", READ, STATISTIC, e.rows);
     const double *scale = doubles(t, "scale", e.rows);
     void *dlogits = out(t, "dlogits", e.rows * e.cols);
@@ -221,7 +221,7 @@ static void try_entropy_target_grad(trial *t)
     const sherd__layer_kernels *k = t->table;
     sherd__entropy e = draw_entropy(t, false);
     const void *logits = in(t, "logits", e.rows * e.cols);
-    const void *log_sum = part_of(t, "log_sum", READ, STATISTIC, e.rows);
+    const void *log_sum = part_of(t, "log_sum", READ, F64S, e.rows);
     const double *scale = doubles(t, "scale", e.rows);
     void *dtarget = out(t, "dtarget", e.rows * e.cols);
 

@@ -215,7 +215,7 @@ static void try_cross_entropy_join(trial *t)
 
     range(t, 0.5, 2, 0.125);
     const void *stats = part_of(t, "stats", READ, STATISTIC, parts * 3 * rows);
-    void *log_sum = part_of(t, "log_sum", WRITTEN, STATISTIC, rows);
+    void *log_sum = part_of(t, "log_sum", WRITTEN, F64S, rows);
     double *loss = part_of(t, "loss", WRITTEN, F64S, 1);
     t->slack = 4;
     ready(t);
@@ -227,7 +227,7 @@ static void try_cross_entropy_grad(trial *t)
     const sherd__kernels *k = t->table;
     int64_t rows = length(t, "rows"), cols = length(t, "cols"), first = draw(t, "first", 50);
     const void *logits = in(t, "logits", rows * cols);
-    const void *log_sum = part_of(t, "log_sum", READ, STATISTIC, rows);
+    const void *log_sum = part_of(t, "log_sum", READ, F64S, rows);
     const int32_t *targets = some_ids(t, "targets", rows, first, cols);
     void *dlogits = out(t, "dlogits", rows * cols);
 

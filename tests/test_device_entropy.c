@@ -104,14 +104,17 @@ static void entropy_is_plain(sherd_dtype dtype, const subject *s, int shift, boo
     array a[ARRAYS], pair = room_for(SHERD_F64, 2, 0);
 
     for (int i = 0; i < ARRAYS; i++) {
-        bool statistic = i == STATS || i == LOG_SUM || i == AMOUNT;
+        bool statistic = i == STATS || i == AMOUNT;
         if (i == TARGETS)
             a[i] = drawn_ids(s->rows, 3 * s->cols, 5);
         else if (i < STATS)
             a[i] = drawn(dtype, counts[i], shift, i == LOGITS ? -4 : 0, i == LOGITS ? 4 : 1,
                          (uint64_t)i);
         else
-            a[i] = room_for(statistic ? statistics(dtype) : dtype, counts[i], 0);
+            a[i] = room_for(i == LOG_SUM ? SHERD_F64
+                            : statistic  ? statistics(dtype)
+                                         : dtype,
+                            counts[i], 0);
     }
     spoil(&a[LOGITS], dtype, s);
     plain(s, dtype, a, pair.host, of_targets);

@@ -129,7 +129,7 @@ static void cross_entropy_is_plain(sherd_dtype dtype, int64_t rows, int64_t cols
     sherd_dtype s = statistics(dtype);
     int64_t half = rows * cols;
     array l = drawn(dtype, 2 * half, shift, -4, 4, 1), targets = drawn_ids(rows, 2 * cols - 1, 2);
-    array stats = room_for(s, 6 * rows, 0), log_sum = room_for(s, rows, 0);
+    array stats = room_for(s, 6 * rows, 0), log_sum = room_for(SHERD_F64, rows, 0);
     array loss = room_for(dtype, 1, 0), dy = drawn(dtype, 1, 0, 1, 2, 3);
     array dl = room_for(dtype, half, shift);
     size_t part = (size_t)half * sherd_dtype_bytes(dtype);

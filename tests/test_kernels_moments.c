@@ -163,7 +163,8 @@ static void large_logits_have_losses(void)
     static const double sizes[] = {0, 1e4, 1e20, 3e38, -3e38};
     const int32_t target = 7;
     sherd__kernels list[TABLES];
-    float stats[3], log_sum;
+    float stats[3];
+    double log_sum;
 
     for (int t = 0, count = tables(list); t < count; t++)
         for (int s = 0; s < LEN(sizes); s++) {
@@ -176,9 +177,35 @@ static void large_logits_have_losses(void)
         }
 }
 
+/* Gradients do not lack the bits that a large logarithm has no room for. */
+static void large_logits_have_gradients(void)
+{
+    enum { CLASSES = 40 };
+    static const double sizes[] = {1, 100, 1000, 30000};
+    const int32_t target = 7;
+    sherd__kernels list[TABLES];
+
+    for (int t = 0, count = tables(list); t < count; t++)
+        for (int s = 0; s < LEN(sizes); s++) {
+            bool is_half = t >= count / 2;
+            float stats[3];
+            double log_sum;
+            for (int i = 0; i < CLASSES; i++)
+                x[i] = (float)sizes[s];
+            const void *row = taken(&list[t], is_half, CLASSES);
+            list[t].cross_entropy(1, CLASSES, stats, row, &target, 0);
+            list[t].cross_entropy_join(1, 1, &log_sum, stats);
+            list[t].cross_entropy_grad(1, CLASSES, y, row, &target, 0, &log_sum, 1);
+            for (int i = 0; i < CLASSES; i++)
+                wanted[i] = 1. / CLASSES - (i == target);
+            check_error(&list[t], is_half, y, CLASSES, is_half ? 0x1p-9 : 3e-8, "gradient");
+        }
+}
+
 static const check_test tests[] = {
     {TEST(large_and_small_numbers_have_norms)},
     {TEST(nearly_equal_numbers_have_norms)},
     {TEST(large_logits_have_losses)},
+    {TEST(large_logits_have_gradients)},
 };
 CHECK_MAIN(tests)

@@ -257,8 +257,8 @@ void sherd__device_cross_entropy(sherd__device *device, sherd_dtype dtype, int64
                                  int64_t cols, void *stats, const void *logits,
                                  const int32_t *targets, int64_t first);
 /*
- * Of stats[parts,3,rows], statistics of `dtype`: log_sum[rows], and *loss, of `dtype`, `factor`
- * times the sum over rows of what its target costs; the same bits in every run.
+ * Of stats[parts,3,rows], statistics of `dtype`: log_sum[rows], f64, and *loss, of `dtype`,
+ * `factor` times the sum over rows of what its target costs; the same bits in every run.
  */
 void sherd__device_cross_entropy_join(sherd__device *device, sherd_dtype dtype, int64_t parts,
                                       int64_t rows, void *loss, void *log_sum, const void *stats,

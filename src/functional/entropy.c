@@ -111,8 +111,8 @@ static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const 
     const sherd__kernels *kernels = sherd__kernels_in(call);
     size_t row = (size_t)e->cols * sherd_dtype_bytes(call->out[0]->dtype);
     size_t stat = sherd_dtype_bytes(sherd__statistics_dtype(call->out[0]->dtype));
-    const char *logits = call->from[G_LOGITS], *log_sum = call->from[G_LOG_SUM];
-    const char *amount = call->from[G_AMOUNT];
+    const char *logits = call->from[G_LOGITS], *amount = call->from[G_AMOUNT];
+    const double *log_sum = call->from[G_LOG_SUM];
     char *out = call->to[0];
 
     for (int64_t r = 0; r < e->rows; r++, out += row, logits += row) {
@@ -123,7 +123,7 @@ static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const 
         }
         sherd__cast(SHERD_F64, call->in[G_AMOUNT]->dtype, 1, &share, amount + (size_t)r * stat);
         kernels->cross_entropy_grad(1, e->cols, out, logits, one ? e->target + r : &none, e->first,
-                                    log_sum + (size_t)r * stat, share * scale[r]);
+                                    log_sum + r, share * scale[r]);
     }
     if (!one)
         sherd__layer_kernels_of(call->out[0]->dtype)->entropy_subtract(e, call->to[0], scale);
@@ -415,6 +415,7 @@ static const char *describe(sherd_call *call)
     snprintf(call->rule, sizeof call->rule, "...c,%s,c->%s,...,...%s", indices ? "..." : "...c",
              attributes->reduction == SHERD_LOSS_NONE ? "..." : "",
              call->results > COUNTED ? "," : "");
+    call->dtype[LOG_SUM] = SHERD_F64;
     return NULL;
 }
 
@@ -428,7 +429,7 @@ const sherd_op sherd__cross_entropy_with_op = {
     .autocast = SHERD_AUTOCAST_FULL,
     .summary = "cross-entropy with options, for each position or summed",
     .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
-    .result = {{"loss", 0}, {"log_sum", STATISTIC}, {"amount", STATISTIC}},
+    .result = {{"loss", 0}, {"log_sum", SHERD_OP_HIDDEN}, {"amount", STATISTIC}},
     .field = ENTROPY_FIELDS,
     .attributes = sizeof(entropy_attributes),
     .joined = "c",
@@ -445,7 +446,10 @@ const sherd_op sherd__cross_entropy_mean_op = {
     .autocast = SHERD_AUTOCAST_FULL,
     .summary = "cross-entropy with options, mean over the targets that count",
     .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
-    .result = {{"loss", 0}, {"log_sum", STATISTIC}, {"amount", STATISTIC}, {"counted", STATISTIC}},
+    .result = {{"loss", 0},
+               {"log_sum", SHERD_OP_HIDDEN},
+               {"amount", STATISTIC},
+               {"counted", STATISTIC}},
     .field = ENTROPY_FIELDS,
     .attributes = sizeof(entropy_attributes),
     .joined = "cABCDEFGH",

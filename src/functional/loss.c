@@ -144,27 +144,28 @@ static bool cross_entropy(sherd_call *call)
 
 static const char *describe(sherd_call *call)
 {
+    call->dtype[LOG_SUM] = SHERD_F64;
     return call->in[LOGITS]->ndim == call->in[TARGETS]->ndim + 1 &&
                    call->in[LOGITS]->ndim < SHERD_MAX_DIMS
                ? NULL
                : "logits must have the dims of targets and one for the classes";
 }
 
-const sherd_op sherd__cross_entropy_op = {
-    .name = "sherd_cross_entropy",
-    .autocast = SHERD_AUTOCAST_FULL,
-    .summary = "mean of -log softmax(logits)[target]",
-    .operand = {{"logits", 0}, {"targets", SHERD_OP_INDEX}},
-    .result = {{"loss", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
-    .rule = "...c,...->,...",
-    .joined = "c",
-    .describe = describe,
-    .forward = cross_entropy,
-    .dry = cross_entropy,
-    .on_device = sherd__fractions_there,
-    .backward = cross_entropy_back,
-    .needs = {[LOGITS] = SHERD_NEEDS_OPERAND(LOGITS) | SHERD_NEEDS_OPERAND(TARGETS) |
-                         SHERD_NEEDS_RESULT(LOG_SUM)}};
+const sherd_op sherd__cross_entropy_op = {.name = "sherd_cross_entropy",
+                                          .autocast = SHERD_AUTOCAST_FULL,
+                                          .summary = "mean of -log softmax(logits)[target]",
+                                          .operand = {{"logits", 0}, {"targets", SHERD_OP_INDEX}},
+                                          .result = {{"loss", 0}, {"log_sum", SHERD_OP_HIDDEN}},
+                                          .rule = "...c,...->,...",
+                                          .joined = "c",
+                                          .describe = describe,
+                                          .forward = cross_entropy,
+                                          .dry = cross_entropy,
+                                          .on_device = sherd__fractions_there,
+                                          .backward = cross_entropy_back,
+                                          .needs = {[LOGITS] = SHERD_NEEDS_OPERAND(LOGITS) |
+                                                               SHERD_NEEDS_OPERAND(TARGETS) |
+                                                               SHERD_NEEDS_RESULT(LOG_SUM)}};
 
 sherd_tensor *sherd_cross_entropy(sherd_tensor *logits, sherd_tensor *targets)
 {

@@ -323,8 +323,8 @@ typedef struct sherd__kernels {
      * all are -inf: classes elsewhere may be finite. */
     void (*cross_entropy)(int64_t rows, int64_t cols, void *stats, const void *logits,
                           const int32_t *targets, int64_t first);
-    /* Join stats[parts,3,rows]: log_sum[rows] = log sum exp over all classes; returns the sum over
-     * rows of log_sum - logit of the target, in f64. */
+    /* Join stats[parts,3,rows]: log_sum[rows], f64, = log sum exp over all classes; returns the sum
+     * over rows of log_sum - logit of the target, in f64. */
     double (*cross_entropy_join)(int64_t parts, int64_t rows, void *log_sum, const void *stats);
     /* dlogits = (exp(logits - log_sum) - [class == target]) * scale. */
     void (*cross_entropy_grad)(int64_t rows, int64_t cols, void *dlogits, const void *logits,

@@ -2,7 +2,8 @@
 /*
  * Kernels of layers with all their options, one table per dtype: what rarely runs, or costs little
  * beside what moves. They are plain C for every dtype and compute in f64; each element is rounded
- * once, when it is stored. Statistics are of sherd__statistics_dtype. As all kernels they allocate
+ * once, when it is stored. Statistics are of sherd__statistics_dtype, but
+ * log_sum, f64 always. As all kernels they allocate
  * nothing, keep nothing and cannot fail.
  */
 #ifndef SHERD__LAYERS_H

@@ -147,7 +147,7 @@ template <class E> __device__ void entropy_join(const entropy_args &a)
     for (int64_t r = global_thread(); r < a.rows; r += all_threads()) {
         joined_row row = join_entropy_row((const T *)a.stats + r, a.parts, a.rows);
         row.loss = target_of(a, r).ignored ? 0 : row.loss;
-        ((T *)a.log_sum)[r] = (T)row.log_sum;
+        ((double *)a.log_sum)[r] = row.log_sum;
         ((T *)a.amount)[r] = (T)row.amount;
         if (a.loss)
             ((E *)a.loss)[r] = put<E>((T)row.loss);
@@ -209,15 +209,16 @@ template <class K, class E> __device__ void entropy_grad(const entropy_grad_args
 
     for (int64_t r = entropy_row(e); r < e.rows; r += entropy_rows(e)) {
         entropy_target t = target_of(e, r);
-        T log_sum = ((const T *)e.log_sum)[r], scale = entropy_scale<E>(a, r);
-        T amount = a.targets ? 0 : ((const T *)e.amount)[r];
+        double all = ((const double *)e.log_sum)[r];
+        T log_sum = (T)all, rest = rest_of<T>(all), scale = entropy_scale<E>(a, r);
+        T amount = a.targets ? 0 : ((const T *)e.amount)[r] * exp(-rest);
         for (int64_t c = entropy_first(e) * N; c < e.cols; c += e.threads * N) {
             load<E, N>(v, (const E *)e.logits + r * e.cols + c);
             if (!a.targets)
                 load_shares<E, N>(share, e, t, r, c);
             UNROLL
             for (int i = 0; i < N; i++) {
-                T slope = a.targets ? (T)e.keep * weight_of<E>(e, c + i) * (log_sum - v[i])
+                T slope = a.targets ? (T)e.keep * weight_of<E>(e, c + i) * (log_sum - v[i] + rest)
                                     : amount * exp(v[i] - log_sum) - share[i];
                 v[i] = t.ignored ? 0 : slope * scale;
             }

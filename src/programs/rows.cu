@@ -330,12 +330,13 @@ template <class K, class E> __device__ void cross_entropy_grad(const cross_entro
     T scale = (T)(a.factor * (double)get(*(const E *)a.dy)), v[N];
 
     for (int64_t r = first_row<K>(); r < a.rows; r += row_step<K>()) {
-        T log_sum = ((const T *)a.log_sum)[r];
+        double all = ((const double *)a.log_sum)[r];
+        T log_sum = (T)all, part = exp(-rest_of<T>(all));
         int64_t target = a.targets[r] - a.first;
         for (int64_t c = column<K, E>(0); c < a.cols; c += column<K, E>(1) - column<K, E>(0)) {
             load<E, N>(v, (const E *)a.logits + r * a.cols + c);
             for (int i = 0; i < N; i++)
-                v[i] = (exp(v[i] - log_sum) - (T)(c + i == target)) * scale;
+                v[i] = (exp(v[i] - log_sum) * part - (T)(c + i == target)) * scale;
             store<E, N>((E *)a.dlogits + r * a.cols + c, v);
         }
     }
