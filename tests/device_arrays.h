@@ -154,6 +154,12 @@ static inline void same(array *a, double tolerance, const char *what)
     }
 }
 
+/* The tolerance of a logarithm, f64, of sums that are statistics. */
+static inline double log_sum_of(sherd_dtype dtype, double tolerance)
+{
+    return dtype == SHERD_F64 ? tolerance : 1e8 * tolerance;
+}
+
 /* What the GPU has now is what `same` or `fetch` found before, bit for bit. */
 static inline void same_bits(array *a, const char *what)
 {
