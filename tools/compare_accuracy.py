@@ -170,6 +170,17 @@ def extremes():
             add(HALVES, "rms_norm " + what, "sherd_rms_norm", [one], lambda x: F.rms_norm(x, x.shape[-1:], eps=1e-5), {"eps": 1e-5})
 
 
+def losses():
+    for cols in 10, 1000:
+        for mean in 1, 10, 100, 1000:
+            x, t = mean + normal(30, cols), torch.randint(0, cols, (30,)).double()
+            what = "logits near %g of %d" % (mean, cols)
+            add(HALVES, "cross_entropy " + what, "sherd_cross_entropy", [x, t], lambda x, t: F.cross_entropy(x, t.long()),
+                indices=(1,))
+            add(HALVES, "cross_entropy_mean smoothed " + what, "sherd_cross_entropy_mean", [x, t],
+                lambda x, t: F.cross_entropy(x, t.long(), label_smoothing=0.1), {"ignored": -100, "smoothing": 0.1}, indices=(1,))
+
+
 def products():
     kinds = {"normal": normal, "equal": ones, "offset": lambda *s: offset(*s, mean=10, deviation=1), "signs": signs,
              "positive": positive, "1e20": lambda *s: normal(*s, by=1e18)}
@@ -229,7 +240,7 @@ def spatial():
             weights=make)
 
 
-for part in norms, sums, extremes, products, attention, spatial:
+for part in norms, sums, extremes, losses, products, attention, spatial:
     torch.manual_seed(1)
     part()
 
