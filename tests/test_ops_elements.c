@@ -306,6 +306,19 @@ static void slopes_at_the_edges(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* x / 6 + 1 / 2 would have the last bits of 1 / 2. */
+static void a_hardsigmoid_begins_at_0(sherd_world *world)
+{
+    const int64_t n = 3;
+    const float x[] = {-2.99944973F, -2.9999F, 2.9999F};
+    const float *y =
+        sherd_tensor_read(sherd_hardsigmoid(sherd_from_data(world, SHERD_F32, &n, 1, x)));
+
+    for (int i = 0; i < n && y; i++)
+        CHECK_NEAR((double)y[i] / (((double)x[i] + 3) / 6), 1, 2e-7);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(slopes_at_the_edges), {1}},
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
@@ -315,5 +328,6 @@ static const check_test tests[] = {
     {TEST(integers_compare_with_any_number), {1, 2}},
     {TEST(fractions_compare_in_their_dtype), {1}},
     {TEST(integers_add_up), {1, 2, 3, 4}},
+    {TEST(a_hardsigmoid_begins_at_0), {1}},
 };
 CHECK_MAIN(tests)
