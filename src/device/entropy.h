@@ -10,8 +10,8 @@
 void sherd__device_entropy(sherd__device *device, sherd_dtype dtype, const sherd__entropy *e,
                            void *stats, const void *logits);
 /*
- * Joins stats[parts,5,rows]. log_sum[rows], f64. loss[rows], of the dtype; NULL = not wanted. pair: the sum of losses
- * and that of the targets' weights.
+ * Joins stats[parts,5,rows]. log_sum[rows], f64. loss[rows], of the dtype; NULL = not wanted. pair:
+ * the sum of losses and that of the targets' weights.
  */
 void sherd__device_entropy_join(sherd__device *device, sherd_dtype dtype, const sherd__entropy *e,
                                 int64_t parts, void *log_sum, void *amount, void *loss,
