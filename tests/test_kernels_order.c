@@ -120,6 +120,58 @@ static void the_most_of_rows_has_the_bits_of_one_after_the_other(void)
         }
 }
 
+/* Rows of few are taken side by side, from wherever results lie. */
+static void the_most_of_short_rows_has_the_bits_of_each_alone(void)
+{
+    enum { ROWS = 19, LONGEST = 67 };
+    static float x[ROWS * LONGEST], together[2 * ROWS], alone[2 * ROWS];
+    const int64_t zero = 0;
+
+    for (int64_t n = 1; n <= LONGEST; n++)
+        for (int way = 0; way < 4; way++) {
+            sherd_reduce_op op = way & 1 ? SHERD_MIN : SHERD_MAX;
+            const int64_t size[] = {ROWS, n}, stride[] = {1 + way / 2, 0};
+            fill(SHERD_F32, ROWS * n, x);
+            for (int64_t i = 0; i < ROWS * n && n % 2; i += 2) /* zeros of both signs */
+                x[i] = copysignf(0, x[i]);
+            fill(SHERD_F32, 2 * ROWS, together);
+            memcpy(alone, together, sizeof alone);
+            sherd__fold_f32(op, 2, size, together, stride, x);
+            for (int64_t i = 0; i < ROWS; i++)
+                for (int64_t j = 0; j < n; j++)
+                    sherd__fold_f32(op, 0, NULL, alone + i * stride[0], &zero, x + i * n + j);
+            CHECK(memcmp(together, alone, sizeof alone) == 0);
+        }
+}
+
+static void single_elements_are_added_where_they_belong(void)
+{
+    enum { OUTER = 3, N = 70, ENTRIES = 9 };
+    static int32_t index[OUTER * N];
+    static double src[OUTER * N], dst[OUTER * ENTRIES], expect[OUTER * ENTRIES];
+    static double scratch[OUTER * N];
+
+    for (int i = 0; i < OUTER * N; i++)
+        index[i] = i * 11 % 13;
+    for (int flat = 0; flat < 2; flat++)
+        for (int d = 0; d < LEN(dtypes); d++) {
+            const sherd__pick p = {OUTER, N, 1, ENTRIES, 2, index, flat};
+            size_t bytes = sherd_dtype_bytes(dtypes[d]);
+            memset(dst, 0, sizeof dst);
+            memset(expect, 0, sizeof expect);
+            for (int i = 0; i < OUTER * N; i++) {
+                double x = i % 7;
+                sherd__cast(dtypes[d], SHERD_F64, 1, (char *)src + (size_t)i * bytes, &x);
+                int64_t at = index[flat ? i % N : i] - p.first;
+                if (at >= 0 && at < ENTRIES)
+                    expect[i / N * ENTRIES + at] += x;
+            }
+            sherd__scatter_reduce(dtypes[d], SHERD_SUM, &p, dst, src, scratch);
+            for (int i = 0; i < OUTER * ENTRIES; i++)
+                CHECK(number(dtypes[d], dst, i) == expect[i]);
+        }
+}
+
 static void indices_of_single_elements_may_be_of_others(void)
 {
     static const int32_t index[] = {3, 9, 2, 5, 4, 1, 6};
@@ -177,6 +229,8 @@ static void planes_are_turned_whatever_their_sizes(void)
 static const check_test tests[] = {
     {TEST(lists_are_sorted_and_equal_ones_stay_in_order)},
     {TEST(the_most_of_rows_has_the_bits_of_one_after_the_other)},
+    {TEST(the_most_of_short_rows_has_the_bits_of_each_alone)},
+    {TEST(single_elements_are_added_where_they_belong)},
     {TEST(indices_of_single_elements_may_be_of_others)},
     {TEST(sums_run_both_ways_in_single_columns)},
     {TEST(planes_are_turned_whatever_their_sizes)},

@@ -281,11 +281,27 @@ static void add_elements(const sherd__pick *p, float *dst, const float *src,
 }
 
 /* Whether an element may get many; false: none does. */
+static bool is_crowded_line(const sherd__pick *p, const sherd__crowds *crowds)
+{
+    const int64_t n = p->n, first = p->first, entries = p->entries;
+    const int32_t *index = p->index;
+    const sherd__crowds own = *crowds;
+
+    for (int64_t j = 0; j < n; j++) {
+        int64_t at = index[j] - first;
+        if ((uint64_t)at < (uint64_t)entries && sherd__crowds_see(&own, at))
+            return true;
+    }
+    return false;
+}
+
 static bool are_crowded(const sherd__pick *p, void *scratch)
 {
     const sherd__crowds crowds = sherd__crowds_in(scratch, p->n * p->inner);
     bool many = false;
 
+    if (p->inner == 1)
+        return is_crowded_line(p, &crowds);
     for (int64_t j = 0; j < p->n && !many; j++)
         for (int64_t i = 0; i < p->inner && !many; i++) {
             int64_t at = entry_at(p, 0, j, i);
