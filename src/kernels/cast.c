@@ -106,6 +106,22 @@ static inline float odd_of(int64_t x)
     return sherd__to_odd(x < 0 ? -(double)size : (double)size);
 }
 
+/* Small numbers, as most are, by way of 32 bits, of which the compiler makes vectors. */
+static void odd_of_all(int64_t n, float *out, const int64_t *x)
+{
+    const uint64_t small = (uint64_t)1 << 24;
+    uint64_t high = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        high |= (uint64_t)x[i] + small;
+    if (high < 2 * small)
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (float)(int32_t)x[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = odd_of(x[i]);
+}
+
 /* From 16 bits and f32 to 16 bits: rounded once. */
 static void write_half(sherd_dtype dtype, int64_t n, uint16_t *dst, const float *x)
 {
@@ -132,6 +148,16 @@ static const float *read_floats(sherd_dtype dtype, int64_t n, float *out, const 
     return out;
 }
 
+/* Of f32, truncated and held within 32 bits, of which the compiler makes vectors, too: 2^31 is no
+ * i32, and the f32 below it is. */
+static inline int32_t whole_float(float x)
+{
+    float held = isnan(x) ? 0 : x < -0x1p31f ? -0x1p31f : x;
+    int32_t y = (int32_t)(held < 0x1p31f ? held : 0);
+
+    return held < 0x1p31f ? y : INT32_MAX;
+}
+
 static void write_integers(sherd_dtype dtype, int64_t n, void *dst, const int64_t *x)
 {
     switch (dtype) {
@@ -149,6 +175,36 @@ static void write_integers(sherd_dtype dtype, int64_t n, void *dst, const int64_
         WRITE(int64_t, x[i])
     case SHERD_U8:
         WRITE(uint8_t, (uint8_t)(uint64_t)x[i])
+    default:
+        WRITE(uint8_t, x[i] != 0)
+    }
+}
+
+void sherd__cast_to_odd(sherd_dtype src_dtype, int64_t n, float *dst, const void *src)
+{
+    const double *x = src;
+    int64_t integers[BLOCK];
+
+    for (int64_t i = 0; i < n && src_dtype == SHERD_F64; i++)
+        dst[i] = sherd__to_odd(x[i]);
+    for (int64_t i = 0; i < n && src_dtype != SHERD_F64; i += BLOCK) {
+        int64_t m = n - i < BLOCK ? n - i : BLOCK;
+        read_integers(src_dtype, m, integers,
+                      (const char *)src + (size_t)i * sherd_dtype_bytes(src_dtype));
+        odd_of_all(m, dst + i, integers);
+    }
+}
+
+/* f32 to integers: not through f64, which they need not. */
+static void write_of_floats(sherd_dtype dtype, int64_t n, void *dst, const float *x)
+{
+    switch (dtype) {
+    case SHERD_I32:
+        WRITE(int32_t, whole_float(x[i]))
+    case SHERD_I64:
+        WRITE(int64_t, whole_long((double)x[i]))
+    case SHERD_U8:
+        WRITE(uint8_t, (uint8_t)whole_float(x[i] < 0 ? 0 : x[i] > UINT8_MAX ? UINT8_MAX : x[i]))
     default:
         WRITE(uint8_t, x[i] != 0)
     }
@@ -172,6 +228,10 @@ void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *
             memcpy(d, s, (size_t)m * to);
         } else if (by_floats) {
             write_half(dst_dtype, m, d, read_floats(src_dtype, m, floats, s));
+        } else if (src_dtype == SHERD_F32 && !sherd__has_fractions(dst_dtype)) {
+            write_of_floats(dst_dtype, m, d, s);
+        } else if (src_dtype == SHERD_F64) {
+            write_fractions(dst_dtype, m, d, s);
         } else if (sherd__has_fractions(src_dtype) && dst_dtype == SHERD_F64) {
             read_fractions(src_dtype, m, d, s);
         } else if (sherd__has_fractions(src_dtype)) {

@@ -17,6 +17,12 @@
 void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *dst,
                  const void *src);
 
+/*
+ * dst[n] = src[n], f64 or integers, as f32 that round to 16 bits as src would: what an f32 cannot
+ * hold has a last bit of 1.
+ */
+void sherd__cast_to_odd(sherd_dtype src_dtype, int64_t n, float *dst, const void *src);
+
 /* Whether an element can hold a number: fractions are rounded, integers are not. */
 bool sherd__holds(sherd_dtype dtype, double value);
 

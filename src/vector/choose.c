@@ -320,16 +320,43 @@ const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_
     }
 }
 
+/* From 16 bits, or to them: in blocks of f32, by the conversions of the tables. */
+static void convert_half(const sherd__kernels *to, const sherd__kernels *from,
+                         sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *dst,
+                         const void *src)
+{
+    enum { BLOCK = 512 };
+    size_t to_bytes = sherd_dtype_bytes(dst_dtype), from_bytes = sherd_dtype_bytes(src_dtype);
+    float wide[BLOCK];
+
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t m = sherd__min(n - i, BLOCK);
+        void *d = (char *)dst + (size_t)i * to_bytes;
+        const void *s = (const char *)src + (size_t)i * from_bytes;
+        if (sherd__is_half(src_dtype))
+            from->widen(m, wide, s);
+        else
+            sherd__cast_to_odd(src_dtype, m, wide, s);
+        if (sherd__is_half(dst_dtype))
+            to->narrow(m, d, wide);
+        else
+            sherd__cast(dst_dtype, SHERD_F32, m, d, wide);
+    }
+}
+
 void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_dtype src_dtype,
                     int64_t n, void *dst, const void *src)
 {
     const sherd__kernels *to = sherd__kernels_of(set, dst_dtype);
     const sherd__kernels *from = sherd__kernels_of(set, src_dtype);
+    bool half = sherd__is_half(dst_dtype) || sherd__is_half(src_dtype);
 
     if (dst_dtype == SHERD_F32 && from)
         from->widen(n, dst, src);
     else if (src_dtype == SHERD_F32 && to)
         to->narrow(n, dst, src);
+    else if (half && dst_dtype != src_dtype)
+        convert_half(to, from, dst_dtype, src_dtype, n, dst, src);
     else
         sherd__cast(dst_dtype, src_dtype, n, dst, src);
 }
