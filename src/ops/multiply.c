@@ -4,10 +4,12 @@
  * for bf16 only on CPUs that are fast at it; for 16 bits otherwise the table's product, which
  * converts operands to f32 while packing them, or, if the table has none, the f32 product on
  * copies: sums are f32 and each element is rounded once (docs/decisions/053). Otherwise the table's
- * gemm.
+ * gemm; that at once if matrices are small, or, if they are tiny, a kernel of all that are behind
+ * each other (kernels/small.h).
  */
 #include "shared.h"
 #include "kernels/engine.h"
+#include "kernels/small.h"
 #include "kernels/sums.h"
 
 #include "base/num.h"
@@ -164,12 +166,26 @@ static sherd__done try_first(sherd_call *call, const sherd__product *p, const ro
     return sherd__is_dry(call->world) ? try_dry(call, p) : try_product(call, p, c, a, b, bias);
 }
 
+enum { FEW = 16 };
+
+/* Whether rows, columns and terms are so few that to find a primitive for the product, or to pack
+ * its operands, takes longer than the plain way. */
+static bool is_of_few(const sherd__product *p)
+{
+    return !sherd__is_half(p->dtype) && p->m <= FEW && p->n <= FEW && p->k <= FEW;
+}
+
 static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, void *c, const void *a,
                          const void *b, const void *bias)
 {
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     const sherd__kernels *k = sherd__kernels_of(set, p->dtype);
 
+    if (is_of_few(p)) {
+        if (!sherd__is_dry(call->world))
+            multiply_plain(k, p, c, a, b, bias);
+        return true;
+    }
     if (k->product_fits && k->product_fits(p))
         return multiply_packed(call, p, r, c, a, b, bias);
     sherd__done done = try_first(call, p, r, c, a, b, bias);
@@ -298,6 +314,11 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
     bool good = true;
 
     p.bias = bias != NULL;
+    if (sherd__is_small_product(&p)) {
+        if (!sherd__is_dry(call->world))
+            sherd__small_products(&p, times, c, a, b);
+        return true;
+    }
     bool parts = is_in_parts(&p);
     if (sherd__is_dry(call->world)) /* they take the same room */
         times = sherd__min(times, 1);
