@@ -219,6 +219,26 @@ static void integers_compare_with_any_number(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Also with numbers that are none of theirs. */
+static void narrow_integers_compare_with_any_number(sherd_world *world)
+{
+    static const uint8_t x[] = {0, 1, 44, 255}, given[] = {0, 1, 1};
+    static const int32_t y[] = {-1, 0, 1};
+    sherd_tensor *a = integers(world, SHERD_U8, 4, x), *b = integers(world, SHERD_BOOL, 3, given),
+                 *c = integers(world, SHERD_I32, 3, y);
+
+    CHECK_EQ(answers_of(sherd_eq_scalar(a, 44)), 4);
+    CHECK_EQ(answers_of(sherd_eq_scalar(a, 300)), 0);
+    CHECK_EQ(answers_of(sherd_lt_scalar(a, 300)), 15);
+    CHECK_EQ(answers_of(sherd_gt_scalar(a, -1)), 15);
+    CHECK_EQ(answers_of(sherd_gt_scalar(b, 0)), 6);
+    CHECK_EQ(answers_of(sherd_lt_scalar(b, 2)), 7);
+    CHECK_EQ(answers_of(sherd_logical_not(b)), 1);
+    CHECK_EQ(answers_of(sherd_logical_not(c)), 2);
+    CHECK_EQ(answers_of(sherd_lt_scalar(c, 4294967296.0)), 7);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A number is rounded to the dtype first: 0.1 is an f32. */
 static void fractions_compare_in_their_dtype(sherd_world *world)
 {
@@ -326,6 +346,7 @@ static const check_test tests[] = {
     {TEST(halves_are_computed_in_f32), {1, 2, 4}},
     {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
     {TEST(integers_compare_with_any_number), {1, 2}},
+    {TEST(narrow_integers_compare_with_any_number), {1, 2}},
     {TEST(fractions_compare_in_their_dtype), {1}},
     {TEST(integers_add_up), {1, 2, 3, 4}},
     {TEST(a_hardsigmoid_begins_at_0), {1}},

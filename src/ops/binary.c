@@ -258,7 +258,17 @@ static bool round_down(sherd__compare_kind *kind, double value, int64_t *bound, 
     return true;
 }
 
-/* In blocks, as i64. */
+/* The bound as an element, if there is one. */
+static bool holds_bound(sherd_dtype dtype, int64_t bound, void *element)
+{
+    int64_t back;
+
+    sherd__cast(dtype, SHERD_I64, 1, element, &bound);
+    sherd__cast(SHERD_I64, dtype, 1, &back, element);
+    return back == bound;
+}
+
+/* As they are; with a number that is none of them in blocks, as i64. */
 static void compare_integers(const sherd_call *call, sherd__compare_kind kind, double value)
 {
     enum { BLOCK = 256 };
@@ -267,6 +277,7 @@ static void compare_integers(const sherd_call *call, sherd__compare_kind kind, d
     const sherd_tensor *a = call->in[0];
     const int64_t one = 1, none = 0;
     int64_t bound, wide[BLOCK];
+    unsigned char element[sizeof bound];
     bool answer;
 
     if (!round_down(&kind, value, &bound, &answer)) {
@@ -276,6 +287,11 @@ static void compare_integers(const sherd_call *call, sherd__compare_kind kind, d
     if (sherd__device_in(call)) {
         sherd__device_compare_number(sherd__device_in(call), a->dtype, kind, a->count, call->to[0],
                                      call->from[0], 0, bound);
+        return;
+    }
+    if (holds_bound(a->dtype, bound, element)) {
+        sherd__kernels_in(call)->compare(kind, 1, &a->count, call->to[0], call->from[0], &one,
+                                         element, &none);
         return;
     }
     for (int64_t i = 0; i < a->count; i += BLOCK) {
