@@ -279,6 +279,10 @@ for s, d in [((16, 32), 1), ((1, 100000), 1), ((1000, 1000), 1), ((1000, 1000), 
             row(f"topk {k} of dim {d} of {text(s)}", "topk", {"k": k, "dim": d, "flag": 1}, [T(*s, kind="d")], lambda x, k=k, d=d: x.topk(k, d))
 row("topk 50 of 32x32000", "topk", {"k": 50, "dim": 1, "flag": 1}, [T(32, 32000, kind="d")], lambda x: x.topk(50, 1))
 row("topk 2 of 8192x64", "topk", {"k": 2, "dim": 1, "flag": 1}, [T(8192, 64, kind="d")], lambda x: x.topk(2, 1))
+for s, d in [((1000000,), 0), ((1000, 1000), 1), ((1000, 1000), 0), ((10000, 16), 1)]:
+    row(f"median of dim {d} of {text(s)}", "median", {"dim": d}, [T(*s, kind="d")], lambda x, d=d: x.median(d))
+    row(f"kthvalue of dim {d} of {text(s)}", "kthvalue", {"k": s[d] // 3, "dim": d}, [T(*s, kind="d")], lambda x, d=d, s=s: x.kthvalue(s[d] // 3, d))
+    row(f"quantile of dim {d} of {text(s)}", "quantile", {"q": 0.3, "dim": d}, [T(*s, kind="d")], lambda x, d=d: x.quantile(0.3, d))
 row("sort of i64 1M", "sort", {"k": 1 << 20, "dim": 0, "flag": 0}, [T(1 << 20, dtype=torch.int64)], lambda x: x.sort(), backward=False, unchecked=(1,))
 for s, d in [((16, 32), 1), ((128, 512), 1), ((128, 512), 0), ((2048, 2048), 1), ((2048, 2048), 0), ((64, 128, 256), 1), ((1000000,), 0)]:
     row(f"cumsum dim {d} of {text(s)}", "cumsum", {"k": s[d], "dim": d}, [T(*s)], lambda x, d=d: x.cumsum(d), tolerance=1e-3)

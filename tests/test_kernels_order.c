@@ -71,6 +71,26 @@ static int misplaced(sherd_dtype dtype, const int64_t size[3], int64_t k, bool d
     return wrong;
 }
 
+/* Places that are found alone have what a sorted list has there. */
+static int displaced(sherd_dtype dtype, const int64_t size[3], bool descending, const void *src,
+                     void *scratch)
+{
+    static int32_t all[MOST], found[MOST];
+    int64_t n = size[1], inner = size[2];
+    const int64_t place[] = {n - 1, 0, n / 2};
+    int wrong = 0;
+
+    sherd__order(dtype, size, n, descending, all, src, scratch);
+    for (int count = 1; count <= LEN(place) && count <= n; count++) {
+        sherd__order_places(dtype, size, count, place, descending, found, src, scratch);
+        for (int64_t j = 0; j < size[0] * count * inner; j++) {
+            int64_t o = j / (count * inner), at = place[j / inner % count];
+            wrong += found[j] != all[(o * n + at) * inner + j % inner];
+        }
+    }
+    return wrong;
+}
+
 static void lists_are_sorted_and_equal_ones_stay_in_order(void)
 {
     static const int64_t sizes[][3] = {{1, 1, 1},   {2, 7, 3},   {1, 127, 1}, {1, 128, 1},
@@ -89,6 +109,8 @@ static void lists_are_sorted_and_equal_ones_stay_in_order(void)
                     sherd__order(dtypes[d], sizes[s], ks[k], descending, index, src, scratch);
                     CHECK_EQ(misplaced(dtypes[d], sizes[s], ks[k], descending, index, src), 0);
                 }
+                if (scratch)
+                    CHECK_EQ(displaced(dtypes[d], sizes[s], descending, src, scratch), 0);
                 free(scratch);
             }
 }

@@ -389,6 +389,21 @@ void sherd__order(sherd_dtype dtype, const int64_t size[3], int64_t k, bool desc
         u8_order(size, k, descending, index, src, scratch);
 }
 
+void sherd__order_places(sherd_dtype dtype, const int64_t size[3], int count, const int64_t *place,
+                         bool descending, int32_t *index, const void *src, void *scratch)
+{
+    if (dtype == SHERD_F32)
+        f32_order_places(size, count, place, descending, index, src, scratch);
+    else if (dtype == SHERD_F64)
+        f64_order_places(size, count, place, descending, index, src, scratch);
+    else if (dtype == SHERD_I32)
+        i32_order_places(size, count, place, descending, index, src, scratch);
+    else if (dtype == SHERD_I64)
+        i64_order_places(size, count, place, descending, index, src, scratch);
+    else
+        u8_order_places(size, count, place, descending, index, src, scratch);
+}
+
 void sherd__running_sum(sherd_dtype dtype, const int64_t size[3], bool reverse, void *dst,
                         const void *src)
 {

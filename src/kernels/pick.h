@@ -50,6 +50,11 @@ void sherd__order(sherd_dtype dtype, const int64_t size[3], int64_t k, bool desc
                   int32_t *index, const void *src, void *scratch);
 int64_t sherd__order_scratch(int64_t n);
 
+/* index[o, j, i] = what sherd__order would have at the place place[j], j < count: found without
+ * sorting where n is large. */
+void sherd__order_places(sherd_dtype dtype, const int64_t size[3], int count, const int64_t *place,
+                         bool descending, int32_t *index, const void *src, void *scratch);
+
 /*
  * dst[o, j, i] = sum over m <= j of src[o, m, i]; m >= j if `reverse`. f32 adds up in f64; integers
  * keep the low bits. f32, f64, i32, i64, u8.

@@ -1,15 +1,135 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The element of a dim that has a certain place in order: the k-th, the median, quantiles, which
- * lie between two. Made of one search for the first in order, from the side on which a NaN is, if
- * that is to be seen: so a sharded dim moves once.
+ * lie between two. Made of one search for some places in order, from the side on which a NaN is, if
+ * that is to be seen: so a sharded dim moves once, and nothing is sorted.
  */
 #include "apply/sketch.h"
+#include "order.h"
 #include "shared.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_sorted.h"
 
 #include <math.h>
+
+#include "base/num.h"
+#include "device/order.h"
+#include "kernels/pick.h"
+
+/* ---- places in order ------------------------------------------------------------------------- */
+
+enum { PLACES = 3 };
+
+typedef struct places {
+    int64_t place[PLACES];
+    int count, dim;
+    bool largest; /* first */
+} places;
+
+static const char *describe_places(sherd_call *call)
+{
+    const places *at = call->attributes;
+    const sherd_tensor *a = call->in[0];
+    int dim = sherd__dim_of(at->dim, a->ndim);
+
+    if (a->shape[dim] > INT32_MAX)
+        return "the dim has more indices than an i32 holds";
+    for (int j = 0; j < 2; j++) {
+        sherd_call_shape(call, j, a->ndim, a->shape);
+        call->shape[j][dim] = at->count;
+    }
+    return NULL;
+}
+
+static sherd_status lie(const sherd_call *call, sherd_ways *ways)
+{
+    const places *at = call->attributes;
+
+    return sherd__whole_ways(call, ways, 1u << sherd__dim_of(at->dim, call->in[0]->ndim),
+                             SHERD__PASS_NONE);
+}
+
+/* On the GPU what comes before them is put in order. */
+static bool find_there(sherd_call *call, const int64_t size[3])
+{
+    sherd__device *device = sherd__device_in(call);
+    const places *at = call->attributes;
+    const sherd_dtype dtype = call->in[0]->dtype;
+    int64_t bytes[] = {(int64_t)sherd_dtype_bytes(dtype), sizeof(int32_t)}, most = 0;
+    char *first[2];
+
+    for (int j = 0; j < at->count; j++)
+        most = sherd__max(most, at->place[j] + 1);
+    for (int r = 0; r < 2; r++) {
+        first[r] = sherd__device_scratch(call, size[0] * most * size[2] * bytes[r]);
+        if (!first[r])
+            return false;
+    }
+    sherd__device_order(device, dtype, size, most, at->largest, first[0],
+                        (int32_t *)(void *)first[1], call->from[0]);
+    for (int r = 0; r < 2; r++)
+        for (int j = 0; j < at->count; j++) {
+            const int64_t box[] = {size[0], size[2]}, from[] = {most * size[2], 1};
+            const int64_t to[] = {at->count * size[2], 1};
+            sherd__device_copy_box(device, (size_t)bytes[r], 2, box,
+                                   (char *)call->to[r] + j * size[2] * bytes[r], to,
+                                   first[r] + at->place[j] * size[2] * bytes[r], from);
+        }
+    return true;
+}
+
+static bool find(sherd_call *call)
+{
+    const places *at = call->attributes;
+    const sherd_tensor *a = call->in[0];
+    int64_t size[3];
+    sherd_dtype dtype;
+
+    if (call->out[0]->count == 0)
+        return true;
+    sherd__size_along(size, a, sherd__dim_of(at->dim, a->ndim));
+    if (sherd__device_in(call))
+        return find_there(call, size);
+    const void *keys = sherd__keys_in(call, 0, &dtype);
+    void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
+    if (!scratch || sherd__is_dry(call->world))
+        return scratch != NULL;
+    sherd__order_places(dtype, size, at->count, at->place, at->largest, call->to[1], keys, scratch);
+    sherd__pick p = {size[0], at->count, size[2], size[1], 0, call->to[1], false};
+    sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[0]);
+    return true;
+}
+
+static void find_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const places *at = sherd_node_attributes(node);
+
+    sherd__taken_back(node, grad_out, grad_in, at->dim);
+}
+
+static const sherd_op places_op = {
+    .name = "sherd_kthvalue places",
+    .operand = {{"a", 0}},
+    .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}},
+    .field = {SHERD_FIELDS(places, place, INT64, PLACES), SHERD_FIELD(places, count, INT),
+              SHERD_FIELD(places, dim, INT), SHERD_FIELD(places, largest, BOOL)},
+    .attributes = sizeof(places),
+    .numbers = SHERD_EVERYTHING,
+    .describe = describe_places,
+    .ways = lie,
+    .forward = find,
+    .dry = find,
+    .on_device = sherd__copies_there,
+    .backward = find_back,
+    .needs = {SHERD_NEEDS_RESULT(1)}};
+
+/* Results have the places in this order along the dim. */
+static sherd_tensor *places_in(sherd_tensor *a, const places *at, sherd_tensor **indices)
+{
+    return sherd__apply_indexed(&places_op, &a, 1, at, indices);
+}
+
+/* ---- what operators ask ---------------------------------------------------------------------- */
 
 typedef struct rank {
     int64_t k;
@@ -61,10 +181,10 @@ static const char *describe_quantile(sherd_call *call)
     return describe_dim(call);
 }
 
-/* One place of what was ordered. */
-static sherd_tensor *place_of(sherd_tensor *ordered, const rank *at, int64_t place)
+/* One of the places that were found. */
+static sherd_tensor *place_of(sherd_tensor *found, const rank *at, int64_t j)
 {
-    sherd_tensor *one = sherd_narrow(ordered, at->dim, place, 1);
+    sherd_tensor *one = sherd_narrow(found, at->dim, j, 1);
 
     return at->keepdim ? one : sherd_squeeze(one, at->dim);
 }
@@ -81,25 +201,28 @@ static int64_t size_along(const sherd_call *call)
 static bool kth(sherd_call *call)
 {
     const rank *at = call->attributes;
-    sherd_tensor *indices, *first = sherd_topk(call->in[0], at->k, at->dim, false, &indices);
+    const places one = {.place = {at->k - 1}, .count = 1, .dim = at->dim};
+    sherd_tensor *indices, *found = places_in(call->in[0], &one, &indices);
 
-    call->out[0] = place_of(first, at, at->k - 1);
-    call->out[1] = place_of(indices, at, at->k - 1);
+    call->out[0] = place_of(found, at, 0);
+    call->out[1] = place_of(indices, at, 0);
     return true;
 }
 
-/* Of the larger half in order: the first is NaN if there is one, the last the median. */
+/* The largest first: the first is NaN if there is one. */
 static bool median(sherd_call *call)
 {
     const rank *at = call->attributes;
-    int64_t n = size_along(call), k = n - (n - 1) / 2;
-    sherd_tensor *indices, *half = sherd_topk(call->in[0], k, at->dim, true, &indices);
-    sherd_tensor *y = place_of(half, at, k - 1), *where = place_of(indices, at, k - 1);
+    int64_t n = size_along(call);
+    bool may_be_none = sherd__has_fractions(call->in[0]->dtype);
+    const places both = {{n - 1 - (n - 1) / 2, 0}, 1 + may_be_none, at->dim, true};
+    sherd_tensor *indices, *found = places_in(call->in[0], &both, &indices);
+    sherd_tensor *y = place_of(found, at, 0), *where = place_of(indices, at, 0);
 
-    if (sherd__has_fractions(call->in[0]->dtype)) {
-        sherd_tensor *most = place_of(half, at, 0), *none = sherd_isnan(most);
+    if (may_be_none) {
+        sherd_tensor *most = place_of(found, at, 1), *none = sherd_isnan(most);
         y = sherd_where(none, most, y);
-        where = sherd_where(none, place_of(indices, at, 0), where);
+        where = sherd_where(none, place_of(indices, at, 1), where);
     }
     call->out[0] = y;
     call->out[1] = where;
@@ -164,12 +287,14 @@ static bool quantile(sherd_call *call)
     const rank *at = call->attributes;
     int64_t n = size_along(call);
     double weight;
-    int64_t low = split_rank(at, n, &weight), high = low + (weight > 0), k = n - low;
-    sherd_tensor *last = sherd_topk(call->in[0], k, at->dim, true, NULL);
-    sherd_tensor *most = place_of(last, at, 0), *y = place_of(last, at, n - 1 - high);
+    int64_t low = split_rank(at, n, &weight), high = low + (weight > 0);
+    bool is_between = weight > 0 && weight < 1;
+    const places some = {{0, n - 1 - high, n - 1 - low}, 2 + is_between, at->dim, true};
+    sherd_tensor *found = places_in(call->in[0], &some, NULL);
+    sherd_tensor *most = place_of(found, at, 0), *y = place_of(found, at, 1);
 
-    if (weight > 0 && weight < 1)
-        y = between(place_of(last, at, k - 1), y, weight);
+    if (is_between)
+        y = between(place_of(found, at, 2), y, weight);
     call->out[0] = sherd_where(sherd_isnan(most), most, y);
     return true;
 }
