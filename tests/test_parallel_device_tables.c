@@ -77,6 +77,18 @@ static sherd_tensor *f_order(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, 
                      sherd_sum_over(made(most), (int[]){1}, 1, true));
 }
 
+static sherd_tensor *f_places(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    sherd_tensor *indices = NULL, *middle = made(sherd_median(a, 1, true, &indices));
+
+    (void)w;
+    (void)ids;
+    made(indices);
+    sherd_tensor *third = made(sherd_kthvalue(b, 3, 0, true, NULL));
+    return sherd_mul(sherd_add(middle, third),
+                     made(sherd_quantile(b, 0.3, 1, SHERD_QUANTILE_LINEAR, true)));
+}
+
 /* A mixture of experts of [8] to [2], two for each row. */
 static sherd_tensor *f_experts(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
 {
@@ -100,6 +112,7 @@ static const struct {
     {"select", "R", f_select},        {"gather", "R S(0)", f_gather},
     {"scatter", "R S(0)", f_scatter}, {"scatter_add", "R S(0)", f_add},
     {"order", "R S(0)", f_order},     {"experts", "R S(0)", f_experts},
+    {"places", "R", f_places},
 };
 
 /* Input i and `shift` times its direction. */
