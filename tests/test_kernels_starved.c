@@ -9,8 +9,11 @@
 #include "kernels/engine.h"
 #include "starved.h"
 
+#include <errno.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { ROOM = 1 << 16, WORKSPACE = 1 << 21, X = SHERD__CONV_X, W = SHERD__CONV_W, Y };
 

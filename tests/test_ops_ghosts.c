@@ -160,10 +160,32 @@ static void a_value_without_a_border_says_nothing(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
 }
 
+/* Whatever is lacking memory, the line says for what. */
+static void no_memory_has_a_name(sherd_world *world)
+{
+    static const int64_t shape[2] = {8, 4};
+    const sherd_halo_options o = {.before = {{1, SHERD_BORDER_NONE}}};
+    const sherd_layout *rows = layout_of(line_of_ranks(world), 2, shape, "S(0)", NULL);
+    sherd_status status = SHERD_ENOMEM;
+
+    for (int64_t n = 1; status == SHERD_ENOMEM && n < 1000; n++) {
+        sherd_ghosts *g = NULL;
+        sherd_world_fail_allocation(world, sherd_world_rank(world) ? 0 : n);
+        (void)!sherd_ghosts_create(&g, rows, SHERD_F32, &o);
+        sherd_world_fail_allocation(world, 0);
+        status = sherd_world_check(world);
+        if (status && !CHECK(strstr(sherd_world_error(world), "rank 0: sherd_") != NULL))
+            printf("%s\n", sherd_world_error(world));
+        sherd_ghosts_destroy(g);
+    }
+    CHECK_OK(status);
+}
+
 static const check_test tests[] = {
     {TEST(ghosts_are_filled_again_and_again), {1, 2, 3, 4, 8}},
     {TEST(filling_allocates_nothing), {1, 2, 4, 8}},
     {TEST(a_copy_for_autocast_is_of_the_newest_values), {1, 2, 3, 4, 8}},
     {TEST(a_value_without_a_border_says_nothing), {1, 2, 3}},
+    {TEST(no_memory_has_a_name), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -64,12 +64,10 @@ static sherd_status build(sherd_ghosts *g, const sherd_layout *layout, sherd_dty
     sherd__plan_retain(g->plan);
     find_boxes(g);
     bool inside = sherd__in_mesh(g->world, layout->spec.mesh);
-    bool begun = sherd__doing_begin(g->world, function);
     g->cells = sherd__loose_plain(g->world, dtype, inside ? g->box.ndim : 1,
                                   inside ? g->box.size : &nothing, sherd__varying_axes(layout));
-    sherd__doing_end(g->world, begun);
     if (!g->cells)
-        return sherd__fail(diag, SHERD_ENOMEM, "%s: out of memory for %s", function, layout->text);
+        return sherd__fail(diag, SHERD_ENOMEM, "out of memory for %s", layout->text);
     if (g->cells->count)
         sherd__fill(g->cells, 0);
     return SHERD_OK;
