@@ -3,6 +3,7 @@
  * the keys and many, and rows written into a cache. */
 #define CHECK_PURE
 #include "check.h"
+#include "base/num.h"
 #include "device/decode.h"
 #include "device_arrays.h"
 
@@ -99,11 +100,15 @@ static void caches_are_read_as_by_the_cpu(void)
 {
     static const sherd__caching shapes[] = {
         /* batch, queries, groups, repeat, width, room, first; what is seen follows */
-        {2, 1, 1, 1, 32, 9, 0, 0, 1, NULL},   {1, 1, 2, 4, 128, 70, 0, 0, 1, NULL},
-        {2, 3, 2, 2, 20, 200, 0, 0, 1, NULL}, {1, 2, 1, 8, 64, 130, 3, 0, 1, NULL},
-        {3, 1, 2, 5, 7, 65, 10, 0, 1, NULL},  {1, 1, 1, 3, 256, 12, 0, 0, 1, NULL},
-        {1, 1, 1, 2, 130, 66, 0, 0, 1, NULL}, {0, 1, 1, 1, 8, 5, 0, 0, 1, NULL},
-        {2, 1, 2, 1, 8, 0, 0, 0, 1, NULL},
+        {2, 1, 1, 1, 32, 9, 0, 0, 1, NULL, NULL, 0, 0, 0},
+        {1, 1, 2, 4, 128, 70, 0, 0, 1, NULL, NULL, 0, 0, 0},
+        {2, 3, 2, 2, 20, 200, 0, 0, 1, NULL, NULL, 0, 0, 0},
+        {1, 2, 1, 8, 64, 130, 3, 0, 1, NULL, NULL, 0, 0, 0},
+        {3, 1, 2, 5, 7, 65, 10, 0, 1, NULL, NULL, 0, 0, 0},
+        {1, 1, 1, 3, 256, 12, 0, 0, 1, NULL, NULL, 0, 0, 0},
+        {1, 1, 1, 2, 130, 66, 0, 0, 1, NULL, NULL, 0, 0, 0},
+        {0, 1, 1, 1, 8, 5, 0, 0, 1, NULL, NULL, 0, 0, 0},
+        {2, 1, 2, 1, 8, 0, 0, 0, 1, NULL, NULL, 0, 0, 0},
     };
 
     open_device();
@@ -111,7 +116,8 @@ static void caches_are_read_as_by_the_cpu(void)
         for (int i = d % 2; i < LEN(shapes); i += 1 + (d > 0)) /* f32 all, the others some */
             check_cached(dtypes[d], &shapes[i], i % 2, i % 3 != 2);
     /* Many parts, more than a block joins at once. */
-    check_cached(SHERD_F32, &(sherd__caching){1, 1, 1, 1, 4, 8400, 0, 0, 1, NULL}, 0, true);
+    check_cached(SHERD_F32, &(sherd__caching){1, 1, 1, 1, 4, 8400, 0, 0, 1, NULL, NULL, 0, 0, 0}, 0,
+                 true);
     close_device();
 }
 
@@ -151,10 +157,96 @@ static void nothing_behind_is_read(void)
 
 static void too_wide_heads_are_not_for_it(void)
 {
-    const sherd__caching s = {1, 1, 1, 1, 257, 4, 0, 4, 1, NULL};
+    const sherd__caching s = {.batch = 1,
+                              .queries = 1,
+                              .groups = 1,
+                              .repeat = 1,
+                              .width = 257,
+                              .room = 4,
+                              .seen = 4,
+                              .scale = 1};
 
     open_device();
     CHECK(!sherd__device_attention_cached(device, SHERD_F32, &s, NULL, NULL, NULL, NULL, NULL));
+    close_device();
+}
+
+/*
+ * A cache cut into blocks of `together`, which lie in a pool in disorder, some of them before
+ * `first_block`: the bits of the cache itself. Entries behind what is seen are no blocks.
+ */
+static void check_blocks(sherd_dtype dtype, const sherd__caching *given, int64_t together)
+{
+    sherd__caching s = *given;
+    int64_t m = sherd__ceil_div(s.room, together), blocks = s.batch * m + 3;
+    int64_t row = s.groups * s.width, n = s.batch * s.queries * row * s.repeat;
+    size_t bytes = (size_t)row * sherd_dtype_bytes(dtype);
+    array q = drawn(dtype, n, 0, -2, 2, 1), out = room_for(dtype, n, 0), kv[2], pool[2];
+    array where = drawn_positions(&s, true), table = room_for(SHERD_I32, s.batch * m, 0);
+
+    s.first_block = 5;
+    for (int64_t i = 0; i < s.batch * m; i++)
+        ((int32_t *)table.host)[i] = (int32_t)(s.first_block + (i * 7 + 2) % blocks);
+    for (int i = 0; i < 2; i++) {
+        kv[i] = drawn(dtype, s.batch * s.room * row, 0, -2, 2, 2 + (uint64_t)i);
+        pool[i] = drawn(dtype, blocks * together * row, 0, -9, 9, 4);
+        for (int64_t b = 0; b < s.batch; b++)
+            for (int64_t j = 0; j < s.room; j++) {
+                int64_t at = ((int32_t *)table.host)[b * m + j / together] - s.first_block;
+                memcpy((char *)pool[i].host + (size_t)(at * together + j % together) * bytes,
+                       (char *)kv[i].host + (size_t)(b * s.room + j) * bytes, bytes);
+            }
+        send(&pool[i]);
+    }
+    send(&table);
+    s.seen = s.room;
+    sherd__device_attention_cached(device, dtype, &s, where.data, out.data, q.data, kv[0].data,
+                                   kv[1].data);
+    fetch(&out);
+    memcpy(out.host, out.got, (size_t)out.bytes);
+    s.table = table.data, s.entries = m, s.together = together;
+    sherd__device_set(device, out.data, 0, out.bytes);
+    sherd__device_attention_cached(device, dtype, &s, where.data, out.data, q.data, pool[0].data,
+                                   pool[1].data);
+    fetch(&out);
+    CHECK(memcmp(out.host, out.got, (size_t)out.bytes) == 0);
+    for (int i = 0; i < 2; i++)
+        drop(&kv[i]), drop(&pool[i]);
+    drop(&q), drop(&out), drop(&where), drop(&table);
+}
+
+static void blocks_give_the_bits_of_a_cache(void)
+{
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++) {
+        check_blocks(dtypes[d],
+                     &(sherd__caching){.batch = 2,
+                                       .queries = 1,
+                                       .groups = 2,
+                                       .repeat = 1,
+                                       .width = 64,
+                                       .room = 83,
+                                       .scale = 0.3},
+                     16);
+        check_blocks(dtypes[d],
+                     &(sherd__caching){.batch = 3,
+                                       .queries = 2,
+                                       .groups = 1,
+                                       .repeat = 3,
+                                       .width = 24,
+                                       .room = 150,
+                                       .scale = 0.3},
+                     7);
+    }
+    check_blocks(SHERD_BF16,
+                 &(sherd__caching){.batch = 1,
+                                   .queries = 1,
+                                   .groups = 2,
+                                   .repeat = 2,
+                                   .width = 19,
+                                   .room = 40,
+                                   .scale = 0.3},
+                 1);
     close_device();
 }
 
@@ -202,10 +294,49 @@ static void rows_are_written_where_an_index_says(void)
     close_device();
 }
 
+/* By a table: two sequences have a block in common, where the last one's row stays. */
+static void rows_are_written_into_blocks(void)
+{
+    enum { BATCH = 3, N = 5, ENTRIES = 4, TOGETHER = 3, BLOCKS = 9, FIRST = 4, BYTES = 24 };
+    static const int32_t lines[BATCH][ENTRIES] = {{6, 4, 12, 99}, {6, 5, 7, 99}, {8, 9, 10, -1}};
+    array to, from, table, index;
+    const sherd__row_writes plain = {.batch = BATCH,
+                                     .n = N,
+                                     .bytes = BYTES,
+                                     .first = FIRST,
+                                     .entries = ENTRIES,
+                                     .dst_batch = TOGETHER * BYTES,
+                                     .dst_row = BYTES,
+                                     .src_batch = N * BYTES,
+                                     .src_row = BYTES,
+                                     .together = TOGETHER};
+    sherd__row_writes w = plain;
+
+    open_device();
+    to = drawn(SHERD_F32, BLOCKS * TOGETHER * BYTES / 4, 0, -1, 1, 1);
+    from = drawn(SHERD_F32, BATCH * N * BYTES / 4, 0, -1, 1, 2);
+    table = room_for(SHERD_I32, BATCH * ENTRIES, 0);
+    index = drawn_ids(BATCH * N, 3 * TOGETHER, 3);
+    memcpy(table.host, lines, sizeof lines);
+    ((int32_t *)index.host)[4] = -3;
+    send(&table), send(&index);
+    for (int i = 0; i < BATCH * N; i++) {
+        int32_t id = ((int32_t *)index.host)[i];
+        int64_t at = id < 0 ? 0 : (lines[i / N][id / TOGETHER] - FIRST) * TOGETHER + id % TOGETHER;
+        if (id >= 0)
+            memcpy((char *)to.host + at * BYTES, (char *)from.host + i * BYTES, BYTES);
+    }
+    w.table = table.data;
+    sherd__device_write_rows(device, &w, to.data, from.data, index.data);
+    fetch(&to);
+    CHECK(memcmp(to.host, to.got, (size_t)to.bytes) == 0);
+    drop(&to), drop(&from), drop(&index), drop(&table);
+    close_device();
+}
+
 static const check_test tests[] = {
-    {TEST(caches_are_read_as_by_the_cpu)},
-    {TEST(nothing_behind_is_read)},
-    {TEST(too_wide_heads_are_not_for_it)},
-    {TEST(rows_are_written_where_an_index_says)},
+    {TEST(caches_are_read_as_by_the_cpu)},        {TEST(nothing_behind_is_read)},
+    {TEST(too_wide_heads_are_not_for_it)},        {TEST(blocks_give_the_bits_of_a_cache)},
+    {TEST(rows_are_written_where_an_index_says)}, {TEST(rows_are_written_into_blocks)},
 };
 CHECK_MAIN(tests)

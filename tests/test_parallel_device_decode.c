@@ -10,7 +10,7 @@
 #include "modules.h"
 #include "tensor/tensor.h"
 
-enum { BATCH = 2, TEXT = 12, HEADS = 4, GROUPS = 2, WIDTH = 8, PROMPT = 9 };
+enum { BATCH = 2, TEXT = 12, HEADS = 4, GROUPS = 2, WIDTH = 8, PROMPT = 9, BLOCK = 5, BLOCKS = 8 };
 
 static bool only_there(const sherd_tensor *t)
 {
@@ -37,9 +37,18 @@ static sherd_tensor *positions_of(sherd_world *world, const sherd_mesh *mesh, in
     return spread(sherd_mark_equal(t), mesh, "R");
 }
 
+/* Of a paged cache: the blocks of each item, in disorder. */
+static sherd_tensor *blocks_of(sherd_world *world, const sherd_mesh *mesh, bool paged)
+{
+    static const int32_t table[BATCH][3] = {{6, 1, 4}, {3, 7, 0}};
+    sherd_tensor *t = sherd_from_data(world, SHERD_I32, (int64_t[]){BATCH, 3}, 2, table);
+
+    return paged ? spread(sherd_mark_equal(t), mesh, "R") : NULL;
+}
+
 /* The cache at [first, first + n) is written, and read by the queries there. */
 static void check_token(sherd_world *world, const sherd_mesh *mesh, sherd_tensor *const qkv[3],
-                        sherd_tensor *const cache[2], int first, int n, bool there,
+                        sherd_tensor *const cache[2], bool paged, int first, int n, bool there,
                         const double *expected)
 {
     static _Thread_local double have[MOST];
@@ -47,12 +56,17 @@ static void check_token(sherd_world *world, const sherd_mesh *mesh, sherd_tensor
 
     sherd_scope_begin(world);
     sherd_tensor *where = positions_of(world, mesh, first, n);
+    sherd_tensor *table = blocks_of(world, mesh, paged), *q = sherd_narrow(qkv[0], 1, first, n);
     for (int i = 0; i < 2; i++) {
-        sherd_write_rows(cache[i], where, sherd_narrow(qkv[1 + i], 1, first, n));
+        sherd_tensor *rows = sherd_narrow(qkv[1 + i], 1, first, n);
+        if (paged)
+            sherd_write_paged(cache[i], table, where, rows);
+        else
+            sherd_write_rows(cache[i], where, rows);
         CHECK(only_there(cache[i]));
     }
-    sherd_tensor *y =
-        sherd_attention_cached(sherd_narrow(qkv[0], 1, first, n), cache[0], cache[1], where, 0);
+    sherd_tensor *y = paged ? sherd_attention_paged(q, cache[0], cache[1], table, where, 0)
+                            : sherd_attention_cached(q, cache[0], cache[1], where, 0);
     CHECK(!there || (only_there(y) && only_there(cache[0]) && only_there(cache[1])));
     CHECK_EQ(whole(y, have), BATCH * n * HEADS * WIDTH);
     for (int b = 0; b < BATCH; b++)
@@ -66,11 +80,11 @@ static void check_token(sherd_world *world, const sherd_mesh *mesh, sherd_tensor
 
 /* A prompt at once, of more queries than few, then a token after the other. */
 static void write_text(sherd_world *world, const sherd_mesh *mesh, const char *placements,
-                       sherd_dtype dtype, bool there, bool prompt_there)
+                       sherd_dtype dtype, bool paged, bool there, bool prompt_there)
 {
     static _Thread_local double expected[MOST];
     const sherd_attention_options causal = {.causal = true};
-    const int64_t room[] = {BATCH, TEXT, GROUPS, WIDTH};
+    const int64_t room[] = {paged ? BLOCKS : BATCH, paged ? BLOCK : TEXT, GROUPS, WIDTH};
     sherd_tensor *qkv[3], *cache[2];
 
     sherd_scope_begin(world);
@@ -79,9 +93,9 @@ static void write_text(sherd_world *world, const sherd_mesh *mesh, const char *p
     for (int i = 0; i < 2; i++)
         cache[i] = sherd_scale(spread(wave(world, dtype, 4, room, 9, 1, 0), mesh, placements), 9);
     whole(sherd_attention(qkv[0], qkv[1], qkv[2], &causal), expected);
-    check_token(world, mesh, qkv, cache, 0, PROMPT, prompt_there, expected);
+    check_token(world, mesh, qkv, cache, paged, 0, PROMPT, prompt_there, expected);
     for (int at = PROMPT; at < TEXT; at++)
-        check_token(world, mesh, qkv, cache, at, 1, there, expected);
+        check_token(world, mesh, qkv, cache, paged, at, 1, there, expected);
     sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));
 }
@@ -92,10 +106,21 @@ static void a_text_with_a_cache_is_the_text(sherd_world *world)
     const sherd_mesh *mesh = NULL;
 
     CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
-    write_text(world, mesh, "R", SHERD_F32, true, true);
-    write_text(world, mesh, "S(0)", SHERD_F64, true, true);
-    write_text(world, mesh, "S(2)", SHERD_F32, ranks <= GROUPS, ranks <= GROUPS);
-    write_text(world, mesh, "S(1)", SHERD_F32, true, ranks == 1);
+    write_text(world, mesh, "R", SHERD_F32, false, true, true);
+    write_text(world, mesh, "S(0)", SHERD_F64, false, true, true);
+    write_text(world, mesh, "S(2)", SHERD_F32, false, ranks <= GROUPS, ranks <= GROUPS);
+    write_text(world, mesh, "S(1)", SHERD_F32, false, true, ranks == 1);
+}
+
+static void so_is_one_with_a_cache_in_blocks(sherd_world *world)
+{
+    const int64_t ranks = sherd_world_ranks(world);
+    const sherd_mesh *mesh = NULL;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
+    write_text(world, mesh, "R", SHERD_F32, true, true, true);
+    write_text(world, mesh, "R", SHERD_F64, true, true, true);
+    write_text(world, mesh, "S(2)", SHERD_F32, true, ranks <= GROUPS, ranks <= GROUPS);
 }
 
 static void bad_positions_are_refused(sherd_world *world)
@@ -104,14 +129,21 @@ static void bad_positions_are_refused(sherd_world *world)
     const sherd_mesh *mesh = NULL;
 
     CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
-    for (int which = 0; which < 2; which++) {
+    for (int which = 0; which < 4; which++) {
         sherd_scope_begin(world);
+        sherd_tensor *table = blocks_of(world, mesh, true), *pool = table;
         sherd_tensor *q = drawn_heads(world, mesh, "R", SHERD_F32, GROUPS, 3);
         sherd_tensor *far = positions_of(world, mesh, 1, TEXT); /* the last one is outside */
-        if (which)
-            sherd_write_rows(sherd_clone(q), far, q);
-        else
+        if (which > 1)
+            pool = sherd_narrow(q, 1, 0, BLOCK); /* of fewer blocks than the table says */
+        if (which == 0)
             sherd_attention_cached(q, q, q, far, 0);
+        else if (which == 1)
+            sherd_write_rows(sherd_clone(q), far, q);
+        else if (which == 2)
+            sherd_attention_paged(q, pool, pool, table, far, 0);
+        else
+            sherd_write_paged(sherd_clone(pool), table, far, q);
         CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
         CHECK(strstr(sherd_world_error(world), "outside of "));
         sherd_scope_end(world);
@@ -120,6 +152,7 @@ static void bad_positions_are_refused(sherd_world *world)
 
 static const check_test tests[] = {
     {"a_text_with_a_cache_is_the_text", a_text_with_a_cache_is_the_text, {1, 2, 3, 4, 8}},
+    {"so_is_one_with_a_cache_in_blocks", so_is_one_with_a_cache_in_blocks, {1, 2, 3, 4}},
     {"bad_positions_are_refused", bad_positions_are_refused, {1, 3}},
 };
 

@@ -117,8 +117,7 @@ SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k,
  * count all blocks of the pool. A pool is never moved: other layouts are refused.
  *
  * Up to 16 queries that share the keys of a head read keys and values in place; for more, the
- * blocks of a sequence are first copied together, into scratch memory. On a GPU this function runs
- * on the CPU, with copies: use sherd_attention_cached there.
+ * blocks of a sequence are first copied together, into scratch memory.
  *
  * @collective see ops.h; batch and heads may be sharded
  * @shapes     q: [batch, s, heads, width]; k, v: [blocks, n, heads of k, width]; table: i32 [batch,

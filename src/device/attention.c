@@ -44,8 +44,11 @@ static void add_mask(attending *a, sherd_dtype dtype, const sherd__attending *s)
 
     a->mask = (const char *)s->mask + s->first_key * s->mask_stride[4] * bytes;
     a->mask_kind = mask_kind_of(dtype, s->mask_dtype);
-    for (int d = 0; d < 5; d++)
+    a->mask_pairs = s->mask_stride[4] == 1 && (uintptr_t)a->mask % (uintptr_t)(2 * bytes) == 0;
+    for (int d = 0; d < 5; d++) {
         a->mask_stride[d] = s->mask_stride[d];
+        a->mask_pairs = a->mask_pairs && (d == 4 || s->mask_stride[d] % 2 == 0);
+    }
 }
 
 static void add_dropout(attending *a, const sherd__attending *s)

@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "programs/decode_args.h"
 
-enum { FOUR = 4, EIGHT = 8, WARP = 32, ROW_THREADS = 128 };
+enum { WARP = 32, ROW_THREADS = 128 };
 
 /* Short parts keep the GPU busy, long ones leave less to join. By the room alone: see decode.cu. */
 static int64_t keys_of_part(int64_t room)
@@ -15,12 +15,23 @@ static int64_t keys_of_part(int64_t room)
     return room <= 4096 ? 64 : room <= 16384 ? 128 : CACHED_KEYS;
 }
 
-static const char *kind_of(int64_t width, bool eight)
-{
-    static const char *const kind[][2] = {
-        {"w32_x4", "w32_x8"}, {"w64_x4", "w64_x8"}, {"w128_x4", "w128_x8"}, {"w256_x4", "w256_x8"}};
+/* Rows of a block. */
+enum { KINDS = 3 };
+static const int64_t rows_of_kind[KINDS] = {1, 4, 8};
 
-    return kind[width <= 32 ? 0 : width <= 64 ? 1 : width <= 128 ? 2 : 3][eight];
+static int kind_of(int64_t rows)
+{
+    return rows <= 1 ? 0 : rows <= 4 ? 1 : 2;
+}
+
+static const char *name_of(int64_t width, int kind)
+{
+    static const char *const name[][KINDS] = {{"w32_x1", "w32_x4", "w32_x8"},
+                                              {"w64_x1", "w64_x4", "w64_x8"},
+                                              {"w128_x1", "w128_x4", "w128_x8"},
+                                              {"w256_x1", "w256_x4", "w256_x8"}};
+
+    return name[width <= 32 ? 0 : width <= 64 ? 1 : width <= 128 ? 2 : 3][kind];
 }
 
 /* Memory for what parts give: sums, maxima, totals. */
@@ -46,7 +57,7 @@ bool sherd__device_attention_cached(sherd__device *device, sherd_dtype dtype,
                                     const void *q, const void *k, const void *v)
 {
     int64_t rows = s->queries * s->repeat, keys = keys_of_part(s->room);
-    bool eight = rows > FOUR;
+    int kind = kind_of(rows);
     cached_part_args args = {.batch = s->batch,
                              .queries = s->queries,
                              .groups = s->groups,
@@ -54,7 +65,7 @@ bool sherd__device_attention_cached(sherd__device *device, sherd_dtype dtype,
                              .width = s->width,
                              .room = s->room,
                              .first = s->first,
-                             .chunks = sherd__ceil_div(rows, eight ? EIGHT : FOUR),
+                             .chunks = sherd__ceil_div(rows, rows_of_kind[kind]),
                              .parts = sherd__max(1, sherd__ceil_div(s->seen, keys)),
                              .keys = keys,
                              .scale = s->scale,
@@ -63,8 +74,12 @@ bool sherd__device_attention_cached(sherd__device *device, sherd_dtype dtype,
                              .k = k,
                              .v = v,
                              .out = out,
-                             .log_sum = s->log_sum};
-    sherd__kernel part = {SHERD__PROGRAM_DECODE, "cached_part", kind_of(s->width, eight), dtype,
+                             .log_sum = s->log_sum,
+                             .table = s->table,
+                             .entries = s->entries,
+                             .together = s->together,
+                             .first_block = s->first_block};
+    sherd__kernel part = {SHERD__PROGRAM_DECODE, "cached_part", name_of(s->width, kind), dtype,
                           SHERD_DTYPE_NONE};
     sherd__kernel join = {SHERD__PROGRAM_DECODE, "cached_join", NULL, dtype, SHERD_DTYPE_NONE};
     sherd__device_block *room = NULL;
@@ -112,11 +127,13 @@ void sherd__device_write_rows(sherd__device *device, const sherd__row_writes *w,
                                   .units = w->bytes / unit,
                                   .first = w->first,
                                   .entries = w->entries,
+                                  .together = w->together,
                                   .dst_batch = w->dst_batch / unit,
                                   .dst_row = w->dst_row / unit,
                                   .src_batch = w->src_batch / unit,
                                   .src_row = w->src_row / unit,
                                   .index = index,
+                                  .table = w->table,
                                   .dst = dst,
                                   .src = src};
     int64_t rows = w->bytes ? w->batch * w->n : 0;

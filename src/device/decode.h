@@ -10,13 +10,17 @@ enum { SHERD__CACHED_WIDTH = 256 /* of a head, at most */ };
 /*
  * Queries q [batch,queries,groups,repeat,width] at positions [batch,queries], of the GPU's memory,
  * and a cache k, v [batch,room,groups,width], whose first key has the position `first`. A query
- * sees the keys up to its position.
+ * sees the keys up to its position. With a table of the GPU's memory, k and v are blocks of a pool,
+ * from number first_block on, [..,together,groups,width]: key j of item b is row j % together of
+ * block table[b,j / together].
  */
 typedef struct sherd__caching {
     int64_t batch, queries, groups, repeat, width, room, first;
     int64_t seen; /* keys that any query sees, at most */
     double scale;
     void *log_sum;
+    const int32_t *table; /* [batch,entries]; NULL: there are no blocks */
+    int64_t entries, together, first_block;
 } sherd__caching;
 
 /*
@@ -31,10 +35,15 @@ bool sherd__device_attention_cached(sherd__device *device, sherd_dtype dtype,
 /*
  * dst[b, index[b,i] - first] = src[b,i], of `bytes` that are dense; an index that is not in
  * [first, first + entries) takes nothing, and of equal ones the last counts. Strides in bytes.
+ * With a table[batch,entries] of the GPU's memory dst is blocks of `together` rows, from number
+ * `first` on, dst_batch apart: the row goes to place index % together of the block that
+ * table[b,index / together] names; a negative index takes nothing.
  */
 typedef struct sherd__row_writes {
     int64_t batch, n, bytes, first, entries;
     int64_t dst_batch, dst_row, src_batch, src_row;
+    const int32_t *table; /* NULL: there are no blocks */
+    int64_t together;
 } sherd__row_writes;
 void sherd__device_write_rows(sherd__device *device, const sherd__row_writes *w, void *dst,
                               const void *src, const int32_t *index);

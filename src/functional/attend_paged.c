@@ -5,7 +5,8 @@
  *
  * Few queries read keys and values once, where they lie. More queries compute more than they read:
  * a sequence's blocks are copied together for them. So each has the bits of attention to a cache
- * that is not in blocks (attend_cached.c). On the CPU alone. It has no gradient.
+ * that is not in blocks (attend_cached.c). On a GPU too: table and positions are looked at here in
+ * any case. It has no gradient.
  */
 #include "attend.h"
 #include "blocks.h"
@@ -15,6 +16,9 @@
 
 #include "apply/solve.h"
 #include "base/num.h"
+#include "device/attention.h"
+#include "device/decode.h"
+#include "device/tables.h"
 #include "sherd/ops_layers.h"
 
 enum { Q, K, V, TABLE, WHERE, OPERANDS };
@@ -123,8 +127,8 @@ typedef struct paging {
     int64_t rows;            /* of all sequences */
     int64_t most;            /* keys that a table has room for */
     size_t q_bytes, k_bytes; /* of a position */
-    bool dry;
-    const int32_t *table, *where;
+    bool few, dry;
+    const int32_t *table, *where; /* on the CPU in any case */
 } paging;
 
 static paging paging_of(sherd_call *call)
@@ -147,9 +151,21 @@ static paging paging_of(sherd_call *call)
                     .rows = q->local[SHERD__BATCH] * one.all_heads * one.queries,
                     .q_bytes = key * (size_t)one.repeat,
                     .k_bytes = key,
+                    .few =
+                        q->shape[SHERD__POSITIONS] * q->shape[SHERD__REPEAT] <= SHERD__ATTEND_FEW,
                     .dry = sherd__is_dry(call->world),
                     .table = call->from[TABLE],
                     .where = call->from[WHERE]};
+}
+
+/* Numbers of an operand, which come from here. False: failed. */
+static bool take_numbers(const paging *p, int operand, const int32_t **out)
+{
+    sherd_tensor *t = p->call->in[operand];
+
+    if (sherd__device_in(p->call) && t->count)
+        *out = sherd__data(t);
+    return *out || !t->count;
 }
 
 /* Keys that sequence b's queries see at most. */
@@ -176,11 +192,13 @@ static const char *fault_of(const paging *p, char text[SHERD__BLOCK_FAULT], int6
 }
 
 /* Before anything is computed. */
-static bool check_table(const paging *p)
+static bool check_table(paging *p)
 {
     char text[SHERD__BLOCK_FAULT];
     const char *fault = NULL;
 
+    if (!take_numbers(p, TABLE, &p->table) || !take_numbers(p, WHERE, &p->where))
+        return false;
     for (int64_t b = 0; b < p->batch && !p->dry && !fault; b++)
         fault = fault_of(p, text, b);
     return !fault || sherd_call_fail(p->call, SHERD_EINVAL, "%s", fault);
@@ -233,22 +251,38 @@ static void bring_together(const paging *p, int64_t b, void *to, const void *poo
     }
 }
 
-/* Sequence b, runs of neighbours at once. */
-static void attend_sequence(const paging *p, int64_t b, void *log_sum, const void *k, const void *v,
+/* Neighbours, `at` bytes behind the first query. False: on the GPU there is no kernel for these
+ * heads. */
+static bool attend_neighbours(const paging *p, const sherd__attending *s, size_t at, void *log_sum,
+                              const void *k, const void *v, void *workspace)
+{
+    sherd__device *device = sherd__device_in(p->call);
+    const char *q = (const char *)p->call->from[Q] + at;
+    char *out = (char *)p->call->to[0] + at;
+
+    if (device)
+        return sherd__device_attention(device, p->call->out[0]->dtype, s, out, log_sum, q, k, v);
+    p->kernels->attention(s, out, log_sum, q, k, v, workspace);
+    return true;
+}
+
+/* Sequence b, runs of neighbours at once. False: as above. */
+static bool attend_sequence(const paging *p, int64_t b, void *log_sum, const void *k, const void *v,
                             void *workspace)
 {
     const int32_t *where = p->where + b * p->s.queries;
-    char *out = (char *)p->call->to[0] + (size_t)(b * p->s.queries) * p->q_bytes;
     sherd__attending s = p->s;
 
     for (int64_t i = 0; i < p->s.queries; i += s.queries) {
-        size_t at = (size_t)i * p->q_bytes;
         s.queries = sherd__attend_run_of(where + i, p->s.queries - i);
         s.first_query = where[i];
         s.all_queries = s.all_keys = where[i] + s.queries;
         s.keys = sherd__max(0, s.all_keys);
-        p->kernels->attention(&s, out + at, log_sum, queries_of(p, b) + at, k, v, workspace);
+        if (!attend_neighbours(p, &s, (size_t)(b * p->s.queries + i) * p->q_bytes, log_sum, k, v,
+                               workspace))
+            return false;
     }
+    return true;
 }
 
 static bool attend_many(paging *p)
@@ -271,17 +305,87 @@ static bool attend_many(paging *p)
     return good;
 }
 
+/* ---- on the GPU ------------------------------------------------------------------------------ */
+
+/* False: heads are too wide. */
+static bool few_there(const paging *p)
+{
+    sherd_call *call = p->call;
+    sherd__caching s = {.batch = p->batch,
+                        .queries = p->s.queries,
+                        .groups = p->s.groups,
+                        .repeat = p->s.repeat,
+                        .width = p->s.width,
+                        .room = p->most,
+                        .scale = p->s.scale,
+                        .table = call->from[TABLE],
+                        .entries = p->entries,
+                        .together = p->together,
+                        .first_block = p->block};
+
+    for (int64_t b = 0; b < p->batch; b++)
+        s.seen = sherd__max(s.seen, keys_of(p, b));
+    return sherd__device_attention_cached(sherd__device_in(call), call->out[0]->dtype, &s,
+                                          call->from[WHERE], call->to[0], call->from[Q],
+                                          call->from[K], call->from[V]);
+}
+
+/* The blocks of sequence b, one behind the other. */
+static void gather_there(const paging *p, int64_t b, void *to, int operand)
+{
+    const sherd__pick blocks = {.outer = 1,
+                                .n = sherd__ceil_div(keys_of(p, b), p->together),
+                                .inner = p->together * p->s.groups * p->s.width,
+                                .entries = p->call->in[operand]->local[BLOCKS],
+                                .first = p->block,
+                                .index = (const int32_t *)p->call->from[TABLE] + b * p->entries,
+                                .flat = true};
+
+    sherd__device_gather(sherd__device_in(p->call), sherd_dtype_bytes(p->call->out[0]->dtype),
+                         &blocks, to, p->call->from[operand]);
+}
+
+/* False: heads are too wide, or there is no memory. */
+static bool many_there(const paging *p)
+{
+    int64_t sums = p->s.all_heads * p->s.queries * (int64_t)sherd_dtype_bytes(p->dtype);
+    void *log_sum = sherd__device_scratch(p->call, sums); /* nobody reads it */
+    int64_t keys = 0;
+
+    for (int64_t b = 0; b < p->batch; b++)
+        keys = sherd__max(keys, keys_of(p, b));
+    int64_t bytes = sherd__ceil_div(keys, p->together) * p->together * (int64_t)p->k_bytes;
+    void *k = sherd__device_scratch(p->call, sherd__max(bytes, 1));
+    void *v = sherd__device_scratch(p->call, sherd__max(bytes, 1));
+    for (int64_t b = 0; log_sum && k && v && b < p->batch; b++) {
+        gather_there(p, b, k, K);
+        gather_there(p, b, v, V);
+        if (!attend_sequence(p, b, log_sum, k, v, NULL))
+            return false; /* the first one: heads are alike */
+    }
+    return log_sum && k && v;
+}
+
+/* False: it was not done, and goes on on the CPU, or has failed. */
+static bool attend_there(const paging *p)
+{
+    return sherd__device_in(p->call) && (p->few ? few_there(p) : many_there(p));
+}
+
 static bool attend(sherd_call *call)
 {
-    const sherd_tensor *q = call->in[Q], *out = call->out[0];
+    const sherd_tensor *out = call->out[0];
     paging p = paging_of(call);
     int64_t bytes = (int64_t)sherd_dtype_bytes(p.dtype);
 
     if (!check_table(&p))
         return false;
-    if (out->count == 0)
+    if (out->count == 0 || attend_there(&p))
         return true;
-    if (q->shape[SHERD__POSITIONS] * q->shape[SHERD__REPEAT] > SHERD__ATTEND_FEW)
+    if (!sherd__leave_device(call))
+        return false;
+    p = paging_of(call);
+    if (!p.few)
         return attend_many(&p);
     void *to = call->to[0], *log_sum = sherd_call_scratch(call, p.rows * bytes);
     if (p.dtype != out->dtype)
@@ -320,7 +424,8 @@ const sherd_op sherd__attention_paged_op = {
     .ways = lie,
     .forward = attend,
     .dry = attend,
-    .operations = operations};
+    .operations = operations,
+    .on_device = sherd__fractions_there};
 
 sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                     sherd_tensor *table, sherd_tensor *positions, double scale)

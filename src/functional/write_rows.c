@@ -6,7 +6,7 @@
  *
  * With a table, the tensor is a pool of blocks: the index of a row says which entry of the table
  * has the number of its block, and where in the block it goes. If the pool is sharded by blocks, a
- * rank writes the rows of its own sequences, into its own blocks. On the CPU.
+ * rank writes the rows of its own sequences, into its own blocks.
  */
 #include "blocks.h"
 #include "ops/shared.h"
@@ -295,7 +295,7 @@ static bool is_dense(const sherd_tensor *t)
 /* Whether rows are written on the GPU: where one of both is, if a row is one piece. */
 static bool is_written_there(const filling *f)
 {
-    return !f->paged && sherd__world_device(f->a->world) &&
+    return sherd__world_device(f->a->world) &&
            (sherd__is_there(f->a) || sherd__is_there(f->rows)) && is_dense(f->a) &&
            is_dense(f->rows);
 }
@@ -306,7 +306,9 @@ static bool write_there(const filling *f)
     const sherd_tensor *rows = f->rows;
     int64_t bytes = (int64_t)sherd_dtype_bytes(a->dtype);
     const void *from = sherd__device_data(f->rows), *index = sherd__device_data(f->index);
-    void *to = from && index ? sherd__device_mutable(a) : NULL;
+    const void *table = f->paged ? sherd__device_data(f->table) : NULL;
+    bool here = from && index && (table || !f->paged);
+    void *to = here ? sherd__device_mutable(a) : NULL;
 
     if (to && a->count && rows->count)
         sherd__device_write_rows(
@@ -314,12 +316,14 @@ static bool write_there(const filling *f)
             &(sherd__row_writes){.batch = rows->local[0],
                                  .n = rows->local[1],
                                  .bytes = sherd__local_count(a, 2, a->ndim) * bytes,
-                                 .first = sherd_tensor_offset(a, 1),
-                                 .entries = a->local[1],
+                                 .first = sherd_tensor_offset(a, f->paged ? 0 : 1),
+                                 .entries = f->paged ? f->table->local[1] : a->local[1],
                                  .dst_batch = a->stride[0] * bytes,
                                  .dst_row = a->stride[1] * bytes,
                                  .src_batch = rows->stride[0] * bytes,
-                                 .src_row = rows->stride[1] * bytes},
+                                 .src_row = rows->stride[1] * bytes,
+                                 .table = table,
+                                 .together = a->local[1]},
             to, from, index);
     return to && sherd__device_sound(a->world);
 }

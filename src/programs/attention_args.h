@@ -41,6 +41,7 @@ typedef struct attending {
     int64_t mask_stride[5];
     double *dmask; /* as the mask lies; added to */
     int32_t mask_kind, drops;
+    int32_t mask_pairs; /* neighbours in a row, of an even number and the next, are one word */
     /* Dropout: what is kept is multiplied by `keep`; scores that are numbered as in the whole
      * tensor decide, of which batch items, heads and queries have so many. */
     double keep;

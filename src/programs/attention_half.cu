@@ -177,6 +177,7 @@ template <class K, class E> __device__ void attention_half(const attention_half_
     totals<K> out;
     progress<K> at;
     results<K, Z::SIDE / 8> s;
+    mask_words<Z::SIDE / 8> shown;
     head h;
     int64_t i0 = first_query<Z::OWN>(a, &h), rows = a.queries - i0, i = i0 + warp_row<K>();
     int64_t end = visible(a, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
@@ -191,6 +192,8 @@ template <class K, class E> __device__ void attention_half(const attention_half_
         }
     copy_tiles<K, Z::OWN, 1>(q, a.q, a.q, h.q + i0 * h.q_row, h.q_row, rows, a);
     copy_tiles<K, Z::SIDE, 2>(kv, a.k, a.v, h.k, h.k_row, a.keys, a);
+    if (K::MORE)
+        load_mask<E>(shown, a, h, i, 0);
     arrive();
     load_own(own, q);
     int here = 0;
@@ -199,15 +202,20 @@ template <class K, class E> __device__ void attention_half(const attention_half_
         E *k = kv + here, *other = kv + 2 * Z::TILE - here;
         if (next < end)
             copy_tiles<K, Z::SIDE, 2>(other, a.k, a.v, key, h.k_row, a.keys - next, a);
-        if (j < own_end && (!K::MORE || shows_any<E, 16, Z::SIDE>(a, h, i, j))) {
+        bool sees = j < own_end && (!K::MORE || any_shown<E>(shown, a));
+        if (sees) {
             multiply<E>(s, own, k, 0);
             if (K::MORE)
-                add_mask<E>(s, a, h, i, j);
+                add_mask<E>(s, shown, a);
             else if (!(a.scale > 0))
                 for (int m = 0; m < Z::PARTS; m++)
                     for (int n = 0; n < Z::SIDE / 8; n++)
                         for (int x = 0; x < 4; x++)
                             s.x[m][n][x] *= (float)a.scale;
+        }
+        if (K::MORE && next < end) /* while the next one is on its way, this one is used */
+            load_mask<E>(shown, a, h, i, next);
+        if (sees) {
             int edge = edge_of(a, i, j), there = a.keys < next ? (int)(a.keys - j) : Z::SIDE;
             if (edge < Z::SIDE - 1 || there < Z::SIDE)
                 hide(s, edge, there, minus_infinity<float>());
@@ -321,10 +329,13 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
             keeps = kept_of(a, h, i, j);
         ONE_BY_ONE
         for (int c = 0; c < own; c += Z::CHUNK) {
+            mask_words<Z::CHUNK / 8> shown;
+            if (K::MORE)
+                load_mask<E>(shown, a, h, i, j + c);
             multiply<E>(p, own_q, k, c);
             multiply<E>(dp, own_dout, k + Z::TILE, c);
             if (K::MORE)
-                add_mask<E>(p, a, h, i, j + c);
+                add_mask<E>(p, shown, a);
             if (K::MORE && a.drops)
                 drop(dp, keeps, c, (float)a.keep);
             UNROLL

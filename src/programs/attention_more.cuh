@@ -25,31 +25,116 @@ __device__ inline bool shows_any(const attending &a, const head &h, int64_t i, i
     return !a.mask;
 }
 
-/* Scores of the warp's queries i.. with keys j.. */
-template <class E, class K, int N>
-__device__ inline void add_mask(results<K, N> &s, const attending &a, const head &h, int64_t i,
-                                int64_t j)
+/*
+ * What a mask has for the lane's two rows, a word for each eight columns: two neighbours, of 16
+ * bits as they are, of bool as bf16. So words are loaded before scores are there, and stay in
+ * registers. What is not there is hidden.
+ */
+template <int N> struct mask_words {
+    uint32_t x[2][N];
+};
+
+template <class E> struct is_f16 {
+    static constexpr bool YES = false;
+};
+template <> struct is_f16<f16> {
+    static constexpr bool YES = true;
+};
+
+/* Whether words are pairs of f16, else of bf16. */
+template <class E> __device__ inline bool words_are_f16(const attending &a)
 {
-    float by = (float)(a.scale * log2_e());
+    return a.mask_kind == ATTENTION_MASK_F16 ||
+           (a.mask_kind == ATTENTION_MASK_OWN && is_f16<E>::YES);
+}
+__device__ inline uint32_t bits_that_hide(bool halves)
+{
+    return halves ? 0xfc00 : 0xff80;
+}
+
+__device__ inline uint32_t mask_bits(const attending &a, int64_t at, bool there, uint32_t hides)
+{
+    if (!there)
+        return hides;
+    if (a.mask_kind == ATTENTION_MASK_BOOL)
+        return ((const uint8_t *)a.mask)[at] ? 0 : hides;
+    return ((const uint16_t *)a.mask)[at];
+}
+
+/* Of queries i.. and keys j.. */
+template <class E, int N>
+__device__ inline void load_mask(mask_words<N> &to, const attending &a, const head &h, int64_t i,
+                                 int64_t j)
+{
+    uint32_t hides = bits_that_hide(words_are_f16<E>(a));
 
     UNROLL
-    for (int m = 0; m < half_shape<K>::PARTS; m++)
-        UNROLL
     for (int x = 0; x < 2; x++) {
-        int64_t query = i + 16 * m + lane_row() + 8 * x, key = j + lane_column();
-        int64_t left = a.mask && query < a.queries ? a.keys - key : 0;
-        int64_t at = h.mask + query * a.mask_stride[3] + key * a.mask_stride[4];
+        int64_t query = i + lane_row() + 8 * x, key = j + lane_column(), step = a.mask_stride[4];
+        int64_t at = h.mask + query * a.mask_stride[3] + key * step;
+        int left = query >= a.queries ? 0 : a.keys - key < 8 * N ? (int)(a.keys - key) : 8 * N;
         UNROLL
-        for (int n = 0; n < N; n++)
-            UNROLL
-        for (int k = 0; k < 2; k++) {
-            float shown = 8 * n + k < left ? mask_at<E>(a, at + (8 * n + k) * a.mask_stride[4]) : 0;
-            s.x[m][n][2 * x + k] = masked(s.x[m][n][2 * x + k], by, shown);
+        for (int n = 0; n < N; n++) {
+            uint32_t &word = to.x[x][n];
+            word = 0;
+            if (!a.mask)
+                continue;
+            if (a.mask_pairs && 8 * n + 1 < left && a.mask_kind == ATTENTION_MASK_BOOL) {
+                uint32_t two = *(const uint16_t *)((const uint8_t *)a.mask + at + 8 * n);
+                word = (two & 0xff ? 0 : hides) | (two >> 8 ? 0 : hides << 16);
+            } else if (a.mask_pairs && 8 * n + 1 < left) {
+                word = *(const uint32_t *)((const uint16_t *)a.mask + at + 8 * n);
+            } else {
+                word = mask_bits(a, at + 8 * n * step, 8 * n < left, hides) |
+                       mask_bits(a, at + (8 * n + 1) * step, 8 * n + 1 < left, hides) << 16;
+            }
         }
     }
 }
 
-/* The same where rows are keys j.., and columns queries i... */
+/* Whether the words of the warp show anything. */
+template <class E, int N>
+__device__ inline bool any_shown(const mask_words<N> &words, const attending &a)
+{
+    uint32_t hides = bits_that_hide(words_are_f16<E>(a));
+    bool shown = false;
+
+    UNROLL
+    for (int x = 0; x < 2; x++)
+        UNROLL
+    for (int n = 0; n < N; n++)
+        shown |= words.x[x][n] != (hides | hides << 16);
+    return __any_sync(0xffffffffu, shown);
+}
+
+template <class M, class K, int N>
+__device__ inline void add_words(results<K, N> &s, const mask_words<N> &words, float by)
+{
+    UNROLL
+    for (int x = 0; x < 2; x++)
+        UNROLL
+    for (int n = 0; n < N; n++)
+        UNROLL
+    for (int k = 0; k < 2; k++) {
+        M shown;
+        shown.bits = (uint16_t)(words.x[x][n] >> 16 * k);
+        s.x[0][n][2 * x + k] = masked(s.x[0][n][2 * x + k], by, get(shown));
+    }
+}
+
+/* Scores of what the words are of. */
+template <class E, class K, int N>
+__device__ inline void add_mask(results<K, N> &s, const mask_words<N> &words, const attending &a)
+{
+    float by = (float)(a.scale * log2_e());
+
+    if (words_are_f16<E>(a))
+        add_words<f16>(s, words, by);
+    else
+        add_words<bf16>(s, words, by);
+}
+
+/* Scores where rows are keys j.., and columns queries i... */
 template <class E, class K, int N>
 __device__ inline void add_mask_across(results<K, N> &s, const attending &a, const head &h,
                                        int64_t i, int64_t j)

@@ -4,10 +4,15 @@
  * into that. The time of attention is that of reading keys and values, so all of the GPU reads: a
  * block has a part of the keys of one item and head, and the queries of all heads that share them;
  * a second kernel joins the parts in order. A part's length follows from the room of the cache
- * alone, so a query has the same bits whatever others there are.
+ * alone, so a query has the same bits whatever others there are, and wherever keys lie: in a row,
+ * or in blocks of a pool that a table names. Keys and values are on their way before the first is
+ * needed, and numbers of rows are of 32 bits: divisions of 64 bits took most of the time.
  */
 
 #define WIDTHS(width)                     \
+    struct w##width##_x1 {                \
+        enum { WIDTH = width, ROWS = 1 }; \
+    };                                    \
     struct w##width##_x4 {                \
         enum { WIDTH = width, ROWS = 4 }; \
     };                                    \
@@ -30,13 +35,15 @@ template <class K, class E> struct cached_shape {
         MINE = EACH * N,
         AT_ONCE = WARP / LANES,        /* rows of a warp */
         STEP = AT_ONCE * CACHED_WARPS, /* of a block */
-        AHEAD = EACH > 1 ? 2 : 4       /* such steps whose loads are on their way */
+        AHEAD = EACH > 1 ? 2 : 4,      /* such steps whose loads are on their way */
+        ALL = STEP * AHEAD
     };
 };
 
-/* This lane's elements of a row, 0 behind its end. */
+/* This lane's elements of a row as they lie, 0 behind its end. */
 template <class K, class E, bool WIDE>
-__device__ inline void load_row(typename number<E>::sum *to, const E *row, int64_t width)
+__device__ inline void load_row(pack<E, cached_shape<K, E>::N> (&to)[cached_shape<K, E>::EACH],
+                                const E *row, int64_t width)
 {
     typedef cached_shape<K, E> S;
     int lane = threadIdx.x % S::LANES;
@@ -44,66 +51,114 @@ __device__ inline void load_row(typename number<E>::sum *to, const E *row, int64
     UNROLL
     for (int e = 0; e < S::EACH; e++) {
         int c = (e * S::LANES + lane) * S::N;
-        UNROLL
-        for (int i = 0; i < S::N; i++)
-            to[e * S::N + i] = 0;
+        to[e] = {};
         if (WIDE && c < width)
-            load<E, S::N>(to + e * S::N, row + c);
+            to[e] = *(const pack<E, S::N> *)(row + c);
         UNROLL
         for (int i = 0; i < S::N; i++)
             if (!WIDE && c + i < width)
-                to[e * S::N + i] = get(row[c + i]);
+                to[e].x[i] = row[c + i];
     }
+}
+
+/* As numbers. */
+template <class K, class E>
+__device__ inline void widen(typename number<E>::sum (&to)[cached_shape<K, E>::MINE],
+                             const pack<E, cached_shape<K, E>::N> (&row)[cached_shape<K, E>::EACH])
+{
+    typedef cached_shape<K, E> S;
+
+    UNROLL
+    for (int i = 0; i < S::MINE; i++)
+        to[i] = get(row[i / S::N].x[i % S::N]);
 }
 
 /* Where a block is, and how many keys of its part its rows see. */
 struct cached_place {
-    int64_t item, group, row, part, lo; /* the first row, and key */
-    int64_t most;                       /* keys that any row sees */
+    uint32_t item, group, row, part; /* the first row */
+    uint32_t lo;                     /* the first key */
+    int most;                        /* keys that any row sees */
 };
 
-__device__ inline int64_t keys_seen(const cached_part_args &a, int64_t item, int64_t row)
+__device__ inline int64_t keys_seen(const cached_part_args &a, uint32_t item, uint32_t row)
 {
-    int64_t n = (int64_t)a.where[item * a.queries + row / a.repeat] + 1 - a.first;
+    int64_t n = (int64_t)a.where[item * a.queries + row / (uint32_t)a.repeat] + 1 - a.first;
 
     return n < 0 ? 0 : n < a.room ? n : a.room;
 }
 
 template <int ROWS>
-__device__ inline cached_place find_place(const cached_part_args &a, int64_t (&seen)[ROWS])
+__device__ inline cached_place find_place(const cached_part_args &a, int (&seen)[ROWS])
 {
-    int64_t i = blockIdx.x, rows = a.queries * a.repeat;
+    uint32_t i = blockIdx.x, rows = (uint32_t)(a.queries * a.repeat);
     cached_place p;
 
-    p.row = i % a.chunks * ROWS;
-    i /= a.chunks;
-    p.part = i % a.parts;
-    i /= a.parts;
-    p.group = i % a.groups;
-    p.item = i / a.groups;
-    p.lo = p.part * a.keys;
+    p.row = i % (uint32_t)a.chunks * ROWS;
+    i /= (uint32_t)a.chunks;
+    p.part = i % (uint32_t)a.parts;
+    i /= (uint32_t)a.parts;
+    p.group = i % (uint32_t)a.groups;
+    p.item = i / (uint32_t)a.groups;
+    p.lo = p.part * (uint32_t)a.keys;
     p.most = 0;
     UNROLL
     for (int r = 0; r < ROWS; r++) {
         int64_t n = p.row + r < rows ? keys_seen(a, p.item, p.row + r) - p.lo : 0;
-        seen[r] = n < 0 ? 0 : n < a.keys ? n : a.keys;
+        seen[r] = n < 0 ? 0 : (int)(n < a.keys ? n : a.keys);
         p.most = seen[r] > p.most ? seen[r] : p.most;
     }
     return p;
 }
 
-/* Of row i of an item's and group's, in q and out. */
-__device__ inline int64_t row_at(const cached_part_args &a, const cached_place &p, int64_t i)
+/* Where key j of the part begins. */
+__device__ inline int64_t key_at(const cached_part_args &a, const cached_place &p, int j)
 {
-    int64_t query = i / a.repeat;
+    uint32_t key = p.lo + (uint32_t)j, together = (uint32_t)a.together;
+    int64_t row = p.item * a.room + key;
 
-    return (((p.item * a.queries + query) * a.groups + p.group) * a.repeat + i % a.repeat) *
+    if (a.table) {
+        int64_t block = a.table[p.item * a.entries + key / together] - a.first_block;
+        row = block * a.together + key % together;
+    }
+    return (row * a.groups + p.group) * a.width;
+}
+
+/* What a lane has of rows of keys or values, some steps of them. */
+template <class K, class E> struct cached_rows {
+    pack<E, cached_shape<K, E>::N> x[cached_shape<K, E>::AHEAD][cached_shape<K, E>::EACH];
+};
+
+/* Those of keys base...; behind the last one that is seen, that one again. */
+template <class K, class E>
+__device__ inline void load_rows(cached_rows<K, E> &to, const cached_part_args &a,
+                                 const cached_place &p, const void *from, int base)
+{
+    typedef cached_shape<K, E> S;
+    int own = threadIdx.x / S::LANES;
+
+    UNROLL
+    for (int u = 0; u < S::AHEAD; u++) {
+        int j = base + u * S::STEP + own;
+        const E *row = (const E *)from + key_at(a, p, j < p.most ? j : p.most - 1);
+        if (a.wide)
+            load_row<K, E, true>(to.x[u], row, a.width);
+        else
+            load_row<K, E, false>(to.x[u], row, a.width);
+    }
+}
+
+/* Of a row of an item's and group's, in q and out. */
+__device__ inline int64_t row_at(const cached_part_args &a, const cached_place &p, uint32_t row)
+{
+    uint32_t repeat = (uint32_t)a.repeat, query = row / repeat;
+
+    return (((p.item * a.queries + query) * a.groups + p.group) * a.repeat + row % repeat) *
            a.width;
 }
 
 /* Element c of a row's result, from its sum of weighted values, and the sum of weights. */
 template <class E, class T>
-__device__ inline void store_result(const cached_part_args &a, const cached_place &p, int64_t row,
+__device__ inline void store_result(const cached_part_args &a, const cached_place &p, uint32_t row,
                                     int64_t c, T sum, T total)
 {
     T x = total == 0 ? 0 : sum / total;
@@ -116,49 +171,53 @@ __device__ inline void store_result(const cached_part_args &a, const cached_plac
 
 /* And the logarithm of its sum, where that is wanted. By one thread. */
 template <class T>
-__device__ inline void store_log_sum(const cached_part_args &a, const cached_place &p, int64_t row,
+__device__ inline void store_log_sum(const cached_part_args &a, const cached_place &p, uint32_t row,
                                      T most, T total)
 {
-    int64_t head = (p.item * a.groups + p.group) * a.repeat + row % a.repeat;
+    uint32_t repeat = (uint32_t)a.repeat;
+    int64_t head = (p.item * a.groups + p.group) * a.repeat + row % repeat;
 
     if (a.log_sum)
-        ((T *)a.log_sum)[head * a.queries + row / a.repeat] =
+        ((T *)a.log_sum)[head * a.queries + row / repeat] =
             total == 0 ? minus_infinity<T>() : most + log(total);
 }
 
-/* Scores of the block's rows with its keys; those that a row does not see are -inf. */
-template <class K, class E, bool WIDE>
+/* Scores of the block's rows with its keys, of which the first are in x; those that a row does not
+ * see are -inf. */
+template <class K, class E>
 __device__ inline void cached_scores(const cached_part_args &a, const cached_place &p,
-                                     const int64_t (&seen)[K::ROWS], const E *k,
+                                     const int (&seen)[K::ROWS], cached_rows<K, E> &x,
                                      typename number<E>::sum (*score)[CACHED_KEYS])
 {
     typedef cached_shape<K, E> S;
     typedef typename number<E>::sum T;
     int lane = threadIdx.x % S::LANES, own = threadIdx.x / S::LANES;
-    T q[K::ROWS][S::MINE], x[S::AHEAD][S::MINE];
-    int64_t rows = a.queries * a.repeat;
+    uint32_t rows = (uint32_t)(a.queries * a.repeat);
+    pack<E, S::N> mine[S::EACH];
+    T q[K::ROWS][S::MINE], k[S::MINE];
 
     UNROLL
     for (int r = 0; r < K::ROWS; r++) {
-        int64_t i = p.row + r < rows ? p.row + r : rows - 1;
-        load_row<K, E, WIDE>(q[r], (const E *)a.q + row_at(a, p, i), a.width);
+        const E *row = (const E *)a.q + row_at(a, p, p.row + r < rows ? p.row + r : rows - 1);
+        if (a.wide)
+            load_row<K, E, true>(mine, row, a.width);
+        else
+            load_row<K, E, false>(mine, row, a.width);
+        widen<K, E>(q[r], mine);
     }
-    for (int64_t base = 0; base < p.most; base += S::STEP * S::AHEAD) {
+    for (int base = 0; base < p.most; base += S::ALL) {
+        if (base > 0)
+            load_rows(x, a, p, a.k, base);
         UNROLL
         for (int u = 0; u < S::AHEAD; u++) {
-            int64_t j = base + u * S::STEP + own;
-            load_row<K, E, WIDE>(x[u], k + (j < p.most ? j : p.most - 1) * a.groups * a.width,
-                                 a.width);
-        }
-        UNROLL
-        for (int u = 0; u < S::AHEAD; u++) {
-            int64_t j = base + u * S::STEP + own;
+            int j = base + u * S::STEP + own;
+            widen<K, E>(k, x.x[u]);
             UNROLL
             for (int r = 0; r < K::ROWS; r++) {
                 T sum = 0;
                 UNROLL
                 for (int i = 0; i < S::MINE; i++)
-                    sum += q[r][i] * x[u][i];
+                    sum += q[r][i] * k[i];
                 UNROLL
                 for (int step = S::LANES / 2; step > 0; step /= 2)
                     sum += __shfl_xor_sync(0xffffffffu, sum, step);
@@ -171,16 +230,16 @@ __device__ inline void cached_scores(const cached_part_args &a, const cached_pla
 
 /* Scores become exponentials, of which the sums are kept; a warp has a row. */
 template <int ROWS, class T>
-__device__ inline void cached_weights(int64_t n, T (*score)[CACHED_KEYS], T *most, T *total)
+__device__ inline void cached_weights(int n, T (*score)[CACHED_KEYS], T *most, T *total)
 {
     int lane = threadIdx.x % WARP;
 
     for (int r = threadIdx.x / WARP; r < ROWS; r += CACHED_WARPS) {
         T top = minus_infinity<T>(), sum = 0;
-        for (int64_t j = lane; j < n; j += WARP)
+        for (int j = lane; j < n; j += WARP)
             top = larger(top, score[r][j]);
         top = warp_max(top);
-        for (int64_t j = lane; j < n; j += WARP) {
+        for (int j = lane; j < n; j += WARP) {
             T e = top == minus_infinity<T>() ? 0 : exp(score[r][j] - top);
             score[r][j] = e;
             sum += e;
@@ -193,36 +252,33 @@ __device__ inline void cached_weights(int64_t n, T (*score)[CACHED_KEYS], T *mos
     }
 }
 
-/* This lane's sums of weighted values, over the rows that its warp has read. A weight of 0 takes
- * nothing, not even of a value that is no number. */
-template <class K, class E, bool WIDE>
+/* This lane's sums of weighted values, over the rows that its warp has read, of which the first are
+ * in x. A weight of 0 takes nothing, not even of a value that is no number. */
+template <class K, class E>
 __device__ inline void
-cached_values(const cached_part_args &a, const cached_place &p, const E *v,
+cached_values(const cached_part_args &a, const cached_place &p, cached_rows<K, E> &x,
               typename number<E>::sum (*weight)[CACHED_KEYS],
               typename number<E>::sum (&sum)[K::ROWS][cached_shape<K, E>::MINE])
 {
     typedef cached_shape<K, E> S;
     typedef typename number<E>::sum T;
     int own = threadIdx.x / S::LANES;
-    T x[S::AHEAD][S::MINE];
+    T v[S::MINE];
 
-    for (int64_t base = 0; base < p.most; base += S::STEP * S::AHEAD) {
+    for (int base = 0; base < p.most; base += S::ALL) {
+        if (base > 0)
+            load_rows(x, a, p, a.v, base);
         UNROLL
         for (int u = 0; u < S::AHEAD; u++) {
-            int64_t j = base + u * S::STEP + own;
-            load_row<K, E, WIDE>(x[u], v + (j < p.most ? j : p.most - 1) * a.groups * a.width,
-                                 a.width);
-        }
-        UNROLL
-        for (int u = 0; u < S::AHEAD; u++) {
-            int64_t j = base + u * S::STEP + own;
+            int j = base + u * S::STEP + own;
+            widen<K, E>(v, x.x[u]);
             UNROLL
             for (int r = 0; r < K::ROWS; r++) {
                 T w = j < p.most ? weight[r][j] : 0;
                 if (w != 0)
                     UNROLL
                 for (int i = 0; i < S::MINE; i++)
-                    sum[r][i] += w * x[u][i];
+                    sum[r][i] += w * v[i];
             }
         }
     }
@@ -237,7 +293,7 @@ cached_values(const cached_part_args &a, const cached_place &p, const E *v,
 
 /* The sums of a block's warps for a row, added in their order, to where they belong. */
 template <class K, class E>
-__device__ inline void cached_store(const cached_part_args &a, const cached_place &p, int64_t row,
+__device__ inline void cached_store(const cached_part_args &a, const cached_place &p, uint32_t row,
                                     const typename number<E>::sum *mine,
                                     typename number<E>::sum (*room)[K::WIDTH],
                                     typename number<E>::sum most, typename number<E>::sum total)
@@ -245,7 +301,7 @@ __device__ inline void cached_store(const cached_part_args &a, const cached_plac
     typedef cached_shape<K, E> S;
     typedef typename number<E>::sum T;
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    int64_t rows = a.queries * a.repeat;
+    uint32_t rows = (uint32_t)(a.queries * a.repeat);
     int64_t at = ((p.item * a.groups + p.group) * rows + row) * a.parts + p.part;
 
     UNROLL
@@ -278,17 +334,18 @@ template <class K, class E> __device__ void cached_part(const cached_part_args &
     typedef typename number<E>::sum T;
     __shared__ T score[K::ROWS][CACHED_KEYS], room[CACHED_WARPS][K::WIDTH];
     __shared__ T most[K::ROWS], total[K::ROWS];
-    int64_t seen[K::ROWS];
+    int seen[K::ROWS];
     T sum[K::ROWS][S::MINE];
+    cached_rows<K, E> k, v;
     cached_place p = find_place(a, seen);
 
     if (p.most == 0 && a.parts > 1)
         return; /* nobody asks for it */
-    int64_t from = ((p.item * a.room + p.lo) * a.groups + p.group) * a.width;
-    if (a.wide)
-        cached_scores<K, E, true>(a, p, seen, (const E *)a.k + from, score);
-    else
-        cached_scores<K, E, false>(a, p, seen, (const E *)a.k + from, score);
+    if (p.most > 0) {
+        load_rows(k, a, p, a.k, 0);
+        load_rows(v, a, p, a.v, 0);
+    }
+    cached_scores(a, p, seen, k, score);
     __syncthreads();
     cached_weights<K::ROWS>(p.most, score, most, total);
     __syncthreads();
@@ -297,13 +354,28 @@ template <class K, class E> __device__ void cached_part(const cached_part_args &
         UNROLL
     for (int i = 0; i < S::MINE; i++)
         sum[r][i] = 0;
-    if (a.wide)
-        cached_values<K, E, true>(a, p, (const E *)a.v + from, score, sum);
-    else
-        cached_values<K, E, false>(a, p, (const E *)a.v + from, score, sum);
+    cached_values(a, p, v, score, sum);
     UNROLL
     for (int r = 0; r < K::ROWS; r++)
         cached_store<K, E>(a, p, p.row + r, sum[r], room, most[r], total[r]);
+}
+
+/* Weighted sums of column c of n parts, `width` apart, in their order; the weights behind n are 0.
+ * A weight of 0 takes nothing. */
+template <class T>
+__device__ inline void add_parts(T &sum, const T *from, const T *weight, int n, int64_t width)
+{
+    enum { AT_ONCE = 8 };
+    T x[AT_ONCE];
+
+    for (int i = 0; i < n; i += AT_ONCE) {
+        UNROLL
+        for (int u = 0; u < AT_ONCE; u++)
+            x[u] = weight[i + u] == 0 ? 0 : from[(i + u) * width];
+        UNROLL
+        for (int u = 0; u < AT_ONCE; u++)
+            sum += weight[i + u] * x[u];
+    }
 }
 
 /* A block has a row, and goes through its parts, as many at once as it has threads. */
@@ -312,23 +384,24 @@ template <class E> __device__ void cached_join(const cached_join_args &a)
     typedef typename number<E>::sum T;
     __shared__ T weight[CACHED_THREADS], room[MOST_WARPS];
     enum { EACH = 256 / CACHED_THREADS };
-    int64_t rows = a.queries * a.repeat, row = blockIdx.x % rows, all = CACHED_THREADS;
+    uint32_t rows = (uint32_t)(a.queries * a.repeat), row = blockIdx.x % rows;
     cached_place p = {};
     T top = minus_infinity<T>(), total = 0, sum[EACH];
 
-    p.group = blockIdx.x / rows % a.groups;
-    p.item = blockIdx.x / rows / a.groups;
-    int64_t parts = (keys_seen(a, p.item, row) + a.keys - 1) / a.keys;
+    p.group = blockIdx.x / rows % (uint32_t)a.groups;
+    p.item = blockIdx.x / rows / (uint32_t)a.groups;
+    int parts =
+        (int)(((uint32_t)keys_seen(a, p.item, row) + (uint32_t)a.keys - 1) / (uint32_t)a.keys);
     int64_t at = blockIdx.x * a.parts;
-    for (int64_t i = threadIdx.x; i < parts; i += CACHED_THREADS)
+    for (int i = threadIdx.x; i < parts; i += CACHED_THREADS)
         top = larger(top, ((const T *)a.most)[at + i]);
     top = block_max(top, room);
     for (int e = 0; e < EACH; e++)
         sum[e] = 0;
-    for (int64_t base = 0; base < parts; base += CACHED_THREADS) {
-        int64_t n = parts - base < all ? parts - base : all;
+    for (int base = 0; base < parts; base += CACHED_THREADS) {
+        int n = parts - base < CACHED_THREADS ? parts - base : CACHED_THREADS;
         T w = 0;
-        if (threadIdx.x < n && top != minus_infinity<T>())
+        if ((int)threadIdx.x < n && top != minus_infinity<T>())
             w = exp(((const T *)a.most)[at + base + threadIdx.x] - top);
         if (w != 0)
             total += w * ((const T *)a.total)[at + base + threadIdx.x];
@@ -337,10 +410,9 @@ template <class E> __device__ void cached_join(const cached_join_args &a)
         __syncthreads();
         for (int e = 0; e < EACH; e++) {
             int64_t c = threadIdx.x + e * CACHED_THREADS;
-            const T *from = (const T *)a.sums + (at + base) * a.width + c;
             if (c < a.width)
-                for (int64_t i = 0; i < n; i++)
-                    sum[e] += weight[i] == 0 ? 0 : weight[i] * from[i * a.width];
+                add_parts(sum[e], (const T *)a.sums + (at + base) * a.width + c, weight, n,
+                          a.width);
         }
     }
     total = block_sum(total, room);
@@ -355,12 +427,31 @@ template <class E> __device__ void cached_join(const cached_join_args &a)
 
 /* ---- rows into a cache ----------------------------------------------------------------------- */
 
-/* Whether a later row of the item has the same index: that one stays. By a warp. */
-__device__ inline bool comes_again(const int32_t *index, int64_t i, int64_t n)
+/* Where row w goes; -1: nowhere. */
+__device__ inline int64_t goes_to(const write_rows_args &a, uint32_t w)
 {
-    for (int64_t base = i + 1; base < n; base += WARP) {
+    uint32_t item = w / (uint32_t)a.n;
+    int64_t id = a.index[w], at = id - a.first;
+
+    if (id < 0)
+        return -1;
+    if (a.table) {
+        uint32_t together = (uint32_t)a.together;
+        int64_t block = a.table[item * a.entries + (uint32_t)id / together] - a.first;
+        return block * a.dst_batch + (uint32_t)id % together * a.dst_row;
+    }
+    return at < 0 || at >= a.entries ? -1 : item * a.dst_batch + at * a.dst_row;
+}
+
+/* Whether a later row goes there: that one stays. It is of the same item, but for items that share
+ * blocks. By a warp. */
+__device__ inline bool comes_again(const write_rows_args &a, uint32_t w, int64_t to)
+{
+    int64_t end = (a.table ? a.batch : w / (uint32_t)a.n + 1) * a.n;
+
+    for (int64_t base = (int64_t)w + 1; base < end; base += WARP) {
         int64_t j = base + threadIdx.x % WARP;
-        if (__any_sync(0xffffffffu, j < n && index[j] == index[i]))
+        if (__any_sync(0xffffffffu, j < end && goes_to(a, (uint32_t)j) == to))
             return true;
     }
     return false;
@@ -372,11 +463,11 @@ template <class UNIT> __device__ void write_rows(const write_rows_args &a)
     int lane = threadIdx.x % WARP;
 
     for (int64_t w = global_thread() / WARP; w < a.batch * a.n; w += all_threads() / WARP) {
-        int64_t item = w / a.n, i = w - item * a.n, id = a.index[w], at = id - a.first;
-        if (id < 0 || at < 0 || at >= a.entries || comes_again(a.index + item * a.n, i, a.n))
+        int64_t item = w / a.n, to = goes_to(a, (uint32_t)w);
+        if (to < 0 || comes_again(a, (uint32_t)w, to))
             continue;
-        UNIT *dst = (UNIT *)a.dst + item * a.dst_batch + at * a.dst_row;
-        const UNIT *src = (const UNIT *)a.src + item * a.src_batch + i * a.src_row;
+        UNIT *dst = (UNIT *)a.dst + to;
+        const UNIT *src = (const UNIT *)a.src + item * a.src_batch + (w - item * a.n) * a.src_row;
         for (int64_t c = lane; c < a.units; c += WARP)
             dst[c] = src[c];
     }

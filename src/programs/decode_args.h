@@ -12,6 +12,8 @@ enum {
 /*
  * q, out [batch,queries,groups,repeat,width]; k, v [batch,room,groups,width]. Rows are the queries
  * of the heads that share keys, [queries,repeat]; a block has a chunk of them and a part of keys.
+ * With a table k and v are a pool, [..,together,groups,width] from number first_block on, and key j
+ * of an item is in block table[item,j / together].
  */
 typedef struct cached_part_args {
     int64_t batch, queries, groups, repeat, width, room;
@@ -25,15 +27,18 @@ typedef struct cached_part_args {
     void *out;                 /* written if there is one part */
     void *log_sum;             /* [batch,groups,repeat,queries], and out statistics too; or NULL */
     void *sums, *most, *total; /* else: [batch,groups,rows,parts], of sums also [width] */
+    const int32_t *table;      /* [batch,entries]; or NULL */
+    int64_t entries, together, first_block;
 } cached_part_args;
 
 typedef cached_part_args cached_join_args;
 
-/* Rows of `units` each, index[batch,n]; strides in units. */
+/* Rows of `units` each, index[batch,n]; strides in units. With a table[batch,entries] dst is blocks
+ * of `together` rows, from number `first` on, dst_batch apart. */
 typedef struct write_rows_args {
-    int64_t batch, n, units, first, entries;
+    int64_t batch, n, units, first, entries, together;
     int64_t dst_batch, dst_row, src_batch, src_row;
-    const int32_t *index;
+    const int32_t *index, *table;
     void *dst;
     const void *src;
 } write_rows_args;
