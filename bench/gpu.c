@@ -198,12 +198,26 @@ static void make_noise(bench *b)
     free(number);
 }
 
+/* Rows of a table that are looked up; positions of full caches; their blocks, in disorder. */
+static void draw_ids(const bench *b, int32_t *id)
+{
+    int64_t blocks = b->rows / together(b->s);
+    uint32_t state = 2;
+
+    for (int64_t i = 0; i < b->rows; i++)
+        *id++ = (int32_t)(next_number(&state) % (uint32_t)b->s->vocabulary);
+    for (int64_t i = 0; i < b->s->batch; i++)
+        *id++ = (int32_t)b->s->context - 1;
+    for (int64_t i = 0; i < blocks; i++)
+        *id++ = (int32_t)(i * 37 % blocks); /* all: blocks are a power of two */
+}
+
 /* NULL: noted. */
 static sherd__device_block *make_ids(bench *b)
 {
-    sherd__device_block *block = sherd__device_take(b->device, b->rows * (int64_t)sizeof *b->ids);
-    int32_t *id = malloc((size_t)b->rows * sizeof *id);
-    uint32_t state = 2;
+    int64_t n = b->rows + b->s->batch + b->rows / together(b->s);
+    sherd__device_block *block = sherd__device_take(b->device, n * (int64_t)sizeof *b->ids);
+    int32_t *id = malloc((size_t)n * sizeof *id);
 
     if (!block || !id) {
         sherd__device_fail(b->device, "out of memory");
@@ -211,10 +225,11 @@ static sherd__device_block *make_ids(bench *b)
         free(id);
         return NULL;
     }
-    for (int64_t i = 0; i < b->rows; i++)
-        id[i] = (int32_t)(next_number(&state) % (uint32_t)b->s->vocabulary);
+    draw_ids(b, id);
     sherd__device_upload(b->device, block->data, id, block->bytes);
     b->ids = block->data;
+    b->last = b->ids + b->rows;
+    b->table = b->last + b->s->batch;
     sherd__device_wait(b->device);
     free(id);
     return block;

@@ -40,7 +40,8 @@ typedef enum extent {
     TABLE,
     SCORES, /* of one head */
     SCALAR,
-    TOKENS_DIM, /* a row of each item */
+    TOKENS_DIM,  /* a row of each item */
+    ROWS_GROUPS, /* of keys that heads share */
     CHOSEN,
     F32_ROWS, /* statistics, or indices */
     F32_3_ROWS,
@@ -48,7 +49,6 @@ typedef enum extent {
     F32_ROWS_MLP,
     F32_LOGITS,
     F32_CHOSEN,
-    F32_TOKENS,
     F64_SCALAR,
     MASK /* a byte for each of ROWS_MLP */
 } extent;
@@ -61,10 +61,10 @@ typedef struct bench {
     bool small;
     char *x[OPERANDS];                   /* of the next call */
     int64_t offset[OPERANDS], set_bytes; /* of the operands of a call in their memory */
-    const int32_t *ids;
-    sherd__device_block *noise[2]; /* from 0 to 1: of f32, of bf16 */
-    double copy, product;          /* what the GPU can do: bytes and FLOP a second */
-    double first;                  /* seconds of first calls */
+    const int32_t *ids, *last, *table; /* last: the positions of full caches; table: their blocks */
+    sherd__device_block *noise[2];     /* from 0 to 1: of f32, of bf16 */
+    double copy, product;              /* what the GPU can do: bytes and FLOP a second */
+    double first;                      /* seconds of first calls */
 } bench;
 
 typedef struct job {
@@ -183,17 +183,50 @@ static void embedding_grad(bench *b)
 
 enum { MOST_CHOSEN = 8 };
 
-/* A query of each item to a full cache. */
+/* Positions of a block of a paged cache. */
+static int64_t together(const shape *s)
+{
+    return sherd__min(16, s->context);
+}
+
+static int64_t groups(const shape *s)
+{
+    return sherd__max(1, s->heads / 8);
+}
+
+/* A query of each item to a full cache, whose heads may be fewer; in a row, or in blocks of a pool. */
+static void attend_cached(bench *b, int64_t heads, bool paged)
+{
+    const shape *s = b->s;
+    const sherd__caching c = {.batch = s->batch,
+                              .queries = 1,
+                              .groups = heads,
+                              .repeat = s->heads / heads,
+                              .width = s->width,
+                              .room = s->context,
+                              .seen = s->context,
+                              .scale = 0.125,
+                              .table = paged ? b->table : NULL,
+                              .entries = s->context / together(s),
+                              .together = together(s)};
+
+    sherd__device_attention_cached(b->device, b->dtype, &c, b->last, b->x[0], b->x[3], b->x[1],
+                                   b->x[2]);
+}
+
 static void attention_cached(bench *b)
 {
-    const int64_t one = 1, size = b->s->batch;
-    const int32_t last = (int32_t)b->s->context - 1;
-    const sherd__caching s = {b->s->batch,   1, b->s->heads,   1,     b->s->width,
-                              b->s->context, 0, b->s->context, 0.125, NULL};
+    attend_cached(b, b->s->heads, false);
+}
 
-    sherd__device_fill_box(b->device, sizeof last, 1, &size, b->x[4], &one, &last);
-    sherd__device_attention_cached(b->device, b->dtype, &s, (const int32_t *)(const void *)b->x[4],
-                                   b->x[0], b->x[3], b->x[1], b->x[2]);
+static void attention_paged(bench *b)
+{
+    attend_cached(b, b->s->heads, true);
+}
+
+static void attention_grouped(bench *b)
+{
+    attend_cached(b, groups(b->s), false);
 }
 
 static void sort_rows(bench *b, int64_t k)
@@ -383,8 +416,10 @@ static const job jobs[] = {
     {"layer_norm", layer_norm, .x = {ROWS_DIM, F32_ROWS, F32_ROWS, ROWS_DIM, DIM, DIM}},
     {"norm_grad", norm_grad,
      .x = {ROWS_DIM, DIM, DIM, ROWS_DIM, ROWS_DIM, DIM, F32_ROWS, F32_ROWS}},
-    {"attention_cached", attention_cached,
-     .x = {TOKENS_DIM, ROWS_DIM, ROWS_DIM, TOKENS_DIM, F32_TOKENS}},
+    {"attention_cached", attention_cached, .x = {TOKENS_DIM, ROWS_DIM, ROWS_DIM, TOKENS_DIM}},
+    {"attention_paged", attention_paged, .x = {TOKENS_DIM, ROWS_DIM, ROWS_DIM, TOKENS_DIM}},
+    {"attention_grouped", attention_grouped,
+     .x = {TOKENS_DIM, ROWS_GROUPS, ROWS_GROUPS, TOKENS_DIM}},
     {"topk", topk, .x = {CHOSEN, F32_CHOSEN, LOGITS}},
     {"sort", sort, .x = {LOGITS, F32_LOGITS, LOGITS}},
     {"index_select", index_select, .x = {ROWS_DIM, TABLE}, .gathers = true},
@@ -445,6 +480,7 @@ static int64_t elements_of(const bench *b, extent x)
                                 [SCORES] = b->s->context * b->s->context,
                                 [SCALAR] = 1,
                                 [TOKENS_DIM] = b->s->batch * b->dim,
+                                [ROWS_GROUPS] = b->rows * groups(b->s) * b->s->width,
                                 [CHOSEN] = b->rows * MOST_CHOSEN,
                                 [F32_ROWS] = b->rows,
                                 [F32_3_ROWS] = 3 * b->rows,
@@ -452,7 +488,6 @@ static int64_t elements_of(const bench *b, extent x)
                                 [F32_ROWS_MLP] = b->rows * b->mlp,
                                 [F32_LOGITS] = b->rows * b->s->vocabulary,
                                 [F32_CHOSEN] = b->rows * MOST_CHOSEN,
-                                [F32_TOKENS] = b->s->batch,
                                 [F64_SCALAR] = 2,
                                 [MASK] = b->rows * b->mlp};
 

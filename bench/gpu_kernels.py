@@ -142,8 +142,24 @@ def tokens(c):
         q = c.new(c.batch, 1, c.heads, c.width)
         return [x.transpose(1, 2) for x in (q, *c.news(2, c.batch, c.context, c.heads, c.width))]
 
+    def grouped():
+        q, heads = c.new(c.batch, 1, c.heads, c.width), max(1, c.heads // 8)
+        return [x.transpose(1, 2) for x in (q, *c.news(2, c.batch, c.context, heads, c.width))]
+
+    together = min(16, c.context)
+    table = torch.randperm(c.rows // together, device=c.where)
+
+    def paged():
+        return c.new(c.batch, c.heads, 1, c.width), *c.news(2, c.rows // together, together, c.heads, c.width)
+
+    def attend_paged(q, k, v):
+        return attend(q, *[pool[table].view(c.batch, c.context, c.heads, c.width).transpose(1, 2) for pool in (k, v)])
+
     return {
         "attention_cached": (cached, attend),
+        # of a pool of blocks, which are copied together: PyTorch has no operator that reads them where they lie
+        "attention_paged": (paged, attend_paged),
+        "attention_grouped": (grouped, lambda q, k, v: attend(q, k, v, enable_gqa=True)),
         "topk": (lambda: c.news(1, *classes), lambda x: torch.topk(x, min(8, c.vocabulary))),
         "sort": (lambda: c.news(1, *classes), lambda x: torch.sort(x, descending=True, stable=True)),
         "index_select": (lambda: (c.new(*rows), c.new(c.vocabulary, c.dim)),
@@ -217,8 +233,7 @@ def updates(c):
 
 
 def jobs_of(c):
-    jobs = products(c) | attentions(c) | over_rows(c) | elements(c) | numbers(c)
-    jobs = products(c) | attentions(c) | tokens(c) | over_rows(c) | elements(c)
+    jobs = products(c) | attentions(c) | tokens(c) | over_rows(c) | elements(c) | numbers(c)
     return jobs | (updates(c) if c.dtype == c.torch.float32 else conversions(c))
 
 

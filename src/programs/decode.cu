@@ -9,69 +9,7 @@
  * needed, and numbers of rows are of 32 bits: divisions of 64 bits took most of the time.
  */
 
-#define WIDTHS(width)                     \
-    struct w##width##_x1 {                \
-        enum { WIDTH = width, ROWS = 1 }; \
-    };                                    \
-    struct w##width##_x4 {                \
-        enum { WIDTH = width, ROWS = 4 }; \
-    };                                    \
-    struct w##width##_x8 {                \
-        enum { WIDTH = width, ROWS = 8 }; \
-    };
-WIDTHS(32)
-WIDTHS(64)
-WIDTHS(128)
-WIDTHS(256)
-#undef WIDTHS
-
-/* How a warp reads rows of keys and values: LANES share a row, each with EACH pieces of N. */
-template <class K, class E> struct cached_shape {
-    enum {
-        N = 16 / (int)sizeof(E),
-        PIECES = K::WIDTH / N,
-        LANES = PIECES < WARP ? PIECES : WARP,
-        EACH = PIECES / LANES,
-        MINE = EACH * N,
-        AT_ONCE = WARP / LANES,        /* rows of a warp */
-        STEP = AT_ONCE * CACHED_WARPS, /* of a block */
-        AHEAD = EACH > 1 ? 2 : 4,      /* such steps whose loads are on their way */
-        ALL = STEP * AHEAD
-    };
-};
-
-/* This lane's elements of a row as they lie, 0 behind its end. */
-template <class K, class E, bool WIDE>
-__device__ inline void load_row(pack<E, cached_shape<K, E>::N> (&to)[cached_shape<K, E>::EACH],
-                                const E *row, int64_t width)
-{
-    typedef cached_shape<K, E> S;
-    int lane = threadIdx.x % S::LANES;
-
-    UNROLL
-    for (int e = 0; e < S::EACH; e++) {
-        int c = (e * S::LANES + lane) * S::N;
-        to[e] = {};
-        if (WIDE && c < width)
-            to[e] = *(const pack<E, S::N> *)(row + c);
-        UNROLL
-        for (int i = 0; i < S::N; i++)
-            if (!WIDE && c + i < width)
-                to[e].x[i] = row[c + i];
-    }
-}
-
-/* As numbers. */
-template <class K, class E>
-__device__ inline void widen(typename number<E>::sum (&to)[cached_shape<K, E>::MINE],
-                             const pack<E, cached_shape<K, E>::N> (&row)[cached_shape<K, E>::EACH])
-{
-    typedef cached_shape<K, E> S;
-
-    UNROLL
-    for (int i = 0; i < S::MINE; i++)
-        to[i] = get(row[i / S::N].x[i % S::N]);
-}
+#include "cached_rows.cuh"
 
 /* Where a block is, and how many keys of its part its rows see. */
 struct cached_place {
@@ -125,7 +63,7 @@ __device__ inline int64_t key_at(const cached_part_args &a, const cached_place &
 
 /* What a lane has of rows of keys or values, some steps of them. */
 template <class K, class E> struct cached_rows {
-    pack<E, cached_shape<K, E>::N> x[cached_shape<K, E>::AHEAD][cached_shape<K, E>::EACH];
+    unit_16 x[cached_shape<K, E>::AHEAD][cached_shape<K, E>::EACH];
 };
 
 /* Those of keys base...; behind the last one that is seen, that one again. */
@@ -193,7 +131,7 @@ __device__ inline void cached_scores(const cached_part_args &a, const cached_pla
     typedef typename number<E>::sum T;
     int lane = threadIdx.x % S::LANES, own = threadIdx.x / S::LANES;
     uint32_t rows = (uint32_t)(a.queries * a.repeat);
-    pack<E, S::N> mine[S::EACH];
+    unit_16 mine[S::EACH];
     T q[K::ROWS][S::MINE], k[S::MINE];
 
     UNROLL
