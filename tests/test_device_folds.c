@@ -263,10 +263,114 @@ static void sums_run(void)
     close_gpu(&heap, device);
 }
 
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+/* Law 0: products, 1: logarithms of sums, 2 to 5: recurrences, on the CPU and on the GPU. */
+static void run_law(sherd__device *device, int law, sherd_dtype dtype, const int64_t size[3],
+                    void *dst, const void *a, const void *b)
+{
+    const sherd__course course = {.reverse = law & 1, .behind = law > 3};
+
+    if (law == 0 && device)
+        sherd__device_running_product(device, dtype, size, dst, a);
+    else if (law == 0)
+        sherd__running_product(dtype, size, dst, a);
+    else if (law == 1 && device)
+        sherd__device_running_log_sum(device, dtype, size, dst, a);
+    else if (law == 1)
+        sherd__running_log_sum(dtype, size, dst, a);
+    else if (device)
+        sherd__device_recurrence(device, dtype, size, course, dst, a, b);
+    else
+        sherd__recurrence(dtype, size, course, dst, a, b);
+}
+
+/* 16 bits go by f32 on the CPU, as they do in the operator. */
+static void check_law(sherd__device *device, int law, sherd_dtype dtype, const shape *s)
+{
+    const int64_t size[] = {s->outer, s->mid, s->inner};
+    int64_t n = s->outer * s->mid * s->inner, bytes = (int64_t)sherd_dtype_bytes(dtype);
+    sherd_dtype plainly = sherd__is_half(dtype) ? SHERD_F32 : dtype;
+    array a = drawn(device, dtype, n, 0, -1.1, 1.1), b = drawn(device, dtype, n, 0, -1, 2);
+    array y = blank(device, dtype, n, 0);
+    double *wide[3];
+
+    for (int i = 0; i < 3; i++)
+        wide[i] = calloc((size_t)n + 1, sizeof *wide[i]);
+    sherd__cast(plainly, dtype, n, wide[0], a.host);
+    sherd__cast(plainly, dtype, n, wide[1], b.host);
+    run_law(NULL, law, plainly, size, wide[2], wide[0], wide[1]);
+    sherd__cast(dtype, plainly, n, y.host, wide[2]);
+    run_law(device, law, dtype, size, y.gpu, a.gpu, b.gpu);
+    check_arrays(device, &y, bytes < 4 ? 1e-2 : 1e-5, "lines");
+    for (int i = 0; i < 3; i++)
+        free(wide[i]);
+    drop(device, &a);
+    drop(device, &b);
+    drop(device, &y);
+}
+
+static void lines_run(void)
+{
+    enum { LAWS = 6 };
+    sherd__heap heap = {0};
+    sherd__device *device = open_gpu(&heap, "cuda", 0);
+
+    for (int i = 0; device && i < LAWS * LEN(fractions) * LEN(shapes); i++)
+        if (i % 3 == 0 || i < LAWS * LEN(shapes))
+            check_law(device, i % LAWS, fractions[i / LAWS / LEN(shapes)],
+                      &shapes[i / LAWS % LEN(shapes)]);
+    CHECK(sherd__device_runs((int64_t[]){1, 4096, 1}));
+    CHECK(!sherd__device_runs((int64_t[]){2, 1 << 20, 4}));
+    close_gpu(&heap, device);
+}
+
+/* Of few different numbers: the last of equal ones; NaN stays. */
+static void extremes_run(void)
+{
+    sherd__heap heap = {0};
+    sherd__device *device = open_gpu(&heap, "cuda", 0);
+
+    for (int i = 0; device && i < LEN(all_dtypes) * LEN(shapes); i++) {
+        sherd_dtype dtype = all_dtypes[i % LEN(all_dtypes)];
+        const shape *s = &shapes[i / LEN(all_dtypes)];
+        const int64_t size[] = {s->outer, s->mid, s->inner};
+        int64_t n = s->outer * s->mid * s->inner, bytes = (int64_t)sherd_dtype_bytes(dtype);
+        bool least = i % 2;
+        array x = numbers(device, dtype, n, 0, false), y = blank(device, dtype, n, 0);
+        array at = blank(device, SHERD_I32, n, 0);
+        for (int64_t k = n / 2; k < n && k < n / 2 + 1 && sherd__has_fractions(dtype); k++)
+            sherd__cast(dtype, SHERD_F64, 1, x.host + k * bytes, (double[]){NAN});
+        upload(device, &x);
+        for (int64_t k = 0; k < s->outer * s->inner; k++) {
+            double best = 0;
+            int64_t first = k / s->inner * s->mid * s->inner + k % s->inner, place = 0;
+            for (int64_t m = 0; m < s->mid; m++) {
+                double mine = element(dtype, x.host, first + m * s->inner);
+                if (m == 0 || isnan(mine) ||
+                    (!isnan(best) && (least ? mine <= best : mine >= best)))
+                    best = mine, place = m;
+                memcpy(y.host + (first + m * s->inner) * bytes,
+                       x.host + (first + place * s->inner) * bytes, (size_t)bytes);
+                ((int32_t *)(void *)at.host)[first + m * s->inner] = (int32_t)place;
+            }
+        }
+        sherd__device_running_most(device, dtype, size, least, y.gpu, at.gpu, x.gpu);
+        check_same(device, &y, "running extremes");
+        check_same(device, &at, "where they are");
+        drop(device, &x);
+        drop(device, &y);
+        drop(device, &at);
+    }
+    close_gpu(&heap, device);
+}
+
 static const check_test tests[] = {
     {TEST(folds_are_those_of_the_cpu)},
     {TEST(the_first_of_equals_is_found)},
     {TEST(gradients_of_log_sums)},
     {TEST(sums_run)},
+    {TEST(lines_run)},
+    {TEST(extremes_run)},
 };
 CHECK_MAIN(tests)

@@ -148,6 +148,20 @@ static sherd_tensor *f_running(sherd_tensor *a, sherd_tensor *b)
                      sherd_add(made(sherd_cumsum(b, 0)), as(sherd_cumsum(whole, 1), b)));
 }
 
+/* Each of them along rows and columns, with its gradient; extremes of integers too. */
+static sherd_tensor *f_lines(sherd_tensor *a, sherd_tensor *b)
+{
+    sherd_tensor *whole = made(sherd_cast(sherd_scale(b, 9), SHERD_I64)), *at;
+    sherd_tensor *y = sherd_mul(made(sherd_cumprod(a, 1)), made(sherd_cumprod(b, 0)));
+
+    y = sherd_add(y, made(sherd_recurrence(a, b, 1, false)));
+    y = sherd_add(y, made(sherd_recurrence(b, a, 0, true)));
+    y = sherd_add(y, sherd_mul(made(sherd_logcumsumexp(a, 0)), made(sherd_logcumsumexp(b, 1))));
+    y = sherd_add(y, sherd_mul(made(sherd_cummax(a, 0, &at)), as(made(at), a)));
+    y = sherd_add(y, sherd_mul(made(sherd_cummin(b, 1, &at)), as(made(at), a)));
+    return sherd_add(y, as(made(sherd_cummax(whole, 1, NULL)), a));
+}
+
 /* Diagonals have operators within, which no handler replaces: the CPU does it by other ones. */
 static sherd_tensor *f_diagonals(sherd_tensor *a, sherd_tensor *b)
 {
@@ -208,7 +222,7 @@ static const struct {
     {"moments", f_moments},   {"log sums", f_log_sums},   {"where", f_where},
     {"truths", f_truths},     {"integers", f_integers},   {"counts", f_counts},
     {"running", f_running},   {"losses", f_losses},       {"classes", f_classes},
-    {"in place", f_in_place}, {"diagonals", f_diagonals},
+    {"in place", f_in_place}, {"diagonals", f_diagonals}, {"lines", f_lines},
 };
 
 /* ---- on both --------------------------------------------------------------------------------- */

@@ -47,13 +47,13 @@ struct sherd__device_kernel {
     int shared; /* of itself: memory of a block that it may ask for at a launch, as far as said */
 };
 
-enum { NAME_BYTES = 160, HEADERS = 10, OPTIONS = 3 };
+enum { NAME_BYTES = 160, HEADERS = 11, OPTIONS = 3 };
 
 /* What programs include. */
 static const char *const header_name[HEADERS] = {
     "functions.inc",       "kernels/functions.inc", "attention_args.h", "attention.cuh",
     "attention_more.cuh",  "attention_tiles.cuh",   "philox.cuh",       "entropy.cuh",
-    "attention_warps.cuh", "cached_rows.cuh"};
+    "attention_warps.cuh", "cached_rows.cuh",       "lines.cuh"};
 
 /* What the compiler gets, and what that is kept under. */
 typedef struct source {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of running.cu: one block a row, a thread a column, or where there are few some more. */
+/*
+ * Launches of running.cu: of sums one block a row, a thread a column, or where there are few some
+ * more; of all else a thread a line.
+ */
 #include "running.h"
 
 #include "box.h"
@@ -79,4 +82,59 @@ void sherd__device_running_sum(sherd__device *device, sherd_dtype dtype, const i
         cut(&args, sherd__min(args.n / LEAST_ROWS, BLOCKS / columns), AT_ONCE);
     }
     run(device, dtype, &args);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+bool sherd__device_runs(const int64_t size[3])
+{
+    enum { SHORT = 4096, MUCH = 256 };
+
+    return size[1] <= SHORT || size[1] / MUCH <= size[0] * size[2];
+}
+
+static void run_lines(sherd__device *device, sherd_dtype dtype, const char *law,
+                      const int64_t size[3], line_args args)
+{
+    bool rows = size[2] == 1;
+    const sherd__kernel kernel = {SHERD__PROGRAM_RUNNING, rows ? "line_rows" : "line_columns", law,
+                                  dtype, SHERD_DTYPE_NONE};
+    int64_t lines = size[0] * size[2];
+
+    args.outer = size[0];
+    args.n = size[1];
+    args.inner = size[2];
+    if (args.n > 0)
+        sherd__device_launch(
+            device, &kernel,
+            (sherd__grid){.blocks = sherd__ceil_div(lines, LINE_THREADS), .threads = LINE_THREADS},
+            &args, sizeof args);
+}
+
+void sherd__device_running_product(sherd__device *device, sherd_dtype dtype, const int64_t size[3],
+                                   void *dst, const void *src)
+{
+    run_lines(device, dtype, "products", size, (line_args){.dst = dst, .src = src});
+}
+
+void sherd__device_running_log_sum(sherd__device *device, sherd_dtype dtype, const int64_t size[3],
+                                   void *dst, const void *src)
+{
+    run_lines(device, dtype, "log_sums", size, (line_args){.dst = dst, .src = src});
+}
+
+void sherd__device_recurrence(sherd__device *device, sherd_dtype dtype, const int64_t size[3],
+                              sherd__course course, void *dst, const void *a, const void *b)
+{
+    run_lines(
+        device, dtype, "recurrences", size,
+        (line_args){
+            .dst = dst, .src = a, .more = b, .reverse = course.reverse, .behind = course.behind});
+}
+
+void sherd__device_running_most(sherd__device *device, sherd_dtype dtype, const int64_t size[3],
+                                bool least, void *dst, int32_t *index, const void *src)
+{
+    run_lines(device, dtype, least ? "least" : "largest", size,
+              (line_args){.dst = dst, .where = index, .src = src});
 }

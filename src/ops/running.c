@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/running.h"
 #include "kernels/pick.h"
 #include "kernels/running.h"
 
@@ -49,18 +50,37 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
+/* The GPU, if it computes lines of such a size; or NULL, on the CPU. False: failed. */
+static bool choose_place(sherd_call *call, const int64_t size[3], sherd__device **device)
+{
+    bool good = sherd__device_runs(size) || sherd__leave_device(call);
+
+    *device = sherd__device_in(call);
+    return good;
+}
+
 /* Result 0 by a kernel of operand 0. */
-static bool compute(sherd_call *call, void (*kernel)(sherd_dtype dtype, const int64_t size[3],
-                                                     void *dst, const void *src))
+static bool compute(sherd_call *call,
+                    void (*kernel)(sherd_dtype dtype, const int64_t size[3], void *dst,
+                                   const void *src),
+                    void (*there)(sherd__device *device, sherd_dtype dtype, const int64_t size[3],
+                                  void *dst, const void *src))
 {
     const run_along *at = call->attributes;
     const sherd_tensor *a = call->in[0];
+    sherd__device *device;
     int64_t size[3];
     sherd_dtype dtype;
 
     if (a->count == 0)
         return true;
     sherd__size_along(size, a, sherd__dim_of(at->dim, a->ndim));
+    if (!choose_place(call, size, &device))
+        return false;
+    if (device) {
+        there(device, a->dtype, size, call->to[0], call->from[0]);
+        return true;
+    }
     const void *from = sherd__keys_in(call, 0, &dtype);
     void *to = sherd__wide_result(call);
     if (!from || !to)
@@ -85,6 +105,8 @@ static sherd_tensor *recur(sherd_tensor *a, sherd_tensor *b, int dim, sherd__cou
 static bool run_recurrence(sherd_call *call)
 {
     const run_along *at = call->attributes;
+    const sherd__course course = {at->reverse, at->behind};
+    sherd__device *device;
     int64_t size[3];
     sherd_dtype dtype;
     const void *from[2];
@@ -92,6 +114,13 @@ static bool run_recurrence(sherd_call *call)
     if (call->out[0]->count == 0)
         return true;
     sherd__size_along(size, call->in[0], sherd__dim_of(at->dim, call->in[0]->ndim));
+    if (!choose_place(call, size, &device))
+        return false;
+    if (device) {
+        sherd__device_recurrence(device, call->in[0]->dtype, size, course, call->to[0],
+                                 call->from[A], call->from[B]);
+        return true;
+    }
     for (int i = 0; i < 2; i++)
         from[i] = sherd__keys_in(call, i, &dtype);
     void *to = sherd__wide_result(call);
@@ -99,7 +128,7 @@ static bool run_recurrence(sherd_call *call)
         return false;
     if (sherd__is_dry(call->world))
         return true;
-    sherd__recurrence(dtype, size, (sherd__course){at->reverse, at->behind}, to, from[A], from[B]);
+    sherd__recurrence(dtype, size, course, to, from[A], from[B]);
     sherd__narrow_result(call, to);
     return true;
 }
@@ -144,6 +173,7 @@ const sherd_op sherd__recurrence_op = {
     .describe = describe,
     .forward = run_recurrence,
     .dry = run_recurrence,
+    .on_device = sherd__fractions_there,
     .backward = recurrence_back,
     .needs = {SHERD_NEEDS_OPERAND(A) | SHERD_NEEDS_RESULT(0), SHERD_NEEDS_OPERAND(A)}};
 
@@ -156,7 +186,7 @@ sherd_tensor *sherd_recurrence(sherd_tensor *a, sherd_tensor *b, int dim, bool r
 
 static bool multiply(sherd_call *call)
 {
-    return compute(call, sherd__running_product);
+    return compute(call, sherd__running_product, sherd__device_running_product);
 }
 
 /*
@@ -183,6 +213,7 @@ const sherd_op sherd__cumprod_op = {.name = "sherd_cumprod",
                                     .describe = describe,
                                     .forward = multiply,
                                     .dry = multiply,
+                                    .on_device = sherd__numbers_there,
                                     .backward = multiply_back,
                                     .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(0)}};
 
@@ -197,16 +228,25 @@ static bool find_most(sherd_call *call)
 {
     const run_along *at = call->attributes;
     const sherd_tensor *a = call->in[0];
+    bool least = call->op == &sherd__cummin_op;
+    sherd__device *device;
     int64_t size[3];
     sherd_dtype dtype;
 
     if (a->count == 0)
         return true;
     sherd__size_along(size, a, sherd__dim_of(at->dim, a->ndim));
+    if (!choose_place(call, size, &device))
+        return false;
+    if (device) {
+        sherd__device_running_most(device, a->dtype, size, least, call->to[0], call->to[1],
+                                   call->from[0]);
+        return true;
+    }
     const void *keys = sherd__keys_in(call, 0, &dtype);
     if (!keys || sherd__is_dry(call->world))
         return keys != NULL;
-    sherd__running_most(dtype, size, call->op == &sherd__cummin_op, call->to[1], keys);
+    sherd__running_most(dtype, size, least, call->to[1], keys);
     const sherd__pick p = {size[0], size[1], size[2], size[1], 0, call->to[1], false};
     sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[0]);
     return true;
@@ -224,7 +264,7 @@ static void most_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
         .name = label, .summary = text, .operand = {{"a", 0}},                                 \
         .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, FIELDS,                        \
         .numbers = SHERD_EVERYTHING, .whole = "n", .describe = describe, .forward = find_most, \
-        .dry = find_most, .backward = most_back, .needs = {                                    \
+        .dry = find_most, .on_device = sherd__numbers_there, .backward = most_back, .needs = { \
             SHERD_NEEDS_RESULT(1)                                                              \
         }                                                                                      \
     }
@@ -246,7 +286,7 @@ sherd_tensor *sherd_cummin(sherd_tensor *a, int dim, sherd_tensor **indices)
 
 static bool add_exponentials(sherd_call *call)
 {
-    return compute(call, sherd__running_log_sum);
+    return compute(call, sherd__running_log_sum, sherd__device_running_log_sum);
 }
 
 /*
@@ -286,6 +326,7 @@ const sherd_op sherd__logcumsumexp_op = {.name = "sherd_logcumsumexp",
                                          .describe = describe,
                                          .forward = add_exponentials,
                                          .dry = add_exponentials,
+                                         .on_device = sherd__fractions_there,
                                          .backward = exponentials_back,
                                          .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(0)}};
 

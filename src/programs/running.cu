@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running sums. Rows: a block takes some elements at a time, adds up what its threads have, and
+ * What runs along a dim; running sums here, all else in lines.cuh. Rows: a block takes some elements at a time, adds up what its threads have, and
  * goes on with the sum of all. Columns: a thread each. Few of them are cut into parts, whose sums
  * are found first. What is added in which order depends on shapes alone.
  */
@@ -23,6 +23,8 @@ template <class E> __device__ inline E put_sum(typename running<E>::type x)
 {
     return put<E>((typename number<E>::sum)x);
 }
+
+#include "lines.cuh"
 
 enum { EACH = 4 /* elements of a thread at a time */ };
 

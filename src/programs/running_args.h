@@ -21,4 +21,17 @@ typedef running_args row_totals_args;
 typedef running_args column_totals_args;
 typedef running_args running_starts_args;
 
+enum { LINE_THREADS = 64 /* of a block with rows */ };
+
+/* Of [outer,n,inner] along n, of src and, for recurrences, more; where: places, of extremes. */
+typedef struct line_args {
+    void *dst;
+    int32_t *where;
+    const void *src, *more;
+    int64_t outer, n, inner;
+    int32_t reverse, behind; /* the factor of a step is that of the place it comes from */
+} line_args;
+typedef line_args line_rows_args;
+typedef line_args line_columns_args;
+
 #endif

@@ -25,3 +25,28 @@ OF_TYPE(f16)
 OF_TYPE(i32)
 OF_TYPE(i64)
 OF_TYPE(u8)
+
+#define LINE(family, law, type)                    \
+    KERNEL(family##_##law##_##type, family##_args) \
+    {                                              \
+        family<law, type>(a);                      \
+    }
+#define LAW(law, type) LINE(line_rows, law, type) LINE(line_columns, law, type)
+#define NUMBERS(type)   \
+    LAW(products, type) \
+    LAW(largest, type)  \
+    LAW(least, type)
+#define FRACTIONS(type)    \
+    NUMBERS(type)          \
+    LAW(recurrences, type) \
+    LAW(log_sums, type)
+
+FRACTIONS(f32)
+FRACTIONS(f64)
+FRACTIONS(bf16)
+FRACTIONS(f16)
+NUMBERS(i32)
+NUMBERS(i64)
+NUMBERS(u8)
+LAW(largest, b8)
+LAW(least, b8)
