@@ -323,8 +323,6 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
             copy_tiles<K, Z::SIDE, 2>(other, a.k, a.v, key, h.k_row, a.keys - next, a);
         int edge = edge_of(a, i, j), own = own_end - j < Z::SIDE ? (int)(own_end - j) : Z::SIDE;
         kept keeps = {};
-        if (K::MORE && own > 0 && !shows_any<E, 16, Z::SIDE>(a, h, i, j))
-            own = 0;
         if (K::MORE && own > 0)
             keeps = kept_of(a, h, i, j);
         ONE_BY_ONE
@@ -332,6 +330,8 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
             mask_words<Z::CHUNK / 8> shown;
             if (K::MORE)
                 load_mask<E>(shown, a, h, i, j + c);
+            if (K::MORE && !any_shown<E>(shown, a))
+                continue;
             multiply<E>(p, own_q, k, c);
             multiply<E>(dp, own_dout, k + Z::TILE, c);
             if (K::MORE)
@@ -390,13 +390,16 @@ __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments
     const statistic *known = (const statistic *)(dout + Z::TILE) + c + lane_column();
     const uint32_t *words = (const uint32_t *)((const statistic *)(dout + Z::TILE) + Z::SIDE);
     results<K, Z::CHUNK / 8> p, dp;
+    mask_words<Z::CHUNK / 8> shown;
 
-    if (K::MORE && !shows_any<E, Z::CHUNK, 16>(a, at.h, at.i + c, j))
+    if (K::MORE)
+        load_mask_across<E>(shown, a, at.h, at.i + c, j);
+    if (K::MORE && !any_shown<E>(shown, a))
         return;
     multiply<E>(p, k, q, c);
     multiply<E>(dp, v, dout, c);
     if (K::MORE)
-        add_mask_across<E>(p, a, at.h, at.i + c, j);
+        add_mask<E>(p, shown, a);
     if (K::MORE && a.drops)
         drop_across(dp, words, c, (float)a.keep);
     UNROLL

@@ -1,30 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Masks and dropout of the scores that a warp of attention_half.cu has. */
 
-/* Whether a mask shows any of ROWS queries i.. and COLUMNS keys j.. to the warp: what is hidden as
- * a whole need not be computed. Looks until something is shown. */
-template <class E, int ROWS, int COLUMNS>
-__device__ inline bool shows_any(const attending &a, const head &h, int64_t i, int64_t j)
-{
-    enum { AT_ONCE = 4 };
-
-    ONE_BY_ONE
-    for (int n = 0; n < ROWS * COLUMNS && a.mask; n += AT_ONCE * WARP) {
-        bool shown = false;
-        UNROLL
-        for (int k = 0; k < AT_ONCE; k++) {
-            int x = n + k * WARP + threadIdx.x % WARP;
-            int64_t query = i + x / COLUMNS, key = j + x % COLUMNS;
-            if (query < a.queries && key < a.keys)
-                shown |= mask_at<E>(a, h.mask + query * a.mask_stride[3] +
-                                           key * a.mask_stride[4]) != minus_infinity<float>();
-        }
-        if (__any_sync(0xffffffffu, shown))
-            return true;
-    }
-    return !a.mask;
-}
-
 /*
  * What a mask has for the lane's two rows, a word for each eight columns: two neighbours, of 16
  * bits as they are, of bool as bf16. So words are loaded before scores are there, and stay in
@@ -61,34 +37,93 @@ __device__ inline uint32_t mask_bits(const attending &a, int64_t at, bool there,
     return ((const uint16_t *)a.mask)[at];
 }
 
+/* Two neighbours, of which `left` are there. */
+__device__ inline uint32_t two_of_mask(const attending &a, int64_t at, int64_t step, int left,
+                                       uint32_t hides)
+{
+    if (!a.mask)
+        return 0;
+    return mask_bits(a, at, left > 0, hides) | mask_bits(a, at + step, left > 1, hides) << 16;
+}
+
+/* The same where they are one word, or half of one. */
+__device__ inline uint32_t pair_of_mask(const attending &a, int64_t at, uint32_t hides)
+{
+    if (a.mask_kind != ATTENTION_MASK_BOOL)
+        return *(const uint32_t *)((const uint16_t *)a.mask + at);
+    uint32_t both = *(const uint16_t *)((const uint8_t *)a.mask + at);
+    return (both & 0xff ? 0 : hides) | (both >> 8 ? 0 : hides << 16);
+}
+
+/* Whether all of the lane's rows, up to 8 behind the first, and N eights of columns are there, and
+ * elements have 16 bits: then loads follow each other without a question between them. */
+template <int N>
+__device__ inline bool is_simple(const attending &a, int64_t row, int64_t rows, int64_t column,
+                                 int64_t columns)
+{
+    return a.mask && a.mask_kind != ATTENTION_MASK_BOOL && row + 8 < rows &&
+           column + 8 * N - 7 < columns;
+}
+
 /* Of queries i.. and keys j.. */
 template <class E, int N>
 __device__ inline void load_mask(mask_words<N> &to, const attending &a, const head &h, int64_t i,
                                  int64_t j)
 {
     uint32_t hides = bits_that_hide(words_are_f16<E>(a));
+    int64_t query = i + lane_row(), key = j + lane_column(), step = a.mask_stride[4];
+    int64_t at = h.mask + query * a.mask_stride[3] + key * step;
+    bool simple = a.mask_pairs && is_simple<N>(a, query, a.queries, key, a.keys);
 
     UNROLL
-    for (int x = 0; x < 2; x++) {
-        int64_t query = i + lane_row() + 8 * x, key = j + lane_column(), step = a.mask_stride[4];
-        int64_t at = h.mask + query * a.mask_stride[3] + key * step;
-        int left = query >= a.queries ? 0 : a.keys - key < 8 * N ? (int)(a.keys - key) : 8 * N;
+    for (int x = 0; x < 2 && simple; x++)
+        UNROLL
+    for (int n = 0; n < N; n++)
+        to.x[x][n] =
+            *(const uint32_t *)((const uint16_t *)a.mask + at + 8 * x * a.mask_stride[3] + 8 * n);
+    UNROLL
+    for (int x = 0; x < 2 && !simple; x++) {
+        int left = query + 8 * x >= a.queries ? 0
+                   : a.keys - key < 8 * N     ? (int)(a.keys - key)
+                                              : 8 * N;
         UNROLL
         for (int n = 0; n < N; n++) {
-            uint32_t &word = to.x[x][n];
-            word = 0;
-            if (!a.mask)
-                continue;
-            if (a.mask_pairs && 8 * n + 1 < left && a.mask_kind == ATTENTION_MASK_BOOL) {
-                uint32_t two = *(const uint16_t *)((const uint8_t *)a.mask + at + 8 * n);
-                word = (two & 0xff ? 0 : hides) | (two >> 8 ? 0 : hides << 16);
-            } else if (a.mask_pairs && 8 * n + 1 < left) {
-                word = *(const uint32_t *)((const uint16_t *)a.mask + at + 8 * n);
-            } else {
-                word = mask_bits(a, at + 8 * n * step, 8 * n < left, hides) |
-                       mask_bits(a, at + (8 * n + 1) * step, 8 * n + 1 < left, hides) << 16;
-            }
+            int64_t from = at + 8 * x * a.mask_stride[3] + 8 * n * step;
+            if (a.mask && a.mask_pairs && 8 * n + 1 < left)
+                to.x[x][n] = pair_of_mask(a, from, hides);
+            else
+                to.x[x][n] = two_of_mask(a, from, step, left - 8 * n, hides);
         }
+    }
+}
+
+/* The same where rows are keys j.., and columns queries i.. */
+template <class E, int N>
+__device__ inline void load_mask_across(mask_words<N> &to, const attending &a, const head &h,
+                                        int64_t i, int64_t j)
+{
+    uint32_t hides = bits_that_hide(words_are_f16<E>(a));
+    int64_t query = i + lane_column(), key = j + lane_row(), step = a.mask_stride[3];
+    int64_t at = h.mask + query * step + key * a.mask_stride[4];
+    bool simple = is_simple<N>(a, key, a.keys, query, a.queries);
+
+    UNROLL
+    for (int x = 0; x < 2 && simple; x++)
+        UNROLL
+    for (int n = 0; n < N; n++) {
+        const uint16_t *from =
+            (const uint16_t *)a.mask + at + 8 * x * a.mask_stride[4] + 8 * n * step;
+        to.x[x][n] = from[0] | (uint32_t)from[step] << 16;
+    }
+    UNROLL
+    for (int x = 0; x < 2 && !simple; x++) {
+        int left = key + 8 * x >= a.keys       ? 0
+                   : a.queries - query < 8 * N ? (int)(a.queries - query)
+                                               : 8 * N;
+        UNROLL
+        for (int n = 0; n < N; n++)
+            to.x[x][n] = two_of_mask(a, at + 8 * x * a.mask_stride[4] + 8 * n * step, step,
+                                     left - 8 * n, hides);
     }
 }
 
@@ -132,30 +167,6 @@ __device__ inline void add_mask(results<K, N> &s, const mask_words<N> &words, co
         add_words<f16>(s, words, by);
     else
         add_words<bf16>(s, words, by);
-}
-
-/* Scores where rows are keys j.., and columns queries i... */
-template <class E, class K, int N>
-__device__ inline void add_mask_across(results<K, N> &s, const attending &a, const head &h,
-                                       int64_t i, int64_t j)
-{
-    float by = (float)(a.scale * log2_e());
-
-    UNROLL
-    for (int m = 0; m < half_shape<K>::PARTS; m++)
-        UNROLL
-    for (int x = 0; x < 2; x++) {
-        int64_t query = i + lane_column(), key = j + 16 * m + lane_row() + 8 * x;
-        int64_t left = a.mask && key < a.keys ? a.queries - query : 0;
-        int64_t at = h.mask + query * a.mask_stride[3] + key * a.mask_stride[4];
-        UNROLL
-        for (int n = 0; n < N; n++)
-            UNROLL
-        for (int k = 0; k < 2; k++) {
-            float shown = 8 * n + k < left ? mask_at<E>(a, at + (8 * n + k) * a.mask_stride[3]) : 0;
-            s.x[m][n][2 * x + k] = masked(s.x[m][n][2 * x + k], by, shown);
-        }
-    }
 }
 
 /* Which of 64 scores of each of the lane's rows dropout keeps. */
