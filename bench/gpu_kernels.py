@@ -206,6 +206,9 @@ def numbers(c):
         "logsumexp": (lambda: (c.new(c.rows), c.new(*classes)), lambda y, x: torch.logsumexp(x, 1, out=y)),
         "cumsum_inner": (lambda: c.news(2, *mlp), lambda y, x: torch.cumsum(x, 1, out=y)),
         "cumsum_outer": (lambda: c.news(2, *mlp), lambda y, x: torch.cumsum(x, 0, out=y)),
+        "cumprod_inner": (lambda: c.news(2, *mlp), lambda y, x: torch.cumprod(x, 1, out=y)),
+        "cumprod_outer": (lambda: c.news(2, *mlp), lambda y, x: torch.cumprod(x, 0, out=y)),
+        "cummax_inner": (lambda: c.news(1, *mlp), lambda x: torch.cummax(x, 1)),
     }
 
 

@@ -73,4 +73,22 @@ static void cumsum_outer(bench *b)
     cumsum_of(b, 1, b->rows, b->mlp);
 }
 
+static void cumprod_inner(bench *b)
+{
+    sherd__device_running_product(b->device, b->dtype, (int64_t[]){b->rows, b->mlp, 1}, b->x[0],
+                                  b->x[1]);
+}
+
+static void cumprod_outer(bench *b)
+{
+    sherd__device_running_product(b->device, b->dtype, (int64_t[]){1, b->rows, b->mlp}, b->x[0],
+                                  b->x[1]);
+}
+
+static void cummax_inner(bench *b)
+{
+    sherd__device_running_most(b->device, b->dtype, (int64_t[]){b->rows, b->mlp, 1}, false, b->x[0],
+                               (int32_t *)(void *)b->x[2], b->x[1]);
+}
+
 #endif
