@@ -3,6 +3,7 @@
  * elements, with indices that come again, or that are of entries elsewhere. */
 #define CHECK_PURE
 #include "check.h"
+#include "device/order.h"
 #include "device/tables.h"
 #include "device_arrays.h"
 
@@ -123,8 +124,46 @@ static void what_is_added(void)
     close_device();
 }
 
+/* Memory that is taken next holds no places, so that nobody finds any where none were written. */
+static void spoil(int64_t bytes)
+{
+    sherd__device_block *block = sherd__device_take(device, bytes);
+
+    if (block)
+        sherd__device_set(device, block->data, 0x7f, bytes);
+    sherd__device_give(device, block);
+}
+
+/* Each allocation in turn: a kernel of the chain that is not queued leaves no places for the next. */
+static void lack_of_memory_writes_nowhere(void)
+{
+    enum { N = 9000, ENTRIES = 700, MOST = 64 };
+    bool lacked = true;
+    int n = 0;
+
+    for (; lacked && n < MOST; n++) {
+        open_device();
+        sherd__pick here = {1, N, 1, ENTRIES, 0, NULL, true}, there = here;
+        array index = drawn_index(&here, &there), to = drawn(SHERD_F32, ENTRIES, 0, -1, 1, 1);
+        array from = drawn(SHERD_F32, N, 0, -1, 1, 2), order = room_for(SHERD_I32, N, 0);
+        array sorted = room_for(SHERD_F32, N, 0);
+        spoil(1 << 20);
+        heap.fail_at = heap.allocations + 1 + n;
+        sherd__device_scatter_add(device, SHERD_F32, &there, to.data, from.data);
+        sherd__device_order(device, SHERD_F32, (int64_t[]){1, N, 1}, N, false, sorted.data,
+                            order.data, from.data);
+        heap.fail_at = 0;
+        lacked = sherd__device_lacked(device) != NULL;
+        CHECK(sherd__device_wait(device));
+        drop(&index), drop(&to), drop(&from), drop(&order), drop(&sorted);
+        close_device();
+    }
+    CHECK(n > 6 && n < MOST);
+}
+
 static const check_test tests[] = {
     {TEST(what_is_copied)},
     {TEST(what_is_added)},
+    {TEST(lack_of_memory_writes_nowhere)},
 };
 CHECK_MAIN(tests)
