@@ -137,7 +137,7 @@ static void spoil(int64_t bytes)
 /* Each allocation in turn: a kernel of the chain that is not queued leaves no places for the next. */
 static void lack_of_memory_writes_nowhere(void)
 {
-    enum { N = 9000, ENTRIES = 700, MOST = 64 };
+    enum { N = 1100, ENTRIES = 70, MOST = 64 };
     bool lacked = true;
     int n = 0;
 
