@@ -355,7 +355,8 @@ static void extremes_run(void)
                 ((int32_t *)(void *)at.host)[first + m * s->inner] = (int32_t)place;
             }
         }
-        sherd__device_running_most(device, dtype, size, least, y.gpu, at.gpu, x.gpu);
+        sherd__device_running_most(device, dtype, size, least, y.gpu, (int32_t *)(void *)at.gpu,
+                                   x.gpu);
         check_same(device, &y, "running extremes");
         check_same(device, &at, "where they are");
         drop(device, &x);
