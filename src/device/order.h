@@ -12,7 +12,7 @@ void sherd__device_order(sherd__device *device, sherd_dtype dtype, const int64_t
 /*
  * Sort key[rows,n] of 4 or 8 bytes by bits [low, high), equal ones in order, and where each was:
  * key[0], position[0] to the result in key[i], position[i], where i is returned; the other is
- * overwritten. position[0] need not be set. -1: memory lacked, and that was noted; then there are no
+ * overwritten. position[0] need not be set. -1: memory lacked, and that was noted: there are no
  * positions.
  */
 typedef struct sherd__radix {

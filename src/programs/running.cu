@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs along a dim; running sums here, all else in lines.cuh. Rows: a block takes some elements at a time, adds up what its threads have, and
- * goes on with the sum of all. Columns: a thread each. Few of them are cut into parts, whose sums
- * are found first. What is added in which order depends on shapes alone.
+ * What runs along a dim: running sums here, all else in lines.cuh. Rows: a block takes some
+ * elements at a time, adds up what its threads have, and goes on with the sum of all. Columns: a
+ * thread each. Few of them are cut into parts, whose sums are found first. What is added in which
+ * order depends on shapes alone.
  */
 
 /* What is added: integers wrap around. */

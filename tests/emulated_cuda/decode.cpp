@@ -11,7 +11,8 @@
     {                                                      \
         cached_part<kind, dtype>(a);                       \
     }
-#define PARTS(width, dtype) PART(w##width##_x1, dtype) PART(w##width##_x4, dtype) PART(w##width##_x8, dtype)
+#define PARTS(width, dtype) \
+    PART(w##width##_x1, dtype) PART(w##width##_x4, dtype) PART(w##width##_x8, dtype)
 #define ALL(dtype)                                \
     PARTS(32, dtype)                              \
     PARTS(64, dtype)                              \
