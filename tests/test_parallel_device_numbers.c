@@ -151,14 +151,14 @@ static sherd_tensor *f_running(sherd_tensor *a, sherd_tensor *b)
 /* Each of them along rows and columns, with its gradient; extremes of integers too. */
 static sherd_tensor *f_lines(sherd_tensor *a, sherd_tensor *b)
 {
-    sherd_tensor *whole = made(sherd_cast(sherd_scale(b, 9), SHERD_I64)), *at;
+    sherd_tensor *whole = made(sherd_cast(sherd_scale(b, 9), SHERD_I64)), *at, *where;
     sherd_tensor *y = sherd_mul(made(sherd_cumprod(a, 1)), made(sherd_cumprod(b, 0)));
 
     y = sherd_add(y, made(sherd_recurrence(a, b, 1, false)));
     y = sherd_add(y, made(sherd_recurrence(b, a, 0, true)));
     y = sherd_add(y, sherd_mul(made(sherd_logcumsumexp(a, 0)), made(sherd_logcumsumexp(b, 1))));
-    y = sherd_add(y, sherd_mul(made(sherd_cummax(a, 0, &at)), as(made(at), a)));
-    y = sherd_add(y, sherd_mul(made(sherd_cummin(b, 1, &at)), as(made(at), a)));
+    sherd_tensor *most = made(sherd_cummax(a, 0, &at)), *least = made(sherd_cummin(b, 1, &where));
+    y = sherd_add(y, sherd_add(sherd_mul(most, as(at, a)), sherd_mul(least, as(where, a))));
     return sherd_add(y, as(made(sherd_cummax(whole, 1, NULL)), a));
 }
 
