@@ -134,14 +134,14 @@ static void spoil(int64_t bytes)
     sherd__device_give(device, block);
 }
 
-/* Each allocation in turn: a kernel of the chain that is not queued leaves no places for the next. */
+/* Each allocation in turn: a kernel of the chain that is not queued leaves no places for the next.
+ * Some lack nothing: a kernel that is not read from the disk for lack of memory is compiled. */
 static void lack_of_memory_writes_nowhere(void)
 {
     enum { N = 1100, ENTRIES = 70, MOST = 64 };
-    bool lacked = true;
-    int n = 0;
+    int lacked = 0;
 
-    for (; lacked && n < MOST; n++) {
+    for (int n = 0; n < MOST; n++) {
         open_device();
         sherd__pick here = {1, N, 1, ENTRIES, 0, NULL, true}, there = here;
         array index = drawn_index(&here, &there), to = drawn(SHERD_F32, ENTRIES, 0, -1, 1, 1);
@@ -153,12 +153,12 @@ static void lack_of_memory_writes_nowhere(void)
         sherd__device_order(device, SHERD_F32, (int64_t[]){1, N, 1}, N, false, sorted.data,
                             order.data, from.data);
         heap.fail_at = 0;
-        lacked = sherd__device_lacked(device) != NULL;
+        lacked += sherd__device_lacked(device) != NULL;
         CHECK(sherd__device_wait(device));
         drop(&index), drop(&to), drop(&from), drop(&order), drop(&sorted);
         close_device();
     }
-    CHECK(n > 6 && n < MOST);
+    CHECK(lacked > 6);
 }
 
 static const check_test tests[] = {

@@ -67,7 +67,7 @@ static sherd_status build(sherd_ghosts *g, const sherd_layout *layout, sherd_dty
     g->cells = sherd__loose_plain(g->world, dtype, inside ? g->box.ndim : 1,
                                   inside ? g->box.size : &nothing, sherd__varying_axes(layout));
     if (!g->cells)
-        return sherd__fail(diag, SHERD_ENOMEM, "out of memory for %s", layout->text);
+        return sherd__fail(diag, SHERD_ENOMEM, "%s: out of memory for %s", function, layout->text);
     if (g->cells->count)
         sherd__fill(g->cells, 0);
     return SHERD_OK;
