@@ -57,6 +57,9 @@ RUN(cross, sherd_cross(ROW(0), ROW(1), 1))
 RUN(unit, sherd_normalize(AS(2, 3), 1, 1, 1e-12))
 RUN(cosine, sherd_cosine_similarity(AS(2, 3), ONES(2, 3), 1, 1e-8))
 RUN(cosine_of_0, sherd_cosine_similarity(x, ONES(4), 0, 1e-8))
+RUN(cosine_of_one, sherd_cosine_similarity(AS(2, 3), sherd_scale(ONES(2, 1), -2), 1, 1e-8))
+RUN(cosine_of_one_before, sherd_cosine_similarity(ONES(1), AS(2, 3), 0, 1e-8))
+RUN(cosine_of_two, sherd_cosine_similarity(ONES(3, 1), AS(1, 4), 0, 1e-8))
 RUN(overlapping, sherd_unfold(x, 0, 3, 2))
 RUN(apart, sherd_unfold(x, 0, 2, 3))
 RUN(prelu, sherd_prelu(x, sherd_constant(x->world, SHERD_F64, (int64_t[]){1}, 1, 0.25)))
@@ -114,6 +117,14 @@ static const numbers known[] = {
      .grad = {0.0881733428354811, 0.022043335708870265, -0.044086671417740586, 0.32396954829362334,
               0.21597969886241558, 0.10798984943120776}},
     {"cosine of 0", cosine_of_0, 4, 1, .x = {0, 0, 0, 0}, .y = {0}, .grad = {5e7, 5e7, 5e7, 5e7}},
+    {"cosine, stretched", cosine_of_one, 6, 2, .x = {1, 2, 3, -1, 0.5, 2},
+     .y = {-0.9258200997725516, -0.37796447300922725},
+     .grad = {-0.0881733428354811, -0.022043335708870265, 0.044086671417740586,
+              -0.32396954829362334, -0.21597969886241558, -0.10798984943120776}},
+    {"cosine of a dim of the result", cosine_of_one_before, 6, 3, .x = {1, 2, 3, 1, 2, -3},
+     .y = {1, 1, 0}, .grad = {0, 0, 1. / 6, 0, 0, 1. / 6}},
+    {"cosine, both stretched", cosine_of_two, 4, 4, .x = {1, 2, 3, -1}, .y = {1, 1, 1, -1},
+     .grad = {0, 0, 0, 0}},
     {"windows", overlapping, 7, 9, .x = {1, 2, 3, 4, 5, 6, 7}, .y = {1, 2, 3, 3, 4, 5, 5, 6, 7},
      .grad = {1, 1, 2, 1, 2, 1, 1}},
     {"windows apart", apart, 7, 4, .x = {1, 2, 3, 4, 5, 6, 7}, .y = {1, 2, 4, 5},

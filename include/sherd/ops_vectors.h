@@ -12,8 +12,8 @@
 SHERD_BEGIN
 
 /**
- * The cross product of vectors along a dim of size 3 (torch.linalg.cross). Other dims broadcast,
- * and may be sharded; one operand may be a pending sum.
+ * The cross product of vectors along a dim, which has size 3 in both (torch.linalg.cross). Other
+ * dims broadcast, and may be sharded; one operand may be a pending sum.
  *
  * @collective see ops.h   @owns scope   @errors see ops.h; EINVAL no such dim, or of another size
  */
@@ -25,13 +25,14 @@ SHERD_API sherd_tensor *sherd_cross(sherd_tensor *a, sherd_tensor *b, int dim);
  * @collective see ops.h; if the dim is sharded, ranks exchange one number for each vector
  * @shapes     p: 2, usually; eps: 1e-12 in PyTorch
  * @owns       scope
- * @errors     see ops.h; EINVAL no such dim, p is NaN, an eps that is negative or NaN
+ * @errors     see ops.h; EINVAL no such dim, p is NaN, an eps that is negative or NaN, a dim of
+ *             size 0 if p is infinite
  */
 SHERD_API sherd_tensor *sherd_normalize(sherd_tensor *a, double p, int dim, double eps);
 
 /**
  * The cosine of the angle between vectors along a dim, which the result does not have: the sum of a
- * b / (max(|a|, eps) max(|b|, eps)). Shapes broadcast.
+ * b / (max(|a|, eps) max(|b|, eps)). Shapes broadcast, also along the dim.
  *
  * @collective see ops.h; if the dim is sharded, ranks exchange three numbers for each vector
  * @shapes     eps: 1e-8 in PyTorch

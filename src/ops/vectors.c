@@ -34,21 +34,20 @@ static int most_dims(const sherd_call *call)
     return most;
 }
 
-/* The dim of the broadcast operands, counted from the last one. Every operand must have it. */
+/* The dim is one of the broadcast operands. */
 static const char *describe(sherd_call *call)
 {
     const along *at = call->attributes;
-    int most = most_dims(call);
-    int dim = sherd__dim_of(at->dim, most);
-    for (int i = 0; i < call->operands; i++)
-        if (dim < 0 || call->in[i]->ndim < most - dim)
-            return sherd_call_reason(call, "no dim %d", at->dim);
+
+    if (sherd__dim_of(at->dim, most_dims(call)) < 0)
+        return sherd_call_reason(call, "no dim %d", at->dim);
     if (isnan(at->p) || !(at->eps >= 0))
         return sherd_call_reason(call, "p = %g, eps = %g: eps must not be negative", at->p,
                                  at->eps);
     return NULL;
 }
 
+/* That dim, counted from the last one. */
 static int dim_from_end(const sherd_call *call)
 {
     const along *at = call->attributes;
@@ -58,6 +57,20 @@ static int dim_from_end(const sherd_call *call)
 }
 
 /* ---- cross products -------------------------------------------------------------------------- */
+
+static const char *describe_cross(sherd_call *call)
+{
+    const along *at = call->attributes;
+    const char *reason = describe(call);
+
+    for (int i = 0; i < 2 && !reason; i++) {
+        const sherd_tensor *t = call->in[i];
+        int dim = t->ndim + dim_from_end(call);
+        if (dim < 0 || t->shape[dim] != 3)
+            reason = sherd_call_reason(call, "dim %d must have size 3", at->dim);
+    }
+    return reason;
+}
 
 static const char *describe_cross_last(sherd_call *call)
 {
@@ -131,7 +144,7 @@ const sherd_op sherd__cross_op = {.name = "sherd_cross",
                                   .result = {{"y", 0}},
                                   FIELDS,
                                   .layouts = "the dim is gathered, or its shards move to another",
-                                  .describe = describe,
+                                  .describe = describe_cross,
                                   .compose = cross};
 
 sherd_tensor *sherd_cross(sherd_tensor *a, sherd_tensor *b, int dim)
@@ -172,15 +185,50 @@ static sherd_tensor *length_of(sherd_tensor *squares, double eps)
     return sherd_clamp(sherd__unary(SHERD__ROOT, squares, 2), eps, INFINITY);
 }
 
+/* The size of a dim that is counted from the last one; of one that is not there, 1. */
+static int64_t size_of(const sherd_tensor *t, int dim)
+{
+    return t->ndim + dim < 0 ? 1 : t->shape[t->ndim + dim];
+}
+
+/* Operand i, wide enough for sums, and with the dim. */
+static sherd_tensor *vectors_in(const sherd_call *call, int i, int dim)
+{
+    const sherd_tensor *t = call->in[i];
+    sherd_tensor *wide = sherd_cast(call->in[i], sherd__statistics_dtype(t->dtype));
+
+    for (int d = t->ndim + dim; d < 0; d++)
+        wide = sherd_unsqueeze(wide, 0);
+    return wide;
+}
+
+/* The sum of the squares of a vector, whose one element stands for n if it is stretched. */
+static sherd_tensor *squares_of(sherd_tensor *t, int64_t stretched, int dim)
+{
+    sherd_tensor *sum = sherd_sum_over(sherd_square(t), &dim, 1, true);
+
+    return stretched == 1 ? sum : sherd_scale(sum, (double)stretched);
+}
+
+static const char *describe_cosine(sherd_call *call)
+{
+    const sherd_tensor *a = call->in[0], *b = call->in[1];
+
+    for (int d = -1; d >= -most_dims(call); d--)
+        if (size_of(a, d) != size_of(b, d) && size_of(a, d) != 1 && size_of(b, d) != 1)
+            return "shapes do not broadcast";
+    return describe(call);
+}
+
 static bool cosine(sherd_call *call)
 {
     const along *at = call->attributes;
     int dim = dim_from_end(call);
-    sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
-    sherd_tensor *a = sherd_cast(call->in[0], dtype), *b = sherd_cast(call->in[1], dtype);
+    int64_t of_a = size_of(call->in[0], dim), of_b = size_of(call->in[1], dim);
+    sherd_tensor *a = vectors_in(call, 0, dim), *b = vectors_in(call, 1, dim);
     sherd_tensor *sum[] = {sherd_sum_over(sherd_mul(a, b), &dim, 1, true),
-                           sherd_sum_over(sherd_square(a), &dim, 1, true),
-                           sherd_sum_over(sherd_square(b), &dim, 1, true)};
+                           squares_of(a, of_a == 1 ? of_b : 1, dim),
+                           squares_of(b, of_b == 1 ? of_a : 1, dim)};
 
     /* Sums that are pending are settled in one call. */
     if (a->ndim == b->ndim && memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) == 0 &&
@@ -201,7 +249,7 @@ const sherd_op sherd__cosine_similarity_op = {.name = "sherd_cosine_similarity",
                                               .operand = {{"a", 0}, {"b", 0}},
                                               .result = {{"y", 0}},
                                               FIELDS,
-                                              .describe = describe,
+                                              .describe = describe_cosine,
                                               .compose = cosine};
 
 sherd_tensor *sherd_cosine_similarity(sherd_tensor *a, sherd_tensor *b, int dim, double eps)
