@@ -134,6 +134,10 @@ static void equals_a_loop_over_all_indices(sherd_world *world)
         {"ba,cb", "ba", "cb", "ac", {2, 2}, {{3, 4}, {5, 3}}},
         {"abcd,bd->ca", "abcd", "bd", "ca", {4, 2}, {{2, 3, 2, 4}, {3, 4}}},
         {"ii,ij->ji", "ii", "ij", "ji", {2, 2}, {{3, 3}, {3, 4}}},
+        {"Bj,jA->AB", "Bj", "jA", "AB", {2, 2}, {{5, 3}, {3, 4}}},
+        {"bA,cb", "bA", "cb", "Ac", {2, 2}, {{3, 4}, {5, 3}}},
+        {"aA,AB", "aA", "AB", "Ba", {2, 2}, {{3, 4}, {4, 2}}},
+        {"XaXb,ccb->ca", "XaXb", "ccb", "ca", {4, 3}, {{3, 2, 3, 4}, {5, 5, 4}}},
         {"iaib,ccb->ca", "iaib", "ccb", "ca", {4, 3}, {{3, 2, 3, 4}, {5, 5, 4}}},
     };
 
@@ -166,7 +170,9 @@ static void what_does_not_fit_is_refused(sherd_world *world)
         {"ij,jk->ii", "a letter may be only once in a result"},
         {"...ij...,jk->ik", "a term may have only one ..."},
         {"ii,jk->ik", "operand 0 has two sizes of i"},
-        {"iJ,jk->ik", "a term may have small letters and ... only"},
+        {"i1,jk->ik", "a term may have letters and ... only"},
+        {"i_,jk->ik", "a term may have letters and ... only"},
+        {"QQ,jk->Qk", "operand 0 has two sizes of Q"},
         {"ij,jk->iz", "the result has a letter that no operand has"},
         {"ij,jk->i,k", "there is only one result"},
         {"ij,jk-ik", "a - must be an ->"},
@@ -185,6 +191,10 @@ static void what_does_not_fit_is_refused(sherd_world *world)
                     sherd_world_error(world));
     }
     CHECK(sherd_einsum("i", NULL, 1) == NULL);
+    sherd_tensor *four[] = {in[0], in[0], in[1], in[1]};
+    sherd_einsum("Aabcdef,ghijklm,nopqrst,uvwxyz->A", four, 4);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "it has more than 26 letters") != NULL);
 }
 
 /* Three matrices of which two are thin: the thin ones first. A wrong order would take a hundred

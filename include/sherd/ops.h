@@ -96,19 +96,20 @@ SHERD_API sherd_tensor *sherd_linear(sherd_tensor *x, sherd_tensor *weight, sher
 
 /**
  * A sum of products given by an index string, as numpy.einsum: "bij,bjk->bik" multiplies two
- * batches of matrices, "ij->j" sums rows, "i,j->ij" is an outer product. A letter stands for one
- * dim, "..." for any number of dims, which broadcast. Letters that the result does not have are
- * summed over. A letter that comes twice in a term is the diagonal of its dims (sherd_diagonal):
- * "ii->i", "ii->" for a trace. Without "->" the result has the letters that occur once, in
- * alphabetical order. Three or more operands are multiplied two at a time, in the order that costs
- * least.
+ * batches of matrices, "ij->j" sums rows, "i,j->ij" is an outer product. A letter, small or
+ * capital, stands for one dim, "..." for any number of dims, which broadcast. Letters that the
+ * result does not have are summed over. A letter that comes twice in a term is the diagonal of its
+ * dims (sherd_diagonal): "ii->i", "ii->" for a trace. Without "->" the result has the letters that
+ * occur once, in alphabetical order, capital ones first. Three or more operands are multiplied two
+ * at a time, in the order that costs least.
  *
  * @collective see above
  * @shapes     text: at most 63 bytes; operands: [count]
  * @numerics   as sherd_matmul, for each product of two operands
  * @owns       scope
  * @errors     see above; EINVAL a text that does not fit the operands, or with a letter twice in
- *             the result; ELIMIT an intermediate product has more dims than a tensor may have
+ *             the result, or with more than 26 letters, some of them capital; ELIMIT an
+ *             intermediate product has more dims than a tensor may have
  */
 SHERD_API sherd_tensor *sherd_einsum(const char *text, sherd_tensor *const *operands, int count);
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ALL_ORDERS = 6, ELLIPSIS = '.', LETTERS = 128 };
+enum { ALL_ORDERS = 6, ELLIPSIS = '.', LETTERS = 128, MOST_LETTERS = 26 };
 
 typedef struct einsum_attributes {
     char text[SHERD__TEXT_BYTES];
@@ -22,10 +22,16 @@ typedef struct sum {
     int count;
     char term[SHERD_MAX_OPERANDS][SHERD__TERM_BYTES];
     char result[SHERD__TERM_BYTES];
-    double size[LETTERS]; /* of each letter */
+    double size[LETTERS];         /* of each letter */
+    char given[MOST_LETTERS + 1]; /* what 'a', 'b', .. stand for; empty: for themselves */
 } sum;
 
 /* ---- reading -------------------------------------------------------------------------------- */
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 /*
  * Read one term, up to a comma, an arrow or the end; in those of operands a letter may come again,
@@ -41,8 +47,8 @@ static const char *read_term(char *out, const char **text, bool again)
             continue;
         if (strncmp(*text, "...", 3) == 0)
             *text += 2;
-        else if (c < 'a' || c > 'z')
-            return "a term may have small letters and ... only";
+        else if (!is_letter(c))
+            return "a term may have letters and ... only";
         out[n] = '\0';
         if (strchr(out, c) && n && (!again || c == ELLIPSIS))
             return again ? "a term may have only one ..." : "a letter may be only once in a result";
@@ -54,7 +60,7 @@ static const char *read_term(char *out, const char **text, bool again)
     return NULL;
 }
 
-/* Without an arrow: "..." and all letters that occur once, in order. */
+/* Without an arrow: "..." and all letters that occur once, in order, capital letters first. */
 static void write_result(sum *s)
 {
     int times[LETTERS] = {0}, n = 0;
@@ -64,7 +70,7 @@ static void write_result(sum *s)
             times[(int)*c]++;
     if (times[ELLIPSIS])
         s->result[n++] = ELLIPSIS;
-    for (int c = 'a'; c <= 'z'; c++)
+    for (int c = 'A'; c <= 'z'; c++)
         if (times[c] == 1 && n < SHERD_MAX_DIMS + 1)
             s->result[n++] = (char)c;
     s->result[n] = '\0';
@@ -84,6 +90,36 @@ static const char *check_result(const sum *s)
     for (int i = 0; i < s->count; i++)
         dots |= strchr(s->term[i], ELLIPSIS) != NULL;
     return dots && !strchr(s->result, ELLIPSIS) ? "the result must have ... too" : NULL;
+}
+
+/* Rules have small letters only: if there are capital ones, all get new names, in their order. */
+static const char *make_small(sum *s)
+{
+    int times[LETTERS] = {0}, name[LETTERS], n = 0;
+    bool capital = false;
+
+    s->given[0] = '\0';
+    for (int i = 0; i < s->count; i++)
+        for (const char *c = s->term[i]; *c; c++)
+            times[(int)*c]++;
+    for (int c = 'A'; c <= 'z'; c++) {
+        capital |= times[c] && c <= 'Z';
+        name[c] = 'a' + n;
+        n += times[c] > 0;
+    }
+    if (!capital)
+        return NULL;
+    if (n > MOST_LETTERS)
+        return "it has more than 26 letters";
+    for (int c = 'A'; c <= 'z'; c++)
+        if (times[c])
+            s->given[name[c] - 'a'] = (char)c;
+    s->given[n] = '\0';
+    for (int i = 0; i <= s->count; i++)
+        for (char *c = i < s->count ? s->term[i] : s->result; *c; c++)
+            if (*c != ELLIPSIS)
+                *c = (char)name[(int)*c];
+    return NULL;
 }
 
 static const char *read_text(sum *s, const char *text, int operands)
@@ -110,7 +146,8 @@ static const char *read_text(sum *s, const char *text, int operands)
         if (!fault && *text)
             fault = "there is only one result";
     }
-    return fault ? fault : check_result(s);
+    fault = fault ? fault : check_result(s);
+    return fault ? fault : make_small(s);
 }
 
 /* The dim of place `at` of a term: those behind "..." are counted from the last one. */
@@ -152,7 +189,8 @@ static const char *read_sizes(sum *s, sherd_call *call)
                                      dots ? "at least " : "", letters - dots);
         int again = unequal(s->term[i], t);
         if (again)
-            return sherd_call_reason(call, "operand %d has two sizes of %c", i, again);
+            return sherd_call_reason(call, "operand %d has two sizes of %c", i,
+                                     *s->given ? s->given[again - 'a'] : again);
         for (const char *c = s->term[i]; *c; c++) {
             double size = 1;
             int dims = *c == ELLIPSIS ? t->ndim - letters + 1 : 1;
