@@ -33,7 +33,8 @@ SHERD_API sherd_tensor *sherd_diagonal(sherd_tensor *a, int64_t offset, int p, i
  *
  * @collective see ops.h, only if a pending reduction other than a sum is settled
  * @owns       scope
- * @errors     see ops.h; EINVAL `a` is a scalar, no such dims, or p and q are one; a size too large
+ * @errors     see ops.h; EINVAL `a` is a scalar, no such dims, or p and q are one, a result of 2^62
+ *             elements or more, where a size of 0 counts as 1
  */
 SHERD_API sherd_tensor *sherd_diag_embed(sherd_tensor *a, int64_t offset, int p, int q);
 

@@ -330,8 +330,9 @@ SHERD_API sherd_tensor *sherd_isinf(sherd_tensor *a);
 SHERD_API sherd_tensor *sherd_isfinite(sherd_tensor *a);
 
 /**
- * Whether |a - b| <= absolute + relative |b|, or both are the same infinity, or NaN if `equal_nan`.
- * (PyTorch's tolerances are 1e-5 and 1e-8.) Whether all are, on all ranks, as torch.allclose says:
+ * Whether |a - b| is finite and at most absolute + relative |b|, or a and b are equal, also
+ * infinite, or both NaN if `equal_nan`. (PyTorch's tolerances are 1e-5 and 1e-8.) Whether all are,
+ * on all ranks, as torch.allclose says:
  *
  *     y = sherd_full(sherd_all(sherd_isclose(a, b, 1e-5, 1e-8, false), NULL, 0, false));
  *

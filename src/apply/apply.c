@@ -245,13 +245,17 @@ static bool check_results(sherd__run *run)
     return true;
 }
 
-static bool compose(sherd__run *run)
+/* What fails inside is said of the outermost call: see sherd__refuse. */
+static bool compose(sherd__run *run, sherd__ops *ops)
 {
+    const sherd_call *before = ops->composed;
     sherd__guard guard;
 
     sherd__guard_begin(&guard, run);
     memset(run->call.out, 0, sizeof run->call.out);
+    ops->composed = before ? before : &run->call;
     bool good = run->call.op->compose(&run->call);
+    ops->composed = before;
     sherd__guard_end(&guard, run);
     good = (good && check_results(run)) || say_failed(run);
     sherd__close(run, good);
@@ -318,7 +322,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
         return false;
     }
     if (op->compose)
-        return compose(run);
+        return compose(run, ops);
     if (op->on_device)
         choose_device(run, ops);
     bool good = sherd__lay_out(run) && compute_in_time(run, ops) &&

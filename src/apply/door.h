@@ -35,6 +35,7 @@ typedef struct sherd__ops {
     sherd_promotion promotion;
     const sherd_op **warned; /* operators about which a warning was printed */
     int warnings, warn_room;
+    const sherd_call *composed; /* the outermost call whose compose is running; NULL: none */
     const sherd_op *sound[SHERD__SOUND]; /* operators that passed the check, by address */
 } sherd__ops;
 

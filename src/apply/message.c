@@ -3,10 +3,11 @@
  * Error texts of refused calls: the operator, the reason, and every operand with its layout, in one
  * line.
  */
-#include "operator.h"
+#include "door.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/text.h"
 
@@ -53,16 +54,32 @@ static bool write_operands(const sherd_call *call, char out[OPERANDS_BYTES])
     return distributed;
 }
 
+/*
+ * The call that the program has made, of which this one is a part; NULL: this is it. An operator
+ * that is composed of others is known by its own name and operands only.
+ */
+static const sherd_call *made_by(const sherd_call *call)
+{
+    const sherd__ops *ops = call->world ? sherd__ops_of(call->world) : NULL;
+    const sherd_call *outer = ops ? ops->composed : NULL;
+
+    return outer && outer != call && strcmp(outer->op->name, call->op->name) != 0 ? outer : NULL;
+}
+
 void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)
 {
     char reason[SHERD__REASON_BYTES], operands[OPERANDS_BYTES];
+    const sherd_call *outer = made_by(call);
     va_list args;
 
     va_start(args, format);
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     bool distributed = write_operands(call, operands);
-    sherd__fail_tensor(call->world, distributed, status, "%s: %s: %s", call->op->name,
+    if (outer)
+        write_operands(outer, operands);
+    sherd__fail_tensor(call->world, distributed, status, "%s%s%s: %s: %s",
+                       outer ? outer->op->name : "", outer ? ": " : "", call->op->name,
                        *reason ? reason : "it failed and did not say why", operands);
 }
 

@@ -32,8 +32,8 @@ static sherd_status check_shape(const char *function, const sherd__layout_spec *
     /* A size of 0 counts as 1, so that no product of some sizes overflows either. */
     for (int d = 0; d < spec->ndim; d++)
         if (!sherd__mul(count, sherd__max(spec->shape[d], 1), &count))
-            return sherd__fail(diag, SHERD_ELIMIT, "%s: the tensor has 2^62 elements or more",
-                               function);
+            return sherd__fail(diag, SHERD_ELIMIT,
+                               "%s: the sizes multiply to 2^62 or more (0 counts as 1)", function);
     return SHERD_OK;
 }
 

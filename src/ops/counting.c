@@ -164,8 +164,17 @@ static bool one_hot(sherd_call *call)
     if (to->classes < 0 || to->classes > INT32_MAX)
         return sherd_call_fail(call, SHERD_EINVAL, "%lld classes: must be in [0, 2^31)",
                                (long long)to->classes);
-    sherd_tensor *all = sherd_arange(call->world, SHERD_I32, 0, (double)to->classes, 1);
-    call->out[0] = sherd_cast(sherd_eq(index, all), (sherd_dtype)to->dtype);
+    /* The classes are as many numbers as one row of the result: of no rows they are left out. */
+    int64_t count = to->classes > 1 && !sherd_tensor_count(call->in[0]) ? 1 : to->classes;
+    sherd_tensor *all = sherd_arange(call->world, SHERD_I32, 0, (double)count, 1);
+    sherd_tensor *y = sherd_cast(sherd_eq(index, all), (sherd_dtype)to->dtype);
+    if (count != to->classes && !sherd_tensor_failed(y)) {
+        int64_t shape[SHERD_MAX_DIMS];
+        memcpy(shape, y->shape, sizeof shape);
+        shape[y->ndim - 1] = to->classes;
+        y = sherd_expand(y, shape, y->ndim);
+    }
+    call->out[0] = y;
     return true;
 }
 

@@ -239,12 +239,20 @@ static const char *describe_embed(sherd_call *call)
     const diagonal *at = call->attributes;
     const sherd_tensor *a = call->in[0];
     int p, q;
-    int64_t size;
+    int64_t size, count = 1;
 
     if (a->ndim == 0 || a->ndim == SHERD_MAX_DIMS)
         return sherd_call_reason(call, "a must have 1 to %d dims", SHERD_MAX_DIMS - 1);
-    if (!sherd__add(a->shape[a->ndim - 1], at->offset < 0 ? -at->offset : at->offset, &size))
-        return "the result would be too large";
+    /* -2^63 has no positive; a sum with it is too large, as with its neighbour */
+    int64_t away = at->offset < 0 ? -(at->offset + (at->offset == INT64_MIN)) : at->offset;
+    bool fits = sherd__add(a->shape[a->ndim - 1], away, &size);
+    for (int d = 0; d < a->ndim && fits; d++)
+        fits = sherd__mul(count, sherd__max(d + 1 < a->ndim ? a->shape[d] : size, 1), &count);
+    if (!fits || !sherd__mul(count, sherd__max(size, 1), &count))
+        return sherd_call_reason(call,
+                                 "with offset %lld the result would have 2^62 elements or more (0 "
+                                 "counts as 1)",
+                                 (long long)at->offset);
     return resolve(call, a->ndim + 1, &p, &q);
 }
 
@@ -277,5 +285,5 @@ const sherd_op sherd__diag_embed_op = {.name = "sherd_diag_embed",
 
 sherd_tensor *sherd_diag_embed(sherd_tensor *a, int64_t offset, int p, int q)
 {
-    return sherd_apply(&sherd__diag_embed_op, &a, 1, &(diagonal){held(offset), p, q});
+    return sherd_apply(&sherd__diag_embed_op, &a, 1, &(diagonal){offset, p, q});
 }
