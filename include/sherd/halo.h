@@ -36,7 +36,7 @@ enum { SHERD_BORDERS = 5 };
 
 /* The halo on one side of a dim. All zero = none. */
 typedef struct sherd_halo_side {
-    int64_t width; /* elements */
+    int64_t width; /* elements, below 2^60 */
     sherd_border border;
 } sherd_halo_side;
 
@@ -58,11 +58,11 @@ typedef struct sherd_halo_options {
  * @shapes     options: NULL = all zero; the result: the piece, enlarged in each dim by the widths,
  *             except beyond an end with the border NONE (see sherd_halo_box)
  * @owns       the result belongs to the scope; options are copied
- * @errors     EINVAL a negative width, a width for a dim that `t` does not have, an unknown border,
- *             a width of REFLECT that is not less than the dim's size, REPLICATE, REFLECT or
- *             PERIODIC in a dim of size 0, a value that the dtype cannot hold; ELIMIT borders that
- *             repeat elements (REPLICATE, REFLECT) or the dim (PERIODIC) more than 2^22 times;
- *             ENOMEM; EDIFFER; EPEER; by the alarm
+ * @errors     EINVAL a negative width, one of 2^60 or more, a width for a dim that `t` does not
+ *             have, an unknown border, a width of REFLECT that is not less than the dim's size,
+ *             REPLICATE, REFLECT or PERIODIC in a dim of size 0, a value that the dtype cannot
+ *             hold; ELIMIT borders that repeat elements (REPLICATE, REFLECT) or the dim (PERIODIC)
+ *             more than 2^22 times; ENOMEM; EDIFFER; EPEER; by the alarm
  */
 SHERD_API sherd_tensor *sherd_halo(sherd_tensor *t, const sherd_halo_options *options);
 

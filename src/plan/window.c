@@ -223,7 +223,7 @@ static const char *side_fault(const sherd_halo_side *side, bool exists, int64_t 
     if (side->width < 0)
         return "a width is at least 0";
     if (side->width >> (SHERD__SIZE_LIMIT_LOG2 - 2))
-        return "it is too wide";
+        return "a width is below 2^60";
     if (side->width > 0 && !exists)
         return "there is no such dim";
     if (side->border == SHERD_BORDER_REFLECT && side->width > 0 && side->width >= n)

@@ -34,7 +34,8 @@ static sherd_status read_patience(sherd_world *world)
         seconds = strtol(text, &end, 10);
         if (end == text || *end || seconds < 0 || seconds > 1000000)
             return sherd__fail(&world->diag, SHERD_EINVAL,
-                               "SHERD_TIMEOUT=%.40s: expected seconds, 1 to 1000000, or none",
+                               "SHERD_TIMEOUT=%.40s: expected seconds, 1 to 1000000, or 0 or none "
+                               "for no limit",
                                text);
     }
     sherd__patience_init(&world->patience, world->ranks > world->arena.cores,
