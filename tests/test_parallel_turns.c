@@ -84,6 +84,23 @@ static int kind_after(const sherd__turns *t, int seen)
     return (t->schedule == SHERD_PIPELINE_ZERO_BUBBLE ? parts : whole)[seen];
 }
 
+/* The most microbatches of which a place keeps anything at once, from forwards to such turns. */
+static int64_t most_microbatches(int place, sherd_pipeline_kind until)
+{
+    int of[MOST] = {0};
+    int64_t kept = 0, most = 0;
+
+    for (int64_t i = 0; i < length[place]; i++) {
+        const sherd_pipeline_turn *turn = &list[place][i];
+        if (turn->kind == SHERD_PIPELINE_FORWARD)
+            kept += of[turn->microbatch]++ == 0;
+        else if (turn->kind == until)
+            kept -= --of[turn->microbatch] == 0;
+        most = kept > most ? kept : most;
+    }
+    return most;
+}
+
 /*
  * The most microbatches times stages that a place keeps at once, from their forwards to the turns
  * of kind `until`; -1: a turn that cannot be.
@@ -189,6 +206,37 @@ static void check_case(sherd__heap *heap, int places, int stages, int64_t count,
         CHECK(places == 1 ? end == whole : end < whole);
 }
 
+/* What the header says of several stages at each place; some place reaches it. */
+static void check_bound(sherd__heap *heap, int places, int rounds, int64_t count,
+                        sherd_pipeline_schedule schedule)
+{
+    sherd_pipeline_kind until = schedule == SHERD_PIPELINE_ZERO_BUBBLE
+                                    ? SHERD_PIPELINE_BACKWARD_WEIGHTS
+                                    : SHERD_PIPELINE_BACKWARD;
+    sherd__turns t = make(heap, places, places * rounds, count, schedule, false);
+    int64_t kept = 0, microbatches = 0;
+
+    for (int p = 0; p < places; p++) {
+        int64_t here = most_kept(&t, p, until), of = most_microbatches(p, until);
+        kept = here > kept ? here : kept;
+        microbatches = of > microbatches ? of : microbatches;
+    }
+    CHECK_EQ(kept, less(count * rounds, (rounds + 1) * places - 1));
+    CHECK_EQ(microbatches, less(count, 2 * places));
+}
+
+static void several_stages_keep_what_the_header_says(sherd_world *world)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+
+    for (int places = 1; places <= PLACES; places++)
+        for (int rounds = 2; rounds <= 3; rounds++)
+            for (int64_t count = places; count <= MOST; count += places) {
+                check_bound(heap, places, rounds, count, SHERD_PIPELINE_1F1B);
+                check_bound(heap, places, rounds, count, SHERD_PIPELINE_ZERO_BUBBLE);
+            }
+}
+
 static void turns_are_complete_and_end(sherd_world *world)
 {
     sherd__heap *heap = sherd__world_heap(world);
@@ -273,6 +321,7 @@ static void interleaved_turns_are_those_of_the_paper(sherd_world *world)
 }
 
 static const check_test tests[] = {{TEST(turns_are_complete_and_end), {1}},
+                                   {TEST(several_stages_keep_what_the_header_says), {1}},
                                    {TEST(zero_bubble_takes_the_time_of_the_paper), {1}},
                                    {TEST(zero_bubble_turns_are_those_of_the_picture), {1}},
                                    {TEST(forwards_alone_are_half_of_it), {1}},

@@ -98,9 +98,15 @@ typedef struct sherd_stage {
 typedef enum sherd_pipeline_schedule {
     /*
      * One forward, one backward: each place computes a backward as soon as it can, so it keeps the
-     * activations of at most as many microbatches as there are places. If places have several
-     * stages, this is the interleaved schedule, in which the pipeline fills and empties in a
-     * fraction of the time.
+     * activations of at most as many microbatches as there are places.
+     *
+     * If places have several stages, this is the interleaved schedule, in which the pipeline fills
+     * and empties in a fraction of the time, and keeps more. With p places of v > 1 stages each,
+     * where p divides the number of microbatches, a place keeps the activations of at most
+     * (v + 1) p - 1 forwards of one stage, of at most 2 p microbatches. Where it does not divide
+     * it, or places have not equally many stages, places may have to begin with more forwards, lest
+     * they wait for each other for ever: in the worst case with all of them, as GPipe does
+     * (sherd_pipeline_turns).
      */
     SHERD_PIPELINE_1F1B = 0,
     SHERD_PIPELINE_GPIPE = 1, /* all forwards, then all backwards */
@@ -117,8 +123,9 @@ typedef enum sherd_pipeline_schedule {
      * Between [m] and (m) a place keeps only what (m) needs: the inputs of products with weights,
      * and the gradients of their results; gradients of weights that an operator has computed
      * together with those of its inputs (norms, convolutions); of checkpointed modules their
-     * arguments, and those recomputed tensors that (m) needs. A place keeps at most as many
-     * microbatches that are not through with (m) as there are places.
+     * arguments, and those recomputed tensors that (m) needs. With one stage at each place, a place
+     * keeps at most as many microbatches that are not through with (m) as there are places; with
+     * several, the bounds of 1F1B hold, up to (m).
      *
      * Losses and gradients have the same bits as with 1F1B: gradients are added to weights in the
      * order of the microbatches. Hooks on gradients of weights run in (m). A stage whose inputs
