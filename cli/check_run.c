@@ -83,6 +83,17 @@ static bool run_pass(place *w, int pass, int runs)
     return good;
 }
 
+static void fail_for_marks(sherd_world *world, int64_t count)
+{
+    char text[SHERD_ERROR_BYTES];
+
+    snprintf(text, sizeof text,
+             "sherd check: out of memory: %lld bytes, one for each element of a rank's part; all "
+             "ranks' tensors may have %lld: give a smaller --shape, or more ranks",
+             (long long)count + 1, (long long)sherd_world_memory(world).limit_bytes);
+    sherd_world_fail(world, SHERD_ENOMEM, text);
+}
+
 static bool prepare(place *w, const order *given, sherd_world *world)
 {
     cli_problem *p = &w->problem;
@@ -107,7 +118,7 @@ static bool prepare(place *w, const order *given, sherd_world *world)
     }
     w->wrong = sherd__alloc(sherd__world_heap(world), (size_t)w->count + 1, 1);
     if (!w->wrong)
-        sherd_world_fail(world, SHERD_ENOMEM, "sherd check: out of memory");
+        fail_for_marks(world, w->count);
     return true;
 }
 

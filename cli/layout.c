@@ -82,6 +82,11 @@ static sherd_status choose(walk *w, cli_problem *p)
     if (w->count == 0)
         return sherd__fail(p->diag, SHERD_EINVAL, "none of these ranks is in the mesh (%s)",
                            sherd_mesh_text(p->mesh));
+    int64_t last = w->sorted ? w->sorted[count - 1] : count - 1;
+    if (p->last_rank > last)
+        return sherd__fail(p->diag, SHERD_EINVAL,
+                           "the mesh (%s) has no rank %lld: its last one is %lld",
+                           sherd_mesh_text(p->mesh), (long long)p->last_rank, (long long)last);
     p->blamed = CLI_KEYS;
     return SHERD_OK;
 }

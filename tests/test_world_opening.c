@@ -7,7 +7,8 @@
 #include "mpirun.h"
 
 static const char *const faults[][3] = {
-    {"SHERD_TIMEOUT", "1min", "SHERD_TIMEOUT=1min: expected seconds"},
+    {"SHERD_TIMEOUT", "1min",
+     "SHERD_TIMEOUT=1min: expected seconds, 1 to 1000000, or 0 or none for no limit"},
     {"SHERD_ARENA_BYTES", "100K", "SHERD_ARENA_BYTES=100K"},
     {"SHERD_TRANSPORT", "fax", "SHERD_TRANSPORT"},
     {"SHERD_PRICE", "/nowhere/prices.txt", "\"/nowhere/prices.txt\" can not be read"},

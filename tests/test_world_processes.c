@@ -400,6 +400,8 @@ static void a_rank_that_never_comes_ends_all_at_last(void)
     }
     setenv("SHERD_TIMEOUT", "soon", 1);
     CHECK_EQ(spawn(2, SHERD_THREADS, nothing, &exit_status), SHERD_EINVAL);
+    setenv("SHERD_TIMEOUT", "1000001", 1);
+    CHECK_EQ(spawn(2, SHERD_THREADS, nothing, &exit_status), SHERD_EINVAL);
     setenv("SHERD_TIMEOUT", "-1", 1);
     CHECK_EQ(spawn(2, SHERD_THREADS, nothing, &exit_status), SHERD_EINVAL);
     unsetenv("SHERD_TIMEOUT");
