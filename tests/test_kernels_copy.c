@@ -83,6 +83,35 @@ static void every_order_of_dims_on_both_sides(void)
                 }
 }
 
+/* Whole tiles, parts of tiles, and parts of vectors; also of a larger tensor on each side. */
+static void planes_are_turned(void)
+{
+    static const int64_t sizes[][2] = {{64, 64}, {32, 32},  {8, 8},   {9, 7},    {7, 64},
+                                       {65, 8},  {100, 71}, {16, 90}, {130, 33}, {15, 129}};
+    static const size_t bytes[] = {1, 2, 4, 8};
+
+    number_the_source();
+    for (int i = 0; i < LEN(sizes) * LEN(bytes) * 4; i++) {
+        const int64_t *plane = sizes[i / LEN(bytes) / 4];
+        const int64_t size[3] = {1, plane[0], plane[1]}, more = i / LEN(bytes) & 1;
+        const int64_t to[3] = {0, plane[1] + more, 1};
+        const int64_t from[3] = {0, 1, plane[0] + (i / LEN(bytes) / 2 & 1)};
+        try_box(bytes[i % LEN(bytes)], 3, size, to, from);
+    }
+}
+
+static void rows_of_every_length_are_permuted(void)
+{
+    static const int64_t lengths[] = {1, 4, 8, 15, 16, 32, 33, 64, 128, 130};
+
+    number_the_source();
+    for (int i = 0; i < LEN(lengths); i++) {
+        int64_t n = lengths[i], size[3] = {5, 9, n};
+        try_box(4, 3, size, (int64_t[]){9 * n, n, 1}, (int64_t[]){n, 5 * n, 1});
+        try_box(1, 3, size, (int64_t[]){9 * n + 100, n + 2, 1}, (int64_t[]){n, 5 * n, 1});
+    }
+}
+
 static void a_source_stride_of_zero_repeats(void)
 {
     const int64_t size[3] = {5, 6, 7}, to[3] = {42, 7, 1};
@@ -218,6 +247,8 @@ static void the_kernel_copies_any_bytes(void)
 
 static const check_test tests[] = {
     {TEST(every_order_of_dims_on_both_sides)},
+    {TEST(planes_are_turned)},
+    {TEST(rows_of_every_length_are_permuted)},
     {TEST(a_source_stride_of_zero_repeats)},
     {TEST(no_dims_are_one_element)},
     {TEST(a_size_of_zero_is_no_element)},

@@ -2,10 +2,12 @@
 /*
  * Copying boxes: the heart of every move of data. A box is first brought to its simplest form (dims
  * sorted as they lie in dst, neighbours that lie alike joined), then copied as runs of bytes, or,
- * where the two sides are contiguous along different dims, in square tiles that stay in the first
- * cache; where src is densest along the dim that dst is dense in, whole rows.
+ * where the two sides are dense along different dims, in square tiles that stay in the first cache
+ * (turn.c, if they have no holes); where src is densest along the dim that dst is dense in, whole
+ * rows.
  */
 #include "stream.h"
+#include "turn.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +67,41 @@ static void join(copy *c)
     c->ndim = c->ndim ? last + 1 : 0;
 }
 
+/* Rows of `bytes`, which is a constant in each caller but one. */
+static inline void copy_lines(size_t bytes, int64_t rows, char *dst, int64_t dst_row,
+                              const char *src, int64_t src_row)
+{
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(dst + r * dst_row, src + r * src_row, bytes);
+}
+
+static void copy_rows(size_t bytes, int64_t rows, char *dst, int64_t dst_row, const char *src,
+                      int64_t src_row)
+{
+    switch (bytes) {
+    case 4:
+        copy_lines(4, rows, dst, dst_row, src, src_row);
+        break;
+    case 8:
+        copy_lines(8, rows, dst, dst_row, src, src_row);
+        break;
+    case 16:
+        copy_lines(16, rows, dst, dst_row, src, src_row);
+        break;
+    case 32:
+        copy_lines(32, rows, dst, dst_row, src, src_row);
+        break;
+    case 64:
+        copy_lines(64, rows, dst, dst_row, src, src_row);
+        break;
+    case 128:
+        copy_lines(128, rows, dst, dst_row, src, src_row);
+        break;
+    default:
+        copy_lines(bytes, rows, dst, dst_row, src, src_row);
+    }
+}
+
 /* Runs of `bytes`, one for each index of the dims from `dim` on. */
 static void copy_runs(const copy *c, int dim, size_t bytes, bool stream, char *dst, const char *src)
 {
@@ -75,8 +112,11 @@ static void copy_runs(const copy *c, int dim, size_t bytes, bool stream, char *d
             memcpy(dst, src, bytes);
         return;
     }
-    if (stream && dim == c->ndim - 1) {
-        sherd__stream_rows(dst, c->dst[dim], src, c->src[dim], c->size[dim], bytes);
+    if (dim == c->ndim - 1) {
+        if (stream)
+            sherd__stream_rows(dst, c->dst[dim], src, c->src[dim], c->size[dim], bytes);
+        else
+            copy_rows(bytes, c->size[dim], dst, c->dst[dim], src, c->src[dim]);
         return;
     }
     for (int64_t i = 0; i < c->size[dim]; i++)
@@ -118,6 +158,11 @@ static inline void copy_one_plane(size_t bytes, const copy *c, int row, char *ds
 
 static void copy_by_size(size_t bytes, const copy *c, int row, char *dst, const char *src)
 {
+    int col = c->ndim - 1;
+
+    if (c->dst[col] == (int64_t)bytes && c->src[row] == (int64_t)bytes &&
+        sherd__turn(bytes, c->size[row], c->size[col], dst, c->dst[row], src, c->src[col]))
+        return;
     switch (bytes) {
     case 1:
         copy_one_plane(1, c, row, dst, src);
@@ -158,32 +203,6 @@ static int densest(const copy *c)
         if (c->src[d] && (c->src[best] == 0 || llabs(c->src[d]) < llabs(c->src[best])))
             best = d;
     return best;
-}
-
-/* Rows of `bytes`, which is a constant in each caller but one. */
-static inline void copy_lines(size_t bytes, int64_t rows, char *dst, int64_t dst_row,
-                              const char *src, int64_t src_row)
-{
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(dst + r * dst_row, src + r * src_row, bytes);
-}
-
-static void copy_rows(size_t bytes, int64_t rows, char *dst, int64_t dst_row, const char *src,
-                      int64_t src_row)
-{
-    switch (bytes) {
-    case 4:
-        copy_lines(4, rows, dst, dst_row, src, src_row);
-        break;
-    case 8:
-        copy_lines(8, rows, dst, dst_row, src, src_row);
-        break;
-    case 16:
-        copy_lines(16, rows, dst, dst_row, src, src_row);
-        break;
-    default:
-        copy_lines(bytes, rows, dst, dst_row, src, src_row);
-    }
 }
 
 /* Planes of such rows: those of the dims [0, row], of which at most two besides `row` count. False:

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turning planes, in tiles of 64 x 64 elements, or 32 x 32 of 8 bytes. Vectors of a tile are turned as
+ * squares, into a buffer, whose rows are then copied: lines of dst are written whole, because where
+ * the strides are powers of two the cache keeps only few of them at once. 2 to 4 times as fast as
+ * single elements.
+ */
+#include "turn.h"
+
+#include <string.h>
+
+#if defined(__clang__)
+#define SHUFFLE(a, b, type, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, type, ...) __builtin_shuffle(a, b, (type){__VA_ARGS__})
+#endif
+
+typedef uint8_t v8 __attribute__((vector_size(16)));
+typedef uint16_t v16 __attribute__((vector_size(16)));
+typedef uint32_t v32 __attribute__((vector_size(16)));
+typedef uint64_t v64 __attribute__((vector_size(16)));
+
+#define ELEMENT    uint8_t
+#define VECTOR     v8
+#define NAME(name) name##_8
+#define LOW        0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#include "turn_body.inc"
+
+#define ELEMENT    uint16_t
+#define VECTOR     v16
+#define NAME(name) name##_16
+#define LOW        0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH       4, 12, 5, 13, 6, 14, 7, 15
+#include "turn_body.inc"
+
+#define ELEMENT    uint32_t
+#define VECTOR     v32
+#define NAME(name) name##_32
+#define LOW        0, 4, 1, 5
+#define HIGH       2, 6, 3, 7
+#include "turn_body.inc"
+
+#define ELEMENT    uint64_t
+#define VECTOR     v64
+#define NAME(name) name##_64
+#define LOW        0, 2
+#define HIGH       1, 3
+#include "turn_body.inc"
+
+bool sherd__turn(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
+                 const char *src, int64_t src_col)
+{
+    switch (bytes) {
+    case 1:
+        return plane_8(rows, cols, dst, dst_row, src, src_col);
+    case 2:
+        return plane_16(rows, cols, dst, dst_row, src, src_col);
+    case 4:
+        return plane_32(rows, cols, dst, dst_row, src, src_col);
+    case 8:
+        return plane_64(rows, cols, dst, dst_row, src, src_col);
+    default:
+        return false;
+    }
+}

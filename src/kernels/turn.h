@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Planes whose two sides are dense along different dims. */
+#ifndef SHERD__TURN_H
+#define SHERD__TURN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * dst[r * dst_row + c * bytes] = src[r * bytes + c * src_col], for elements of 1, 2, 4 or 8 bytes;
+ * strides in bytes. False: for other sizes, or few rows or columns; then nothing is done.
+ */
+bool sherd__turn(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
+                 const char *src, int64_t src_col);
+
+#endif
