@@ -127,6 +127,57 @@ static void vocabularies_stay_sharded(sherd_world *world)
         CHECK(sherd_comm_get(world, i).bytes_received < 100);
 }
 
+/* Memory for the weights and for the indices, none for each pair of them. */
+static void many_of_many_take_little_memory(sherd_world *world)
+{
+    const int64_t n = 5000, count = 3000;
+    sherd_generator dice = sherd_generator_named("many");
+    sherd_tensor *w = sherd_random(world, SHERD_F64, &n, 1, sherd_uniform(0, 1), &dice);
+    int64_t before = sherd_world_memory(world).live_bytes;
+
+    sherd_world_memory_reset(world);
+    const int32_t *index = sherd_tensor_read(sherd_multinomial(w, count, true, &dice));
+    for (int64_t i = 0; i < count && index; i++)
+        CHECK(index[i] >= 0 && index[i] < n);
+    CHECK(sherd_world_memory(world).peak_bytes - before < 8 * n + 4 * count + 65536);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* How often each of four is among 500, drawn with replacement. */
+static void draw_four(sherd_world *world, const double *of, int *seen)
+{
+    const int64_t n = 4, count = 500;
+    sherd_generator dice = sherd_generator_named("four");
+    sherd_tensor *w = sherd_from_data(world, SHERD_F64, &n, 1, of);
+    const int32_t *index = sherd_tensor_read(sherd_multinomial(w, count, true, &dice));
+
+    memset(seen, 0, 4 * sizeof *seen);
+    for (int64_t i = 0; i < count && index; i++)
+        seen[index[i]]++;
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void what_weighs_nothing_is_not_drawn(sherd_world *world)
+{
+    static const struct {
+        double weight[4];
+        bool drawn[4];
+    } rows[] = {
+        {{0, 1, 0, 0}, {false, true, false, false}},
+        {{3, -1, 0, 1}, {true, false, false, true}},
+        {{0, 0, 5e-324, 0}, {false, false, true, false}}, /* u * total is rounded to the total */
+        {{0, 1e308, 1e308, 1.5e308}, {false, true, true, true}}, /* the sum is too large */
+        {{1, INFINITY, 1e308, INFINITY}, {false, true, false, false}},
+    };
+    int seen[4];
+
+    for (int r = 0; r < LEN(rows); r++) {
+        draw_four(world, rows[r].weight, seen);
+        for (int i = 0; i < 4; i++)
+            CHECK_EQ(seen[i] > 0, rows[r].drawn[i]);
+    }
+}
+
 /* Three of four weights are 0 or less; the generator goes on in any case. */
 static void too_few_weights_are_refused(sherd_world *world)
 {
@@ -146,13 +197,15 @@ static void too_few_weights_are_refused(sherd_world *world)
     refused(world, "a row has too few positive weights");
     sherd_multinomial(sherd_scale(w, NAN), 1, false, &dice);
     refused(world, "a weight is NaN");
+    sherd_multinomial(sherd_scale(w, NAN), 2, true, &dice);
+    refused(world, "a weight is NaN");
     sherd_multinomial(w, 5, false, &dice);
     refused(world, "sherd_multinomial: fewer weights than indices to draw: weights are f32[1,4]");
     sherd_multinomial(w, 0, true, &dice);
     refused(world, "count must be 1 or more");
     sherd_multinomial(sherd_cast(w, SHERD_I32), 1, true, &dice);
     refused(world, "weights must be floating-point");
-    CHECK_EQ(dice.calls, 7);
+    CHECK_EQ(dice.calls, 8);
 }
 
 /*
@@ -184,8 +237,13 @@ static void rare_indices_are_rare(sherd_world *world)
 }
 
 static const check_test tests[] = {
-    {TEST(indices_come_as_often_as_weights_say), {1}}, {TEST(none_is_drawn_twice), {1}},
-    {TEST(layouts_do_not_matter), {1, 2, 3, 4}},       {TEST(vocabularies_stay_sharded), {2, 4}},
-    {TEST(too_few_weights_are_refused), {1, 2}},       {TEST(rare_indices_are_rare), {1}},
+    {TEST(indices_come_as_often_as_weights_say), {1}},
+    {TEST(none_is_drawn_twice), {1}},
+    {TEST(layouts_do_not_matter), {1, 2, 3, 4}},
+    {TEST(vocabularies_stay_sharded), {2, 4}},
+    {TEST(too_few_weights_are_refused), {1, 2}},
+    {TEST(rare_indices_are_rare), {1}},
+    {TEST(many_of_many_take_little_memory), {1}},
+    {TEST(what_weighs_nothing_is_not_drawn), {1}},
 };
 CHECK_MAIN(tests)

@@ -139,17 +139,19 @@ SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype 
  * as 0, and an infinite one is drawn first. Without `replacement` the indices of a row are all
  * different.
  *
- * Each weight is divided by an exponential random number, and the largest quotients win. So the
- * result does not depend on the layout; and if the last dim is sharded and one index is drawn (or
- * several with replacement), each shard sends one candidate only. Takes 8 bytes of memory for each
- * weight, with replacement for each weight and index.
+ * Of one index, or without replacement, each weight is divided by an exponential random number, and
+ * the largest quotients win: 8 bytes of memory for each weight, and if the last dim is sharded and
+ * one index is drawn, each shard sends one candidate only. Several with replacement are looked up
+ * in the running sums of each row: time for n additions and `count` times log n steps, and 8 bytes
+ * for each weight of one row. The result does not depend on the layout.
  *
  *     next = sherd_multinomial(sherd_softmax(logits, -1), 1, false, &generator);
  *
- * @collective only if the last dim is sharded; for several indices without `replacement` it is
- *             gathered first, or its shards are moved to another dim
+ * @collective only if the last dim is sharded; for several indices it is gathered first, or its
+ *             shards are moved to another dim
  * @shapes     weights: [..., n], of any floating-point dtype; the result: i32 [..., count]
- * @numerics   quotients are f64, of numbers made of 48 random bits
+ * @numerics   quotients and sums are f64, of numbers made of 48 random bits; what is drawn may
+ *             change with the version
  * @owns       the result belongs to the scope; it has no gradient
  * @errors     see ops.h; EINVAL no dims, count < 1, a row with fewer than `count` positive weights
  *             (with replacement: with none), a weight that is NaN, `generator` NULL

@@ -3,17 +3,20 @@
  * Indices drawn by weights (sherd/random.h). With exponential random numbers e the index of the
  * largest w / e is i with probability w[i] / sum(w), and those of the k largest are k draws without
  * replacement. Composed of other operators, but for the last step, which looks at the quotients
- * that have won.
+ * that have won. Several with replacement are looked up in the running sums of a row, which its
+ * rank has whole: n additions, and log n steps an index.
  */
 #include "ops/shared.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/num.h"
+#include "kernels/cast.h"
 
 /* ---- the check ------------------------------------------------------------------------------- */
 
@@ -46,6 +49,140 @@ const sherd_op sherd__drawn_op = {.name = "sherd_drawn",
                                   .rule = "...,...->...",
                                   .describe = describe_check,
                                   .forward = check_drawn};
+
+/* ---- with replacement ------------------------------------------------------------------------ */
+
+typedef struct drawing {
+    int64_t count;
+    sherd__key high, low; /* of the first and the last 24 bits of a uniform number */
+} drawing;
+
+static const char *describe_repeated(sherd_call *call)
+{
+    const sherd_tensor *weights = call->in[0];
+    int last = weights->ndim - 1;
+
+    if (weights->shape[last] > INT32_MAX)
+        return "a row has more weights than an i32 counts";
+    call->dtype[0] = SHERD_I32;
+    call->shape[0][last] = ((const drawing *)call->attributes)->count;
+    return NULL;
+}
+
+/* Weights become their running sums. The last one; negative: a weight is NaN. */
+static double add_up(double *w, int64_t n, double scale)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (w[i] != w[i])
+            return -1;
+        sum += w[i] > 0 ? w[i] * scale : 0;
+        w[i] = sum;
+    }
+    return sum;
+}
+
+/* How many of the sums, which ascend, are at most x. */
+static int64_t count_up_to(const double *sum, int64_t n, double x)
+{
+    int64_t lo = 0;
+
+    for (int64_t hi = n; lo < hi;) {
+        int64_t middle = lo + (hi - lo) / 2;
+        if (sum[middle] <= x)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    return lo;
+}
+
+/* A row of weights, as sums. */
+typedef struct weighed {
+    double *sum;
+    int64_t n, most; /* weights; the index that counts if u * total is rounded to the total */
+    double total;
+} weighed;
+
+static bool weigh(sherd_call *call, weighed *w, const void *row)
+{
+    const sherd__kernel_set *kernels = sherd__world_kernels(call->world);
+    sherd_dtype dtype = call->in[0]->dtype;
+
+    sherd__convert(kernels, SHERD_F64, dtype, w->n, w->sum, row);
+    w->total = add_up(w->sum, w->n, 1);
+    if (w->total > DBL_MAX) { /* only an infinite weight makes it so */
+        sherd__convert(kernels, SHERD_F64, dtype, w->n, w->sum, row);
+        w->total = add_up(w->sum, w->n, 0x1p-64);
+    }
+    if (!(w->total > 0))
+        return sherd_call_fail(call, SHERD_EINVAL,
+                               w->total < 0 ? "a weight is NaN"
+                                            : "a row has too few positive weights");
+    for (w->most = w->n - 1; w->most > 0 && w->sum[w->most - 1] == w->total;)
+        w->most--;
+    return true;
+}
+
+/* Indices for n uniform numbers, of which the first has this number in the whole tensor. */
+static void look_up(sherd_call *call, const weighed *w, int32_t *index, int64_t n, int64_t first)
+{
+    enum { ONCE = 256 };
+    const drawing *d = call->attributes;
+    const sherd__kernels *f64 = &sherd__world_kernels(call->world)->f64;
+    double high[ONCE], low[ONCE];
+
+    for (int64_t i = 0; i < n; i += ONCE) {
+        int64_t take = sherd__min(n - i, ONCE);
+        f64->uniform(take, high, 0, 1, d->high, first + i);
+        f64->uniform(take, low, 0x1p-49, 0x1p-24 + 0x1p-49, d->low, first + i);
+        for (int64_t j = 0; j < take; j++) {
+            int64_t at = count_up_to(w->sum, w->n, (high[j] + low[j]) * w->total);
+            index[i + j] = (int32_t)sherd__min(at, w->most);
+        }
+    }
+}
+
+static bool draw_repeated(sherd_call *call)
+{
+    const sherd_tensor *weights = call->in[0], *out = call->out[0];
+    int64_t n = weights->local[weights->ndim - 1], count = out->local[out->ndim - 1], row = -1;
+    weighed w = {.n = n, .sum = sherd_call_scratch(call, (n + 1) * (int64_t)sizeof(double))};
+    sherd__walk walk;
+
+    if (!w.sum || sherd__is_dry(call->world))
+        return w.sum != NULL;
+    for (sherd__walk_begin(&walk, out); sherd__walk_next(&walk);)
+        for (int64_t i = walk.local, end = i + walk.length, take; i < end; i += take) {
+            take = sherd__min(end - i, count - i % count);
+            if (i / count != row) {
+                row = i / count;
+                if (!weigh(call, &w,
+                           (const char *)call->from[0] +
+                               row * n * (int64_t)sherd_dtype_bytes(weights->dtype)))
+                    return false;
+            }
+            look_up(call, &w, (int32_t *)call->to[0] + i, take, walk.global + i - walk.local);
+        }
+    return true;
+}
+
+const sherd_op sherd__drawn_repeatedly_op = {.name = "sherd_drawn_repeatedly",
+                                             .summary = "indices by weights, with replacement",
+                                             .operand = {{"weights", 0}},
+                                             .result = {{"y", SHERD_OP_INDEX}},
+                                             .field = {SHERD_FIELD(drawing, count, INT64),
+                                                       SHERD_FIELDS(drawing, high.word, UINT32, 2),
+                                                       SHERD_FIELDS(drawing, high.high, UINT32, 2),
+                                                       SHERD_FIELDS(drawing, low.word, UINT32, 2),
+                                                       SHERD_FIELDS(drawing, low.high, UINT32, 2)},
+                                             .attributes = sizeof(drawing),
+                                             .rule = "...n->...c",
+                                             .whole = "n",
+                                             .describe = describe_repeated,
+                                             .forward = draw_repeated,
+                                             .dry = draw_repeated};
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
@@ -105,23 +242,22 @@ static sherd_tensor *draw_one(sherd_tensor *quotient)
 static sherd_tensor *draw_with_replacement(sherd_tensor *weights, int64_t count,
                                            sherd_generator *generator)
 {
-    int64_t shape[SHERD_MAX_DIMS];
-    int ndim = weights->ndim;
+    sherd_generator other = beside(generator);
+    drawing how = {.count = count};
 
-    memcpy(shape, weights->shape, sizeof shape);
-    shape[ndim] = shape[ndim - 1];
-    shape[ndim - 1] = count;
-    sherd_tensor *w = sherd_expand(sherd_unsqueeze(weights, ndim - 1), shape, ndim + 1);
-    return sherd_squeeze(draw_one(sherd_div(w, exponential(w, generator))), ndim);
+    how.high = sherd__next_key(weights->world, generator);
+    how.low = sherd__next_key(weights->world, &other);
+    return sherd_apply(&sherd__drawn_repeatedly_op, &weights, 1, &how);
 }
 
 static sherd_tensor *draw(sherd_tensor *weights, int64_t count, bool replacement,
                           sherd_generator *generator)
 {
-    sherd_tensor *w = sherd_cast(sherd__without_pending(sherd_detach(weights)), SHERD_F64), *index;
+    sherd_tensor *w = sherd__without_pending(sherd_detach(weights)), *index;
 
     if (replacement && count > 1 && !sherd_tensor_failed(w))
         return draw_with_replacement(w, count, generator);
+    w = sherd_cast(w, SHERD_F64);
     w = sherd_div(w, exponential(w, generator));
     if (count == 1)
         return draw_one(w);
@@ -134,8 +270,8 @@ static const char *fault_of(const sherd_tensor *weights, int64_t count, bool rep
 {
     if (!generator)
         return "no generator";
-    if (weights->ndim < 1 || (replacement && count > 1 && weights->ndim == SHERD_MAX_DIMS))
-        return "weights of no dims, or too many";
+    if (weights->ndim < 1)
+        return "weights of no dims";
     if (!sherd__has_fractions(weights->dtype))
         return "weights must be floating-point";
     if (count < 1)
