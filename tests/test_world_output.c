@@ -412,6 +412,20 @@ static void what_can_not_be_written_is_lost(void)
     CHECK(strstr(last_line(end->err), "exited with status 7") != NULL);
 }
 
+/* Nor is a standard output that is closed; where nothing is written nothing is lost. */
+static void what_goes_to_a_closed_output_is_lost(void)
+{
+    char line[512];
+
+    snprintf(line, sizeof line, "/bin/sh -c exec\t%s\trun\t-n\t2\t--prefix\t%s\tlong\t>&-", SHERD,
+             self);
+    const program_end *end = program_run(line);
+    CHECK_EQ(end->status, 1);
+    CHECK_TEXT(end->err, "sherd: output of the ranks is lost: Bad file descriptor\n");
+    snprintf(line, sizeof line, "/bin/sh -c exec\t%s\trun\t-n\t2\t--prefix\ttrue\t>&-", SHERD);
+    CHECK_EQ(program_run(line)->status, 0);
+}
+
 /* The reader goes while all that is on the way is full: nothing would wake the launcher for it. */
 static void full_streams_end_with_their_reader(void)
 {
@@ -456,6 +470,7 @@ static const check_test tests[] = {
     {TEST(a_slow_reader_gets_the_flight_record)},
     {TEST(a_reader_that_is_gone_ends_the_ranks)},
     {TEST(what_can_not_be_written_is_lost)},
+    {TEST(what_goes_to_a_closed_output_is_lost)},
     {TEST(full_streams_end_with_their_reader)},
 };
 LAUNCHED_MAIN(tests, play_rank)

@@ -32,7 +32,9 @@ static void open_sink(sherd__sink *sink, int fd)
 
     sink->fd = fd;
     sink->polled = -1;
-    if (fstat(fd, &kind) || S_ISREG(kind.st_mode))
+    /* One that was closed is the launcher's own since, and only to be read: writing there fails,
+     * and so is reported. */
+    if (fstat(fd, &kind) || S_ISREG(kind.st_mode) || (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
         return;
     sink->socket = S_ISSOCK(kind.st_mode);
     if (sink->socket)
