@@ -25,7 +25,9 @@ typedef struct bad_office {
     enum harm harm;
     uint64_t dice;
     bool spoil_gather, spoiled, seeds_differ;
-    int claims; /* letters of claims that were sent */
+    bool no_out;   /* rank 1 passes no place for its world */
+    size_t region; /* of rank 1, if not that of the others */
+    int claims;    /* letters of claims that were sent */
     /* The allocation that fails on a rank; *rich: it has asked for fewer. */
     int poor;
     int64_t fail_at;
@@ -148,11 +150,14 @@ static void *play(void *memory)
     rank_end *end = memory;
     sherd_carrier carrier = carrier_of(&end->seat);
     sherd_world *world = NULL;
-    bool other = ((bad_office *)end->seat.office)->seeds_differ && end->seat.rank == 1;
-    sherd_world_options options = {
-        .region_bytes = REGION, .no_pin = true, .seed = other ? 2 : 1, .error = end->error};
+    const bad_office *o = (bad_office *)end->seat.office;
+    bool other = end->seat.rank == 1;
+    sherd_world_options options = {.region_bytes = other && o->region ? o->region : REGION,
+                                   .no_pin = true,
+                                   .seed = other && o->seeds_differ ? 2 : 1,
+                                   .error = end->error};
 
-    end->opened = sherd_world_open_with(&world, &carrier, &options);
+    end->opened = sherd_world_open_with(other && o->no_out ? NULL : &world, &carrier, &options);
     if (end->opened)
         return NULL;
     end->wrong = move_all(world);
@@ -246,6 +251,47 @@ static void options_that_differ_are_named(void)
         CHECK_EQ(end[r].opened, SHERD_EDIFFER);
         CHECK(strstr(end[r].error, "sherd_world_open_with: rank 0 passed seed 1, ") != NULL);
         CHECK(strstr(end[r].error, ", rank 1 seed 2, ") != NULL);
+    }
+}
+
+static void regions_that_differ_are_named(void)
+{
+    bad_office office = {.harm = NONE, .region = 2 * REGION};
+    rank_end end[RANKS];
+
+    play_all(&office, end);
+    for (int r = 0; r < RANKS; r++) {
+        CHECK_EQ(end[r].opened, SHERD_EDIFFER);
+        CHECK(strstr(end[r].error, ", region 4194304, ") != NULL);
+        CHECK(strstr(end[r].error, ", region 8388608") != NULL);
+    }
+}
+
+/* Nobody waits for the rank that has made the mistake. */
+static void a_mistake_of_one_rank_is_known_to_all(void)
+{
+    static const struct {
+        size_t region;
+        bool no_out;
+        const char *text;
+    } mistakes[] = {
+        {.no_out = true, .text = "rank 1: sherd_world_open_with: out is NULL"},
+        {.region = 5, .text = "rank 1: sherd_world_open_with: region_bytes is 5: expected 0, or "},
+        {.region = (2 << 20) - 1, .text = "region_bytes is 2097151"},
+        {.region = ((size_t)1 << 46) + 1, .text = "region_bytes is 70368744177665"},
+        {.region = SIZE_MAX, .text = "region_bytes is 18446744073709551615"},
+    };
+    rank_end end[RANKS];
+
+    for (int i = 0; i < LEN(mistakes); i++) {
+        bad_office office = {
+            .harm = NONE, .region = mistakes[i].region, .no_out = mistakes[i].no_out};
+        play_all(&office, end);
+        for (int r = 0; r < RANKS; r++) {
+            CHECK_EQ(end[r].opened, SHERD_EINVAL);
+            if (!CHECK(strstr(end[r].error, mistakes[i].text) != NULL))
+                fprintf(stderr, "rank %d: %s\n", r, end[r].error);
+        }
     }
 }
 
@@ -405,6 +451,8 @@ static void a_carrier_that_fails_ends_the_world_for_all(void)
 static const check_test tests[] = {
     {TEST(what_is_not_spoiled_goes_well)},
     {TEST(options_that_differ_are_named)},
+    {TEST(regions_that_differ_are_named)},
+    {TEST(a_mistake_of_one_rank_is_known_to_all)},
     {TEST(a_peer_of_another_version_is_refused_by_all)},
     {TEST(no_memory_on_one_rank_is_no_memory_on_all)},
     {TEST(a_carrier_that_fails_ends_the_world_for_all)},

@@ -103,6 +103,14 @@ static void a_transport_that_there_is_not_is_refused(void)
     unsetenv("SHERD_TRANSPORT");
 }
 
+/* Nobody waits for the rank that has made the mistake. */
+static void a_rank_without_a_place_fails_on_all(void)
+{
+    const program_end *ends = under_mpirun(2, "nowhere");
+    FOR_EACH_MPI(kind)
+    CHECK_EQ(times(ends[kind_i].out, "open EINVAL: rank 1: sherd_world_open_mpi: out is NULL"), 2);
+}
+
 static void a_wait_may_have_no_limit(void)
 {
     setenv("SHERD_TIMEOUT", "none", 1);
@@ -127,6 +135,7 @@ static const check_test tests[] = {
     {TEST(what_a_rank_starts_is_none)},
     {TEST(a_world_that_outlives_mpi_is_one_clear_line)},
     {TEST(a_transport_that_there_is_not_is_refused)},
+    {TEST(a_rank_without_a_place_fails_on_all)},
     {TEST(a_wait_may_have_no_limit)},
 };
 MPIRUN_MAIN(tests, play_nothing)

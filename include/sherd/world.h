@@ -79,7 +79,7 @@ typedef struct sherd_world_options {
     sherd_ranks_as as; /* sherd_spawn: processes or threads */
     bool no_pin;       /* do not pin ranks; by default each gets a core, if enough are free */
     uint64_t seed;     /* of all random numbers of this world; equal on all ranks */
-    /* address space for the tensors of one rank, at least 2 MiB; 0 = the machine's memory */
+    /* addresses for tensors of a rank, 2 MiB .. 64 TiB, equal on all; 0 = the machine's memory */
     size_t region_bytes;
     /*
      * char[SHERD_ERROR_BYTES]: gets the error text if the function that takes these options fails

@@ -395,7 +395,9 @@ sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *o
 static sherd_status open_dry(sherd_world **out, const sherd_carrier *carrier,
                              const sherd_world_options *options, sherd__diag *diag)
 {
-    if (!refuse(carrier, diag))
+    const sherd__argument need[] = {{"out", out}, {NULL, NULL}};
+
+    if (!refuse(carrier, diag) && !sherd__require(diag, "sherd_world_open_with", need))
         (void)sherd__dry_open(out, 0, options, diag);
     if (carrier->version == SHERD_CARRIER_VERSION && carrier->close)
         carrier->close(carrier->self, true);
@@ -406,7 +408,7 @@ sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carri
                                    const sherd_world_options *options)
 {
     sherd__diag diag = {.rank = -1};
-    const sherd__argument list[] = {{"out", out}, {"carrier", carrier}, {NULL, NULL}};
+    const sherd__argument list[] = {{"carrier", carrier}, {NULL, NULL}};
 
     if (out)
         *out = NULL;
@@ -414,8 +416,6 @@ sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carri
     if (!status)
         status = sherd__dry_is_asked() ? open_dry(out, carrier, options, &diag)
                                        : open_with(out, carrier, false, options, &diag);
-    else if (carrier && carrier->version == SHERD_CARRIER_VERSION && carrier->close)
-        carrier->close(carrier->self, true);
     if (status)
         sherd__tell_why(options ? options->error : NULL, &diag);
     return status;

@@ -174,13 +174,28 @@ static bool has_ended(const void *world)
     return sherd__look(((const sherd_world *)world)->death) != 0;
 }
 
+static sherd_status check_options(sherd_world *world, const char *function,
+                                  const sherd_world_options *options)
+{
+    const uint64_t least = UINT64_C(1) << 21, most = UINT64_C(1) << 46;
+    uint64_t bytes = options ? options->region_bytes : 0;
+
+    if (bytes == 0 || (bytes >= least && bytes <= most))
+        return SHERD_OK;
+    return sherd__fail(
+        &world->diag, SHERD_EINVAL, "%s: region_bytes is %llu: expected 0, or %llu to %llu",
+        function, (unsigned long long)bytes, (unsigned long long)least, (unsigned long long)most);
+}
+
 /* All ranks have the same options; what differs is seen in the names of the meetings. */
-static sherd_status agree_on_options(sherd_world *world, const char *function)
+static sherd_status agree_on_options(sherd_world *world, const char *function,
+                                     const sherd_world_options *options)
 {
     char name[SHERD__MEETING_NAME];
 
-    snprintf(name, sizeof name, "%s: seed %llu, SHERD_VERIFY=%d, device %s", function,
-             (unsigned long long)world->seed, world->verify, world->device ? "cuda" : "cpu");
+    snprintf(name, sizeof name, "%s: seed %llu, SHERD_VERIFY=%d, %s, region %llu", function,
+             (unsigned long long)world->seed, world->verify, world->device ? "cuda" : "cpu",
+             (unsigned long long)(options ? options->region_bytes : 0));
     sherd_status status = sherd__agree(world, SHERD_OK, 3, name);
     if (!status && world->device)
         status = sherd__agree(world, sherd__world_device_meet(world), 0, function);
@@ -209,7 +224,9 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
     world->verify = verify && *verify && strcmp(verify, "0") != 0;
     unsigned char *region =
         arena->base + control->regions + (size_t)world->slot * (size_t)control->region_step;
-    sherd_status status = read_patience(world);
+    sherd_status status = check_options(world, function, options);
+    if (!status)
+        status = read_patience(world);
     if (!status)
         status = check_kernels(world);
     if (!status)
@@ -234,7 +251,7 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
         sherd__remote_begin(world);
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
-    status = agree_on_options(world, function);
+    status = agree_on_options(world, function, options);
     sherd__price_take(world);
     return status;
 }
