@@ -4,6 +4,7 @@
 #define CHECK_PURE
 #include "mpirun.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 /* mpi_opens.c of an MPI, under `sherd` with these words before it. */
@@ -123,10 +124,39 @@ static void a_wait_may_have_no_limit(void)
     unsetenv("SHERD_TIMEOUT");
 }
 
-static int play_nothing(const char *mode)
+/* Ranks whose job is ended from outside, as by Ctrl-C. */
+static int play_asleep(const char *mode)
 {
-    (void)mode;
-    return 1;
+    sherd_world *world = open_world();
+
+    if (sherd_world_rank(world) == 0)
+        puts(mode);
+    fflush(stdout);
+    sleep(30);
+    return sherd_world_close(world) ? 1 : 0;
+}
+
+/* Of MPICH's launcher ranks get SIGKILL, which may have been the cause of all. */
+static void who_was_asked_to_end_is_not_reported(void)
+{
+    char line[512], folder[] = "/tmp/sherd_mpi_XXXXXX";
+    program_end end;
+
+    if (!mpirun_of(mpi_kinds[0])) {
+        printf("skipped: no %s here\n", mpi_kinds[0]);
+        return;
+    }
+    bool made = make_mpi_folder(folder);
+    snprintf(line, sizeof line, "%s asleep", self);
+    program p = mpi_start(mpi_kinds[0], 3, line);
+    CHECK(program_says(&p, "asleep\n", 30));
+    kill(p.pid, SIGINT);
+    program_join(&p, &end);
+    CHECK(end.status != 0);
+    CHECK_EQ(program_orphans(8), 0);
+    CHECK_EQ(times(end.err, "sherd: host"), 0);
+    if (made)
+        remove_mpi_folder(folder);
 }
 
 static const check_test tests[] = {
@@ -137,5 +167,6 @@ static const check_test tests[] = {
     {TEST(a_transport_that_there_is_not_is_refused)},
     {TEST(a_rank_without_a_place_fails_on_all)},
     {TEST(a_wait_may_have_no_limit)},
+    {TEST(who_was_asked_to_end_is_not_reported)},
 };
-MPIRUN_MAIN(tests, play_nothing)
+MPIRUN_MAIN(tests, play_asleep)

@@ -21,6 +21,7 @@
 #include "world/inside.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -47,6 +48,7 @@ typedef struct watched {
     int rank;
     int process;            /* its pidfd */
     bool main;              /* its first thread has the mutex */
+    char stat[32];          /* its file in /proc, which says how it ended until it is reaped */
     struct sockaddr_un job; /* the name of the job's guards */
     socklen_t job_bytes;
     char host[SHERD__HOST_BYTES];
@@ -154,10 +156,42 @@ static bool wait_for(sherd__guard *guard, const watched *w, int64_t *at)
     return (w->main || wait_file(w->process, -1)) && !atomic_load(&guard->dismissed);
 }
 
+/* The signal that ends the rank, while its parent has not taken note of it; else 0. */
+static int signal_of(const watched *w)
+{
+    char text[1024];
+    int file = (int)syscall(SYS_openat, AT_FDCWD, w->stat, O_RDONLY | O_CLOEXEC), status = 0;
+    int64_t n = file < 0 ? 0 : syscall(SYS_read, file, text, sizeof text);
+
+    while (n > 0 && (text[n - 1] < '0' || text[n - 1] > '9'))
+        n--;
+    for (int unit = 1; n > 0 && unit < 1000000 && text[n - 1] != ' '; unit *= 10)
+        status += unit * (text[--n] - '0'); /* the last number, as wait() gives it */
+    return status & 0x7F;
+}
+
+/*
+ * A rank that was asked to end, as launchers do when somebody ends the job, or when another rank
+ * has died: then that one's guard says so. Others get to know it, people do not.
+ */
+static _Noreturn void tell_nobody(watched *w, int signal)
+{
+    const struct timespec others = {.tv_nsec = 300000000};
+
+    syscall(SYS_ppoll, NULL, 0, &others, NULL, 0);
+    sherd__end_world(&w->arena, sherd__end_word(SHERD__END_KILLED, w->rank, signal, SHERD_EPEER));
+    leave();
+}
+
 static _Noreturn void watch(sherd__guard *guard, watched *w)
 {
     notice mine = {.rank = w->rank};
-    int own = wait_for(guard, w, &mine.at) ? be_first(w, &mine) : -1;
+    bool over = wait_for(guard, w, &mine.at);
+    int signal = over ? signal_of(w) : 0;
+
+    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
+        tell_nobody(w, signal);
+    int own = over ? be_first(w, &mine) : -1;
     if (own < 0)
         leave();
     bool tells =
@@ -247,6 +281,7 @@ sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t jo
                     .host = "?"};
     sherd__guard *guard = create();
 
+    snprintf(mine.stat, sizeof mine.stat, "/proc/%d/stat", (int)getpid());
     name_job(&mine, job);
     (void)gethostname(mine.host, sizeof mine.host - 1);
     /* MPI is not for a process that was forked: where ranks send messages it tells people only. */
