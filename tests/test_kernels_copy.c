@@ -100,6 +100,37 @@ static void planes_are_turned(void)
     }
 }
 
+static void rows_are_reversed(void)
+{
+    static const size_t bytes[] = {1, 2, 4, 8, 12};
+
+    number_the_source();
+    for (int b = 0; b < LEN(bytes); b++)
+        for (int64_t n = 1; n < 70; n += n < 36 ? 1 : 11) {
+            const int64_t size[3] = {1, 40, n}, to[3] = {0, n + 2, 1}, from[3] = {0, n, -1};
+            memset(dst, UNTOUCHED, sizeof dst);
+            memset(expect, UNTOUCHED, sizeof expect);
+            for (int64_t i = 0; i < 40; i++)
+                for (int64_t j = 0; j < n; j++)
+                    memcpy(expect + (size_t)(i * (n + 2) + j) * bytes[b],
+                           src + (size_t)(i * n + n - 1 - j) * bytes[b], bytes[b]);
+            sherd__copy_box(bytes[b], 3, size, dst, to, src + (size_t)(n - 1) * bytes[b], from);
+            CHECK_EQ(memcmp(dst, expect, sizeof dst), 0);
+        }
+}
+
+/* Rows for which memcpy may be slow: from any place in a line to any other. */
+static void long_rows_are_shifted(void)
+{
+    static const int64_t lengths[] = {1024, 1025, 1100, 2047, 4000};
+
+    number_the_source();
+    for (int i = 0; i < LEN(lengths); i++)
+        for (int64_t more = 0; more < 70; more += 23)
+            try_box(1, 3, (int64_t[]){1, 7, lengths[i]}, (int64_t[]){0, lengths[i] + more, 1},
+                    (int64_t[]){0, lengths[i] + 1, 1});
+}
+
 static void rows_of_every_length_are_permuted(void)
 {
     static const int64_t lengths[] = {1, 4, 8, 15, 16, 32, 33, 64, 128, 130};
@@ -248,6 +279,8 @@ static void the_kernel_copies_any_bytes(void)
 static const check_test tests[] = {
     {TEST(every_order_of_dims_on_both_sides)},
     {TEST(planes_are_turned)},
+    {TEST(rows_are_reversed)},
+    {TEST(long_rows_are_shifted)},
     {TEST(rows_of_every_length_are_permuted)},
     {TEST(a_source_stride_of_zero_repeats)},
     {TEST(no_dims_are_one_element)},

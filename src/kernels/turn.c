@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turning planes, in tiles of 64 x 64 elements, or 32 x 32 of 8 bytes. Vectors of a tile are turned as
+ * Turning planes and rows. Planes are turned in tiles of 64 x 64 elements, or 32 x 32 of 8 bytes. Vectors of a tile are turned as
  * squares, into a buffer, whose rows are then copied: lines of dst are written whole, because where
  * the strides are powers of two the cache keeps only few of them at once. 2 to 4 times as fast as
  * single elements.
@@ -60,6 +60,52 @@ bool sherd__turn(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t ds
         return plane_32(rows, cols, dst, dst_row, src, src_col);
     case 8:
         return plane_64(rows, cols, dst, dst_row, src, src_col);
+    default:
+        return false;
+    }
+}
+
+/* The elements of a vector from the last to the first: its words, and what is in them. */
+static inline v32 backwards(size_t bytes, v32 x)
+{
+    if (bytes == 8)
+        return SHUFFLE(x, x, v32, 2, 3, 0, 1);
+    x = SHUFFLE(x, x, v32, 3, 2, 1, 0);
+    if (bytes < 4)
+        x = x >> 16 | x << 16;
+    if (bytes < 2)
+        x = (x >> 8 & 0x00FF00FF) | (x & 0x00FF00FF) << 8;
+    return x;
+}
+
+/* `bytes` is a constant in each caller. */
+static inline bool reverse(int64_t bytes, int64_t n, char *dst, const char *src)
+{
+    const int64_t lanes = (int64_t)sizeof(v32) / bytes;
+    int64_t i = 0;
+
+    for (; i + lanes <= n; i += lanes) {
+        v32 x;
+        memcpy(&x, src - (i + lanes - 1) * bytes, sizeof x);
+        x = backwards((size_t)bytes, x);
+        memcpy(dst + i * bytes, &x, sizeof x);
+    }
+    for (; i < n; i++)
+        memcpy(dst + i * bytes, src - i * bytes, (size_t)bytes);
+    return true;
+}
+
+bool sherd__reverse(size_t bytes, int64_t n, char *dst, const char *src)
+{
+    switch (bytes) {
+    case 1:
+        return reverse(1, n, dst, src);
+    case 2:
+        return reverse(2, n, dst, src);
+    case 4:
+        return reverse(4, n, dst, src);
+    case 8:
+        return reverse(8, n, dst, src);
     default:
         return false;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Planes whose two sides are dense along different dims. */
+/* Planes whose two sides are dense along different dims, and rows that run backwards. */
 #ifndef SHERD__TURN_H
 #define SHERD__TURN_H
 
@@ -13,5 +13,8 @@
  */
 bool sherd__turn(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
                  const char *src, int64_t src_col);
+
+/* dst[i * bytes] = src[-i * bytes], for n elements. False: for other sizes. */
+bool sherd__reverse(size_t bytes, int64_t n, char *dst, const char *src);
 
 #endif
