@@ -63,7 +63,7 @@ static void try_size(sherd_world *world, sherd_dtype dtype, double size, int dim
 {
     static double x[MOST], length[COLS];
     const int64_t shape[] = {ROWS, COLS};
-    double tolerance = dtype == SHERD_F32 ? 2e-6 : 2e-2;
+    double near = dtype == SHERD_F32 ? 2e-6 : 2e-2;
 
     memset(length, 0, sizeof length);
     for (int i = 0; i < MOST; i++)
@@ -78,10 +78,10 @@ static void try_size(sherd_world *world, sherd_dtype dtype, double size, int dim
     sherd_backward(sherd_sum(y));
     const double *got = sherd_tensor_read(sherd_cast(y, SHERD_F64));
     for (int i = 0; i < (dim ? ROWS : COLS) && got; i++)
-        CHECK_NEAR(got[i], sqrt(length[i]), tolerance * sqrt(length[i]) + 0x1p-150);
+        CHECK_NEAR(got[i], sqrt(length[i]), near * sqrt(length[i]) + 0x1p-150);
     const double *slope = sherd_tensor_read(sherd_cast(sherd_grad(a), SHERD_F64));
     for (int i = 0; i < MOST && slope && given; i++)
-        CHECK_NEAR(slope[i], given[i] / sqrt(length[dim ? i / COLS : i % COLS]), tolerance);
+        CHECK_NEAR(slope[i], given[i] / sqrt(length[dim ? i / COLS : i % COLS]), near);
 }
 
 static void norms_hold_what_squares_do_not(sherd_world *world)
