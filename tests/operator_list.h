@@ -77,6 +77,7 @@ static const row rows[] = {
     ROW(argmax, 'd', 0, 3, draw_some_dims, run_argmax),
     ROW(argmin, 'd', 0, 3, draw_some_dims, run_argmin),
     ROW(drawn, 'p', 1, 3, draw_weights, run_drawn),
+    ROW(drawn_repeatedly, 'p', 1, 3, draw_weights, run_drawn_repeatedly),
     ROW(softmax, 'x', 1, 3, draw_dim, run_softmax),
     ROW(log_softmax, 'x', 1, 3, draw_dim, run_log_softmax),
     ROW(logsumexp, 'x', 1, 3, draw_dim_kept, run_logsumexp),

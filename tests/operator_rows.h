@@ -347,6 +347,7 @@ static inline bool draw_some_dims(call_plan *p, uint64_t *dice)
 }
 
 RUN(run_drawn, sherd_multinomial(in[0], 1, false, a->generator))
+RUN(run_drawn_repeatedly, sherd_multinomial(in[0], 3, true, a->generator))
 
 static inline bool draw_weights(call_plan *p, uint64_t *dice)
 {

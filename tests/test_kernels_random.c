@@ -130,7 +130,8 @@ static void an_empty_range_of_classes_says_nothing(void)
     const int32_t targets[] = {0, 1};
 
     for (int t = 0; t < LEN(tables); t++) {
-        float stats[2][6], alone[2], both[2];
+        float stats[2][6];
+        double alone[2], both[2];
         tables[t].cross_entropy(2, 2, stats[0], logits, targets, 0);
         tables[t].cross_entropy(2, 0, stats[1], logits, targets, 2);
         for (int r = 0; r < 2; r++) {

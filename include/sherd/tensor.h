@@ -197,8 +197,7 @@ SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
 /* ---- data ----------------------------------------------------------------------------------- */
 
 /**
- * The local elements for reading, row-major and contiguous. After collective calls it may be NULL
- * because another rank has failed: ask sherd_world_check first.
+ * The local elements for reading, row-major and contiguous; NULL also if another rank has failed.
  *
  * @local  blocks while the tensor is the result of a call in flight
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
@@ -457,8 +456,7 @@ SHERD_API void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *
 
 /**
  * The whole tensor on every rank, as a plain tensor that does not vary. All ranks must compute the
- * same gradient for it (otherwise sherd_full_with). If another rank has failed, it is the failed
- * tensor, of which sherd_tensor_read returns NULL: ask sherd_world_check before reading.
+ * same gradient for it (otherwise sherd_full_with). The failed tensor if another rank has failed.
  *
  * @collective the tensor's mesh
  * @owns       the result belongs to the scope; if `t` is plain, `t` itself is returned

@@ -67,7 +67,7 @@ static sherd_status build(sherd_ghosts *g, const sherd_layout *layout, sherd_dty
     g->cells = sherd__loose_plain(g->world, dtype, inside ? g->box.ndim : 1,
                                   inside ? g->box.size : &nothing, sherd__varying_axes(layout));
     if (!g->cells)
-        return sherd__fail(diag, SHERD_ENOMEM, "%s: out of memory for %s", function, layout->text);
+        return sherd__fail(diag, SHERD_ENOMEM, "out of memory for %s", layout->text);
     if (g->cells->count)
         sherd__fill(g->cells, 0);
     return SHERD_OK;
@@ -96,9 +96,12 @@ sherd_status sherd_ghosts_create(sherd_ghosts **out, const sherd_layout *layout,
     if (!g)
         return sherd__raise(world, SHERD_ENOMEM, "sherd_ghosts_create: out of memory");
     g->world = world;
+    bool begun = sherd__doing_begin(world, "sherd_ghosts_create");
     sherd_status status = build(g, layout, dtype, options ? options : &none);
-    if (status) {
+    if (status)
         sherd__raise_diag(world);
+    sherd__doing_end(world, begun);
+    if (status) {
         sherd_ghosts_destroy(g);
         return status;
     }
