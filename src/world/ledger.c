@@ -269,17 +269,22 @@ int sherd__leader_of(const sherd_world *world, int rank, int lane)
     return atomic_load(&sherd__lane_of(world, rank, lane)->leader) - 1;
 }
 
-/* Whether two ranks show the same; then it is enough to compare a third one with either. */
 static bool show_the_same(const sherd_world *world, int lane, int a, int b)
 {
     return are_alike(sherd__work_of(world, a, lane), sherd__work_of(world, b, lane)) &&
            sherd__openings_same(world, lane, a, b) && sherd__claims_same(world, lane, a, b);
 }
 
+/* Whether it is enough to compare a third rank with either. */
+static bool are_as_one(const sherd_world *world, int lane, int a, int b)
+{
+    return show_the_same(world, lane, a, b) && sherd__openings_past_alike(world, lane, a, b);
+}
+
 /*
  * Whether any two members of a group differ. Comparing all with the leader is not enough: it may
  * have stopped before the others differ, or have released what they still have. Of members that
- * show the same, only one is compared.
+ * are as one, only one is compared.
  */
 static bool any_differ(const sherd_world *world, int lane, int leader, bool other, char *text,
                        size_t room)
@@ -290,7 +295,7 @@ static bool any_differ(const sherd_world *world, int lane, int leader, bool othe
     for (int q = leader; q < world->ranks; q++) {
         if (sherd__leader_of(world, q, lane) != leader)
             continue;
-        for (k = 0; k < kinds && !show_the_same(world, lane, first[k], q); k++)
+        for (k = 0; k < kinds && !are_as_one(world, lane, first[k], q); k++)
             if (differ_in(world, lane, first[k], q, other, text, room))
                 return true;
         if (k == kinds)

@@ -53,6 +53,9 @@ void sherd__openings_tell(sherd_world *world);
 void sherd__openings_passed(sherd_world *world, sherd__lane_set *again);
 void sherd__openings_failed(sherd_world *world);
 bool sherd__openings_same(const sherd_world *world, int lane, int a, int b);
+/* Whether two ranks that show the same have also made as many calls since the last good check: then
+ * neither can still open what the other cannot. */
+bool sherd__openings_past_alike(const sherd_world *world, int lane, int a, int b);
 /* Whether two ranks have opened other tensors, as sherd__ledgers_differ. */
 bool sherd__openings_differ(const sherd_world *world, int lane, int a, int b, bool other,
                             char *text, size_t room);

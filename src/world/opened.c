@@ -201,6 +201,11 @@ static bool is_past(const sherd_world *world, int rank, int lane, const sherd__o
            calls_of(world, rank, lane) > opening->calls;
 }
 
+bool sherd__openings_past_alike(const sherd_world *world, int lane, int a, int b)
+{
+    return calls_of(world, a, lane) == calls_of(world, b, lane);
+}
+
 /*
  * The first opening of one rank that another lacks; `past`: and can no longer make. NULL: there is
  * none that is known by name.
