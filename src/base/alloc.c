@@ -107,7 +107,7 @@ void sherd__stock_give(sherd__heap *heap, sherd__stock *stock, void *memory)
 {
     void **first = memory;
 #if defined(__SANITIZE_ADDRESS__)
-    bool full = true; /* who uses a struct after its time is to be seen */
+    bool full = true; /* free at once, so that the sanitizer sees uses after free */
 #else
     bool full = stock->count >= MOST_IDLE;
 #endif

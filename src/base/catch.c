@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A frame that takes any exception, without C++: catch.h. What unwinds the stack asks the frame's
- * personality, a function of C here, twice: whether there is a handler, and to which place to go.
- * The frame itself is in assembly, because C has no way to name that place: where a language would
- * keep tables, it gives the address to go on at. See docs/decisions/129.
+ * A frame that takes any exception, without C++: catch.h. The unwinder asks the personality of each
+ * frame, here a function in C, twice: whether the frame has a handler, and where to continue. The
+ * frame is in assembly, because C cannot name the place to continue at: its LSDA, where C++ would
+ * have tables, is simply that address. See docs/decisions/129.
  */
 #include "catch.h"
 
@@ -52,7 +52,7 @@
 #include <stdint.h>
 #include <unwind.h>
 
-/* Called by the frame below only, so no file declares them, and a compiler sees no use. */
+/* Called only by the assembly below: no header declares them, and the compiler sees no use. */
 #define BY_FRAME __attribute__((used, noinline))
 BY_FRAME _Unwind_Reason_Code sherd__take_thrown(int version, _Unwind_Action actions,
                                                 _Unwind_Exception_Class kind,
@@ -60,7 +60,7 @@ BY_FRAME _Unwind_Reason_Code sherd__take_thrown(int version, _Unwind_Action acti
                                                 struct _Unwind_Context *frame);
 BY_FRAME int sherd__drop_thrown(struct _Unwind_Exception *thrown);
 
-/* A stack that is unwound by force, as by pthread_cancel, has no exception that one could take. */
+/* Forced unwinding, as by pthread_cancel, must not be stopped: let it pass. */
 _Unwind_Reason_Code sherd__take_thrown(int version, _Unwind_Action actions,
                                        _Unwind_Exception_Class kind,
                                        struct _Unwind_Exception *thrown,
@@ -84,7 +84,7 @@ int sherd__drop_thrown(struct _Unwind_Exception *thrown)
     return SHERD__THROWN;
 }
 
-/* 0x1b: addresses of four bytes, from where they stand. */
+/* 0x1b is DW_EH_PE_pcrel | DW_EH_PE_sdata4: four bytes, relative to their own place. */
 __asm__(".pushsection .text\n"
         ".globl sherd__catch\n"
         ".hidden sherd__catch\n"

@@ -6,7 +6,7 @@
 #include <link.h>
 #include <stddef.h>
 
-/* Of the first object, which is the program: whether it names a loader. */
+/* Called for the first object, the program: it is dynamic if it names an interpreter. */
 static int look_at_program(struct dl_phdr_info *info, size_t bytes, void *has_loader)
 {
     (void)bytes;

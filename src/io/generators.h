@@ -24,10 +24,10 @@ void sherd__generators_clear(sherd_world *world, sherd__notes *notes);
  */
 sherd_status sherd__take_most(sherd_world *world, int64_t *number, int64_t count);
 
-/* Whether they are kept under this key. */
+/* Whether a note with this key belongs to the generators. */
 bool sherd__generators_have(const char *key);
 
-/* Set those of a module as a file says. False: it does not say anything. */
+/* Set the generators of a module as the notes of a file say. False: the file has none. */
 bool sherd__generators_read(sherd_module *module, const sherd_file *file);
 
 #endif

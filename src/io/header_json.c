@@ -267,7 +267,7 @@ static sherd_status fill_json(json_t *root, const sherd__header *h, const char *
 {
     json_t *notes = h->notes ? json_object() : NULL;
 
-    /* Gives up the notes, too, where there is no root. */
+    /* This releases the notes even if there is no root. */
     if ((h->notes && json_object_set_new(root, "__metadata__", notes)) || !root)
         return SHERD_ENOMEM;
     for (int i = 0; i < h->notes && !*fault; i++) {

@@ -9,7 +9,7 @@
 
 enum { MOST_LEVELS = 32 };
 
-/* What a name has where the pattern has "*", one level each. */
+/* The levels of a name that stand where its pattern has "*". */
 typedef struct levels {
     const char *text[MOST_LEVELS];
     int length[MOST_LEVELS], count;
@@ -103,7 +103,7 @@ bool sherd__file_name_stacks(const sherd_file_name *n)
     return n && strchr(n->there, '#');
 }
 
-/* Write the name into out[room], of which it needs as many bytes as are returned. */
+/* Write the name into out[room]; returns how many bytes it needs. */
 static size_t write_name(char *out, size_t room, const sherd_file_name *n, const levels *l,
                          int64_t index)
 {

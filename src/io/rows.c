@@ -70,7 +70,7 @@ bool sherd__write_at(int fd, const void *data, int64_t bytes, int64_t at)
     return true;
 }
 
-/* Too large for what: if it is the limit of the process, this is nothing that a disk can do. */
+/* Report EFBIG: the limit of this process if it has one, else that of the file system. */
 static sherd_status too_large(sherd_world *world, const char *function, const char *path)
 {
     struct rlimit limit;

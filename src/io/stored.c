@@ -43,7 +43,7 @@ static sherd_status refuse(const sherd__wanted *want, const sherd__files *f, int
                        why);
 }
 
-/* Piece i. It may be missing if all are, and the options say so. */
+/* Find piece i. A piece may be missing only if all are, and if the options allow that. */
 static sherd_status find_piece(sherd__stored *out, const sherd__files *f, const sherd__wanted *want,
                                const char *name, int64_t i, bool *const *known)
 {

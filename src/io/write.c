@@ -138,8 +138,8 @@ static bool agree(writing *w, uint64_t arguments)
 }
 
 /*
- * All ranks have passed the same, which is called so: what it is, and its text. If not, the error
- * tells both, shortened.
+ * Check that all ranks have passed the same thing: `kind` names it, `text` describes it. If not,
+ * the error shows both texts, shortened.
  */
 static bool agree_on(writing *w, uint64_t hash, const char *kind, const char *text)
 {

@@ -44,7 +44,10 @@ static void map_of(sherd__arena *out, const sherd__hello *first, const char *fun
     close(fd);
 }
 
-/* Whose cores: those of all ranks together; *bound: the launcher has given them different ones. */
+/*
+ * How many cores the ranks have together. *bound: sherd must not pin them, since a rank asks for
+ * that, or the launcher has given ranks different cores.
+ */
 static int cores_of(const sherd_carrier *carrier, const sherd__hello *all, bool *bound)
 {
     cpu_set_t sum = all[0].cores;
@@ -104,7 +107,10 @@ static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool
 
 /* ---- no arena -------------------------------------------------------------------------------- */
 
-/* Cores that count as enough where they are on this machine. */
+/*
+ * How many cores to tell the world: one for each rank if the ranks of this machine have one each,
+ * else 1. *here: how many ranks are on this machine.
+ */
 static int cores_for(const sherd_carrier *carrier, const sherd__hello *mine,
                      const sherd__hello *all, int *here)
 {
@@ -120,7 +126,8 @@ static int cores_for(const sherd_carrier *carrier, const sherd__hello *mine,
 }
 
 /*
- * What this rank has for itself goes with what it shares: tensors and lanes there, all else here.
+ * Join the two arenas of this rank: tensors and lanes stay in the one that it shares, all else is
+ * in its own.
  */
 static void graft(sherd__arena *shared, const sherd__arena *own, sherd__diag *diag)
 {

@@ -16,12 +16,16 @@ bool sherd__is_carried(void);
 bool sherd__is_in_job(void);
 /* A hash of what launchers of MPI have left in the environment; 0: none has. */
 uint64_t sherd__carrier_marks(void);
-/* Whether it has a world open by that. */
+/* Whether this process has a world open that it has joined through its launcher of MPI. */
 bool sherd__has_joined(void);
-/* From now on it has, or no longer; programs that it starts are no ranks. False: no memory for the
- * environment. */
+/*
+ * Note that it has such a world open, or has closed it; programs that it starts are no ranks.
+ * False: no memory for the environment.
+ */
 bool sherd__say_joined(bool open);
-/* The same of a process whose world comes by a carrier of its own, and which may join besides. */
+/*
+ * The same if its world came by a carrier that the program has brought: it may still join the job.
+ */
 bool sherd__leave_job(void);
 /* Load the module of this launcher's MPI, and open its carrier. EINVAL. */
 sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag);
@@ -45,16 +49,16 @@ sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *o
 sherd_status sherd__spawn_carried(bool *here, int *exit_status, const sherd__launch_plan *plan,
                                   sherd__diag *diag);
 
-/* ---- guard.c: who dies ----------------------------------------------------------------------- */
+/* ---- guard.c: a rank that dies --------------------------------------------------------------- */
 
 typedef struct sherd__guard sherd__guard;
 
 /*
- * Let a process of its own watch over this rank, which nobody else watches: if it ends without
- * closing its world, that is ended for the ranks of its arena, and a line says who and where; of
- * several of one machine that end, the first. `job`: the same on all of them, and on no others
- * here. It ends when it is dismissed, or the rank is over. NULL: there is none, and the launcher
- * alone sees who dies.
+ * Fork a process, the guard, that watches over this rank. If the rank ends without closing its
+ * world, the guard ends the world for the other ranks of the arena, and prints which rank ended and
+ * where; if several ranks of a machine end, only the first. `job`: a number that the ranks of this
+ * job share and no others on this machine have. The guard ends when it is dismissed, or after the
+ * rank. NULL: there is no guard, and only the launcher sees who dies.
  */
 sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job);
 /* The rank has closed its world. NULL is a no-op. */

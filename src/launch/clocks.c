@@ -4,7 +4,8 @@
  * their clocks together some times. Nobody leaves such a meeting before the last has entered it, so
  * a clock at a rank's exit is not before another's at its entry: each meeting bounds the difference
  * from both sides, and the best of all meetings is known to within half of the fastest one's time.
- * Machines whose clocks run at different speeds are off by what that makes since the world opened.
+ * If the clocks of machines run at different speeds, the error grows with the time since the world
+ * was opened.
  */
 #include "clocks.h"
 #include "world/inside.h"

@@ -16,7 +16,7 @@ typedef struct sherd__clock_bounds {
     int64_t least, most;
 } sherd__clock_bounds;
 
-/* What one more meeting says of that. */
+/* Narrow the bounds by one more meeting. */
 void sherd__clocks_bound(sherd__clock_bounds *bounds, const sherd__clock_meeting *mine,
                          const sherd__clock_meeting *first);
 /* How far this rank's clock is ahead of rank 0's. All ranks call it. False: they do not reach each

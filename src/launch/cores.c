@@ -39,8 +39,10 @@ static int take_name(const char *name)
     return -1;
 }
 
-/* Jobs choose one after the other, or each of two might get one half. Goes on without if it takes
- * too long. */
+/*
+ * Jobs choose one after the other, or two jobs might each get half of the cores. -1 if it takes too
+ * long; then the job chooses all the same.
+ */
 static int take_turn(void)
 {
     const struct timespec pause = {0, TURN_NS};

@@ -64,7 +64,7 @@ static void read_last(const sherd__watch *w, int rank, sherd__flight_rank *out)
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-/* Leave those out that have made (left: left) a call. */
+/* Leave out the ranks that have made a call (or, if `left`, have left it). */
 static void keep_lacking(const sherd__watch *w, int lane, bool left, uint64_t number,
                          sherd__ranks *ranks)
 {
@@ -103,7 +103,7 @@ static void add_need(const sherd__watch *w, int rank, const sherd__need *need, b
     sherd__ranks_join(&out->awaited, &ranks);
 }
 
-/* What a rank that sleeps says. False: it does not sleep. */
+/* Read what a sleeping rank waits for. False: it does not sleep. */
 static bool read_wait(const sherd__watch *w, int rank, int64_t now, sherd__flight_rank *out)
 {
     const sherd__post *post = post_of(w, rank);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A forked process lets go of the memory that it was forked with. Until it does, each page that the
- * other one writes afterwards is there twice: what the process still has is the old one. Only
- * private memory is dropped, what is shared was never copied.
+ * A forked process drops the memory that it was forked with. Until it does, each page that its
+ * parent writes is in memory twice, since the child keeps the old contents. Only private memory is
+ * dropped; shared memory is not copied anyway.
  *
- * It costs a system call for each piece of memory. No allocation, no lookup of a function that was
- * not called before (the linker keeps its own tables in memory that is dropped), and nobody who
- * wants to know which memory goes (MPI does, and keeps his lists in it): so plain system calls.
+ * It costs a system call for each piece of memory. These are plain system calls, because what is
+ * dropped includes the heap, the tables of the dynamic linker (so functions that were not called
+ * before cannot be found), and the lists of an MPI that intercepts munmap.
  */
 #include "forget.h"
 
@@ -16,8 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of a file that is mapped, and of what lies behind it: the variables of a library are there. As
- * much as a large page, of which no part can be dropped. */
+/*
+ * So much is kept at the beginning of a mapped file, and of the memory right behind it, since the
+ * variables of libraries are there. The size of a large page, of which no part can be dropped.
+ */
 enum { KEPT_OF_FILE = 2 << 20 };
 
 /* A line of /proc/self/maps. */
@@ -55,8 +57,10 @@ static mapping read_line(const char *at)
     return m;
 }
 
-/* Page tables remain where the memory is only emptied, but a wrong read finds 0 and not nothing.
- * Old kernels do not empty large pages. */
+/*
+ * Empty the pages rather than unmap them: that keeps their page tables, but a stray read finds 0
+ * instead of a fault. They are unmapped where old kernels cannot empty them (large pages).
+ */
 static void drop(uintptr_t begin, uintptr_t end)
 {
     if (begin < end && syscall(SYS_madvise, begin, end - begin, MADV_DONTNEED))

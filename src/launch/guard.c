@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guard: a process that watches over a rank which a launcher of MPI has started. That one ends
- * the job when a rank dies, but not every one says which rank it was, and none tells the others,
- * who could save what they have. The guard is nobody's child (a rank must not find one that it did
- * not start) and in a session of its own (a launcher that ends the job's processes would end it
- * before it has said a word). It sleeps in the kernel. It costs a fork, and the rank a fault at the
- * first write to each of its pages; memory it lets go of (forget.c), and so it is frugal: a few
- * functions that were called before, and plain system calls.
+ * The guard: a process that watches over a rank which a launcher of MPI has started. Launchers end
+ * the job when a rank dies, but not all of them say which rank it was, and none tells the other
+ * ranks, which could still save their data. The guard is not the rank's child (a program must not
+ * find a child that it did not start), and it has a session of its own, so that a launcher that
+ * ends the processes of the job does not end the guard first. It sleeps in the kernel. It costs a
+ * fork, and after it a page fault for each page that the rank writes. It drops the memory that it
+ * was forked with (forget.c), so it uses only plain system calls, and functions that were called
+ * before.
  *
- * Each rank has one. A guard of all of them would find several dead when it gets its turn, since
- * launchers are quick to kill the others, and could not say who was first; and ranks that share no
- * memory could not tell it that they close their world. For the same reason it waits for a robust
- * mutex that the rank holds: the kernel lets that go when a thread begins to end, before its memory
- * is given back and its files are closed, which is what launchers see.
+ * Each rank has its own guard. One guard for all would find several ranks dead by the time it runs,
+ * since launchers kill the others quickly, and could not say which died first; and ranks that share
+ * no memory could not tell it that they close their world. To be quick, a guard waits for a robust
+ * mutex that the rank holds: the kernel releases it when a thread begins to end, before memory and
+ * files are released, which is what launchers notice.
  */
 #include "carried.h"
 #include "forget.h"
@@ -121,9 +122,9 @@ static bool wait_file(int fd, int64_t ns)
 }
 
 /*
- * Others that ended at almost the same time, of which one may have been the first: guards get their
- * turn when they do. Those that the launcher has killed come later. `told`: what the first one did
- * was told, so there is something to add.
+ * Hear of other ranks that ended at almost the same time, since the first guard to run need not be
+ * that of the first rank to die. Those that the launcher has killed come later. `told`: this rank's
+ * end was printed, so those are printed too.
  */
 static void hear(const watched *w, int own, int64_t at, bool told)
 {
@@ -152,11 +153,11 @@ static bool wait_for(sherd__guard *guard, const watched *w, int64_t *at)
 {
     (void)pthread_mutex_lock(&guard->mutex);
     *at = sherd__now();
-    /* Where a thread has ended another may have the world now: the process is asked. */
+    /* If it was not the first thread that ended, the process may live on: wait for its end. */
     return (w->main || wait_file(w->process, -1)) && !atomic_load(&guard->dismissed);
 }
 
-/* The signal that ends the rank, while its parent has not taken note of it; else 0. */
+/* The signal that has ended the rank, which is known until its parent reaps it; else 0. */
 static int signal_of(const watched *w)
 {
     char text[1024];
@@ -171,8 +172,8 @@ static int signal_of(const watched *w)
 }
 
 /*
- * A rank that was asked to end, as launchers do when somebody ends the job, or when another rank
- * has died: then that one's guard says so. Others get to know it, people do not.
+ * The end of a rank that was asked to end, as launchers do when the job is ended, or when another
+ * rank has died, which that rank's guard reports. It is told to the other ranks, but not printed.
  */
 static _Noreturn void tell_nobody(watched *w, int signal)
 {
@@ -195,7 +196,8 @@ static _Noreturn void watch(sherd__guard *guard, watched *w)
     if (own < 0)
         leave();
     bool tells =
-        !sherd__look(&w->arena.control->death); /* else somebody did, or they knew it before */
+        /* otherwise another guard told, or the ranks knew before */
+        !sherd__look(&w->arena.control->death);
     if (tells)
         tell(w);
     /* memory that others may want */
@@ -208,7 +210,7 @@ static _Noreturn void watch(sherd__guard *guard, watched *w)
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-/* What a program does at a signal it does with its memory. */
+/* Signal handlers of the program need its memory, which is about to be dropped. */
 static void forget_handlers(void)
 {
     struct sigaction action;
@@ -218,8 +220,10 @@ static void forget_handlers(void)
             signal(number, SIG_DFL);
 }
 
-/* All but the stack from here on, what the guard knows, and what the C library has in this thread:
- * `errno`, and what pthread_self() points at. */
+/*
+ * Drop all memory but this part of the stack, what the guard knows, and what the C library keeps
+ * for this thread: `errno`, and what pthread_self() points at.
+ */
 static void forget_memory(const watched *here)
 {
     enum { BELOW = 64 << 10, ABOVE = 16 << 10 };
@@ -234,8 +238,9 @@ static void forget_memory(const watched *here)
     sherd__forget_memory(keep, 3);
 }
 
-/* All but this one and the standard error output: a file that others wait to be closed must not
- * stay open. */
+/*
+ * Close all files but this one and standard error: somebody may be waiting until a pipe is closed.
+ */
 static void keep_only(int file)
 {
     syscall(SYS_close_range, 0u, 1u, 0u);
@@ -301,8 +306,10 @@ void sherd__guard_dismiss(sherd__guard *guard)
     if (!guard)
         return;
     atomic_store(&guard->dismissed, 1);
-    /* Another thread's stays, and its page: that thread's list of robust mutexes has it until the
-     * thread ends. */
+    /*
+     * If another thread has locked it, unlocking fails, and the page must stay: it is in that
+     * thread's list of robust mutexes until the thread ends.
+     */
     if (pthread_mutex_unlock(&guard->mutex) == 0)
         munmap(guard, sizeof *guard);
 }

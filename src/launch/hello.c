@@ -96,8 +96,8 @@ sherd_status sherd__hellos_exchange(const sherd_carrier *carrier, const sherd__h
 }
 
 /*
- * Before anything else: what others tell later is of that size then, and there is room for it on
- * all ranks.
+ * Done before anything else, so that all later messages have the same size on all ranks, and all
+ * ranks have room for them.
  */
 sherd_status sherd__builds_compare(const sherd_carrier *carrier, bool room, sherd__diag *diag)
 {

@@ -35,15 +35,19 @@ sherd_status sherd__hellos_gather(const sherd_carrier *carrier, const void *mine
 /* Bring `mine`, get all; then the first failure is everybody's. */
 sherd_status sherd__hellos_exchange(const sherd_carrier *carrier, const sherd__hello *mine,
                                     sherd__hello *all, sherd__diag *diag);
-/* Before anything else: what others tell later is of that size then, and there is `room` for it on
- * all ranks. EINVAL, ENOMEM. */
+/*
+ * Done before anything else: checks that all ranks are of one build, and have `room` for what ranks
+ * tell each other later. EINVAL, ENOMEM.
+ */
 sherd_status sherd__builds_compare(const sherd_carrier *carrier, bool room, sherd__diag *diag);
 /* Whether two are on one machine. */
 bool sherd__is_here(const sherd__hello *a, const sherd__hello *b);
 /* Whether ranks of this world must send each other messages, because some share no memory. */
 bool sherd__by_messages(const sherd_carrier *carrier, const sherd__hello *all);
-/* What names a world on the machines that it is on, also where its processes have others open; of
- * its rank 0. */
+/*
+ * A number for the world of this rank 0 that no other world on its machines has, even if its
+ * processes have several open.
+ */
 uint64_t sherd__job_of(const sherd__hello *first);
 /* Bring what went wrong here, if anything, to the next exchange. */
 void sherd__note_failure(sherd__hello *mine, const sherd__diag *diag, int rank);

@@ -35,7 +35,7 @@ typedef struct invitation {
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-/* This process, also where there is no /proc. */
+/* This process; without /proc only its pid is known. */
 static sherd__process myself(void)
 {
     sherd__process self;
@@ -194,7 +194,7 @@ static bool is_present(const sherd__arena *arena, const invitation *in)
     return atomic_load(&arena->control->post[in->rank].presence) == SHERD__PRESENT;
 }
 
-/* Of two processes of a rank that come at the same time one is first. */
+/* Claim the rank for this process. False: another process has it, or had it before. */
 static bool claim(const sherd__arena *arena, const invitation *in)
 {
     sherd__post *post = &arena->control->post[in->rank];
@@ -203,12 +203,14 @@ static bool claim(const sherd__arena *arena, const invitation *in)
         return false;
     if (!is_present(arena, in))
         return true;
-    atomic_store(&post->claimed, 0); /* one that has died, or failed, after it had come */
+    atomic_store(&post->claimed, 0); /* the other one has died, or failed to open its world */
     return false;
 }
 
-/* From now on this process is the rank: it ends with the launcher, which sees it also behind a
- * wrapper. */
+/*
+ * Become the rank: this process now ends with its launcher, which watches it even if a wrapper has
+ * started it.
+ */
 static sherd_status be_rank(const sherd__arena *arena, invitation *in, sherd__diag *diag)
 {
     const sherd__control *control = arena->control;
@@ -232,7 +234,7 @@ static void leave_environment(void)
         unsetenv(invited_names[i]);
 }
 
-/* Nobody of this launch opens a world any more: what this or another rank has tried has failed. */
+/* The world of this launch has ended: report why. */
 static sherd_status say_why_closed(const sherd__arena *arena, sherd__diag *diag)
 {
     uint64_t word = sherd__look(&arena->control->death);
@@ -243,7 +245,10 @@ static sherd_status say_why_closed(const sherd__arena *arena, sherd__diag *diag)
     return diag->status;
 }
 
-/* The mark of who may join says that it is this process, which need not have joined yet. */
+/*
+ * Write the mark of a process that may join for this process, though it has not joined yet; its
+ * children find no invitation.
+ */
 bool sherd__leave_launch(void)
 {
     invitation in;
@@ -256,7 +261,10 @@ bool sherd__leave_launch(void)
     return true;
 }
 
-/* The rank is another process, or this one already. */
+/*
+ * Why the rank cannot be claimed: this process has joined already, the world has ended, or another
+ * process is the rank.
+ */
 static sherd_status refuse(const sherd__arena *arena, const invitation *in, sherd__diag *diag)
 {
     if (in->again)

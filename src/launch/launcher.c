@@ -113,8 +113,10 @@ static sherd_status start_programs(launch *l, sherd__diag *diag)
 
 /* ---- the launch ------------------------------------------------------------------------------ */
 
-/* Descriptors of a launch are never those of standard files, which ranks get anew; all but rank 0
- * read from the same file as these do meanwhile. */
+/*
+ * Fill closed descriptors 0 to 2 with /dev/null, so that no descriptor of the launch gets such a
+ * number: ranks get new standard files. All ranks but 0 read from /dev/null too.
+ */
 static sherd_status keep_standard_files(sherd__diag *diag)
 {
     int fd;
@@ -129,7 +131,10 @@ static sherd_status keep_standard_files(sherd__diag *diag)
     return SHERD_OK;
 }
 
-/* Pipes and processes of many ranks are more files than a shell mostly allows at first. */
+/*
+ * Raise the limit of open files: the pipes and pidfds of many ranks are more than shells usually
+ * allow.
+ */
 static void allow_files(launch *l)
 {
     struct rlimit most;
@@ -189,8 +194,10 @@ static void close_launch(launch *l)
     sherd__arena_unmap(&l->arena);
 }
 
-/* The last line: why the exit status is not 0; before it the flight record, which waits for its
- * reader unless somebody wants an end by a signal. */
+/*
+ * Print why the exit status is not 0, as the last line, after the flight record. A slow reader is
+ * waited for, unless a signal has asked for the end.
+ */
 static int say_cause(launch *l, int code)
 {
     const int64_t patience = INT64_C(10000000000);
@@ -205,7 +212,7 @@ static int say_cause(launch *l, int code)
         sherd__recorder_tell(w);
         sherd__output_finish(&l->output, w->signal ? 0 : patience);
         sherd__cause_text(&l->arena, l->child, text, sizeof text);
-        if (lost && lost != EPIPE) /* else they know it */
+        if (lost && lost != EPIPE) /* with EPIPE the reader is gone, and nobody needs to be told */
             fprintf(stderr, "sherd: output of the ranks is lost: %s\n", strerror(lost));
     } else if (lost) {
         snprintf(text, sizeof text, "output of the ranks is lost: %s", strerror(lost));

@@ -23,8 +23,10 @@ enum { LINE = 1 << 16, QUEUE = 1 << 18 };
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* A descriptor of this process, in a form that does not block; it is a file's or a terminal's anew,
- * its state is not changed. */
+/*
+ * Prepare writing to a descriptor without blocking. Pipes and terminals are opened a second time
+ * for that, so that the descriptor itself, which others share, stays as it is.
+ */
 static void open_sink(sherd__sink *sink, int fd)
 {
     struct stat kind;
@@ -32,8 +34,10 @@ static void open_sink(sherd__sink *sink, int fd)
 
     sink->fd = fd;
     sink->polled = -1;
-    /* One that was closed is the launcher's own since, and only to be read: writing there fails,
-     * and so is reported. */
+    /*
+     * Regular files do not block. A descriptor that was closed has been filled by the launcher, for
+     * reading only: writing to it fails, and is reported.
+     */
     if (fstat(fd, &kind) || S_ISREG(kind.st_mode) || (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
         return;
     sink->socket = S_ISSOCK(kind.st_mode);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a flight record is taken and told. A rank that dies: before the others learn of it, while
- * they still wait. What ranks told themselves, a timeout or ranks that differ: as soon as the
- * launcher sees it, from what the waits have left that it cut short. Ranks that differ may go on
- * after the check, so a record is told only if the job then fails. And at once, whoever asks with
- * SIGUSR1.
+ * When a flight record is taken, and when it is told. When a rank dies, it is taken before the
+ * others learn of it, while they still wait. After a timeout, or if ranks differ, which the ranks
+ * find themselves, it is taken as soon as the launcher sees that, from what the interrupted waits
+ * have left; ranks that differ may recover, so it is told only if the job then fails. On SIGUSR1 it
+ * is taken and told at once.
  */
 #include "flight.h"
 #include "world/inside.h"

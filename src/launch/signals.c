@@ -3,7 +3,7 @@
  * The signals of a process that watches over ranks. For as long as it does so it reads those that
  * end it, and those that it passes on, from a descriptor, and must be told of its children's ends,
  * whatever the program (or whoever started it) does with SIGCHLD. Afterwards, and in each child,
- * all is as it was. What was ignored stays ignored: `nohup` means it.
+ * all is as it was. Signals that were ignored stay ignored, as `nohup` wants it.
  */
 #include "watch.h"
 #include "world/inside.h"

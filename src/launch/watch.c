@@ -67,7 +67,7 @@ static unsigned presence_of(const sherd__watch *w, int rank)
     return atomic_load(&w->arena->control->post[rank].presence);
 }
 
-/* A rank behind a wrapper: how it ended only the wrapper knows. */
+/* Look after a rank behind a wrapper; only the wrapper knows how it ended. */
 static void look_behind(sherd__watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];

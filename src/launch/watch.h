@@ -92,11 +92,13 @@ void sherd__watch_all(sherd__watch *w);
 void sherd__read_signals(sherd__watch *w);
 void sherd__kill_rank(const sherd__child *child, int signal);
 void sherd__kill_all(const sherd__watch *w, int signal);
-/* The time runs from now, unless it does already. */
+/* Start the time after which survivors are killed, unless it runs already. */
 void sherd__set_grace(sherd__watch *w);
 
-/* recorder.c: its part. A rank is about to be lost, which the end word says; a look in each round;
- * what was taken is told. */
+/*
+ * recorder.c: its part of watching. Lose: a rank is about to be lost, as the end word says. Look:
+ * called in each round. Tell: tell what was taken.
+ */
 void sherd__recorder_lose(sherd__watch *w, uint64_t word);
 void sherd__recorder_look(sherd__watch *w);
 void sherd__recorder_tell(const sherd__watch *w);
