@@ -371,7 +371,7 @@ static sherd_tensor *gradient_of_weight(sherd_node *node, const grouped *how, sh
                        *like[] = {NULL, NULL, NULL, NULL, NULL};
     const int64_t *shape;
 
-    /* What is pending in the weights is no factor of their gradient. */
+    /* The gradient has the layout of the weights, but is not pending where they are. */
     if (weight && sherd__layout_settle(&like[LIKE], weight))
         return sherd__fail_diag(dy->world, true);
     sherd_node_shape(node, WEIGHT, &shape);

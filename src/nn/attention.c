@@ -47,7 +47,10 @@ static sherd_tensor *attend(sherd_module *m, sherd_tensor *x, sherd_tensor *memo
     const int64_t whole[] = {-1, x->ndim > 1 ? x->shape[1] : 0, a->width};
     sherd_tensor *y;
 
-    /* What has failed, on this rank perhaps alone, goes on: the generator must stay in step. */
+    /*
+     * Go on with failed tensors: they may have failed on this rank alone, and the generator must
+     * stay in step with the others.
+     */
     bool good = !sherd_tensor_failed(x) && !sherd_tensor_failed(memory);
     if (good && (x->ndim != 3 || memory->ndim != 3))
         return refuse(m, "it takes tensors [batch, positions, width]");

@@ -91,7 +91,10 @@ static bool clip_one(const clip *c, sherd_tensor *p)
         apply(c, g, dst, src);
     if (device && !sherd__device_sound(g->world))
         return false;
-    /* In place too: whether it is may differ between ranks, and what they note must not. */
+    /*
+     * Noted even if changed in place: whether it is may differ between ranks, and what they note
+     * must not.
+     */
     sherd__note_one(c->function, g, sherd__attribute_double(1, c->value), out);
     sherd__set_grad(p, out);
     return true;

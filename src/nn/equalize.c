@@ -154,7 +154,7 @@ static bool take(const job *j, sherd_tensor *t, sherd_tensor *row)
     return true;
 }
 
-/* Also those without elements, which are not sent. */
+/* Mark all parameters as equal, also those without elements, which are not sent. */
 static void mark(const job *j)
 {
     for (int i = 0; i < j->all; i++) {
@@ -202,8 +202,8 @@ static sherd_status spread(job *j)
 /* ---- SHERD_VERIFY --------------------------------------------------------------------------- */
 
 /*
- * The beginning of a rank's line, from which values were distributed; both as numbers in the root
- * mesh.
+ * The first rank of the line that a rank is in, along the axes on which values spread; both are
+ * numbers in the root mesh.
  */
 static int64_t first_of_line(const job *j, int64_t rank)
 {
@@ -333,7 +333,7 @@ sherd_status sherd_module_equalize(sherd_module *module, const sherd_mesh *mesh,
         status = aim(&j, module, mesh, axis, rank);
     if (!status)
         status = collect(&j, module);
-    /* Nobody moves anything unless all do, and the same. */
+    /* Either all ranks move the same, or none moves anything. */
     if (!status)
         hash = hash_of_state(&j, hash);
     status = sherd__agree(world, status, hash, function);

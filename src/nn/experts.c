@@ -79,7 +79,10 @@ static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
     sherd_tensor *x = sherd__layer_argument(self, in), *choice = NULL, *softmax = NULL;
     const int64_t flat[] = {-1, e->width};
 
-    /* What has failed, on this rank perhaps alone, goes on: the generators must stay in step. */
+    /*
+     * Go on with failed tensors: they may have failed on this rank alone, and the generators must
+     * stay in step with the others.
+     */
     bool good = !sherd_tensor_failed(x), turned = good && is_by_positions(x);
     if (good && (x->ndim < 1 || x->shape[x->ndim - 1] != e->width))
         x = sherd__fail_tensor(self->world, true, SHERD_EINVAL,

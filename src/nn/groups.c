@@ -222,8 +222,8 @@ static sherd_status list_now(job *j, sherd_named_parameter **out)
 }
 
 /*
- * State of one kind of update means nothing to the other. What is no longer in the module stays in
- * its group.
+ * A parameter must not change between whole and elementwise updates, whose states differ.
+ * Parameters that are no longer in the module stay in their group.
  */
 static sherd_status compare(const job *j, const sherd__optimized *old)
 {

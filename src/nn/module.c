@@ -87,7 +87,7 @@ static bool is_running(const sherd_module *m)
     return running;
 }
 
-/* Whether a backward may still come to it: it must run again, or a tape has a parameter. */
+/* Whether a backward may still need it: to run it again, or because a parameter is on a tape. */
 static bool is_recorded(const sherd_module *m)
 {
     bool recorded = m->checkpoint != NULL;
@@ -105,7 +105,7 @@ void sherd_module_destroy(sherd_module *module)
 
     if (!module || module->parent)
         return;
-    /* Its own code, or who has called that, would go on in what is no longer there. */
+    /* Otherwise its forward, or a caller of that, would go on with a module that is gone. */
     if (is_running(module))
         fault = "or one below it is being called, or destroyed";
     else if (sherd__where_now(module->world) & SHERD__BACKWARD && !module->of_backward &&

@@ -47,8 +47,8 @@ static sherd_tensor *orthogonal(sherd_tensor *x, const sherd_muon_options *with)
 }
 
 /*
- * The orthogonal matrix of t, which has all its rows on one rank. Where that rank fails, the others
- * must hear of it: what is plain fails alone.
+ * The orthogonal matrix of t, which has all its rows on one rank. That rank computes with plain
+ * tensors, which fail alone, so a failure is raised for the others.
  */
 static sherd_tensor *made_from(sherd_tensor *t, const sherd_muon_options *with)
 {

@@ -37,7 +37,7 @@ static void by_groups(sherd_module *self, const sherd_args *in, sherd_args *out)
 
 /*
  * Count one more batch. Returns its weight in the averages; a rank outside the mesh has nothing to
- * count. A count that is lost is an error: a cumulative average would be another one.
+ * count. A lost count is an error, since a cumulative average depends on it.
  */
 static double next_momentum(sherd_module *m)
 {

@@ -85,7 +85,10 @@ sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *
     return NULL;
 }
 
-/* The item "layers.3.weight.m" is of, where "layers.3" still has its parameter as "weight". */
+/*
+ * The item that a name such as "layers.3.weight.m" belongs to, if the module "layers.3" still has
+ * that parameter under the name "weight".
+ */
 static sherd__optimized *find_as_named(sherd_optimizer *o, const char *name, int *e)
 {
     const char *state = strrchr(name, '.'), *parameter = state;

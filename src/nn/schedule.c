@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learning-rate schedules: factors that depend on nothing but the step. */
+/* Learning-rate schedules: factors that depend only on the step. */
 #include <math.h>
 
 #include "sherd/optimizer.h"

@@ -239,7 +239,8 @@ bool sherd__optimizer_powers(sherd_optimizer *o, double p, bool once, double *di
     if (device ? squares_there(o, once, device, distributed, plain)
                : powers_here(o, p, once, distributed, plain))
         return true;
-    sherd__raise_failed(o->world, "sherd_optimizer_grad_norm"); /* of what is plain none was told */
+    /* a plain gradient fails on one rank only: the others must hear of it */
+    sherd__raise_failed(o->world, "sherd_optimizer_grad_norm");
     return false;
 }
 

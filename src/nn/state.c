@@ -374,7 +374,7 @@ static sherd_status load_given(const sherd__loading *what, sherd_tensor *to, she
                                     t->world != world ? "is of another world" : "has failed");
     if (!status)
         status = check(what, to);
-    /* What is plain is nobody else's business. */
+    /* A plain tensor concerns this rank only. */
     bool together = kind_of(what) == SHERD__LOAD_TOGETHER || sherd_tensor_layout(t);
     /* Nobody moves anything unless all do. */
     if (together)

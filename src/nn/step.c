@@ -80,7 +80,7 @@ bool sherd__optimizer_count(sherd__optimized *item, sherd__update *u)
     return u->steps != 0;
 }
 
-/* State that only some ranks changed is gone; without it a step would be another one. */
+/* Refuse a step if state was lost, because an earlier step changed it on some ranks only. */
 static bool has_state(const sherd_optimizer *o, const sherd__optimized *item)
 {
     for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++)
@@ -116,7 +116,7 @@ static bool prepare(const sherd_optimizer *o, sherd__optimized *item)
     return sherd__device_data(item->p) && sherd__device_data(g);
 }
 
-/* Load the kernels of a dtype, which takes memory, by a step of what nobody needs. */
+/* Load the kernels of a dtype, which takes memory, by a step of dummy data. */
 static bool try_kernels(const sherd_optimizer *o, sherd__device *device, sherd_dtype dtype)
 {
     enum { EACH = 256, ALL = 2 + SHERD__OPTIMIZER_STATES };
@@ -212,7 +212,9 @@ typedef struct list {
     sherd__optimized *item[SHERD__TOGETHER];
 } list;
 
-/* What is on the list has counted this step, and takes it. False: ended by the alarm. */
+/*
+ * Take the step for all items on the list; they have counted it already. False: ended by the alarm.
+ */
 static bool update_list(const sherd_optimizer *o, list *l)
 {
     bool good = true;
@@ -300,7 +302,10 @@ bool sherd__optimizer_rate(sherd_world *world, const char *function, double rate
     return false;
 }
 
-/* What would make every parameter NaN. After an alarm a norm is NaN, and so may be a scale. */
+/*
+ * Whether rate and scale are finite: others would make every parameter NaN. After an alarm a norm
+ * is NaN, and a scale may be.
+ */
 static bool has_factors(const sherd_optimizer *o, double rate, double grad_scale)
 {
     static const char function[] = "sherd_optimizer_step";

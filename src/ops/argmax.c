@@ -52,7 +52,7 @@ static bool counts_up(const sherd_tensor *in, unsigned reduced, const int64_t *s
     return true;
 }
 
-/* On the GPU; of sharded dims ranks exchange what they have from one to the other. */
+/* On the GPU; if dims are sharded, ranks exchange what they found from GPU to GPU. */
 static bool find_there(sherd_call *call, unsigned reduced, int64_t first)
 {
     sherd__device *device = sherd__device_in(call);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Second derivatives of the elementwise functions of one operand (kernels/functions.inc): the
- * slope of each, as a function of what it reads (x, or the value y), differentiated by that. They
- * are made of operators, so derivatives of any order follow. Where a slope jumps, it counts as
- * constant on both sides; functions whose slope does nothing else are not in the table.
+ * Second derivatives of the elementwise functions of one operand (kernels/functions.inc): the slope
+ * of each, as a function of what it reads (x, or the value y), differentiated by that. They are
+ * made of operators, so derivatives of any order follow. Where a slope jumps, it counts as constant
+ * on both sides; functions whose slope is piecewise constant are not in the table.
  */
 #include "bend.h"
 

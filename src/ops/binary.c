@@ -61,7 +61,10 @@ static bool compute_slope(sherd_call *call)
     return true;
 }
 
-/* For slopes that only jump, such as that of maximum: what counts of dy does not depend on it. */
+/*
+ * For functions whose slopes are piecewise constant, such as maximum: the gradient passes the same
+ * part of dy, so it is its own derivative by dy.
+ */
 static void same_part(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *in[] = {sherd_node_operand(node, G_A), sherd_node_operand(node, G_B),
@@ -129,7 +132,7 @@ static sherd_tensor *slope_of(sherd__binary_kind kind, int which, sherd_tensor *
             return sherd_mul(dy, sherd_div(a, b));
         none = sherd_logical_and(sherd_eq_scalar(a, 0), sherd_le_scalar(b, 0));
         return sherd_masked_fill(sherd_mul(dy, sherd_log(sherd_masked_fill(b, none, 1))), none, 0);
-    default: /* dy times what only jumps */
+    default: /* dy times a piecewise constant */
         return sherd_apply(&gradient_op, (sherd_tensor *[]){a, b, dy}, 3,
                            &(gradient_attributes){(int)kind, which});
     }
@@ -268,7 +271,7 @@ static bool holds_bound(sherd_dtype dtype, int64_t bound, void *element)
     return back == bound;
 }
 
-/* As they are; with a number that is none of them in blocks, as i64. */
+/* Compare integers in their dtype; if the number does not fit into that, in blocks of i64. */
 static void compare_integers(const sherd_call *call, sherd__compare_kind kind, double value)
 {
     enum { BLOCK = 256 };

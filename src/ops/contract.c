@@ -196,7 +196,7 @@ static bool multiply(sherd_call *call, const product *p, const matrix *a, const 
     return true;
 }
 
-/* Products that cuBLAS cannot count are the CPU's. False: failed. */
+/* The CPU makes products whose sizes are too large for cuBLAS. False: failed. */
 static bool choose_place(sherd_call *call, const product *p)
 {
     const sherd__product one = product_of(call, p);

@@ -12,7 +12,7 @@ enum { NO_LIST = -99 };
 sherd__dims sherd__dims_given(const sherd_tensor *a, const int *dims, int count, bool keepdim)
 {
     sherd__dims d = {.count = count > 0 && !dims ? NO_LIST : count, .keepdim = keepdim};
-    int most = a && a->ndim ? a->ndim : 1; /* a list that says it is longer may not be that long */
+    int most = a && a->ndim ? a->ndim : 1; /* a longer list is refused later, so it is not read */
 
     for (int i = 0; i < count && count <= most && dims; i++)
         d.dim[i] = dims[i];
@@ -79,7 +79,8 @@ int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t)
     for (int d = 0; d < t->ndim; d++)
         if (bits >> d & 1)
             size[count++] = t->shape[d];
-    sherd__count(size, count, &n); /* else more than there can be: a size beside them is 0 */
+    /* if the product is too large, another size is 0, and nothing is reduced */
+    sherd__count(size, count, &n);
     return n;
 }
 

@@ -54,8 +54,8 @@ typedef struct sherd__dims_box {
  */
 bool sherd__dims_together(const sherd_tensor *in, unsigned reduced, sherd__dims_box *slab);
 /*
- * On the GPU: operand 0, not empty, so; in memory of the call if its reduced dims do not lie
- * together. False: failed.
+ * On the GPU: operand 0, which is not empty, as such a box; copied to memory of the call if its
+ * reduced dims are not together. False: failed.
  */
 bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__dims_box *slab);
 

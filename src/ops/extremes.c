@@ -73,7 +73,7 @@ const sherd_op sherd__scatter_most_op = {
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
 
-/* Operands of what is recorded: the result itself, and what it was found among. */
+/* Operands of the recorded operator: the result itself, and the operands that it was found in. */
 enum { FOUND, AMONG_A, AMONG_INDEX, AMONG_SOURCE };
 
 static const char *describe_found(sherd_call *call)

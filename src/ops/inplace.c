@@ -338,7 +338,10 @@ static bool write_piece(const write *w)
     return true;
 }
 
-/* A copy counts as written over, also one into a part. Where it is found is noted already. */
+/*
+ * A copy replaces the contents, even if it writes only a part of them. What the contents were found
+ * in is noted already.
+ */
 static sherd__origin origin_after(const write *w, sherd__origin before)
 {
     sherd__origin now = sherd__origin_of(w->a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See lists.h. Costs a layout, a window and a plan for each step, in tens of microseconds. */
+/* See lists.h. Costs tens of microseconds for each step: a layout, a window and a plan. */
 #include "lists.h"
 
 #include <string.h>

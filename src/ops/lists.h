@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists that ranks have for each other, when all ranks know how long each is. Ranks stand in one
- * line, by all axes of the mesh, those that shard a dim last: so every `shards` consecutive ranks
- * hold the dim together, and exchange. What the i-th of them has for the rank r places after it is
- * a shard of the r-th list, a tensor of one dim; that rank asks for it by a window on the list. So
- * what travels is planned, checked and logged like any other call. All lists go in one.
+ * Lists that ranks send each other, when all ranks know the length of each. All ranks of the mesh
+ * are put in one line, such that every `shards` consecutive ranks hold the dim together; these
+ * exchange. What rank i of the line sends to the rank r places after it is shard i of the r-th
+ * list, a tensor of one dim, from which the receiver reads that shard by a window. So what travels
+ * is planned, checked and logged like any other call. All lists go in one call.
  */
 #ifndef SHERD__LISTS_H
 #define SHERD__LISTS_H

@@ -79,8 +79,8 @@ sherd_tensor *sherd_mean_over(sherd_tensor *a, const int *dims, int count, bool 
 enum { SAVED_MEAN = 1 };
 
 /*
- * Of the sum of squares the mean's part of the gradient is the sum of the differences, 0: so the
- * mean that was saved will do, but where this backward is recorded.
+ * The gradient by way of the mean is a factor of the sum of the differences, which is 0, so the
+ * saved mean serves as a constant. Only a recorded backward computes the mean again.
  */
 static void variance_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

@@ -4,8 +4,8 @@
  * for bf16 only on CPUs that are fast at it; for 16 bits otherwise the table's product, which
  * converts operands to f32 while packing them, or, if the table has none, the f32 product on
  * copies: sums are f32 and each element is rounded once (docs/decisions/053). Otherwise the table's
- * gemm; that at once if matrices are small, or, if they are tiny, a kernel of all that are behind
- * each other (kernels/small.h).
+ * gemm. Small matrices go to gemm at once, and tiny ones, many in a row, to a kernel that
+ * multiplies all of them (kernels/small.h).
  */
 #include "shared.h"
 #include "kernels/engine.h"
@@ -91,10 +91,10 @@ typedef struct room {
     void *workspace; /* of the table's own product */
     const sherd__product *longest;
     int64_t bytes; /* of the workspace; 0 = what the product at hand needs */
-    bool differ;   /* shapes do: no primitive is made for each */
-    float *part;   /* of a long sum, and */
-    double *total; /* all so far */
-    void *a, *b;   /* terms of a part, where rows of an operand are longer; else NULL */
+    bool differ;   /* the products differ in shape: no primitive is made for each */
+    float *part;   /* the sums of one part of the terms */
+    double *total; /* the sums of all parts so far */
+    void *a, *b;   /* copies of the terms of a part, if they lie along longer rows; else NULL */
 } room;
 
 static bool take_room(sherd_call *call, const sherd__product *p, wide *w)
@@ -206,8 +206,10 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
 
 enum { PART = 1 << 10 }; /* terms of a product that are added in f32 */
 
-/* Whether the product is made in parts: not where it is f32 of a few sums, since kernels do that,
- * nor where results are more than terms. */
+/*
+ * Whether the product is added up in parts here. Not if it has a few long sums of f32, which
+ * kernels split themselves, nor if it has more results than terms.
+ */
 static bool is_in_parts(const sherd__product *p)
 {
     bool few = sherd__is_long_sum(p->m, p->n, p->k), half = sherd__is_half(p->dtype);
@@ -216,7 +218,7 @@ static bool is_in_parts(const sherd__product *p)
            (half || !few) && p->m <= p->k / p->n;
 }
 
-/* Whether terms of a, or of b, lie along rows of it, of which a part has a piece each. */
+/* Whether the terms lie along the rows of a (or of b), so that a part takes a piece of each row. */
 static bool has_long_rows_a(const sherd__product *p)
 {
     return !p->ta && p->m > 1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms over dims. Of degree 2 on CPUs, where the dims follow one another, one pass over the
- * operand, in f64: f32 holds the norms of numbers whose squares it does not hold. Others are
- * composed of sums over dims and functions; 16-bit types compute in f32 in between.
+ * Norms over dims. Norms of degree 2 over neighbouring dims are, on CPUs, one pass over the operand
+ * with sums in f64, since the squares of f32 numbers may be too large or too small for f32 even if
+ * their norm is not. Other norms are composed of functions and sums over dims; 16-bit types compute
+ * in f32 in between.
  */
 #include "dims.h"
 #include "sherd/ops_elements.h"
@@ -27,7 +28,10 @@ typedef struct norm_attributes {
 
 /* ---- of degree 2 ----------------------------------------------------------------------------- */
 
-/* The local tensor, whose dims in `reduced` follow one another. */
+/*
+ * The local tensor as [outer, mid, inner], where mid are the dims in `reduced`, which are
+ * neighbours.
+ */
 static sherd__squares local_of(const sherd_tensor *t, unsigned reduced)
 {
     sherd__dims_box box = {NULL, 1, 1, 1};
@@ -108,7 +112,7 @@ static sherd_tensor *composed(sherd_tensor *a, double p, const sherd__dims *dims
 /* The slot of the norm, f64, among what is saved. */
 enum { SAVED_LENGTH = 1 };
 
-/* Where it is recorded, the norm made of operators again. */
+/* A recorded backward differentiates a norm that is composed of operators. */
 static void length_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const norm_attributes *attributes = sherd_node_attributes(node);
@@ -153,7 +157,7 @@ static sherd_tensor *length_of(sherd_call *call)
     return y;
 }
 
-/* Whether they follow one another. */
+/* Whether the dims (bits) are neighbours. */
 static bool are_neighbours(unsigned dims)
 {
     while (dims && !(dims & 1))

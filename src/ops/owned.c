@@ -23,7 +23,7 @@ static unsigned axes_beside(const sherd__layout_spec *a, int dim)
     return bits;
 }
 
-/* How many elements the busiest rank receives without asking owners. */
+/* How many elements the busiest rank receives if owners are not asked. */
 static int64_t received_else(const sherd__owned_question *q, const sherd__dim *rows, int64_t n,
                              int64_t beside)
 {
@@ -34,8 +34,8 @@ static int64_t received_else(const sherd__owned_question *q, const sherd__dim *r
     if (q->gives)
         return sherd__dim_bits(rows) & sherd__dim_bits(dim) ? n * (beside + CODE) : 0;
     /*
-     * Of what was summed each rank needs all, twice; a dim that is gathered is one that a shard of
-     * it lacks.
+     * Settling a pending sum of the result moves about twice its size; gathering the dim moves what
+     * one shard lacks of it.
      */
     return 2 * n > size ? (size - size / parts) * beside : 2 * n * beside;
 }

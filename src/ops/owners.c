@@ -30,8 +30,9 @@ static void *scratch(const exchange *x, int64_t count, size_t bytes)
 }
 
 /*
- * Whether the rank with the shard `mine` exchanges with this owner. Ranks that want the same give
- * it once: each to the owner that is where it is along those axes.
+ * Whether the rank with the shard `mine` exchanges with this owner. If ranks along some axes have
+ * the same elements to give, these are given once: each rank gives to the owners that have its
+ * coordinates on those axes.
  */
 static bool deals(const exchange *x, int64_t mine, int64_t owner)
 {
@@ -91,7 +92,7 @@ static void suppose_requests(exchange *x)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Requests of a rank to a shard; behind the shards, elements of each. */
+/* How many requests a rank has for a shard; for shard = shards: the elements of each request. */
 static int64_t counted(const exchange *x, int64_t rank, int64_t shard)
 {
     int64_t shards = x->line.shards, width;

@@ -135,7 +135,10 @@ static const char *describe_back(sherd_call *call)
     return NULL;
 }
 
-/* What scattering to f32, or y itself, takes beside the operands. */
+/*
+ * Scratch for scattering in a dtype: f32 for 16 bits, else that of y. *out is NULL if it takes
+ * none. False: no memory.
+ */
 static bool take_scratch(sherd_call *call, sherd_dtype dtype, const sherd__pick *p, void **out)
 {
     const pick *at = call->attributes;
@@ -253,7 +256,7 @@ sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_te
     int ndim = sherd_node_shape(node, 0, &shape);
     pick at = {.entries = shape[sherd__dim_of(dim, ndim)], .dim = dim, .flat = flat};
 
-    /* What is pending in the operand is no factor of its gradient. */
+    /* The gradient has the layout of the operand, but is not pending where the operand is. */
     if (from && sherd__layout_settle(&like[B_LIKE], from) != SHERD_OK)
         return sherd__fail_diag(dy->world, true);
     sherd__apply_like(&out, &back_op, in, 3, &at, like);

@@ -93,7 +93,7 @@ static sherd_status lie_add(const sherd_call *call, sherd_ways *ways)
     return sherd__pick_ways(call, ways, put_parties);
 }
 
-/* ---- the gradient of what was put: of several at one place, only the last one is there ------- */
+/* ---- the gradient: of several elements stored at one place, only the last one has one -------- */
 
 static const char *describe_last(sherd_call *call)
 {
@@ -126,7 +126,10 @@ static bool take_last(sherd_call *call)
     return true;
 }
 
-/* What was taken goes back to where it came from; the rest of dy had no part in it. */
+/*
+ * The elements that were taken have gradients, at the places that they came from; the rest of dy
+ * has none.
+ */
 static void put_last(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const pick *at = sherd_node_attributes(node);

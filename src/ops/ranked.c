@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The element of a dim that has a certain place in order: the k-th, the median, quantiles, which
- * lie between two. Made of one search for some places in order, from the side on which a NaN is, if
- * that is to be seen: so a sharded dim moves once, and nothing is sorted.
+ * The k-th element of a dim in order, the median, and quantiles, which lie between two elements.
+ * Each makes one search for a few places in order, which sorts nothing and moves a sharded dim
+ * once. If a NaN must show in the result, the end where NaN stands is one of the places.
  */
 #include "apply/sketch.h"
 #include "order.h"
@@ -49,7 +49,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
                              SHERD__PASS_NONE);
 }
 
-/* On the GPU what comes before them is put in order. */
+/* On the GPU the dim is sorted up to the last place, and the places are copied. */
 static bool find_there(sherd_call *call, const int64_t size[3])
 {
     sherd__device *device = sherd__device_in(call);
@@ -209,7 +209,7 @@ static bool kth(sherd_call *call)
     return true;
 }
 
-/* The largest first: the first is NaN if there is one. */
+/* Counted from the largest, so that place 0 is NaN if there is one. */
 static bool median(sherd_call *call)
 {
     const rank *at = call->attributes;

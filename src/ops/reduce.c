@@ -146,7 +146,7 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
         return true;
     }
     int count = runs_of(in, dims, runs), left, i = next_run(runs, count, &left);
-    bool widen = left > 1 && sherd__is_half(out->dtype); /* it is rounded once */
+    bool widen = left > 1 && sherd__is_half(out->dtype); /* so that the sum is rounded once */
     if (sherd__device_in(call))
         return sum_there(call, runs, count);
     if (i < 0 && !dry)

@@ -27,8 +27,8 @@ static void widen_integers(sherd_call *call)
 }
 
 /*
- * A pending sum of whole numbers keeps the low bits of its dtype, of bool whether it is not 0: it
- * is settled before it is added in a wider one.
+ * A pending sum of integers wraps around in its own dtype (of bool it is an or), so it must be
+ * settled before it is added in i64.
  */
 static const char *describe_sum(sherd_call *call)
 {

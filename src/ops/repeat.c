@@ -178,8 +178,10 @@ static sherd_status lie_repeated(const sherd_call *call, sherd_ways *ways)
     return sherd__whole_ways(call, ways, repeated, SHERD__PASS_ALL);
 }
 
-/* As one copy of a box, where each repeated dim comes twice: which copy, with a stride of 0 in the
- * operand, and where in it. False: that would be too many dims. */
+/*
+ * Repeat by copying one box, in which each repeated dim is two: the number of the copy, with stride
+ * 0 in the operand, and the index in it. False: those are too many dims.
+ */
 static bool repeat_at_once(sherd_call *call)
 {
     const repeats *t = call->attributes;
@@ -248,7 +250,7 @@ static sherd_tensor *sum_copies(sherd_tensor *g, int d, int64_t time, int64_t n)
     return sum;
 }
 
-/* Zeros instead of the nothing that dim d is of. */
+/* Zeros along dim d, which was repeated 0 times. */
 static sherd_tensor *zeros_along(sherd_tensor *g, int d, int64_t n)
 {
     int64_t before[SHERD_MAX_DIMS] = {0}, after[SHERD_MAX_DIMS] = {0};

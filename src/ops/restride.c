@@ -313,7 +313,10 @@ sherd_tensor *sherd_detach(sherd_tensor *a)
     return sherd_apply(&sherd__detach_op, &a, 1, NULL);
 }
 
-/* A strided piece is compacted before this runs: not on all ranks, but all of them call. */
+/*
+ * Nothing to do: strided pieces are made contiguous before this runs. It is an operator because
+ * only some ranks may need that, and all must call.
+ */
 static bool leave(sherd_call *call)
 {
     (void)call;

@@ -146,7 +146,10 @@ static sherd_tensor *moved(sherd_tensor *t, int dim, bool later, double value)
     return sherd_pad(t, before, after, value);
 }
 
-/* What a step adds to the next one is b; a is the factor between two places. */
+/*
+ * The gradient of b is a recurrence in the other direction; that of a is a product of it with the
+ * result, one of them moved by one place.
+ */
 static void recurrence_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const run_along *at = sherd_node_attributes(node);

@@ -74,7 +74,7 @@ static void slice_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
     sherd__record_adjoint(node, s, g, grad_in[0]);
 }
 
-/* What fails before there is a call. */
+/* Report a failure before there is a call. */
 static bool refuse(sherd_tensor *a, const char *function, const char *reason)
 {
     if (a && !sherd_tensor_failed(a))
@@ -149,7 +149,7 @@ static bool take(sherd_call *call)
         stride[dim] *= part.step;
     if (call->out[0]->count)
         offset = part.start;
-    /* Of a dim that is whole here the piece begins where the dim does. */
+    /* If the whole dim is here, the piece begins at index 0, and nothing is to be subtracted. */
     if (call->out[0]->count && a->local[dim] < a->shape[dim]) {
         int64_t first = sherd_tensor_box(call->out[0]).offset[dim];
         offset += first * part.step - sherd_tensor_box(a).offset[dim];
@@ -184,7 +184,7 @@ sherd_tensor *sherd_narrow(sherd_tensor *a, int dim, int64_t start, int64_t leng
 
     if (d >= 0 && start < 0 && start >= -a->shape[d])
         start += a->shape[d];
-    /* Numbers that are no sizes must not add up to some that are. */
+    /* Checked before start and length are added, since invalid ones may add up to a valid end. */
     if (d >= 0 && (length < 0 || start < 0 || start > a->shape[d] || length > a->shape[d])) {
         char reason[128];
         snprintf(reason, sizeof reason, NO_PART, (long long)length, (long long)start, d,

@@ -124,7 +124,7 @@ static void bend(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor *
         grad_in[G_AT] = sherd__bend(kind, at, sherd_node_operand(node, G_DY), g, parameter);
 }
 
-/* In the place of dy, where that is nobody else's: a pass over memory less. */
+/* Written over dy if nothing else uses it, which saves a pass over memory. */
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const sherd_op *op = node->op;

@@ -224,7 +224,7 @@ static bool map_group(mapping *m, const group *g, bool empty)
     if (t == g->to_end)
         t = g->to;
     if (t == g->to_end) {
-        /* Sizes of 1 that go, and no dim to put the shards on. */
+        /* Dims of size 1 that vanish: no dim is left to carry their shards. */
         m->from.dim[s] = is_split(m, s) ? (sherd__dim){0} : m->from.dim[s];
         return true;
     }
@@ -379,7 +379,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
     return status ? status : sherd_way_add(ways, &as.from, &as.to);
 }
 
-/* Row-major, as the engine has made it. */
+/* The piece is row-major: it was made so before forward. */
 static bool view(sherd_call *call)
 {
     (void)call;
