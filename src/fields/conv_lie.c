@@ -59,10 +59,7 @@ void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, i
 
 /* ---- what lies where ------------------------------------------------------------------------- */
 
-/*
- * A dim that may be sharded. Its cuts are counted in units of its own, `factor` of which make one
- * index of a dim.
- */
+/* A dim of the operator that may be sharded, and where its cuts come from. */
 typedef struct letter {
     sherd__dim dim; /* axes, and cuts of the tensor that they come from */
     int64_t n;      /* size of that tensor's dim */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fourier transforms: an operator for one dim, which must be whole, and chains of it. Shards of
- * that dim move to another one (an all-to-all), or are gathered. What the cheapest move of one step
- * does not see is what is still to come: dims that are done are better homes than those that would
- * have to move again. And products of complex numbers.
+ * that dim move to another dim (an all-to-all), or are gathered. They move to dims that are already
+ * transformed if they can, since the cheapest move of a single step might choose a dim whose shards
+ * would have to move again. And products of complex numbers.
  */
 #include "ops/dims.h"
 #include "sherd/ops_fft.h"
@@ -127,8 +127,9 @@ static bool transform(sherd_call *call)
 static const sherd_op dim_ops[SHERD__FFT_FROM_HALF + 1];
 
 /*
- * The adjoint: the other sign; of halves the other way round, where what stands for two of a
- * conjugate pair and what is one of them change places. The chain runs backwards.
+ * The adjoint: the opposite sign. Between real numbers and halves it goes the other way, `folded`,
+ * since an element of a half that stands for a conjugate pair counts twice on one side. The chain
+ * runs backwards.
  */
 static void transform_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

@@ -70,7 +70,10 @@ static axis find_corner(sherd_tensor *grid, const sherd_tensor *x, int d, const 
     return a;
 }
 
-/* *weight is multiplied by that of this corner, *index goes on to it; outside the weight is 0. */
+/*
+ * Multiply *weight by the weight of this corner along one dim, and advance *index to it; outside
+ * the field the weight is 0.
+ */
 static void go_along(const axis *a, bool above, sherd_tensor **weight, sherd_tensor **index)
 {
     sherd_tensor *at = above ? sherd_add_scalar(a->low, 1) : a->low;

@@ -30,7 +30,7 @@ typedef struct wanted {
             SHERD_FIELDS(wanted, period, DOUBLE, SHERD_MAX_DIMS)            \
     }
 
-/* Of a space. */
+/* The periods of a space. */
 typedef struct space {
     double period[SHERD_MAX_DIMS];
 } space;
@@ -94,7 +94,7 @@ static const sherd_op images_op = {.name = "sherd_knn differences",
                                    .dry = subtract_images,
                                    .backward = images_back};
 
-/* What to add to each of near [m, k, d] to come to its query [m, d]. */
+/* From each of near [m, k, d] to its query [m, d]. */
 static sherd_tensor *difference(sherd_tensor *queries, sherd_tensor *near, const space *in)
 {
     if (!sherd__periods(in->period))

@@ -52,7 +52,10 @@ static void norm_block(sherd__blocks *w, int64_t row, int64_t rows)
             (char *)call->to[NORM] + (size_t)first * sherd_dtype_bytes(call->out[NORM]->dtype), y);
 }
 
-/* Both at once: what is added and the norm have the same 16 bits, beside rows of f32. */
+/*
+ * Whether one kernel computes the sum and the norm: x is f32, and delta and the norm have the same
+ * 16-bit type.
+ */
 static bool is_mixed(const sherd_call *call, const sherd__blocks *w)
 {
     sherd_dtype delta = call->in[DELTA]->dtype;
@@ -87,7 +90,7 @@ static void mixed_block(sherd__blocks *w, int64_t row, int64_t rows)
     kernels->add_norm(rows, cols, &p);
 }
 
-/* Where rows are apart: the norm of what stands in the sum. */
+/* The norm of the sum, which is complete, if rows lie on several ranks. */
 static bool norm_apart(sherd__blocks *w)
 {
     sherd_call *call = w->call;

@@ -13,13 +13,16 @@
 enum { G_DY, G_SUM, G_FIRST /* statistics, weight, gradient of the sum */ };
 enum { G_DX, G_DWEIGHT, G_DBIAS };
 
-/* That of delta, behind those of x, weight and bias. */
+/* Which result is the gradient of delta: the one after those of x, weight and bias. */
 static int delta_at(const sherd__row_norm *of)
 {
     return of->mean < 0 ? G_DBIAS : G_DBIAS + 1;
 }
 
-/* What goes to delta, if that is not dx: of 16 bits, or with dropout. `made`: it has dx already. */
+/*
+ * Write the gradient of delta, if it is not dx itself: if it has 16 bits, or with dropout. `made`:
+ * it holds the converted dx already.
+ */
 static void pass_to_delta(sherd__blocks *w, int64_t first, int64_t n, bool made)
 {
     sherd_call *call = w->call;
@@ -38,7 +41,10 @@ static void pass_to_delta(sherd__blocks *w, int64_t first, int64_t n, bool made)
                           dtype != call->out[G_DX]->dtype ? ddelta : dx);
 }
 
-/* dx has what the norm gives: what comes to the sum itself is added, and delta has its own. */
+/*
+ * dx holds the gradient by way of the norm: add the gradient of the sum itself, and write that of
+ * delta.
+ */
 static void pass_on(sherd__blocks *w, int64_t first, int64_t n)
 {
     const void *dsum = sherd__block_from(w, w->of->weight + 1, first, w->element);
@@ -209,12 +215,12 @@ static sherd_status lie_rms_grad(const sherd_call *call, sherd_ways *ways)
         .on_device = sherd__fractions_there                                                    \
     }
 
-/* Indexed by whether delta has a gradient of its own: else that of x is its, too. */
+/* Indexed by whether delta has a gradient of its own; otherwise it shares that of x. */
 static const sherd_op layer_grad_op[] = {LAYER_GRAD("", {NULL, 0}),
                                          LAYER_GRAD(",...d", {"ddelta", 0})};
 static const sherd_op rms_grad_op[] = {RMS_GRAD("", {NULL, 0}), RMS_GRAD(",...d", {"ddelta", 0})};
 
-/* Nothing has come to the norm. */
+/* The norm has no gradient, only the sum has. */
 static void sum_back(sherd_node *node, sherd_tensor *dsum, sherd_tensor **grad_in)
 {
     const sherd__add_norm *how = sherd_node_attributes(node);

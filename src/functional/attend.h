@@ -110,9 +110,10 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
                    const sherd_attention_options *options, bool summed);
 
 /*
- * Of queries with positions of their own. They are few, and read keys where they lie, if the heads
- * that share keys have no more than so many; of others, neighbours are computed at once: how many
- * of n, from the first one on, stand at positions that follow each other.
+ * For queries with positions of their own. If the heads that share keys have at most
+ * SHERD__ATTEND_FEW queries, these are few, and read the keys where they lie. Otherwise runs of
+ * queries at consecutive positions are computed at once: run_of gives the length of the run that
+ * begins at where[0], up to n.
  */
 enum { SHERD__ATTEND_FEW = 16 };
 /* One item of q by groups, here: all its queries, and no keys yet. */

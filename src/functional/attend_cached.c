@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention to a cache of keys and values, where every query has a position of its own and sees the
- * keys up to it; of the cache nothing behind that is read. Batch and heads may be sharded, and the
- * cache by positions: each rank attends to the keys that it holds, and ranks exchange width + 1
- * numbers for each query and head, which are joined in the order of the shards. It has no gradient.
+ * keys up to it; later keys are not read. Batch and heads may be sharded, and the cache by
+ * positions: each rank attends to the keys that it holds, and ranks exchange width + 1 numbers for
+ * each query and head, which are joined in the order of the shards. It has no gradient.
  *
- * Few queries read keys and values once, where they lie. With more, which compute more than they
- * read, neighbouring queries whose positions follow each other are computed at once, as causal
- * attention. On a GPU too, unless those are many and the cache is sharded by positions.
+ * If there are few queries, reading takes most of the time: each key and value is read once, where
+ * it lies. If there are many, runs of queries at consecutive positions are computed at once, as
+ * causal attention. A GPU does both, except many queries to a cache that is sharded by positions.
  */
 #include "attend.h"
 
@@ -45,7 +45,7 @@ static const char *misfit(sherd_tensor *const *in)
                : NULL;
 }
 
-/* Heads are in groups where all fits. */
+/* Operands that fit have heads in groups, so 5 dims; others are refused as the caller gave them. */
 static const char *describe(sherd_call *call)
 {
     const cached_attributes *attributes = call->attributes;
@@ -100,8 +100,10 @@ static cache cache_of(sherd_call *call)
                                        : 1};
 }
 
-/* Find positions, which are in the cache. On a GPU too they are looked at here: they come from
- * here, and say how much there is to do. */
+/*
+ * Find the positions, and check that the cache has them. The CPU reads them even if the GPU
+ * computes: they come from the CPU, and say how much there is to compute.
+ */
 static bool take_positions(cache *c)
 {
     sherd_tensor *where = c->call->in[WHERE];
@@ -183,7 +185,7 @@ static void place_sums(const cache *c, int64_t b, int64_t i, int64_t n, const vo
                (const char *)from + (size_t)(h * n) * bytes, (size_t)n * bytes);
 }
 
-/* Of neighbours. False: on the GPU there is no kernel for these heads. */
+/* Attention of one run of queries. False: the GPU has no kernel for these heads. */
 static bool attend_neighbours(const cache *c, int64_t b, size_t at, void *log_sum, void *workspace)
 {
     sherd__device *device = sherd__device_in(c->call);
@@ -197,7 +199,7 @@ static bool attend_neighbours(const cache *c, int64_t b, size_t at, void *log_su
     return true;
 }
 
-/* Item b, into the result of the call. */
+/* Attention of item b, run by run, into the result of the call. False: as above. */
 static bool attend_item(cache *c, int64_t b, void *log_sum, void *workspace)
 {
     const int32_t *where = c->where + b * c->queries;
@@ -257,7 +259,7 @@ static bool few_there(const cache *c, void *out, void *log_sum)
                                           c->call->from[K], c->call->from[V]);
 }
 
-/* All of it, if each rank has all keys; false: it was not done, and goes on on the CPU. */
+/* The whole call, if each rank has all keys. False: nothing was done, and the CPU must do it. */
 static bool attend_there(cache *c)
 {
     int64_t bytes = c->s.all_heads * c->queries * (int64_t)sherd_dtype_bytes(c->dtype);
@@ -429,7 +431,7 @@ static bool attend(sherd_call *call)
     return true;
 }
 
-/* Of a cache that is full: what is in it is not known. */
+/* Those for a full cache, since it is not known how full it is. */
 static double operations(const sherd_call *call)
 {
     const cache c = cache_of((sherd_call *)(uintptr_t)call);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention with all its scores in memory, made of operators: where a backward is recorded, its
- * gradients are those of this, whatever is sharded. Not with dropout, whose pattern only the
- * kernels know: then they are computed as always, and have no gradients themselves.
+ * Attention with all its scores in memory, made of operators: a recorded backward differentiates
+ * this, whatever is sharded. Not with dropout, whose pattern only the kernels know: then gradients
+ * are computed as usual, and have no gradients themselves.
  */
 #include "attend.h"
 

@@ -3,10 +3,10 @@
  * Attention to keys and values that lie in blocks of a pool, as a table says. Heads may be sharded,
  * and sequences; a pool that is sharded by blocks has those of each shard's sequences.
  *
- * Few queries read keys and values once, where they lie. More queries compute more than they read:
- * a sequence's blocks are copied together for them. So each has the bits of attention to a cache
- * that is not in blocks (attend_cached.c). On a GPU too: table and positions are looked at here in
- * any case. It has no gradient.
+ * If there are few queries, each key and value is read once, where it lies. If there are many,
+ * computing takes longer than copying, so the blocks of a sequence are copied together for them.
+ * Either way results have the bits of attention to a cache without blocks (attend_cached.c). A GPU
+ * does both; the CPU checks table and positions in any case. It has no gradient.
  */
 #include "attend.h"
 #include "blocks.h"
@@ -59,7 +59,7 @@ static bool is_apart(const sherd_layout *pool)
     return pool && pool->spec.dim[BLOCKS].axes > 0;
 }
 
-/* A pool is never moved: it is much. */
+/* What is wrong with how operands lie; NULL: nothing. A pool is too large to be moved. */
 static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v)
 {
     if (k->layout != v->layout)
@@ -76,7 +76,7 @@ static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const
                : NULL;
 }
 
-/* Heads are in groups where all fits. */
+/* Operands that fit have heads in groups, so 5 dims; others are refused as the caller gave them. */
 static const char *describe(sherd_call *call)
 {
     const paged_attributes *attributes = call->attributes;
@@ -89,7 +89,9 @@ static const char *describe(sherd_call *call)
     return lie_badly(call->in[Q], call->in[K], call->in[V]);
 }
 
-/* Of a sharded pool: sequences stay where they are, heads are where the pool has them. */
+/*
+ * The way for a sharded pool: sequences stay where they are, and heads go where the pool has them.
+ */
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
     const sherd_layout *operand[OPERANDS] = {NULL}, *pool = sherd__way_given(ways, K);
@@ -158,7 +160,7 @@ static paging paging_of(sherd_call *call)
                     .where = call->from[WHERE]};
 }
 
-/* Numbers of an operand, which come from here. False: failed. */
+/* The integers of an operand, as the CPU has them. False: failed. */
 static bool take_numbers(const paging *p, int operand, const int32_t **out)
 {
     sherd_tensor *t = p->call->in[operand];
@@ -398,7 +400,7 @@ static bool attend(sherd_call *call)
     return true;
 }
 
-/* Of tables that are full: what they hold is not known. */
+/* Those for full tables, since it is not known how full they are. */
 static double operations(const sherd_call *call)
 {
     const paging p = paging_of((sherd_call *)(uintptr_t)call);

@@ -63,7 +63,7 @@ bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__pi
 
 /* The operand that is keys. */
 const sherd_tensor *sherd__turn_keys(const sherd__turn *r);
-/* Whether anything comes of a piece here. */
+/* Whether this rank's queries see any key of a piece. */
 bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p);
 
 /* Let go of what was on its way. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where position p of sequence b is in a pool of blocks: the place p % together of the block
- * table[b, p / together]. What is wrong with that says the same to who reads and who writes.
+ * table[b, p / together]. Reading and writing report the same errors about that.
  */
 #ifndef SHERD__BLOCKS_H
 #define SHERD__BLOCKS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cross-entropy with options on the GPU, in the way of entropy.c: five numbers of each position are
- * exchanged if classes are sharded, and for a mean two if positions are. The CPU waits for nothing.
+ * Cross-entropy with options on the GPU, as in entropy.c: if classes are sharded, ranks exchange
+ * five numbers for each position; for a mean over sharded positions, two numbers more. The CPU does
+ * not wait for the GPU.
  */
 #include "entropy.h"
 #include "stats.h"

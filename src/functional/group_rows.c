@@ -140,8 +140,10 @@ static void number_runs(const plan *p, first_run *first, int32_t *group)
     }
 }
 
-/* The choices; NULL: nobody knows them, as in a dry world. Then those of each shard of tokens are
- * spread evenly over the groups, which come one after the other. */
+/*
+ * The group of choice c, of the choices [lo, hi) of a shard of tokens. If choices are not known
+ * (NULL), as in a dry world, they are taken to be spread evenly over the groups, in order.
+ */
 static int64_t chosen(const plan *p, const int32_t *choice, int64_t c, int64_t lo, int64_t hi)
 {
     return choice ? choice[c] : (c - lo) * p->groups / (hi - lo);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of rows with the weights of their groups: one product for each run of rows. By the rule,
- * a rank that holds some groups only computes their rows, and the result is pending. By the way
- * that is added where groups are sharded, rows are where their groups are, and nothing is pending.
+ * Products of rows with the weights of their groups: one product for each run of rows. If groups
+ * are sharded, there are two ways. By the rule, each rank computes the rows of its own groups,
+ * zeros for the others, and the result is pending. By a way that is added, rows are sharded such
+ * that each lies with its group, and nothing is pending.
  */
 #include "runs.h"
 #include "autograd/node.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a mask chooses (sherd/ops_masks.h). One operator counts how many elements of the mask each
- * shard has chosen; with these counts, which all ranks then know, the layout of what is chosen
- * follows, and the others (masked_rows.c) work on each rank alone. Costs two passes over the mask.
+ * What a mask chooses (sherd/ops_masks.h). One operator counts how many elements of the mask are
+ * set in each shard. All ranks then know these counts, from which the layout of the chosen rows
+ * follows, so that the other operators (masked_rows.c) work on each rank alone. Costs two passes
+ * over the mask.
  */
 #include "masked.h"
 #include "runs.h"

@@ -2,9 +2,10 @@
 /*
  * Indices drawn by weights (sherd/random.h). With exponential random numbers e the index of the
  * largest w / e is i with probability w[i] / sum(w), and those of the k largest are k draws without
- * replacement. Composed of other operators, but for the last step, which looks at the quotients
- * that have won. Several with replacement are looked up in the running sums of a row, which its
- * rank has whole: n additions, and log n steps an index.
+ * replacement. That is composed of other operators; a last one checks that the quotients of the
+ * drawn indices are positive. Several draws with replacement are looked up in the running sums of
+ * the weights instead, for which a rank needs whole rows: n additions for a row, and log n steps
+ * for an index.
  */
 #include "ops/shared.h"
 #include "sherd/ops_elements.h"
@@ -26,7 +27,7 @@ static const char *describe_check(sherd_call *call)
     return NULL;
 }
 
-/* A weight of 0 has won only where there were not enough others. */
+/* A weight of 0 is drawn only if there are too few positive ones. */
 static bool check_drawn(sherd_call *call)
 {
     const double *quotient = call->from[1];
@@ -69,7 +70,7 @@ static const char *describe_repeated(sherd_call *call)
     return NULL;
 }
 
-/* Weights become their running sums. The last one; negative: a weight is NaN. */
+/* Turn weights into their running sums. Returns the last sum; negative: a weight is NaN. */
 static double add_up(double *w, int64_t n, double scale)
 {
     double sum = 0;
@@ -98,7 +99,7 @@ static int64_t count_up_to(const double *sum, int64_t n, double x)
     return lo;
 }
 
-/* A row of weights, as sums. */
+/* The running sums of a row of weights. */
 typedef struct weighed {
     double *sum;
     int64_t n, most; /* weights; the index that counts if u * total is rounded to the total */
@@ -112,7 +113,7 @@ static bool weigh(sherd_call *call, weighed *w, const void *row)
 
     sherd__convert(kernels, SHERD_F64, dtype, w->n, w->sum, row);
     w->total = add_up(w->sum, w->n, 1);
-    if (w->total > DBL_MAX) { /* only an infinite weight makes it so */
+    if (w->total > DBL_MAX) { /* it overflows: scaled, only infinite weights do that */
         sherd__convert(kernels, SHERD_F64, dtype, w->n, w->sum, row);
         w->total = add_up(w->sum, w->n, 0x1p-64);
     }
@@ -125,7 +126,7 @@ static bool weigh(sherd_call *call, weighed *w, const void *row)
     return true;
 }
 
-/* Indices for n uniform numbers, of which the first has this number in the whole tensor. */
+/* Draw n indices; `first` is the number of the first draw in the whole tensor. */
 static void look_up(sherd_call *call, const weighed *w, int32_t *index, int64_t n, int64_t first)
 {
     enum { ONCE = 256 };
@@ -186,14 +187,16 @@ const sherd_op sherd__drawn_repeatedly_op = {.name = "sherd_drawn_repeatedly",
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-/* Another stream of the same use of a generator. */
+/* A second stream for the same use of a generator: the low bits of its numbers. */
 static sherd_generator beside(const sherd_generator *generator)
 {
     return (sherd_generator){sherd__hash_text(generator->name, "beside"), generator->calls};
 }
 
-/* A use of the generator where nothing is drawn, maybe on one rank only: generators must stay in
- * step. */
+/*
+ * Use the generator without drawing, after a failure: that may be on one rank only, and generators
+ * must stay in step.
+ */
 static void skip(sherd_world *world, sherd_generator *generator)
 {
     sherd_generator other = beside(generator);
@@ -211,10 +214,10 @@ static sherd_tensor *uniform(sherd_tensor *t, double low, double high, sherd_gen
 }
 
 /*
- * Exponential numbers for each element of t, where it lies: -log(1 - u), u in (0, 1). What wins has
- * a small one: of the 24 bits of one uniform number, a weight of 1e-10 beside 1 would win once in
- * 2^24 draws, and equal numbers would be common among a million. So u has 48, and half of one more:
- * it is not 0.
+ * An exponential number for each element of t, in its layout: -log(1 - u), u in (0, 1). Indices
+ * with small numbers win, so small u must be fine: with only 24 bits the least u is 2^-24, with
+ * which a weight of 1e-10 beside 1 would win once in 2^24 draws; and of a million numbers many
+ * would be equal. So u has 48 bits, plus half of the last one, so that it is not 0.
  */
 static sherd_tensor *exponential(sherd_tensor *t, sherd_generator *generator)
 {
@@ -229,7 +232,10 @@ static sherd_tensor *exponential(sherd_tensor *t, sherd_generator *generator)
     return sherd_scale(sherd_log1p(sherd_scale(sherd_add(high, low), -1)), -1);
 }
 
-/* The best of the last dim: only it travels where that is sharded. */
+/*
+ * The index of the largest quotient; if the last dim is sharded, only the largest of each shard
+ * travels.
+ */
 static sherd_tensor *draw_one(sherd_tensor *quotient)
 {
     static const int last = -1;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients of the weights of norms, added up in groups of rows: see norm_sums.h. */
 #include "norm_sums.h"
 
 #include "base/num.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of a norm's weight and bias, sums over rows: of f32 those of some rows at a time, which
- * are added up in f64 (kernels/sums.h). Kernels of 16 bits do so themselves.
+ * Gradients of a norm's weight and bias, which are sums over rows. In f32 some rows at a time are
+ * added up, and these sums are added in f64 (kernels/sums.h). Kernels of 16 bits do that
+ * themselves.
  */
 #ifndef SHERD__NORM_SUMS_H
 #define SHERD__NORM_SUMS_H
@@ -12,8 +13,8 @@ typedef struct sherd__norm_sums {
     int64_t inner, rows; /* rows added since the last ones went to `total` */
     int64_t most;        /* rows that are added to the same sums */
     void *to[2];         /* results: of weight and, or NULL, bias */
-    float *part;         /* [2,inner], and */
-    double *total;       /* all so far; NULL: the results are summed in themselves */
+    float *part;         /* [2,inner]: sums of the rows since */
+    double *total;       /* [2,inner]: of all rows before; NULL: kernels add to the results */
 } sherd__norm_sums;
 
 /* `results` of them, 1 or 2, from result `first` on. Asks for scratch. False: failed. */
@@ -33,7 +34,10 @@ void sherd__norm_sums_end(sherd__norm_sums *s);
 bool sherd__row_norm_grad(sherd_call *call, const sherd__rows *p, const sherd__added_grad *g,
                           int results);
 
-/* Of 16 bits, where no kernel has it all: a layer norm's, or an RMS norm's. */
+/*
+ * The gradient of a layer norm (centred) or an RMS norm of 16 bits, for tables without a kernel for
+ * all of it.
+ */
 void sherd__half_norm_grad(const sherd__kernels *k, int64_t rows, int64_t cols,
                            const sherd__added_grad *g, bool centred);
 

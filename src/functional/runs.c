@@ -7,7 +7,10 @@
 #include "base/hash.h"
 #include "base/num.h"
 
-/* The first run that ends or points elsewhere than it may; `count` if the last ends early; -1. */
+/*
+ * The first run with an invalid end or group; `count` if the last run ends before the rows do; -1:
+ * all are valid.
+ */
 static int64_t first_wrong(const sherd__runs *runs)
 {
     int64_t before = 0;

@@ -16,8 +16,8 @@
 #include "device/shared_rows.h"
 
 /*
- * A tensor as [outer, mid, inner] around the dim, locally. Of what has a result alone: sizes beside
- * a 0 multiply to anything.
+ * The local piece as [outer, mid, inner] around the dim. Only for pieces with a result: beside a
+ * size of 0, the product of other sizes may overflow.
  */
 typedef sherd__soft_slab slab;
 
@@ -235,7 +235,7 @@ enum { G_DY, G_Y };
 
 static sherd__soft_kind kind_of_gradient(const sherd_op *op);
 
-/* Of rows that are sharded: what ranks have of their sums, then all of them. */
+/* Backward of a dim that is sharded: ranks exchange the sums of their parts. */
 static bool differentiate_parts(sherd_call *call, unsigned bits, sherd_tensor *mine)
 {
     const sherd__kernels *kernels = sherd__kernels_in(call);

@@ -2,8 +2,9 @@
 /*
  * The distinct values of a tensor (sherd/ops_sorted.h). One operator sorts what each shard has and
  * tells all ranks how many distinct elements that are; with these counts the layout of the distinct
- * elements follows, which another one takes. Those of all shards are gathered, and are treated as
- * one shard. Costs a sort of each rank's elements, and one of what was gathered.
+ * elements follows, which another one takes. The distinct elements of all shards are gathered, and
+ * the same is done once more with them, as one shard. Costs a sort of each rank's elements, and one
+ * of what was gathered.
  */
 #include "ops/order.h"
 #include "ops/shared.h"

@@ -292,7 +292,7 @@ static bool is_dense(const sherd_tensor *t)
     return true;
 }
 
-/* Whether rows are written on the GPU: where one of both is, if a row is one piece. */
+/* Whether rows are written on the GPU: if tensor or rows are there, and each row is contiguous. */
 static bool is_written_there(const filling *f)
 {
     return sherd__world_device(f->a->world) &&
