@@ -51,7 +51,7 @@ static int64_t reach_of(const sherd__conv *c, int d)
     return (c->kernel[d] - 1) * c->dilation[d] + 1;
 }
 
-/* Whether padding of both ends alike is what this dim has. */
+/* Whether cuDNN can pad this dim, with the same padding at both ends. */
 static bool is_even(const sherd__conv *c, int d)
 {
     int64_t rest = c->in[d] + 2 * c->before[d] - reach_of(c, d);
@@ -281,8 +281,11 @@ static bool bytes_of(const sherd__device *device, plan *p, int algorithm, size_t
     return result == 0;
 }
 
-/* Those by Fourier and Winograd keep what is between in the operands' type: of 16 bits that would
- * round sums more than once. They come behind these. */
+/*
+ * Whether an algorithm adds products up directly. Those by Fourier and Winograd transforms, which
+ * have larger numbers, keep intermediate results in the type of the operands, so that 16 bits would
+ * be rounded more than once.
+ */
 static bool is_by_products(sherd__conv_kind kind, int algorithm)
 {
     return algorithm <= (kind == SHERD__CONV_FORWARD ? 3 : 1);
@@ -489,7 +492,7 @@ void sherd__device_convolve(sherd__device *device, sherd_dtype dtype, const sher
         return;
     plan *p = plan_of(device, &of);
     while (p && p->there && is_unsupported(result = attempt(device, p, task))) {
-        p->failed |= 1u << p->algorithm; /* it was guessed that it can; the next one, then */
+        p->failed |= 1u << p->algorithm; /* cuDNN had guessed that it can; try the next one */
         choose_way(device, p);
     }
     if (result < 0 || lacks(result) || (result && p->lacked))

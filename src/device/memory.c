@@ -135,7 +135,10 @@ static bool trim(sherd__device *device)
     return any;
 }
 
-/* So many bytes of the driver's, or at least `least`; 0: it has not so many, or a fault. */
+/*
+ * Take `bytes` from the driver, or if it has not so many, `least`. Returns how many it took; 0:
+ * none, or a fault.
+ */
 static int64_t ask_driver(sherd__device *device, CUdeviceptr *out, int64_t bytes, int64_t least)
 {
     int result = device->cuda.memory_take(out, sherd__bytes(bytes));

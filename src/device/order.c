@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of order.cu, and memory for keys. */
+/*
+ * Sorting on the GPU: launches of order.cu, and memory for the keys of long rows and their counts.
+ */
 #include "box.h"
 #include "inside.h"
 #include "order.h"
@@ -30,7 +32,7 @@ static void launch_pass(sherd__device *device, int bytes, const radix_count_args
         (sherd__grid){sherd__min(sherd__ceil_div(args->rows * RADIX, warps), SCAN_BLOCKS),
                       SCAN_THREADS, 0},
         args, sizeof *args);
-    if (!device->lacks) /* else counts are not there, which are places */
+    if (!device->lacks) /* otherwise there are no counts, and it would write anywhere */
         sherd__device_launch(device, &move, tiles, args, sizeof *args);
 }
 
@@ -50,7 +52,7 @@ int sherd__device_radix(sherd__device *device, const sherd__radix *r)
     }
     args.count = room->data;
     args.total = args.count + r->rows * RADIX * args.tiles;
-    /* By no bits at all, positions must still be written. */
+    /* At least one pass, even if there are no bits to sort by, since it writes positions. */
     for (int shift = r->low; shift < r->high || shift == r->low; shift += RADIX_BITS, now = !now) {
         args.shift = shift;
         args.key = r->key[now];
@@ -65,13 +67,16 @@ int sherd__device_radix(sherd__device *device, const sherd__radix *r)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Bits of keys that tell numbers of a dtype apart. */
+/* From which bit on keys of a dtype may differ, in whole digits. */
 static int low_bit(sherd_dtype dtype)
 {
     return dtype == SHERD_BF16 ? 16 : dtype == SHERD_F16 ? 8 : 0;
 }
 
-/* Keys of bytes are as they are, or all of their bits turned. */
+/*
+ * The bit above the highest one by which keys differ: keys of bytes have the byte, or its
+ * complement, in the low 8 bits.
+ */
 static int high_bit(sherd_dtype dtype, int bytes)
 {
     return dtype == SHERD_U8 || dtype == SHERD_BOOL ? 8 : 8 * bytes;

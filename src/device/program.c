@@ -41,8 +41,8 @@ static const char *const program_name[SHERD__PROGRAMS] = {
 
 struct sherd__device_kernel {
     sherd__kernel what;
-    struct sherd__device_kernel *of; /* the same one, whose texts lie elsewhere; or itself */
-    CUmodule module;                 /* NULL: that of the other one */
+    struct sherd__device_kernel *of; /* an equal kernel whose name has other pointers; or itself */
+    CUmodule module;                 /* NULL: `of` has it */
     CUfunction function;
     int shared; /* of itself: memory of a block that it may ask for at a launch, as far as said */
 };

@@ -96,7 +96,7 @@ static bool are_whole(const sherd__conv *c, int64_t block)
 }
 
 /*
- * Whether the kernel of our own does it. oneDNN goes through an image of a block of x and one of dy
+ * Whether sherd's own kernel makes it. oneDNN goes through an image of a block of x and one of dy
  * for each pair of blocks, and gets slow where the two do not stay in the second cache; before that
  * it is as fast, or faster, as it is where the kernel is 1.
  */
@@ -111,7 +111,10 @@ static bool is_own(const sherd__conv_wish *w)
 
 /* ---- what oneDNN does ------------------------------------------------------------------------ */
 
-/* Behind the input as much as the last output reads; false: oneDNN takes no negative padding. */
+/*
+ * Padding as oneDNN takes it: behind the input, as much as the last output reads. False: it would
+ * be negative, or give another size.
+ */
 static bool find_padding(const sherd__conv *c, int64_t *before, int64_t *after)
 {
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {
@@ -127,7 +130,7 @@ static bool find_padding(const sherd__conv *c, int64_t *before, int64_t *after)
     return true;
 }
 
-/* What is padded too much by its zeros in memory; padding goes down to nothing there. */
+/* Dims with too much padding get its zeros in memory, and no padding. */
 static void lay_zeros(sherd__conv_kept *k, const sherd__conv_wish *w, int64_t *before,
                       int64_t *after)
 {
@@ -151,10 +154,10 @@ bool sherd__conv_has_zeros(const sherd__conv_kept *k)
 }
 
 /*
- * How many images a call takes. oneDNN adds all of them up in f32, one after the other, which is
- * wrong by 2.5e-3 of 2^18 equal numbers. So of long sums each call makes one of some thousand
- * terms, with products enough that calls and a pass over their results are nothing beside them.
- * Those of one image stay together.
+ * How many images a call takes. oneDNN adds all of them up in one f32 sum, whose error is 2.5e-3
+ * for 2^18 equal numbers. So long sums are split among calls: each adds some thousand terms, and
+ * has enough products that the call, and adding its results up, cost little beside them. One image
+ * is never split.
  */
 static int64_t images_of(const sherd__conv_wish *w)
 {
@@ -193,7 +196,10 @@ static bool describe_any(const sherd__conv_kept *k, dnnl_memory_desc_t *any)
     return true;
 }
 
-/* Whether images lie one after the other: then more of them lie as some do. */
+/*
+ * Whether the layout that oneDNN wants for some images holds for all of them, because images follow
+ * one another in it; then `whole` is set.
+ */
 static bool lay_whole(sherd__conv_kept *k, sherd__conv_kind kind)
 {
     for (int i = X; i <= Y; i += Y - X) {
@@ -269,7 +275,7 @@ static bool describe(sherd__conv_kept *k, const sherd__conv_wish *w)
 
 /* ---- keeping --------------------------------------------------------------------------------- */
 
-/* Without a primitive, however far one came. */
+/* Destroy the primitive, or what there is of one after a failure. */
 static void clear(sherd__conv_kept *k)
 {
     const sherd__dnnl *dnnl = &k->engine->dnnl;
@@ -289,7 +295,10 @@ static void destroy(void *thing)
     sherd__free(k->engine->heap, k);
 }
 
-/* The first dim of space is not there. Without whole blocks oneDNN is no faster in fewer dims. */
+/*
+ * Whether the first dim of space is trivial and can be left out. Only with whole blocks of channels
+ * is oneDNN faster in fewer dims.
+ */
 static bool is_flat(const sherd__conv *c)
 {
     return are_whole(c, BLOCK) && c->in[0] == 1 && c->out[0] == 1 && c->kernel[0] == 1 &&

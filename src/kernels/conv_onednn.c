@@ -24,16 +24,21 @@ enum { LINE = 64, TASKS = 2 };
 
 typedef sherd__conv_kept kept;
 
-/* A task: its operands as they lie in sherd, and as what makes it wants them. */
+/*
+ * A task, with its operands as sherd has them, and as the primitive (or sherd's own kernel) wants
+ * them.
+ */
 typedef struct run {
     const sherd__conv_job *job;
     sherd__conv_kind kind;
     sherd__engine *engine;
     const kept *kept;
-    unsigned char *room;                             /* what is left of the workspace */
-    bool biased, borrowed[OPERANDS];                 /* borrowed: of the task before */
-    void *data[ARRAYS], *sums;                       /* of what is wanted; for sums of dw */
-    dnnl_memory_t given[OPERANDS], wanted[OPERANDS]; /* the same one where the layout is */
+    unsigned char *room; /* what is left of the workspace */
+    /* borrowed: operands that the task before has laid out */
+    bool biased, borrowed[OPERANDS];
+    /* the arrays of `wanted`; workspace for sums of dw */
+    void *data[ARRAYS], *sums;
+    dnnl_memory_t given[OPERANDS], wanted[OPERANDS]; /* one object where the layouts are equal */
     dnnl_memory_t part[ARRAYS];                      /* what one of several calls reads */
     dnnl_memory_t from, to;                          /* of a reorder of a box; while it lasts: */
     dnnl_primitive_desc_t desc;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copying boxes: the heart of every move of data. A box is first brought to its simplest form (dims
- * sorted as they lie in dst, neighbours that lie alike joined), then copied as runs of bytes, or,
- * where the two sides are dense along different dims, in square tiles that stay in the first cache
- * (turn.c, if they have no holes); where src is densest along the dim that dst is dense in, whole
- * rows.
+ * sorted as they lie in dst, neighbours that lie alike joined), then copied as runs of bytes. If
+ * there are no runs, the plane of the last dim and the dim along which src is densest is copied at
+ * a time: in square tiles that stay in the first cache if the two sides are dense along different
+ * dims, else row by row; by vectors (turn.c) if it has no holes.
  */
 #include "stream.h"
 #include "turn.h"
@@ -70,8 +70,8 @@ static void join(copy *c)
 }
 
 /*
- * A row that lies otherwise in its lines than its source does, by vectors: memcpy is 7 times slower
- * there on Zen, by an instruction for long copies.
+ * Copy a row whose place within a cache line differs from that of its source, in pieces. memcpy is
+ * 7 times slower there on Zen, because it uses an instruction for long copies.
  */
 static void copy_shifted(char *dst, const char *src, size_t bytes)
 {
@@ -154,7 +154,10 @@ static inline void copy_plane(size_t bytes, int64_t rows, int64_t cols, char *ds
             memcpy(dst + r * dst_row + c * dst_col, src + r * src_row + c * src_col, bytes);
 }
 
-/* A plane, in squares where src is denser along columns: its lines are found in the cache. */
+/*
+ * A plane, in squares if src is denser along columns, so that its cache lines are used while they
+ * are in the cache.
+ */
 static inline void copy_squares(size_t bytes, int64_t rows, int64_t cols, char *dst,
                                 int64_t dst_row, int64_t dst_col, const char *src, int64_t src_row,
                                 int64_t src_col)
@@ -177,7 +180,7 @@ static inline void copy_one_plane(size_t bytes, const copy *c, int row, char *ds
                  c->src[col]);
 }
 
-/* A plane that is turned, or whose rows are reversed, by vectors. False: it is none. */
+/* Copy by vectors a plane that is turned, or whose rows are reversed. False: it is neither. */
 static bool copy_by_vectors(int64_t bytes, const copy *c, int row, char *dst, const char *src)
 {
     int col = c->ndim - 1;
@@ -242,8 +245,10 @@ static int densest(const copy *c)
     return best;
 }
 
-/* Planes of such rows: those of the dims [0, row], of which at most two besides `row` count. False:
- * there are more. */
+/*
+ * Copy runs along the dims [0, row], of which at most two besides `row` have more than one index.
+ * False: there are more.
+ */
 static bool copy_few_planes(int64_t bytes, size_t run, int row, const int64_t *size, char *dst,
                             const int64_t *dst_stride, const char *src, const int64_t *src_stride)
 {
@@ -266,7 +271,9 @@ static bool copy_few_planes(int64_t bytes, size_t run, int row, const int64_t *s
     return true;
 }
 
-/* A box of few bytes, rows as they come: what most small moves are made of. False: it is none. */
+/*
+ * Copy a box of few bytes as it is, run by run: most boxes of small moves. False: it is too large.
+ */
 static bool copy_few(int64_t bytes, int ndim, const int64_t *size, char *dst,
                      const int64_t *dst_stride, const char *src, const int64_t *src_stride)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What asks only how elements compare: comparisons, the largest and smallest, where they are; also
- * sums and products of integers, modulo a power of two. For all types. A NaN is larger and smaller
- * than any number, so that it is not hidden.
+ * Kernels that only compare elements, for all types: comparisons, the largest and the smallest, and
+ * where they are; also folds by sum and product, of integers modulo a power of two. A NaN counts as
+ * larger and as smaller than any number, so that it is not hidden.
  */
 #include <string.h>
 
@@ -11,7 +11,8 @@
 #include "ref.h"
 #include "rows.h"
 
-enum { SHORT = 64 /* elements, and lanes; shorter rows have none */ };
+/* elements; shorter rows are not split into lanes, of which there are as many */
+enum { SHORT = 64 };
 
 #define ELEMENT            float
 #define VALUE              float

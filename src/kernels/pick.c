@@ -12,7 +12,7 @@
 #include "places.h"
 
 enum {
-    FEW = 64,   /* so many of a list are found without sorting it */
+    FEW = 64,   /* so many first ones of a list are found without sorting it */
     LONG = 128, /* from here on a list is sorted by bytes */
     LANES = 32  /* columns that are added up side by side */
 };

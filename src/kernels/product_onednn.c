@@ -43,14 +43,14 @@ static int64_t b_row_of(const sherd__product *p)
     return p->b_row ? p->b_row : p->tb ? p->k : p->n;
 }
 
-/* What becomes one. */
+/* A product that is being described to oneDNN. */
 typedef struct making {
     sherd__engine *engine;
     const sherd__product *product;
     kept *kept;
     sherd__making matmul;
     sherd__lying lying[ARRAYS];
-    int lie; /* so many of them */
+    int lie; /* how many of `lying` are set */
 } making;
 
 static bool describe(making *m)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is dear to make and depends on a shape alone, kept by it: so many items, then the one that
- * was not used for longest goes. */
+/*
+ * A cache, by shape, of things that are costly to make and depend on a shape alone. It keeps so
+ * many; then the one that was not used for longest is destroyed.
+ */
 #ifndef SHERD__SHAPES_H
 #define SHERD__SHAPES_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See small.h. Rows of b are brought to a width of which the compiler makes vectors. */
+/*
+ * See small.h. Rows of b are copied to a fixed width, so that the compiler vectorises the loops
+ * over them.
+ */
 #include "small.h"
 
 #include <string.h>

@@ -11,7 +11,7 @@
 
 enum { BLOCK = 512 }; /* numbers of a row that are widened at a time */
 
-/* Numbers x[n] as f32; what is f32 lies where it is. */
+/* x[n] as f32: x itself, or widened into `room`. */
 static const float *as_f32(const sherd__kernels *k, sherd_dtype dtype, int64_t n, float *room,
                            const void *x)
 {
@@ -58,13 +58,19 @@ void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const she
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
 
-/* Of one number, as f64: a quotient that f32 does not hold may be that of small numbers. */
+/*
+ * dx of one number, in f64. If the length is less than 1, x is divided, since dy / length may
+ * overflow.
+ */
 static double slope(double dy, double length, double x)
 {
     return length == 0 ? 0 : fabs(length) < 1 ? x / length * dy : dy / length * x;
 }
 
-/* Each by itself, whatever its size. */
+/*
+ * dx of n numbers one by one, for factors that f32 does not hold. step 0: all have the first dy and
+ * length.
+ */
 static void slopes(sherd_dtype dtype, int64_t n, void *dx, const double *dy, const double *length,
                    int step, const void *x)
 {
@@ -78,13 +84,13 @@ static void slopes(sherd_dtype dtype, int64_t n, void *dx, const double *dy, con
     }
 }
 
-/* Whether f32 holds a factor without loss: 0, or no number near its bounds. */
+/* Whether a factor is 0, or well within the range of f32. */
 static bool holds(double factor)
 {
     return factor == 0 || (fabs(factor) > (double)FLT_MIN && fabs(factor) < (double)FLT_MAX);
 }
 
-/* One row, all of whose numbers have one length. */
+/* dx of a row whose numbers all have the same length. */
 static void scale_row(const sherd__kernels *k, sherd_dtype dtype, int64_t n, void *dx, double dy,
                       double length, const void *x)
 {
@@ -98,7 +104,10 @@ static void scale_row(const sherd__kernels *k, sherd_dtype dtype, int64_t n, voi
         slopes(dtype, n, dx, &dy, &length, 0, x);
 }
 
-/* One row of at most BLOCK numbers, each with a length. */
+/*
+ * dx of a row of at most BLOCK numbers, each with its own length. factor NULL: f32 does not hold
+ * all of them.
+ */
 static void multiply_row(const sherd__kernels *k, sherd_dtype dtype, int64_t n, void *dx,
                          const double *dy, const double *length, const float *factor, const void *x)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of squares of x[outer,mid,inner] over mid, in f64, where squares of f32 neither are infinite
- * nor vanish; and the gradient of their roots. f32, f64, bf16, f16. `k` is the table of the dtype.
+ * Sums of squares of x[outer,mid,inner] over mid, in f64, which holds the squares of all f32; and
+ * the gradient of their roots. f32, f64, bf16, f16. `k` is the table of the dtype.
  */
 #ifndef SHERD__SQUARES_H
 #define SHERD__SQUARES_H

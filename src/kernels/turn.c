@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turning planes and rows. Planes are turned in tiles of 64 x 64 elements, or 32 x 32 of 8 bytes. Vectors of a tile are turned as
- * squares, into a buffer, whose rows are then copied: lines of dst are written whole, because where
- * the strides are powers of two the cache keeps only few of them at once. 2 to 4 times as fast as
- * single elements.
+ * Turning planes and rows. Planes are turned in tiles of 64 x 64 elements, or 32 x 32 of 8 bytes. A
+ * tile is turned in squares of vectors into a buffer, whose rows are then copied to dst: so cache
+ * lines of dst are written as a whole, since with strides that are powers of two the cache can hold
+ * only few of them. 2 to 4 times as fast as single elements.
  */
 #include "turn.h"
 

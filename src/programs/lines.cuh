@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs along a line with more than sums: products, extremes, logarithms of sums, recurrences.
- * A thread has a line and takes its elements in order, in f64 (integers modulo a power of two), as
- * the CPU does. Columns are neighbours as they lie. Of rows a block has LINES, a tile of each at a
- * time by way of shared memory, so that all is read and written in order of memory.
+ * Running products, extremes, logarithms of sums, and recurrences, along lines. A thread has a line
+ * and takes its elements in order, in f64 (integers modulo a power of two), as the CPU does. If
+ * lines are columns, neighbouring threads read neighbouring elements anyway. If they are rows, a
+ * block has LINES of them, and copies a tile of each at a time to shared memory and back, so that
+ * global memory is accessed in order.
  */
 
 enum { LINES = LINE_THREADS, TILE = 32, AT_ONCE = 8 };
 
-/* What is multiplied in. */
+/* The type that elements are multiplied in. */
 template <class E> struct product {
     typedef double type;
 };
@@ -23,8 +24,9 @@ template <> struct product<u8> {
 };
 
 /*
- * A law says what a line has come to, and `next`: from the element x of its place, and of the other
- * operand if there are TWO, what stands there; `where` is a place, if FINDS.
+ * A law is a struct like these: its `line` holds the state of a line, and line.next takes the next
+ * element x (and that of the second operand, if TWO) and returns the result there; if FINDS, it
+ * sets *where to the place of the element that was found.
  */
 struct products {
     static constexpr bool TWO = false, FINDS = false;
@@ -127,7 +129,10 @@ template <class K, class E> __device__ void line_columns(const line_columns_args
     }
 }
 
-/* What a block has of its rows; elements of a row are in different banks than those of the next. */
+/*
+ * A tile of the block's rows. Rows have one element more than a tile, so that a column lies in
+ * different banks.
+ */
 template <class K, class E> struct line_tiles {
     E x[LINES][TILE + 1], y[K::TWO ? LINES : 1][TILE + 1];
     int32_t where[K::FINDS ? LINES : 1][TILE + 1];

@@ -43,7 +43,9 @@ bool sherd__has_simd128(void)
 #endif
 }
 
-/* Asked here and not in their files: those may be compiled to instructions that this machine lacks.
+/*
+ * Asked here and not in the files of the instruction sets, which may be compiled to instructions
+ * that this machine lacks.
  */
 bool sherd__has_avx2(void)
 {
