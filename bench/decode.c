@@ -2,10 +2,11 @@
 /*
  * Decoding's attention: each token's keys and values are written into the caches of some layers,
  * and its queries attend to them. Caches are sharded by heads, also where they lie in blocks of 16
- * positions in disorder, and by positions, where ranks exchange what they found. Ranks are processes; ways take turns. Medians of the time of a token
- * until the last rank is done, tokens a second of all texts, and the rate at which all ranks
- * together read what is in the caches; and some elements of the last layer's result, in which the
- * ways must agree, and which bench/compare_decode.py compares with PyTorch's.
+ * positions in disorder, and by positions, where ranks exchange what they found. Ranks are
+ * processes; ways take turns. Medians of the time of a token until the last rank is done, tokens a
+ * second of all texts, and the rate at which all ranks together read what is in the caches; and
+ * some elements of the last layer's result, in which the ways must agree, and which
+ * bench/compare_decode.py compares with PyTorch's.
  *
  *     bench/decode [RANKS [LENGTH [HEADS [GROUPS [WIDTH [BATCH [LAYERS [TOKENS [ROUNDS]]]]]]]]]
  *     [--dtype bf16]

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time of the kernels of a GPU at two sizes of a GPT (of attention at four), beside what the GPU can do: a large copy, and
- * a large product of the dtype. A figure is the median of some batches of queued calls, by the
- * clock of the CPU: so the least is what a launch costs. Operands of one call are not those of the
- * next, as many as the GPU's cache cannot hold. Bytes are those that must move, in and out.
+ * Time of the kernels of a GPU at two sizes of a GPT (of attention at four), beside what the GPU
+ * can do: a large copy, and a large product of the dtype. A figure is the median of some batches of
+ * queued calls, by the clock of the CPU: so the least is what a launch costs. Operands of one call
+ * are not those of the next, as many as the GPU's cache cannot hold. Bytes are those that must
+ * move, in and out.
  *
- *   gpu [--size gpt|large|long|wide] [--dtype f32|bf16] [part of a name]     SHERD_DEVICE chooses the GPU
+ *   gpu [--size gpt|large|long|wide] [--dtype f32|bf16] [part of a name]
+ *                                     SHERD_DEVICE chooses the GPU
  *   gpu --small                       tiny sizes: whether all of it runs, also where it is emulated
  *
  * gpu_kernels.py --with a file of its output puts PyTorch's times beside.

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans for the links that are there beside those for one machine: hierarchy [MESH [MiB]]
- * [--steps]. For moves over both axes of a mesh such as host=2,local=2, the plan that the world's
- * price chooses and the direct step, taking turns in one run: what each was to take by that price,
- * what it takes, and whether the result is right; with --steps also each step of the plan alone.
- * Wants SHERD_PRICE; bench/hierarchy.sh measures one before, and starts all of it on hosts that it
- * makes.
+ * Plans that know the links between hosts, beside direct steps: hierarchy [MESH [MiB]] [--steps].
+ * For moves over both axes of a mesh such as host=2,local=2, the plan that the world's price
+ * chooses and the direct step, taking turns in one run: what each was to take by that price, what
+ * it takes, and whether the result is right; with --steps also each step of the plan alone. Wants
+ * SHERD_PRICE; bench/hierarchy.sh measures one before, and starts all of it on hosts that it makes.
  *
  * Medians of the slowest rank, from a meeting of all; sources are written to before each move. All
- * moves of a size are timed in several passes, so that what disturbs a moment does not decide one of
- * them; how far the passes' own medians are apart (the greatest over the least) is said beside each.
+ * moves of a size are timed in several passes, so that what disturbs a moment does not decide one
+ * of them; how far the passes' own medians are apart (the greatest over the least) is said beside
+ * each.
  */
 #include <math.h>
 #include <stdio.h>

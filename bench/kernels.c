@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time of every kernel of f32, or f64, at the size of the benchmark GPT (rows 2048, dim 256, MLP 1024, 8 heads
- * of 32, context 256, batch 8, vocabulary 256; and of a long sequence: 4096 positions, 2 heads of
- * 64), beside the plain version and beside what the machine can do. A figure is the median of
- * several runs, the versions in turn; bytes are those that must move, in and out.
+ * Time of every kernel of f32, or f64, at the size of the benchmark GPT (rows 2048, dim 256, MLP
+ * 1024, 8 heads of 32, context 256, batch 8, vocabulary 256; and of a long sequence: 4096
+ * positions, 2 heads of 64), beside the plain version and beside what the machine can do. A figure
+ * is the median of several runs, the versions in turn; bytes are those that must move, in and out.
  *
  *   kernels [--dtype f64] [part of a name]     SHERD_KERNELS and SHERD_GEMM choose less
  */

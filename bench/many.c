@@ -2,19 +2,11 @@
 /*
  * What a tensor costs in a call of many, and a part of long data that goes in many: many [-n RANKS]
  * [--threads] [--most TENSORS] [--bytes OF-EACH]. Each row has ten times as many of the same
- * tensors; a time for each that grows with their number is a list that is walked. Microseconds of
- * the slowest rank, the least of several calls; results are checked. Under mpirun the ranks are
- * those of the job: with SHERD_HOST another for each of them, or SHERD_TRANSPORT=mpi, sums go as a
+ * tensors; if the time for each grows with their number, some list is walked. Microseconds of the
+ * slowest rank, the least of several calls; results are checked. Under mpirun the ranks are those
+ * of the job: with SHERD_HOST another for each of them, or SHERD_TRANSPORT=mpi, sums go as a
  * message for each tensor and rank, and one tensor of as many bytes as all goes in parts
  * (SHERD_PART).
- */
-/*
- * What a tensor costs in a call of many, and a part of long data that goes in many: many [-n RANKS]
- * [--threads] [--most TENSORS] [--bytes OF-EACH]. The same tensors, ten times as many in each row; a time for each
- * that grows with their number is a list that is walked. Microseconds of the slowest rank, the
- * least of several calls; results are checked. Under mpirun the ranks are those of the job: with
- * SHERD_HOST another for each of them, or SHERD_TRANSPORT=mpi, sums go as a message for each tensor
- * and rank, and one tensor of as many bytes as all goes in parts (SHERD_PART).
  */
 #include <stdio.h>
 #include <stdlib.h>

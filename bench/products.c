@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Matrix products by shape: sherd's own (the table's `product`, whether or not it says that it
- * fits), by oneDNN where that is there, and what the core could do. By this it was decided which
+ * fits), by oneDNN where that is there, and what the core could do. It was measured with this which
  * shapes go where. Operands are taken out of more memory than caches hold, as in a training step;
  * the ways take turns; the median counts, and the least tells what a quiet machine does. Results
  * are compared with f64 at some elements. While it measures, other processes do the same on the

@@ -7,11 +7,11 @@
  * benchmark runs: the ratio of a round means something, a time from another minute does not. After
  * each step the ranks do nothing but arithmetic for two milliseconds: "had" is what that reached,
  * of the peak; where it is low the host runs two of the ranks on one core, or somebody else beside
- * them. The split comes from the kernel table of the rank's
- * world: each entry is replaced by one that takes the time (20 ns) and calls the original. What is
- * in no kernel and in no call is the rest: copies, the tape, layouts, the allocator, and the batch.
- * A second table has the library's own times of operators (sherd_op_times): those of GEMM and
- * attention, and what is outside of them.
+ * them. The split comes from the kernel table of the rank's world: each entry is replaced by one
+ * that takes the time (20 ns) and calls the original. What is in no kernel and in no call is the
+ * rest: copies, the tape, layouts, the allocator, and the batch. A second table has the library's
+ * own times of operators (sherd_op_times): those of GEMM and attention, and what is outside of
+ * them.
  *
  * Several ranks are sequence-parallel and keep what they gather, since that is the fastest; with
  * --whole as first word they have all positions between products.

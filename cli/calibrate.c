@@ -22,10 +22,10 @@
 enum { PASSES = 3, SOURCES = 3, RUNS = 25, FEWER_RUNS = 3, LEAST_SIZES = 3, COPIES = 2, LINE = 64 };
 
 /*
- * Of the whole tensor, in bytes; how many moves are timed as one (between small ones no rank waits
- * for a meeting; a larger one begins where all ranks wait for it, as a step of a plan does, and
- * finds a link that has rested); how many sources take turns; and how often all of it is done in
- * each pass.
+ * The sizes that are measured: bytes of the whole tensor; how many moves are timed as one (small
+ * moves follow one another without a meeting; a larger one begins with all ranks waiting, as a step
+ * of a plan does, and with an idle link); how many sources take turns; and how many runs a pass
+ * has.
  */
 static const struct {
     int64_t bytes;
@@ -71,7 +71,7 @@ static bool place_both(work *w, int move, int64_t bytes)
     return place(&w->from, w, shape, moves[move].from) && place(&w->to, w, shape, moves[move].to);
 }
 
-/* Those that `count` moves from the first-th on take. */
+/* Write the sources that `count` moves, from move `first` on, will read. */
 static bool write_sources(const work *w, int first, int count)
 {
     sherd_box box = sherd_layout_box(w->from, sherd_world_rank(w->world), 0);
@@ -87,7 +87,10 @@ static bool write_sources(const work *w, int first, int count)
     return true;
 }
 
-/* Reads a move's result as whoever asked for it would, each line of it; whether it is there. */
+/*
+ * Reads a result as a program would, a number of each cache line. False: there is none, or it is
+ * wrong.
+ */
 static bool read_result(const work *w, const float *data)
 {
     sherd_box box = sherd_layout_box(w->to, sherd_world_rank(w->world), 0);
@@ -150,7 +153,8 @@ static bool time_moves(runs *out, const work *w, int count, int more)
 }
 
 /*
- * What the step asks of the busiest rank, as the price of links counts it where all goes straight.
+ * What the busiest rank receives and adds in the step, as the price of links counts a straight
+ * step.
  */
 static bool count_work(cli_timed *out, const work *w, int move)
 {

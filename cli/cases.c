@@ -136,7 +136,7 @@ json_t *cli_answer(const cli_case *c, const cli_values *values, json_t *id, cli_
     if (!out)
         *verdict = CLI_REFUSED;
     sherd_status closed = sherd_world_close(world);
-    (void)closed; /* what failed in it is said already */
+    (void)closed; /* its failure was reported already */
     return out;
 }
 

@@ -207,7 +207,7 @@ static int ranks_of(const cli_values *values)
     else
         ranks = (int)cli_ranks_for(mesh);
     sherd_status closed = sherd_world_close(paper);
-    (void)closed; /* what failed in it is said already */
+    (void)closed; /* its failure was reported already */
     return ranks;
 }
 

@@ -32,7 +32,10 @@ typedef struct place {
     unsigned char *wrong;
 } place;
 
-/* Only a plan parts a replica into addends: such a move is not to be had from outside. */
+/*
+ * sherd_redistribute refuses to make a replica pending, which a step of a plan may do: then call
+ * what is below it.
+ */
 static sherd_tensor *move(const cli_problem *p, sherd_tensor *source)
 {
     sherd_plan_options options = cli_plan_options(p);

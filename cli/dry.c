@@ -161,7 +161,10 @@ static bool show(char *report, bool json)
     return good;
 }
 
-/* The bytes that ranks have sent into a folder; *lacks: one has come to what is not there yet. */
+/*
+ * The bytes that ranks have sent into a folder; *lacks: a rank needed something that was not sent
+ * yet.
+ */
 static int64_t look_into(const char *folder, bool *lacks)
 {
     DIR *list = opendir(folder);
@@ -179,8 +182,10 @@ static int64_t look_into(const char *folder, bool *lacks)
     return bytes;
 }
 
-/* One rank from its start to its report; its exit status. Of one that lacks what is not there yet,
- * and that is run again, nothing is said. */
+/*
+ * Run one rank, and show its report; returns its exit status. `again`: if it lacks something that
+ * was not sent yet, it will be run again, so nothing is shown.
+ */
 static int run_rank(const cli_dry_asked *ranks, int i, char **argv, bool json, bool again)
 {
     cli_dry_end end;
@@ -248,7 +253,9 @@ static void run_quietly(const cli_dry_asked *ranks, char **argv)
     }
 }
 
-/* What was sent is what others hear now, who send into a new folder inside `top`. */
+/*
+ * Begin a round: ranks hear what was sent in the last one, and send into a new folder inside `top`.
+ */
 static bool turn_page(const char *top, int round)
 {
     const char *sent = getenv("SHERD_DRY_SENT");
@@ -262,8 +269,9 @@ static bool turn_page(const char *top, int round)
 }
 
 /*
- * A rank may need what ranks send that are run after it, where stages come round. All are run again
- * then, quietly, until they lack nothing, or send no more than the time before; and once more.
+ * If stages come round, a rank may need what is sent by ranks that run after it. Then all are run
+ * again, quietly, until they lack nothing, or send no more than in the round before; and once more
+ * for their reports.
  */
 static int run_rounds(const cli_dry_asked *ranks, const char *folder, char **argv, bool json)
 {

@@ -7,7 +7,7 @@
 
 #include "plan/inside.h"
 
-/* A refusal of a planner is blamed on what asked for it. */
+/* The option to blame for the refusal of a planner. */
 static cli_key blamed_for(sherd_status status, const cli_problem *p, sherd_planner planner)
 {
     if (status == SHERD_ELIMIT)

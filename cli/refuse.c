@@ -21,7 +21,7 @@ int cli_refuse(const char *name, const char *format, ...)
     return CLI_UNUSABLE;
 }
 
-/* What was printed before and failed then has left no errno. */
+/* If an earlier write has failed, its errno is lost, and only ferror tells. */
 bool cli_flush(const char *name)
 {
     errno = 0;

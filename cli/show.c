@@ -137,6 +137,6 @@ int cli_show(int argc, char **argv)
     }
     int exit_status = show_in(world, &values);
     sherd_status closed = sherd_world_close(world);
-    (void)closed; /* what failed in it is said already */
+    (void)closed; /* its failure was reported already */
     return cli_flush("show") ? exit_status : CLI_FAILED;
 }

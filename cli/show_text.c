@@ -76,7 +76,7 @@ static void find_parts(grid *g)
     g->column.at[g->column.parts] = g->picture->columns;
 }
 
-/* Letters for each part: `total` for all, by size, at least `least` each. */
+/* Divide `total` letters among the parts by their sizes; each gets `least` or more. */
 static void spread(scale *s, int64_t n, int total, int least)
 {
     for (int i = 0; i < s->parts; i++) {

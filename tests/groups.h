@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of rows in groups and on routes: numbers and layouts that are drawn, choices that all shards of tokens share, and
- * operands of ones. */
+/*
+ * Tests of rows in groups and on routes: numbers and layouts that are drawn, choices that all
+ * shards of tokens share, and operands of ones.
+ */
 #ifndef SHERD_TESTS_GROUPS_H
 #define SHERD_TESTS_GROUPS_H
 

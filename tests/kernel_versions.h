@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast kernels of f32 and f64 that this CPU can run, for tests that compare them with the plain ones. */
+/*
+ * The fast kernels of f32 and f64 that this CPU can run, for tests that compare them with the plain
+ * ones.
+ */
 #ifndef SHERD_TESTS_KERNEL_VERSIONS_H
 #define SHERD_TESTS_KERNEL_VERSIONS_H
 

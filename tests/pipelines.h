@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model of some stages, to be run as a pipeline or as a whole: each stage passes on tanh(W h + b),
- * a second tensor that wants a gradient too (some stages pass it as it is, and twice), and indices
- * that want none. Microbatches have other
- * sizes, and the loss is of all.
+ * A model of some stages, to be run as a pipeline or as a whole: each stage passes on tanh(W h +
+ * b), a second tensor that wants a gradient too (some stages pass it as it is, and twice), and
+ * indices that want none. Microbatches have other sizes, and the loss is of all.
  */
 #ifndef SHERD_TESTS_PIPELINES_H
 #define SHERD_TESTS_PIPELINES_H

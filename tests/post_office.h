@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A carrier of threads: three ranks (or POST_RANKS) that share nothing but letters. A test may spoil a letter
- * before it is put into a box, or keep it there for a while; those of one rank stay in their order.
+ * A carrier of threads: three ranks (or POST_RANKS) that share nothing but letters. A test may
+ * spoil a letter before it is put into a box, or keep it there for a while; those of one rank stay
+ * in their order.
  */
 #ifndef SHERD_POST_OFFICE_H
 #define SHERD_POST_OFFICE_H

@@ -3,10 +3,10 @@
  * Plays plans message by message, to compare prices with. A machine of links: each rank has, for
  * each axis of the mesh, one port out and one port in, and in and out work at once. A message keeps
  * a port of its sender and one of its receiver busy for alpha + beta * bytes, and for gamma * bytes
- * more if it is added. It goes over the slowest axis on which the two ranks differ, by what all bytes
- * of the tensor take. A rank uses the
- * ports of one axis at a time, or, if the price lets classes overlap, all. Nothing here knows how
- * steps are priced: what travels is found from the boxes of all ranks.
+ * more if it is added. It goes over the slowest axis on which the two ranks differ: the one on
+ * which all bytes of the tensor would take longest. A rank uses the ports of one axis at a time,
+ * or, if the price lets classes overlap, all. Nothing here knows how steps are priced: what travels
+ * is found from the boxes of all ranks.
  *
  * A step that goes straight: each rank gets what it lacks from whoever has it; of several that have
  * it, and are equally near, the one that has sent least. Messages start when both ports are free,

@@ -4,9 +4,9 @@
  * steps, and compared with the exact solution in the end. This file is the story; each of the
  * others is one subject of it:
  *
- * options.c  what the user asked for           waves.c    the exact solution, and how far off one
- * may be cells.c    the arithmetic of a piece         field.c    the field on its ranks, ghosts,
- * and a step output.c   writing it, with file.c and picture.c
+ *   options.c  what the user asked for        waves.c   the exact solution, and how far one is off
+ *   cells.c    the arithmetic of a piece      field.c   the field on its ranks, ghosts, and a step
+ *   output.c   writing it, with file.c and picture.c
  */
 #include <math.h>
 #include <string.h>
