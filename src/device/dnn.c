@@ -281,11 +281,8 @@ static bool bytes_of(const sherd__device *device, plan *p, int algorithm, size_t
     return result == 0;
 }
 
-/*
- * Whether an algorithm adds products up directly. Those by Fourier and Winograd transforms, which
- * have larger numbers, keep intermediate results in the type of the operands, so that 16 bits would
- * be rounded more than once.
- */
+/* Whether an algorithm adds products up directly. Those by Fourier and Winograd transforms keep
+ * intermediate results in the operands' type, so that 16 bits are rounded more than once. */
 static bool is_by_products(sherd__conv_kind kind, int algorithm)
 {
     return algorithm <= (kind == SHERD__CONV_FORWARD ? 3 : 1);

@@ -214,10 +214,11 @@ static sherd_tensor *uniform(sherd_tensor *t, double low, double high, sherd_gen
 }
 
 /*
- * An exponential number for each element of t, in its layout: -log(1 - u), u in (0, 1). Indices
- * with small numbers win, so small u must be fine: with only 24 bits the least u is 2^-24, with
- * which a weight of 1e-10 beside 1 would win once in 2^24 draws; and of a million numbers many
- * would be equal. So u has 48 bits, plus half of the last one, so that it is not 0.
+ * An exponential number for each element of t, in its layout: -log(1 - u), u in (0, 1). The index
+ * with the smallest number tends to win, so small u must be fine. If u had only 24 bits, one in
+ * 2^24 would be next to 0, with which a weight of 1e-10 wins beside a weight of 1; and of a million
+ * numbers many would be equal. So u has 48 bits, and half of the last one is added, so that it is
+ * not 0.
  */
 static sherd_tensor *exponential(sherd_tensor *t, sherd_generator *generator)
 {
