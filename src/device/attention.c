@@ -145,8 +145,10 @@ static int sharing(const sherd__device *device, int bytes, int most)
     return (int)sherd__min(most, shared_of(device) / (bytes + TAKEN));
 }
 
-/* With memory of a block for so many tiles, and one of scores; for one more tile, if as many blocks
- * share a processor then. `blocks` times as many as there are tiles in `length`. */
+/*
+ * Launch `blocks` blocks for each tile of `length`. A block has shared memory for `tiles` tiles and
+ * one of scores, and for a spare tile if that leaves as many blocks on a processor.
+ */
 static void launch_plain(sherd__device *device, const char *family, sherd_dtype dtype,
                          int64_t blocks, int64_t length, int tiles, attending *args)
 {
@@ -166,8 +168,11 @@ static void launch_plain(sherd__device *device, const char *family, sherd_dtype 
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
 
-/* Of 16 bits: so many tiles of the block's own rows, two buffers of two tiles, and `more` bytes.
- * Blocks with twice the rows load half as much, if there are enough of them for all processors. */
+/*
+ * The same for 16 bits: shared memory for `own_tiles` tiles of the block's own rows, two buffers of
+ * two tiles, and `more` bytes. If there are enough blocks for all processors, each has twice the
+ * rows, so that half as much is loaded.
+ */
 static void launch_half(sherd__device *device, const char *family, sherd_dtype dtype, int64_t heads,
                         int64_t length, int own_tiles, int more, const attending *args)
 {

@@ -3,8 +3,8 @@
  * Fourier transforms by cuFFT, whose plans are made once for a shape and kept. cuFFT takes one
  * batch of columns: those of [outer,n,inner] are one if outer or inner is 1. Otherwise slabs [n,
  * inner] go one after the other, if they are large, or else columns are turned to rows and back.
- * cuFFT neither scales nor doubles, and may write into what it makes real numbers of, so a pass
- * over the complex side does that: of the result, or of a copy.
+ * cuFFT does not scale, nor double halves, and a transform to real numbers may overwrite its input.
+ * So a pass over the complex side scales and doubles: over the result, or over a copy of the input.
  */
 #include "fourier.h"
 #include "box.h"

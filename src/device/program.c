@@ -159,7 +159,7 @@ static void choose_architecture(sherd__device *device, char *option, size_t byte
              best ? best : device->architecture);
 }
 
-/* All that decides what becomes of it. */
+/* Hash everything that the compiled kernel depends on. */
 static void find_key(const sherd__device *device, source *s)
 {
     int major = 0, minor = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches of running.cu: of sums one block a row, a thread a column, or where there are few some
- * more; of all else a thread a line.
+ * Launches of running.cu. Running sums have a block for each row, or a thread for each column, and
+ * more if there are few of them; everything else has a thread for each line.
  */
 #include "running.h"
 

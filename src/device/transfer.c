@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies between the memory of the CPU and that of the GPU, and waiting. The CPU's memory is
- * pageable: of what goes to the GPU the driver makes a copy of its own before it returns, without a
- * wait for the stream; what comes from there is there once the stream has been waited for.
+ * pageable: when data goes to the GPU, the driver copies it before it returns, without waiting for
+ * the stream; data from the GPU has arrived once the stream has been waited for.
  */
 #include "inside.h"
 

@@ -52,8 +52,9 @@ sherd_status sherd__conv_ways(const sherd_call *call, sherd_ways *ways,
                               const sherd__conv_roles *roles);
 
 /*
- * Computing (conv_run.c). Something to be made: where its arrays are, as operands, and results ~0
- * and ~1. Of boxes of this rank's pieces; channels: big's of all ranks.
+ * Computing (conv_run.c). made: what to make, and for each of its arrays the number of the operand,
+ * or ~0 and ~1 for results 0 and 1. pieces: the boxes of this rank; channels: those of the whole
+ * big field.
  */
 enum { SHERD__CONV_AT_ONCE = 2 };
 typedef struct sherd__conv_made {

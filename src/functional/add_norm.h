@@ -30,7 +30,7 @@ typedef struct sherd__add_norm {
 enum { X, DELTA, WEIGHT, BIAS };
 enum { NORM, SUM, MEAN, RSTD };
 
-/* One call. Rooms are NULL where they are not needed. */
+/* A call that goes block by block. Scratch is NULL if it is not needed. */
 typedef struct sherd__blocks {
     sherd_call *call;
     const sherd__add_norm *how;
@@ -40,11 +40,12 @@ typedef struct sherd__blocks {
     sherd__rows p;
     size_t element;   /* bytes, of x */
     int64_t step;     /* rows of a block */
-    sherd__walk walk; /* through what is dropped, */
-    int64_t walked;   /* so far in its run */
-    void *dropped;    /* delta of a block */
-    void *wide;       /* what has 16 bits, of a block, as x */
-    void *norm;       /* of a block, as x; or all of it where rows are apart */
+    sherd__walk walk; /* through the tensor that dropout applies to */
+    int64_t walked;   /* elements of the present run that are done */
+    void *dropped;    /* scratch: delta of a block, after dropout */
+    void *wide;       /* scratch: 16-bit elements of a block, in the dtype of x */
+    /* scratch: the norm of a block, in the dtype of x; of all rows if they are on several ranks */
+    void *norm;
 } sherd__blocks;
 
 /*

@@ -22,9 +22,9 @@ typedef struct sherd__parcel {
 typedef struct sherd__turn {
     sherd_call *call;
     int q;                 /* the operand; k, v and the mask follow */
-    sherd__device *device; /* where all of it is; NULL: on the CPU */
+    sherd__device *device; /* the GPU that computes all of it; NULL: the CPU does */
     sherd_dtype own;       /* of the operands */
-    sherd_dtype dtype;     /* that sums are in; on the CPU all is computed in it */
+    sherd_dtype dtype;     /* of sums; on the CPU also what is computed with */
     const sherd__kernels *kernels;
     sherd__round plan;
     int64_t mine; /* shard; -1: this rank is not in the mesh */
@@ -33,7 +33,7 @@ typedef struct sherd__turn {
     const void *queries;
     void *wide[2]; /* for visiting k and v of 16 bits */
     void *workspace;
-    bool dry;     /* nothing is */
+    bool dry;     /* nothing is computed */
     bool started; /* something has been computed */
     /* forward */
     void *out, *log_sum, *more, *more_log_sum;
@@ -45,15 +45,15 @@ typedef struct sherd__turn {
     sherd__parcel back; /* begun */
 } sherd__turn;
 
-/* Scratch for n numbers that are computed with. NULL: failed. */
+/* Scratch for n numbers of r->dtype. NULL: failed. */
 void *sherd__turn_room(const sherd__turn *r, int64_t n);
-/* n zeroes. */
+/* Fill with n zeroes. */
 void sherd__turn_clear(const sherd__turn *r, void *to, int64_t n);
-/* Operand i as numbers that are computed with. False: failed. */
+/* Operand i in the dtype that is computed in. False: failed. */
 bool sherd__turn_take(sherd__turn *r, const void **out, int i);
-/* Zeroes where result j is summed up: in itself, unless it has 16 bits. NULL: failed. */
+/* Zeroes to sum result j up in: the result itself, unless it has 16 bits. NULL: failed. */
 void *sherd__turn_sums(sherd__turn *r, int j);
-/* And its elements, at the end. */
+/* At the end, write the sums to result j. */
 void sherd__turn_give(const sherd__turn *r, int j, const void *sums);
 
 /* Operands from q on. False: failed. */

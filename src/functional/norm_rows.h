@@ -54,7 +54,10 @@ sherd__rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
  */
 typedef struct sherd__row_norm {
     int weight, bias; /* operands, which may be absent */
-    /* taken from rows, multiplied with: results of forward, operands of backward */
+    /*
+     * the mean, which is subtracted from rows, and the factor of rows: results of forward, operands
+     * of backward
+     */
     int mean, scale;
 } sherd__row_norm;
 

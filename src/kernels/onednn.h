@@ -36,15 +36,15 @@ struct sherd__engine {
 sherd__done sherd__engine_start(sherd__engine *engine);
 
 /*
- * All calls of oneDNN that take memory are made from here: out of some an exception comes when
- * there is none, where others say so (sherd__good). DONE if `call` says 1, NO_MEMORY if it has run
- * out, else CANNOT. `call` holds in `context` whatever it makes, so that its caller can release it,
- * however far it came.
+ * Make calls of oneDNN that take memory, in the function `call`: if there is none, some of them
+ * throw, and others return a status (sherd__good). DONE if `call` returns 1, NO_MEMORY if memory
+ * ran out, else CANNOT. `call` keeps whatever it makes in `context`, so that the caller can release
+ * it, however far it came.
  *
- * What makes primitives or memory objects says how much room there must be before it begins, for
- * oneDNN writes to objects for which it got no memory. The first primitive of a process took 7 MB,
- * later ones up to 1.4 MB; to lay arrays out, at most that. To look costs 1.5 us. To load it takes
- * 45 MB, and what it makes as it is loaded throws into the loader.
+ * `room` is how much memory must be free before `call` is made: oneDNN writes to objects for which
+ * it got no memory, so making primitives or memory objects must not run out. The first primitive of
+ * a process took 7 MB, later ones up to 1.4 MB, laying arrays out no more than that. The check
+ * costs 1.5 us. Loading oneDNN takes 45 MB; its initialisers throw into the loader.
  */
 enum {
     SHERD__ONEDNN_LOADS = 80 << 20,

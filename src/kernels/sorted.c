@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in order: see sorted.h. Places are found by bisection, in about log n steps a value. */
+/*
+ * Searching and counting in sorted sequences: see sorted.h. Places are found by bisection, in about
+ * log n steps a value.
+ */
 #include "sorted.h"
 
 #include <math.h>

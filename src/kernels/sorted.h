@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in order. NaN is the largest, and all NaNs are equal; so are 0 and -0. All dtypes.
+ * Searching and counting in sorted sequences. NaN is the largest, and all NaNs are equal; so are 0
+ * and -0. All dtypes.
  */
 #ifndef SHERD__SORTED_H
 #define SHERD__SORTED_H

@@ -163,8 +163,9 @@ double sherd__norm_join(double p, double a, double b);
 double sherd__norm_of(double p, double joined);
 
 /*
- * That of what this rank counts: of distributed gradients, and of plain ones; `once`: not of second
- * copies, which count elsewhere. False: ended by the alarm.
+ * The sums of |x|^p (or the largest |x|) over the gradients that this rank counts: distributed
+ * ones, and plain ones. `once`: without copies that another optimizer counts. False: ended by the
+ * alarm.
  */
 bool sherd__optimizer_powers(sherd_optimizer *o, double p, bool once, double *distributed,
                              double *plain);

@@ -75,9 +75,8 @@ static inline void hide_block(const sherd__attending *s, int64_t i, int64_t j, f
 }
 
 /*
- * Rows of the next group are fetched beside pairs of rows of scores, of which a block has 16: one
- * each so many pairs, so that all are there at the end, and never more than a core can wait for at
- * once.
+ * After how many pairs of rows of scores (a block has 16 pairs) a row of the next group is fetched:
+ * such that all are there at the end, and no more are under way than a core can wait for.
  */
 static inline int64_t pace_of(const sherd__attending *s)
 {

@@ -2,9 +2,10 @@
 /*
  * GELU of bf16 and its gradient where AVX512_BF16 is fast (choose.c, sherd__has_fast_pairs). All
  * that they take is arithmetic, so there is only as much as the rounding to bf16 does not hide, and
- * one instruction rounds two vectors. It has 0 for what is subnormal: where anything became 0 both
- * are rounded again without it. A result is off by 0.52 ulp of bf16 at most, of which 0.5 are the
- * rounding's. 26 % less time than by f32's arithmetic, the gradient 20 %.
+ * one instruction rounds two vectors. That instruction rounds subnormal numbers to 0, so if any
+ * result is 0, both vectors are rounded again without it. A result is off by 0.52 ulp of bf16 at
+ * most, of which 0.5 are the rounding's. 26 % less time than by f32's arithmetic, the gradient 20
+ * %.
  */
 #include "fast.h"
 
