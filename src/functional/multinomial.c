@@ -100,13 +100,13 @@ static int64_t count_up_to(const double *sum, int64_t n, double x)
 }
 
 /* The running sums of a row of weights. */
-typedef struct weighed {
+typedef struct row_sums {
     double *sum;
-    int64_t n, most; /* weights; the index that counts if u * total is rounded to the total */
+    int64_t n, last; /* weights; the index that counts if u * total is rounded to the total */
     double total;
-} weighed;
+} row_sums;
 
-static bool weigh(sherd_call *call, weighed *w, const void *row)
+static bool weigh(sherd_call *call, row_sums *w, const void *row)
 {
     const sherd__kernel_set *kernels = sherd__world_kernels(call->world);
     sherd_dtype dtype = call->in[0]->dtype;
@@ -121,13 +121,13 @@ static bool weigh(sherd_call *call, weighed *w, const void *row)
         return sherd_call_fail(call, SHERD_EINVAL,
                                w->total < 0 ? "a weight is NaN"
                                             : "a row has too few positive weights");
-    for (w->most = w->n - 1; w->most > 0 && w->sum[w->most - 1] == w->total;)
-        w->most--;
+    for (w->last = w->n - 1; w->last > 0 && w->sum[w->last - 1] == w->total;)
+        w->last--;
     return true;
 }
 
 /* Draw n indices; `first` is the number of the first draw in the whole tensor. */
-static void look_up(sherd_call *call, const weighed *w, int32_t *index, int64_t n, int64_t first)
+static void look_up(sherd_call *call, const row_sums *w, int32_t *index, int64_t n, int64_t first)
 {
     enum { ONCE = 256 };
     const drawing *d = call->attributes;
@@ -140,7 +140,7 @@ static void look_up(sherd_call *call, const weighed *w, int32_t *index, int64_t 
         f64->uniform(take, low, 0x1p-49, 0x1p-24 + 0x1p-49, d->low, first + i);
         for (int64_t j = 0; j < take; j++) {
             int64_t at = count_up_to(w->sum, w->n, (high[j] + low[j]) * w->total);
-            index[i + j] = (int32_t)sherd__min(at, w->most);
+            index[i + j] = (int32_t)sherd__min(at, w->last);
         }
     }
 }
@@ -149,7 +149,7 @@ static bool draw_repeated(sherd_call *call)
 {
     const sherd_tensor *weights = call->in[0], *out = call->out[0];
     int64_t n = weights->local[weights->ndim - 1], count = out->local[out->ndim - 1], row = -1;
-    weighed w = {.n = n, .sum = sherd_call_scratch(call, (n + 1) * (int64_t)sizeof(double))};
+    row_sums w = {.n = n, .sum = sherd_call_scratch(call, (n + 1) * (int64_t)sizeof(double))};
     sherd__walk walk;
 
     if (!w.sum || sherd__is_dry(call->world))
@@ -188,7 +188,7 @@ const sherd_op sherd__drawn_repeatedly_op = {.name = "sherd_drawn_repeatedly",
 /* ---- drawing --------------------------------------------------------------------------------- */
 
 /* A second stream for the same use of a generator: the low bits of its numbers. */
-static sherd_generator beside(const sherd_generator *generator)
+static sherd_generator second_stream(const sherd_generator *generator)
 {
     return (sherd_generator){sherd__hash_text(generator->name, "beside"), generator->calls};
 }
@@ -199,10 +199,10 @@ static sherd_generator beside(const sherd_generator *generator)
  */
 static void skip(sherd_world *world, sherd_generator *generator)
 {
-    sherd_generator other = beside(generator);
+    sherd_generator second = second_stream(generator);
 
     sherd__next_key(world, generator);
-    sherd__next_key(world, &other);
+    sherd__next_key(world, &second);
 }
 
 static sherd_tensor *uniform(sherd_tensor *t, double low, double high, sherd_generator *generator)
@@ -226,9 +226,9 @@ static sherd_tensor *exponential(sherd_tensor *t, sherd_generator *generator)
         skip(t->world, generator);
         return t;
     }
-    sherd_generator other = beside(generator);
+    sherd_generator second = second_stream(generator);
     sherd_tensor *high = uniform(t, 0, 1, generator);
-    sherd_tensor *low = uniform(t, 0x1p-49, 0x1p-24 + 0x1p-49, &other);
+    sherd_tensor *low = uniform(t, 0x1p-49, 0x1p-24 + 0x1p-49, &second);
 
     return sherd_scale(sherd_log1p(sherd_scale(sherd_add(high, low), -1)), -1);
 }
@@ -249,11 +249,11 @@ static sherd_tensor *draw_one(sherd_tensor *quotient)
 static sherd_tensor *draw_with_replacement(sherd_tensor *weights, int64_t count,
                                            sherd_generator *generator)
 {
-    sherd_generator other = beside(generator);
+    sherd_generator second = second_stream(generator);
     drawing how = {.count = count};
 
     how.high = sherd__next_key(weights->world, generator);
-    how.low = sherd__next_key(weights->world, &other);
+    how.low = sherd__next_key(weights->world, &second);
     return sherd_apply(&sherd__drawn_repeatedly_op, &weights, 1, &how);
 }
 

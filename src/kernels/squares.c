@@ -85,7 +85,7 @@ static void slopes(sherd_dtype dtype, int64_t n, void *dx, const double *dy, con
 }
 
 /* Whether a factor is 0, or well within the range of f32. */
-static bool holds(double factor)
+static bool fits_f32(double factor)
 {
     return factor == 0 || (fabs(factor) > (double)FLT_MIN && fabs(factor) < (double)FLT_MAX);
 }
@@ -98,7 +98,7 @@ static void scale_row(const sherd__kernels *k, sherd_dtype dtype, int64_t n, voi
 
     if (length == 0)
         memset(dx, 0, (size_t)n * sherd_dtype_bytes(dtype));
-    else if (dtype == SHERD_F64 || holds(factor))
+    else if (dtype == SHERD_F64 || fits_f32(factor))
         k->unary(SHERD__SCALE, n, dx, x, &factor);
     else
         slopes(dtype, n, dx, &dy, &length, 0, x);
@@ -136,7 +136,7 @@ static void multiply_rows(const sherd__kernels *k, sherd_dtype dtype, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         double by = length[i] == 0 ? 0 : dy[i] / length[i];
         factor[i] = (float)by;
-        good &= length[i] > 0 && holds(by); /* 0 times an infinite number is not 0 */
+        good &= length[i] > 0 && fits_f32(by); /* 0 times an infinite number is not 0 */
     }
     for (int64_t m = 0; m < mid; m++, dx += row, x += row)
         multiply_row(k, dtype, n, dx, dy, length, good ? factor : NULL, x);

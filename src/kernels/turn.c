@@ -53,13 +53,13 @@ bool sherd__turn(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t ds
 {
     switch (bytes) {
     case 1:
-        return plane_8(rows, cols, dst, dst_row, src, src_col);
+        return turn_plane_8(rows, cols, dst, dst_row, src, src_col);
     case 2:
-        return plane_16(rows, cols, dst, dst_row, src, src_col);
+        return turn_plane_16(rows, cols, dst, dst_row, src, src_col);
     case 4:
-        return plane_32(rows, cols, dst, dst_row, src, src_col);
+        return turn_plane_32(rows, cols, dst, dst_row, src, src_col);
     case 8:
-        return plane_64(rows, cols, dst, dst_row, src, src_col);
+        return turn_plane_64(rows, cols, dst, dst_row, src, src_col);
     default:
         return false;
     }

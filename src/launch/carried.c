@@ -111,8 +111,8 @@ static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool
  * How many cores to tell the world: one for each rank if the ranks of this machine have one each,
  * else 1. *here: how many ranks are on this machine.
  */
-static int cores_for(const sherd_carrier *carrier, const sherd__hello *mine,
-                     const sherd__hello *all, int *here)
+static int cores_to_tell(const sherd_carrier *carrier, const sherd__hello *mine,
+                         const sherd__hello *all, int *here)
 {
     cpu_set_t sum = mine->cores;
 
@@ -164,7 +164,7 @@ static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool 
 {
     const sherd_carrier *carrier = &carried->carrier;
     size_t region = shared ? (size_t)out->control->region_bytes : (size_t)mine->region_bytes;
-    int here, cores = cores_for(carrier, mine, all, &here);
+    int here, cores = cores_to_tell(carrier, mine, all, &here);
 
     if (!carrier->send || !carrier->sent || !carrier->receive) {
         sherd__fail(diag, SHERD_ENOTSUP,

@@ -123,9 +123,9 @@ static void length_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
     if (sherd__makes_graph(a->world)) {
         sherd_tensor *wide = sherd_cast(a, sherd__statistics_dtype(a->dtype));
         sherd_tensor *length = composed(wide, 2, &kept);
-        sherd_tensor *none = sherd_eq_scalar(length, 0); /* there the gradient is 0 */
+        sherd_tensor *is_zero = sherd_eq_scalar(length, 0); /* there the gradient is 0 */
         sherd_tensor *by =
-            sherd_div(sherd_cast(dy, wide->dtype), sherd_masked_fill(length, none, 1));
+            sherd_div(sherd_cast(dy, wide->dtype), sherd_masked_fill(length, is_zero, 1));
         grad_in[0] = sherd_cast(sherd_mul(wide, by), a->dtype);
         return;
     }
