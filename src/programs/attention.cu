@@ -26,8 +26,10 @@ constexpr bool has(const char *name, const char *word)
     return false;
 }
 
-/* Kernels keep to the registers with which so many blocks share a processor, as
- * far as they have room for their numbers. */
+/*
+ * How many blocks are to share a processor, which limits the registers of a kernel: as many as
+ * leave room for its numbers.
+ */
 constexpr int blocks_of(const char *name)
 {
     return begins(name, "attention_w32_f32")                       ? 4
@@ -44,13 +46,15 @@ constexpr int blocks_of(const char *name)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* What is known of the thread's queries so far; `most` as power of 2. */
+/* The state of the thread's queries after the keys so far; `most` is an exponent of 2. */
 template <class K, class T> struct progress {
     T most[shape<K, T>::ROWS], sum[shape<K, T>::ROWS];
 };
 
-/* Scores of keys first.. become exponentials, results so far follow the largest score. With MORE
- * they are powers of 2 already. */
+/*
+ * Turn the scores of keys from `first` on into exponentials, and scale results so far to the
+ * largest score. With MORE scores are exponents of 2 already.
+ */
 template <class K, class T>
 __device__ inline void advance(progress<K, T> &at, sums<K, T> &out, scores<K, T> &s,
                                const attending &a, int64_t query, int64_t first)
@@ -223,8 +227,11 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
     write_rows<K, E>(a.dq, at, h.q_row, rows, dq, by, a.width);
 }
 
-/* Scores of keys j0.., which are rows, with a tile of queries become probabilities as they were
- * multiplied with values, and dp, gradients of these, those of scores. known[2,SIDE]. */
+/*
+ * Turn the scores of keys from j0 on, which are rows, with a tile of queries into the probabilities
+ * that values were multiplied by, and dp, the gradients of these, into those of scores.
+ * known[2,SIDE].
+ */
 template <class K, class E, class T>
 __device__ inline void slopes_of_keys(scores<K, T> &p, scores<K, T> &dp, const T *known_rows,
                                       const uint32_t *words, const attending &a,
@@ -337,8 +344,10 @@ __device__ inline int64_t next_index(int64_t *n, const part_of_dim &p)
     return i;
 }
 
-/* Gradients of the scores of queries i0.. with keys j0.. are added to `sum`. Shared memory:
- * queries, gradients of results, keys, values. */
+/*
+ * Add the gradients of the scores of queries i0.. with keys j0.. to `sum`. Shared memory: queries,
+ * gradients of results, keys, values.
+ */
 template <class K, class E>
 __device__ inline void add_slopes(scores<K, typename number<E>::sum> &sum,
                                   typename number<E>::sum *q, uint32_t *words, const attending &a,

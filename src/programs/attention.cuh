@@ -164,7 +164,7 @@ template <int N> __device__ inline void copy_later(void *to, const void *from, b
                      : "memory");
 #endif
 }
-/* What all threads have copied is there, and none needs what was before it. */
+/* Wait until all copies of all threads have arrived, and all threads are here. */
 __device__ inline void arrive()
 {
 #if __CUDA_ARCH__ >= 800
@@ -200,7 +200,7 @@ template <class T> __device__ inline T masked(T score, T by, T shown)
     return shown == minus_infinity<T>() ? shown : score * by + shown * (T)log2_e();
 }
 
-/* Whether dropout keeps the 32 scores from number `first` on: a bit each. */
+/* Which of the 32 scores from number `first` on dropout keeps: a bit each. */
 __device__ inline uint32_t kept_scores(const attending &a, int64_t first)
 {
     uint32_t bits = 0, random[4];

@@ -56,7 +56,7 @@ template <class K> __device__ inline int64_t seen_by_warp(const attending &a, in
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Of the four lanes that have a row. */
+/* The sum of x over the four lanes that share a row. */
 __device__ inline float sum_of_row(float x)
 {
     x += __shfl_xor_sync(0xffffffffu, x, 1);
@@ -68,17 +68,19 @@ __device__ inline float max_of_row(float x)
     return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-/* What is known of the lane's queries so far; `most`, near the largest score, as scores are; `sum`
- * of the lane alone. */
+/*
+ * The state of the lane's queries after the keys so far: `most` is near the largest score, in the
+ * units of scores; `sum` is the lane's own part.
+ */
 template <class K> struct progress {
     float most[half_shape<K>::PARTS][2], sum[half_shape<K>::PARTS][2];
 };
 
 /*
- * Scores become exponentials of what they are above a row's `most`. That is the largest score so
- * far, but as long as no row of the warp has one that is far above it, nothing changes: powers are
- * at most 2^FAR, and results so far need not be multiplied. NaN is no largest score, but stays NaN
- * as a power, and so in the sum. `by`, above 0: of scores.
+ * Turn scores into exponentials of their difference to the row's `most`. That need not be the
+ * largest score so far: while no row of the warp has a score far above it, it stays, so that powers
+ * are at most 2^FAR, and results so far need no scaling. NaN is never the largest score, but stays
+ * NaN as a power, and so in the sum. by > 0: the factor of scores.
  */
 template <class K, int N>
 __device__ inline void advance(progress<K> &at, totals<K> &out, results<K, N> &s, float by)
@@ -130,8 +132,10 @@ __device__ inline void advance(progress<K> &at, totals<K> &out, results<K, N> &s
     }
 }
 
-/* What the warp's rows do not see of columns becomes x: row r sees columns up to r + edge, and only
- * those before `end`. */
+/*
+ * Set to x what the warp's rows do not see: row r sees columns up to r + edge, and only those
+ * before `end`.
+ */
 template <class K, int N> __device__ inline void hide(results<K, N> &s, int edge, int end, float x)
 {
     UNROLL
@@ -268,16 +272,20 @@ template <class E> __device__ void attention_half_delta(const attention_half_del
     }
 }
 
-/* A score becomes a probability p, and dp, its gradient, that of the score but for the scale. A
- * power above 0 is what rounding took from the logarithm. */
+/*
+ * Turn a score into a probability p, and dp, its gradient, into that of the score, without the
+ * scale. A power above 0 comes from rounding the logarithm.
+ */
 __device__ inline void slope(float &p, float &dp, float by, float log_sum, float delta)
 {
     p = fast_power_of_2(at_most_0(p * by - log_sum));
     dp = p * (dp - delta);
 }
 
-/* The same of a masked score, a power of 2, and a gradient after dropout; of those that are not
- * seen, 0, whatever the gradient is. */
+/*
+ * The same for a masked score, an exponent of 2, and a gradient after dropout; 0 for scores that
+ * are not seen, whatever the gradient is.
+ */
 __device__ inline void masked_slope(float &p, float &dp, float log_sum, float delta)
 {
     bool seen = p != minus_infinity<float>() && log_sum != -minus_infinity<float>();

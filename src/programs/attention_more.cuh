@@ -2,9 +2,9 @@
 /* Masks and dropout of the scores that a warp of attention_half.cu has. */
 
 /*
- * What a mask has for the lane's two rows, a word for each eight columns: two neighbours, of 16
- * bits as they are, of bool as bf16. So words are loaded before scores are there, and stay in
- * registers. What is not there is hidden.
+ * The mask for the lane's two rows: for every eight columns a word with the lane's two neighbours,
+ * as they are if they have 16 bits, bool as bf16. So the mask can be loaded before scores are
+ * there, and stays in registers. Elements beyond the mask are hidden.
  */
 template <int N> struct mask_words {
     uint32_t x[2][N];

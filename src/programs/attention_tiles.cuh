@@ -265,8 +265,10 @@ __device__ inline void slope(T &p, T &dp, const known<T> &x, int64_t key, T by, 
 
 /* ---- masks and dropout ----------------------------------------------------------------------- */
 
-/* Scores of queries i.. with keys j.. become powers of 2, those that are not seen -inf. `across`:
- * rows are keys. */
+/*
+ * Turn the scores of queries i.. with keys j.. into exponents of 2, and those that are not seen
+ * into -inf. `across`: rows are keys.
+ */
 template <bool across, class E, class K, class T>
 __device__ inline void see(scores<K, T> &s, const attending &a, const head &h, int64_t i, int64_t j)
 {
@@ -303,7 +305,7 @@ __device__ inline void draw(uint32_t *words, const attending &a, const head &h, 
             kept_scores(a, h.score + (i + x / Z::PARTS) * a.query_scores + j + x % Z::PARTS * 32);
 }
 
-/* What is dropped is 0, the rest is multiplied. */
+/* Set what is dropped to 0, and multiply the rest. */
 template <bool across, class K, class T>
 __device__ inline void drop(scores<K, T> &s, const uint32_t *words, const attending &a, T by)
 {

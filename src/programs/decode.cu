@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What writes a token: few queries against a long cache of keys and values, and rows that are put
- * into that. The time of attention is that of reading keys and values, so all of the GPU reads: a
- * block has a part of the keys of one item and head, and the queries of all heads that share them;
- * a second kernel joins the parts in order. A part's length follows from the room of the cache
- * alone, so a query has the same bits whatever others there are, and wherever keys lie: in a row,
- * or in blocks of a pool that a table names. Keys and values are on their way before the first is
- * needed, and numbers of rows are of 32 bits: divisions of 64 bits took most of the time.
+ * What generating a token needs: attention of few queries to a long cache of keys and values, and
+ * writing rows into the cache. The time of attention is that of reading keys and values, so all of
+ * the GPU reads: a block has a part of the keys of one item and head, and the queries of all heads
+ * that share them; a second kernel joins the parts in order. A part's length follows from the room
+ * of the cache alone, so a query has the same bits whatever others there are, and wherever keys
+ * lie: in a row, or in blocks of a pool that a table names. Keys and values are on their way before
+ * the first is needed, and numbers of rows are of 32 bits: divisions of 64 bits took most of the
+ * time.
  */
 
 #include "cached_rows.cuh"
@@ -61,12 +62,12 @@ __device__ inline int64_t key_at(const cached_part_args &a, const cached_place &
     return (row * a.groups + p.group) * a.width;
 }
 
-/* What a lane has of rows of keys or values, some steps of them. */
+/* A lane's elements of the rows of keys or values of some steps. */
 template <class K, class E> struct cached_rows {
     unit_16 x[cached_shape<K, E>::AHEAD][cached_shape<K, E>::EACH];
 };
 
-/* Those of keys base...; behind the last one that is seen, that one again. */
+/* Load those of keys from `base` on; after the last key that is seen, that one again. */
 template <class K, class E>
 __device__ inline void load_rows(cached_rows<K, E> &to, const cached_part_args &a,
                                  const cached_place &p, const void *from, int base)
@@ -85,7 +86,7 @@ __device__ inline void load_rows(cached_rows<K, E> &to, const cached_part_args &
     }
 }
 
-/* Of a row of an item's and group's, in q and out. */
+/* Where a row of the item and group begins in q and out. */
 __device__ inline int64_t row_at(const cached_part_args &a, const cached_place &p, uint32_t row)
 {
     uint32_t repeat = (uint32_t)a.repeat, query = row / repeat;
@@ -107,7 +108,7 @@ __device__ inline void store_result(const cached_part_args &a, const cached_plac
         ((E *)a.out)[row_at(a, p, row) + c] = put<E>(x);
 }
 
-/* And the logarithm of its sum, where that is wanted. By one thread. */
+/* Write the logarithm of a row's sum, if it is wanted. Called by one thread. */
 template <class T>
 __device__ inline void store_log_sum(const cached_part_args &a, const cached_place &p, uint32_t row,
                                      T most, T total)
@@ -166,7 +167,7 @@ __device__ inline void cached_scores(const cached_part_args &a, const cached_pla
     }
 }
 
-/* Scores become exponentials, of which the sums are kept; a warp has a row. */
+/* Turn scores into exponentials, and keep their sums; a warp has a row. */
 template <int ROWS, class T>
 __device__ inline void cached_weights(int n, T (*score)[CACHED_KEYS], T *most, T *total)
 {
@@ -381,8 +382,10 @@ __device__ inline int64_t goes_to(const write_rows_args &a, uint32_t w)
     return at < 0 || at >= a.entries ? -1 : item * a.dst_batch + at * a.dst_row;
 }
 
-/* Whether a later row goes there: that one stays. It is of the same item, but for items that share
- * blocks. By a warp. */
+/*
+ * Whether a later row goes to the same place, and so is the one that counts. It is of the same
+ * item, unless items share blocks. Called by a whole warp.
+ */
 __device__ inline bool comes_again(const write_rows_args &a, uint32_t w, int64_t to)
 {
     int64_t end = (a.table ? a.batch : w / (uint32_t)a.n + 1) * a.n;

@@ -164,7 +164,7 @@ template <class E> struct total {
     }
 };
 
-/* Whether any is not 0; or if all are to be, whether any is. */
+/* Whether any element is not 0; or, to find whether all are not, whether any is 0. */
 template <class E> struct truth {
     typedef int32_t type;
     static __device__ inline type none(const fold_args &)
@@ -253,7 +253,10 @@ template <class T> __device__ inline T from_lane(const T &x, int apart)
     return both.x;
 }
 
-/* What the team has, to the first of it. `room`: one for each warp. Neighbours are a team. */
+/*
+ * Join what the threads of a team have; the first of them gets it. A team is neighbouring threads.
+ * room: one value for each warp.
+ */
 template <class KIND>
 __device__ inline typename KIND::type join_row(const fold_args &a, const fold_place &p,
                                                typename KIND::type mine, typename KIND::type *room)
@@ -273,7 +276,10 @@ __device__ inline typename KIND::type join_row(const fold_args &a, const fold_pl
     return mine;
 }
 
-/* The same of columns, where all threads of a warp work at others; room: LANES for each thread. */
+/*
+ * The same for columns, where neighbouring threads have different columns; room: LANES values for
+ * each thread.
+ */
 template <class KIND, int LANES>
 __device__ inline void join_columns(const fold_args &a, const fold_place &p,
                                     typename KIND::type *mine, typename KIND::type *room)

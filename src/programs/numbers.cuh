@@ -298,7 +298,7 @@ template <class E, int N> __device__ inline void store(E *to, const typename num
     *(pack<E, N> *)to = p;
 }
 
-/* N elements from `c` on of what may be missing: then each is `none`. */
+/* N elements from `c` on of an array that may be missing; then each is `none`. */
 template <class E, int N>
 __device__ inline void load_or(typename number<E>::sum *to, const void *from, int64_t c, int none)
 {
@@ -323,7 +323,7 @@ template <class E, int LANES> __device__ inline pack<E, LANES> group_at(const E 
     return group;
 }
 
-/* What T has no bits for; nothing of what is infinite. */
+/* What rounding x to T takes from it; 0 if x is infinite. */
 template <class T> __device__ inline T rest_of(double x)
 {
     double rest = x - (double)(T)x;

@@ -264,7 +264,10 @@ __device__ inline uint32_t lanes_before(uint32_t x)
     return sum - x;
 }
 
-/* Counts of a digit become what tiles before have of it; a warp has a row's digit. T: of counts. */
+/*
+ * Replace the counts of a digit by the sums over the tiles before; a warp has a digit of a row. T:
+ * of counts.
+ */
 template <class T> __device__ void radix_scan(const radix_scan_args &a)
 {
     int lane = threadIdx.x % WARP;
@@ -297,7 +300,7 @@ __device__ inline uint32_t begin_of_digit(const radix_move_args &a, int64_t row,
     return at + a.count[(row * RADIX + d) * a.tiles + tile];
 }
 
-/* The lanes that have this digit; those that have none have none of this. */
+/* The lanes that have the same digit as this one; lanes without a digit are none of them. */
 __device__ inline unsigned lanes_alike(unsigned digit, bool has)
 {
     unsigned alike = __ballot_sync(0xffffffffu, has);

@@ -15,7 +15,10 @@ struct each {
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* A position as its threads see it: of a block all, each with some elements; or one. */
+/*
+ * A position, and which of its elements this thread has: a share if all threads of a block have the
+ * position, else all.
+ */
 struct spot {
     int64_t p, step;     /* this position, and to the next one */
     int64_t first, many; /* elements that are this thread's: first, first + many, ... */
@@ -55,7 +58,7 @@ __device__ inline bool leads(const soft_place &at)
     return !at.along || threadIdx.x == 0;
 }
 
-/* What an element adds, of which the largest is `most`: nothing for -inf, 1 for the largest. */
+/* What an element adds to the sum if the largest is `most`: 0 for -inf, 1 for the largest. */
 template <class T> __device__ inline T share_of(T x, T most)
 {
     return x == minus_infinity<T>() ? (T)0 : x == most ? (T)1 : exp(x - most);

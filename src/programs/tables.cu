@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements taken and put along a dim by index. What only copies moves units of 1 to 16 bytes, a
- * thread one of them; of equal indices the last one is stored, which integers decide. What adds has
- * its entries sorted, so that equal ones follow each other in order: a thread adds up all that
- * comes to one place, and few give the sum of the CPU. One index that is everywhere is slow.
+ * Elements taken and put along a dim by index. Kernels that copy move units of 1 to 16 bytes, one a
+ * thread; of equal indices the last one is stored, which is found by integers first. To add,
+ * entries are sorted by index, so that equal ones follow one another in order, and a thread adds up
+ * all that comes to one place; sums of a few have the bits of the CPU. An index that occurs very
+ * often is slow.
  */
 
 /* Whether additions go through rows by pieces of 16 bytes. */

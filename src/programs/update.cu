@@ -85,7 +85,7 @@ template <class E> __device__ void adamw(const adamw_args &a)
         adamw_at<real>(f, p[i], m[i], v[i], get(grad[i]));
 }
 
-/* The mean of no momentum is not looked at. */
+/* Without momentum m is not read. */
 template <class REAL> __device__ inline void sgd_at(const sgd_args &a, REAL &p, REAL &m, REAL grad)
 {
     REAL g = (REAL)a.grad_scale * grad + (REAL)a.decay * p;
