@@ -296,7 +296,7 @@ static int run_rounds(const cli_dry_asked *ranks, const char *folder, char **arg
     return turn_page(folder, 0) && begin_trace() ? run_each(ranks, argv, json, false) : CLI_FAILED;
 }
 
-/* With a folder, which is there while signals wait. */
+/* Run all ranks with a folder for what they send; signals are held back until it is removed. */
 static int run_all(cli_dry_asked *ranks, const cli_values *values, char **argv)
 {
     const char *axes = values->of[CLI_DRY_AXES];

@@ -218,7 +218,7 @@ static void try_mesh(search *s)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Those that ran first, the fastest before the others. */
+/* Order: meshes that ran come first, and the fastest of them. */
 static int by_time(const void *a, const void *b)
 {
     const tried *x = a, *y = b;

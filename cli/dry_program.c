@@ -56,7 +56,7 @@ static void pass_signal(pid_t child, int file, cli_dry_signals *signals)
         kill(child, (int)info.ssi_signo);
 }
 
-/* Until it has ended: its status, as of waitpid. */
+/* Wait for the end of a child, passing on signals; returns its status, as of waitpid. */
 static int wait_for(pid_t child, cli_dry_signals *signals)
 {
     struct pollfd fds[] = {

@@ -14,7 +14,7 @@ typedef struct gpu {
     size_t bytes;
 } gpu;
 
-/* Those that CUDA's driver has; returns how many. Without it none. */
+/* List the GPUs that CUDA's driver has; returns how many, 0 without a driver. */
 int find_gpus(gpu out[GPUS]);
 /* A line for each: its name in SHERD_DEVICE, its maker's, its memory. Without one nothing. */
 void print_gpus(FILE *to);

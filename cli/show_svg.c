@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Of a panel, in points. */
+/* Sizes in a panel, in points. */
 enum {
     WIDE = 300,
     HIGH = 300,

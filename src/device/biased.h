@@ -5,7 +5,7 @@
 
 #include "inside.h"
 
-/* Of each matrix as stored: from one row to the next. */
+/* For each matrix as stored: elements from one row to the next. */
 typedef struct sherd__leads {
     int64_t a, b, c;
 } sherd__leads;

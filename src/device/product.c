@@ -12,7 +12,7 @@
 
 #include <limits.h>
 
-/* Of each matrix as stored: from one row to the next, and from one matrix to the next. */
+/* For each matrix as stored: elements from one row to the next, and from one matrix to the next. */
 typedef struct steps {
     int64_t a, b, c, all_a, all_b, all_c;
 } steps;

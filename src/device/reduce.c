@@ -32,7 +32,7 @@ static void launch(sherd__device *device, const char *family, const char *kind, 
 
 /* ---- of several tensors ---- */
 
-/* Of the kinds in reduce.cu: the operation, and how many there are, at most. */
+/* The kind of kernel (see reduce.cu): the operation, and for how many operands at most. */
 static const char *kind_of(sherd_reduce_op op, int count)
 {
     static const char *const name[][4] = {

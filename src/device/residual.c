@@ -10,7 +10,7 @@
 enum { WARP = 32 };
 /* Threads of all blocks, where each adds up rows: enough for any GPU. */
 static const int64_t all_threads = 1 << 17;
-/* Of forward: each then has several rows. */
+/* Blocks of forward, at most; beyond that each has several rows. */
 static const int64_t most_blocks = 1 << 14;
 /* Pieces of a row, at least: a warp for a shorter one would idle. */
 static const int64_t least_pieces = 16;

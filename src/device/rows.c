@@ -11,7 +11,7 @@
 #include "programs/rows_args.h"
 
 enum { WARP = 32 };
-/* Of blocks: enough for any GPU; each then has several rows. */
+/* Blocks, at most: enough for any GPU; beyond that each has several rows. */
 static const int64_t most_blocks = 1 << 20;
 
 static void launch(sherd__device *device, const char *family, sherd_dtype dtype, int64_t rows,

@@ -14,11 +14,11 @@
 
 enum { FIRST = 2, WEIGHT = 1, BIAS = 2, LIKE = 3, BEHIND = 1, READ = 2 };
 
-/* Of an operator that makes small, big, or the weight. */
+/* The operands of operators that make small, big, or the weight. */
 static const sherd__conv_roles makes_small = {0, -1, WEIGHT, BIAS, LIKE, false};
 static const sherd__conv_roles makes_big = {-1, 0, WEIGHT, BIAS, LIKE, false};
 static const sherd__conv_roles makes_weight = {0, BEHIND, -1, -1, -1, false};
-/* Of an operator that makes the weight and small, or big, out of all three. */
+/* The operands of operators that make two gradients: of the weight, and of small or big. */
 static const sherd__conv_roles makes_small_too = {0, READ, WEIGHT, -1, -1, true};
 static const sherd__conv_roles makes_big_too = {READ, 0, WEIGHT, -1, -1, true};
 

@@ -171,7 +171,7 @@ static bool is_for_device(const sherd_call *call, const sherd__conv *c,
     return can;
 }
 
-/* Nothing is read of one that is empty. */
+/* Fill results with zeroes if one of their factors is empty, so that there is nothing to read. */
 static void fill_made(sherd_call *call, const int64_t *count, const sherd__conv_task *task,
                       int tasks)
 {

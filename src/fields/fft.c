@@ -404,7 +404,10 @@ static sherd_tensor *product(sherd_tensor *a, sherd_tensor *b, int conj)
                        &(product_attributes){conj});
 }
 
-/* Of a b: dy b' and dy a', where ' is the conjugate; of a b': dy b and a dy'. */
+/*
+ * The gradients of a b are dy b' and dy a', where ' is the conjugate; those of a b' are dy b and a
+ * dy'.
+ */
 static void multiply_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const product_attributes *at = sherd_node_attributes(node);

@@ -47,7 +47,7 @@ static sherd__pool geometry(const sherd_call *call, const sherd_box *big, const 
     return p;
 }
 
-/* Of a forward whose windows are parts of the whole. */
+/* Set the parts of a forward whose windows are equal parts of the whole space. */
 static void set_parts(sherd__pool *p, const sherd_tensor *y, const sherd_box *small)
 {
     int skip = SHERD__POOL_DIMS - (y->ndim - SHERD__SPACE);

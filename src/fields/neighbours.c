@@ -89,7 +89,10 @@ static bool is_space(const sherd_call *call, int d)
     return d >= SPACE && d < call->out[0]->ndim - BEHIND;
 }
 
-/* Of batch and heads this rank reads what its queries have. */
+/*
+ * The keys that queries read: in spatial dims their neighbours, in batch and heads the same
+ * indices.
+ */
 static void read_keys(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                       int64_t *end)
 {

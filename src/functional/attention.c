@@ -20,7 +20,7 @@ typedef struct attention_attributes {
     bool causal;
 } attention_attributes;
 
-/* Of contiguous local pieces: each head is a group. */
+/* The problem of contiguous local pieces, in which each head is a group of its own. */
 static sherd__attending problem_of(const sherd_call *call, int q, int k)
 {
     const attention_attributes *attributes = call->attributes;

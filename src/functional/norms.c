@@ -186,7 +186,7 @@ static bool fixed_grad(sherd_call *call)
 
 static const char letters[] = "abcdefgh";
 
-/* Of the moments. */
+/* The letters of the moments in rules. */
 static const char *moments_label(const sherd_call *call)
 {
     return attributes_of(call)->groups ? "ab" : "b";

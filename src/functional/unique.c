@@ -254,7 +254,7 @@ static sherd_tensor *distinct(sherd_tensor *a)
     return sherd_apply(&sherd__unique_op, ordered, 2, &how);
 }
 
-/* Those of all shards, on all ranks. */
+/* The distinct elements of all shards together, on all ranks. */
 static sherd_tensor *distinct_of_all(sherd_tensor *a)
 {
     const sherd_layout *all;

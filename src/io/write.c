@@ -297,7 +297,7 @@ static void put(writing *w, int i)
         fail(w);
 }
 
-/* Those with a layout, or those without. */
+/* Write all tensors with a layout, or all without one. */
 static void put_all(writing *w, bool distributed)
 {
     for (int i = 0; i < w->header.entries; i++) {

@@ -148,8 +148,10 @@ static const float *read_floats(sherd_dtype dtype, int64_t n, float *out, const 
     return out;
 }
 
-/* Of f32, truncated and held within 32 bits, of which the compiler makes vectors, too: 2^31 is no
- * i32, and the f32 below it is. */
+/*
+ * An f32, truncated and held within the range of i32; the compiler vectorises it. 2^31 is no i32,
+ * but the f32 before it is.
+ */
 static inline int32_t whole_float(float x)
 {
     float held = isnan(x) ? 0 : x < -0x1p31f ? -0x1p31f : x;

@@ -40,8 +40,10 @@ bool sherd__conv_row_major(const sherd__conv_kept *k, dnnl_memory_desc_t *out,
     return describe_row_major(k->engine, out, k->ndim, size);
 }
 
-/* Of a field or a weight: what comes first, and the dims of space that there are. Returns how many
- * dims. */
+/*
+ * Write the sizes of a field or a weight: those in `first`, then those of the dims of space.
+ * Returns how many dims.
+ */
 static int put_sizes(const sherd__conv_kept *k, dnnl_dim_t *out, const int64_t *first, int count,
                      const int64_t *space)
 {

@@ -90,7 +90,7 @@ sherd_status sherd__outcome(const sherd__arena *arena, int ranks, sherd__diag *d
 /* Take a free core for every rank out of this thread's affinity mask, or none; the posts say which.
  * One rank needs none. */
 void sherd__cores_take(sherd__core_locks *out, sherd__control *control);
-/* Also in a forked child, whose parent goes on holding them. */
+/* Close the locks. In a forked child they stay taken, since its parent holds them. */
 void sherd__cores_give(sherd__core_locks *cores);
 /* Let this thread, and what it starts, have the cores of a list such as "0-3,6" only. EINVAL,
  * ENOTSUP. */

@@ -132,8 +132,10 @@ int64_t sherd__oom_kills(void);
 
 /* Make the pipe of a launcher: line[0] is for the ranks, line[1] for the launcher alone. ENOMEM. */
 sherd_status sherd__lifeline_create(sherd__control *control, int line[2], sherd__diag *diag);
-/* From now on this process ends with its launcher. `held`: what this gave before, or -1. -1: it can
- * not be had. */
+/*
+ * Make this process end with its launcher. `held`: what an earlier call returned, or -1. Returns
+ * the descriptor to keep; -1: there is no life-line.
+ */
 int sherd__lifeline_hold(const sherd__control *control, int held);
 
 #endif

@@ -127,7 +127,7 @@ bool sherd__optimizer_bound(sherd_world *world, const char *function, const char
     return false;
 }
 
-/* From this norm down to `most`; returns the norm. */
+/* Scale gradients with this norm down to `most`; returns the norm. */
 static double scale_down(sherd_optimizer *o, const char *function, double norm, double most)
 {
     if (isfinite(norm) && norm > most)

@@ -102,7 +102,7 @@ static bool are_same(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Those of all ranks, joined in rank order. False: ended by the alarm. */
+/* Join the sums of all ranks, in rank order. False: ended by the alarm. */
 static bool join_ranks(sherd_world *world, const char *function, const sherd_mesh *mesh, double p,
                        double sums[SUMS])
 {

@@ -318,7 +318,7 @@ static sherd_tensor *bend_x_log_x(sherd_tensor *g, sherd_tensor *x, const double
     return sherd_masked_fill(sherd_scale(sherd_mul(g, sherd_reciprocal(safe)), p[0]), zero, 0);
 }
 
-/* Of g, which holds dy, and of what the slope reads. */
+/* By kind; g holds dy, and t is what the slope reads. */
 static sherd_tensor *(*const bends[SHERD__UNARY_KINDS])(sherd_tensor *g, sherd_tensor *t) = {
     [SHERD__EXP] = bend_exp,
     [SHERD__EXPM1] = bend_exp,
@@ -356,7 +356,7 @@ static sherd_tensor *(*const bends[SHERD__UNARY_KINDS])(sherd_tensor *g, sherd_t
     [SHERD__HARDSWISH] = bend_hardswish,
 };
 
-/* Those with parameters. */
+/* The same for functions with parameters. */
 static sherd_tensor *(*const bends_by[SHERD__UNARY_KINDS])(sherd_tensor *g, sherd_tensor *t,
                                                            const double *p) = {
     [SHERD__POW] = bend_pow,         [SHERD__SOFTPLUS] = bend_softplus,

@@ -75,7 +75,7 @@ static void same_part(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
             node, G_DY, sherd_apply(node->op, in, 3, sherd_node_attributes(node)));
 }
 
-/* Of the shape to which the operands broadcast. */
+/* The gradient of one operand, in the shape to which the operands broadcast. */
 static const sherd_op gradient_op = {
     .name = "backward of two operands",
     .operand = {{"a", 0}, {"b", 0}, {"dy", 0}},

@@ -154,7 +154,7 @@ static bool multiply_packed(sherd_call *call, const sherd__product *p, room *r, 
     return r->workspace != NULL;
 }
 
-/* Of bf16 only where the machine is good at it. */
+/* Try oneDNN first; for bf16 only if the machine multiplies it fast. */
 static sherd__done try_first(sherd_call *call, const sherd__product *p, const room *r, void *c,
                              const void *a, const void *b, const void *bias)
 {

@@ -26,7 +26,7 @@ typedef struct along {
         SHERD_FIELD(along, k, INT64), SHERD_FIELD(along, dim, INT), SHERD_FIELD(along, flag, INT) \
     }
 
-/* Of k: all elements of the dim. */
+/* k for all elements of the dim. */
 static const int64_t ALL = INT64_MIN;
 
 /* Results have the operand's dims, except for the size of the one dim. */

@@ -79,7 +79,7 @@ static bool rows_by_rows(sherd_call *call)
     return multiply(call, (product){.ta = true});
 }
 
-/* A multiplication and an addition for each element of y and each term: terms are a's last dim. */
+/* Operations: two for each element of y and each term; the terms are a's last dim. */
 static double along_last(const sherd_call *call)
 {
     const sherd_tensor *a = call->in[0];
@@ -87,7 +87,7 @@ static double along_last(const sherd_call *call)
     return 2.0 * (double)call->out[0]->count * (double)a->local[a->ndim - 1];
 }
 
-/* Or its rows, all of them, or those of a batch. */
+/* The same if the terms are the rows of a, or (below) the rows of a batch. */
 static double along_rows(const sherd_call *call)
 {
     return 2.0 * (double)call->out[0]->count * (double)matrix_of(call->in[0], 0).rows;

@@ -236,7 +236,7 @@ template <class K, class E> __device__ void attention_half(const attention_half_
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Of a query: the logarithm of its sum, of 2; infinite: it has no part in anything. */
+/* For a query: the logarithm of its sum to base 2 (infinite: it sees no key), and delta. */
 typedef pack<float, 2> statistic;
 
 /* delta = the sum of dout out, less dlog_sum, of each query; eight lanes have one. Queries of all

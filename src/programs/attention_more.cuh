@@ -65,7 +65,7 @@ __device__ inline bool is_simple(const attending &a, int64_t row, int64_t rows, 
            column + 8 * N - 7 < columns;
 }
 
-/* Of queries i.. and keys j.. */
+/* Load the mask of queries i.. and keys j.. */
 template <class E, int N>
 __device__ inline void load_mask(mask_words<N> &to, const attending &a, const head &h, int64_t i,
                                  int64_t j)

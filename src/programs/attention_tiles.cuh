@@ -196,7 +196,7 @@ __device__ inline void write_rows(void *base, int64_t at, int64_t stride, int64_
     }
 }
 
-/* Of the 16 threads that have a row. */
+/* The sum of x over the 16 threads that share a row. */
 template <class T> __device__ inline T sum_of_row(T x)
 {
     for (int step = 8; step > 0; step /= 2)

@@ -67,7 +67,7 @@ template <class E> struct extreme {
         ((TO *)a.dst)[at] = put<TO>(x);
     }
 };
-/* Of 8 bits the largest and the least number. */
+/* u8 is folded in i32, but begins with the largest or the least u8. */
 template <> __device__ inline int32_t extreme<u8>::none(const fold_args &a)
 {
     return a.flag ? 255 : 0;
@@ -95,7 +95,7 @@ template <class E> struct where {
         type y = {get(x), index};
         return y;
     }
-    /* Of equals the first one. */
+    /* Of equal elements the first one wins. */
     static __device__ inline type join(const fold_args &a, type x, type y)
     {
         bool better = is_better(a.flag, y.value, x.value);
