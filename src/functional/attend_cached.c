@@ -431,7 +431,7 @@ static bool attend(sherd_call *call)
     return true;
 }
 
-/* Those for a full cache, since it is not known how full it is. */
+/* Operations, for a full cache, since it is not known how full it is. */
 static double operations(const sherd_call *call)
 {
     const cache c = cache_of((sherd_call *)(uintptr_t)call);

@@ -400,7 +400,7 @@ static bool attend(sherd_call *call)
     return true;
 }
 
-/* Those for full tables, since it is not known how full they are. */
+/* Operations, for full tables, since it is not known how full they are. */
 static double operations(const sherd_call *call)
 {
     const paging p = paging_of((sherd_call *)(uintptr_t)call);

@@ -84,7 +84,7 @@ sherd_tensor *sherd__entropy_formula(sherd_node *node, sherd_tensor *const *in, 
 {
     sherd_dtype dtype = sherd__statistics_dtype(in[LOGITS]->dtype);
     sherd_tensor *log_x = sherd_log_softmax(sherd_cast(in[LOGITS], dtype), -1);
-    /* It has no gradient. */
+    /* The weight has no gradient. */
     sherd_tensor *weight = in[WEIGHT] ? sherd_cast(sherd_detach(in[WEIGHT]), dtype) : NULL;
 
     return in[TARGETS]->dtype == SHERD_I32

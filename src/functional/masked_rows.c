@@ -185,7 +185,7 @@ static void select_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
                            sherd_node_operand(node, SHERD__MASK_COUNT), grad_out[0], NULL, *how);
 }
 
-/* What is not replaced: a mask as long as the rows, for each of their dims. */
+/* dy with zeroes in the rows that the mask chooses, since those were replaced. */
 static sherd_tensor *clear_chosen(sherd_tensor *dy, sherd_tensor *mask)
 {
     int64_t shape[SHERD_MAX_DIMS] = {mask->shape[0]};

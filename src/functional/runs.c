@@ -60,7 +60,7 @@ const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs)
 
 /* ---- operands that are equal everywhere ------------------------------------------------------ */
 
-/* What is no index is left for the operator to refuse. */
+/* A tensor that is no index is returned as it is: the operator refuses it. */
 sherd_tensor *sherd__known(sherd_tensor *t)
 {
     bool is_index = t && !sherd_tensor_failed(t) && t->dtype == SHERD_I32;

@@ -242,7 +242,7 @@ static bool are_inside(const filling *f, const int32_t *index)
     return true;
 }
 
-/* Those of the rows that lie in this rank's piece. */
+/* Write the rows that lie in this rank's piece. */
 static void write_here(const filling *f, char *to, const char *from, const int32_t *index)
 {
     const sherd_tensor *a = f->a, *rows = f->rows;
@@ -262,7 +262,7 @@ static void write_here(const filling *f, char *to, const char *from, const int32
         }
 }
 
-/* Each into its block. */
+/* Write each row into its block. */
 static void write_blocks(const filling *f, char *to, const char *from, const int32_t *index,
                          const int32_t *table)
 {

@@ -330,7 +330,9 @@ static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__aren
     return status;
 }
 
-/* What is the same on all ranks. */
+/*
+ * Refuse a carrier that sherd cannot use. All ranks find the same faults, so none needs to be told.
+ */
 static sherd_status refuse(const sherd_carrier *carrier, sherd__diag *diag)
 {
     if (carrier->version != SHERD_CARRIER_VERSION)

@@ -48,7 +48,10 @@ int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int
     return failed < 0 ? 0 : child[failed].code;
 }
 
-/* What a rank was last told, or the first that was told anything; "" if none was. */
+/*
+ * The last error that a rank was told, or if it was told none, that of the first rank that was; ""
+ * if there is none.
+ */
 static void read_told(const sherd__arena *arena, int rank, char *out, size_t room)
 {
     if (sherd__read_told(&arena->control->post[rank], out, room))

@@ -67,7 +67,7 @@ static void drop(uintptr_t begin, uintptr_t end)
         syscall(SYS_munmap, begin, end - begin);
 }
 
-/* All of [at, end) but what is to be kept. */
+/* Drop all of [at, end) but what is kept. */
 static void drop_between(uintptr_t at, uintptr_t end, const sherd__span *keep, int count)
 {
     while (at < end) {
@@ -82,7 +82,7 @@ static void drop_between(uintptr_t at, uintptr_t end, const sherd__span *keep, i
     }
 }
 
-/* Whole pages. */
+/* Widen a span to whole pages. */
 static void widen(sherd__span *span)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

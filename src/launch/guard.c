@@ -148,7 +148,7 @@ static void hear(const watched *w, int own, int64_t at, bool told)
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-/* Until the rank has closed its world (false), or is over. */
+/* Wait until the rank has closed its world (false), or has ended. */
 static bool wait_for(sherd__guard *guard, const watched *w, int64_t *at)
 {
     (void)pthread_mutex_lock(&guard->mutex);

@@ -75,7 +75,7 @@ sherd_status sherd__unreached(const sherd_carrier *carrier, sherd__diag *diag)
         carrier->rank, carrier->name);
 }
 
-/* Each rank brings `bytes`, and has those of all. */
+/* Each rank brings `bytes`, and gets those of all ranks. */
 sherd_status sherd__hellos_gather(const sherd_carrier *carrier, const void *mine, size_t bytes,
                                   void *all, sherd__diag *diag)
 {

@@ -29,7 +29,7 @@ typedef struct sherd__hello {
 sherd__hello sherd__introduce(const sherd_world_options *options);
 /* The text of a carrier that fails. EPEER. */
 sherd_status sherd__unreached(const sherd_carrier *carrier, sherd__diag *diag);
-/* Each rank brings `bytes`, and has those of all. EPEER. */
+/* Each rank brings `bytes`, and gets those of all ranks. EPEER. */
 sherd_status sherd__hellos_gather(const sherd_carrier *carrier, const void *mine, size_t bytes,
                                   void *all, sherd__diag *diag);
 /* Bring `mine`, get all; then the first failure is everybody's. */

@@ -278,7 +278,10 @@ static ssize_t push(const sherd__sink *sink)
     return write(sink->fd, sink->text, sink->length < PIPE_BUF ? sink->length : PIPE_BUF);
 }
 
-/* Nothing more goes there: ranks hear of it if its reader is gone, else who asks for `failed`. */
+/*
+ * Write nothing more to a sink. Ranks notice if its reader is gone; other errors are only kept in
+ * `failed`.
+ */
 static void give_up(sherd__output *out, sherd__sink *sink, int error)
 {
     out->failed = error;

@@ -20,8 +20,10 @@ static bool is_running(const sherd__wrapped *inner, sherd__process *now)
     return now->start == inner->start && now->state != 'Z' && now->state != 'X';
 }
 
-/* What a post says of its process: pid last in, so first and last out. False while it is being
- * written. */
+/*
+ * Read what a post says of its process. The pid is written last, so it is read both before and
+ * after the rest. False while it is being written.
+ */
 static bool read_post(const sherd__post *post, int *pid, uint64_t *start, uint64_t *space)
 {
     uint64_t before = sherd__look(&post->pid);

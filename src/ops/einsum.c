@@ -337,7 +337,7 @@ static void sum_alone(sum *s, int i, sherd_tensor **t, bool last)
     snprintf(s->term[i], sizeof s->term[i], "%s", kept);
 }
 
-/* What comes twice in term i becomes the diagonal of its two dims, as the last dim. */
+/* Replace two dims of term i with the same letter by their diagonal, which becomes the last dim. */
 static void take_diagonals(sum *s, int i, sherd_tensor **t)
 {
     char *term = s->term[i];

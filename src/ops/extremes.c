@@ -174,7 +174,7 @@ static sherd_tensor *counts(const sherd_tensor *a, const gathering *g)
                              constant_like(g->index, SHERD_I64, 1));
 }
 
-/* What does not count beside others. */
+/* The neutral element of a reduction. */
 static double identity(sherd_reduce_op reduce, sherd_dtype dtype)
 {
     bool least = reduce == SHERD_MIN;

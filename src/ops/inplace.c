@@ -229,7 +229,7 @@ static const void *open_source(const write *w, int64_t *stride)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Each element the same. */
+/* Write the value to each element. */
 static void write_value(const write *w, void *to, double value)
 {
     const int64_t nowhere[SHERD_MAX_DIMS] = {0};
@@ -274,7 +274,7 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
     return true;
 }
 
-/* Each element times the value. False: there is no memory. */
+/* Multiply each element by the value. False: there is no memory. */
 static bool scale(const write *w, void *to)
 {
     sherd_tensor *a = w->a;

@@ -125,7 +125,7 @@ const sherd_op sherd__sub_op = {.name = "sherd_sub",
                                 .backward = sub_back,
                                 .takes_pending = true};
 
-/* What each factor's gradient needs is the other one. */
+/* The gradient of each factor needs the other one. */
 const sherd_op sherd__mul_op = {.name = "sherd_mul",
                                 .summary = "a * b",
                                 .numbers = SHERD_NUMBERS,
