@@ -50,7 +50,10 @@ static int64_t lay(strided_box *out, const sherd__box *given, int lanes, const v
 
 enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
 
-/* As compare_args has it: an order, or the bits 0 to 3 of two truths. */
+/*
+ * `truth` of compare_args: a bit for each order, or for each pair of truth values, for which the
+ * comparison holds.
+ */
 static uint32_t truth_of(sherd__compare_kind kind)
 {
     switch (kind) {

@@ -73,7 +73,10 @@ static sherd__device_block *send_taps(sherd__device *device, const sherd__pass *
     return there;
 }
 
-/* Behind the taps, in pieces from the stack: both ends of who reads an element only go up. */
+/*
+ * Upload for each element the rows that read it, behind the taps, in pieces made on the stack. Both
+ * ends of those ranges never decrease, so one walk finds them.
+ */
 static void send_readers(sherd__device *device, const sherd__pass *p, char *to)
 {
     enum { PIECE = 512 };

@@ -235,7 +235,7 @@ static int call(const work *w, const plan *p, void *dst, void *src)
     }
 }
 
-/* All slabs. */
+/* Transform all slabs. */
 static void transform(const work *w, const plan *p, void *room, void *dst, const void *src)
 {
     int64_t in = w->in * w->t->inner * (int64_t)w->in_bytes;

@@ -311,7 +311,10 @@ static bool load(sherd__device *device, sherd__device_kernel *kernel, const char
 
 /* ---- those that there are -------------------------------------------------------------------- */
 
-/* By where the texts lie: a text may lie in two places. */
+/*
+ * By the pointers to the texts of its name, which is quick; equal texts at two places make two
+ * entries, and the second points to the first.
+ */
 static uint64_t hash_of(const sherd__kernel *k)
 {
     uint64_t types = (uint64_t)k->program << 32 | (uint64_t)k->a << 16 | (uint64_t)k->b;

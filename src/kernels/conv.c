@@ -39,7 +39,7 @@ static span meeting(const sherd__conv *c, int d, int64_t k)
     return (span){sherd__max(first, 0), sherd__min(end, c->out[d])};
 }
 
-/* Where element t of the kernel is in it. */
+/* The indices of element t in the kernel. */
 static const int64_t *tap(const sherd__conv *c, int64_t t, int64_t k[SHERD__CONV_DIMS])
 {
     k[0] = t / (c->kernel[1] * c->kernel[2]);

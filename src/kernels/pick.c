@@ -39,7 +39,10 @@ static void gather_rows(size_t bytes, const sherd__pick *p, char *dst, const cha
         }
 }
 
-/* Where rows are single elements: no products for each. `bytes` is a constant in each caller. */
+/*
+ * If rows are single elements, the place of each needs no multiplication. `bytes` is a constant in
+ * each caller.
+ */
 static inline void gather_line(size_t bytes, int64_t n, char *dst, const char *src,
                                const int32_t *index, int64_t first, int64_t entries)
 {

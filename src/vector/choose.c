@@ -108,7 +108,7 @@ bool sherd__may_use_amx(void)
 #endif
 
 #if defined(__x86_64__)
-/* By the first four letters of the vendor. */
+/* Whether the CPU is one of AMD: by the first four letters of the vendor. */
 static bool is_amd(void)
 {
     enum { AUTHENTIC_AMD = 0x68747541, HYGON_GENUINE = 0x6F677948 };
