@@ -71,7 +71,7 @@ typedef struct sherd__way {
  * Sets of axes of two ways, before and after a step, a byte each: those that stop cutting the dim
  * as they did, and those that start. Of the former LEADS, of the latter TRAILS: the rank at the
  * last coordinate of such an axis, and the first of all others, has none of what it asks for, or
- * keeps none of what it has. It *lies apart*, along the axis, from all that it asks, or that ask it.
+ * keeps none of what it has. It *lies apart*, along the axis, from all that it asks or that ask it.
  */
 enum { SHERD__GATHERED = 0, SHERD__CUT = 8, SHERD__LEADS = 16, SHERD__TRAILS = 24 };
 
