@@ -95,7 +95,7 @@ static void go_along(const axis *a, bool above, sherd_tensor **weight, sherd_ten
 static sherd_tensor *take_corner(sherd_tensor *field, sherd_tensor *weight, sherd_tensor *index)
 {
     if (sherd_tensor_failed(index) || sherd_tensor_failed(field))
-        return index;
+        return sherd_tensor_failed(index) ? index : field;
     const int64_t shape[] = {field->shape[0], field->shape[1], index->shape[1]};
     sherd_tensor *all = sherd_expand(sherd_unsqueeze(sherd_cast(index, SHERD_I32), 1), shape, 3);
 
