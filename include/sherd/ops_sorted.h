@@ -66,8 +66,8 @@ SHERD_API sherd_tensor *sherd_kthvalue(sherd_tensor *a, int64_t k, int dim, bool
 
 /**
  * The median of a dim, of any dtype, and where it is: of an even number of elements the lower one;
- * NaN if there is one, the first. The gradient goes to that element. For the median of all
- * elements: sherd_flatten first.
+ * NaN if there is one, the first. The gradient goes to that element, of equal ones to that which a
+ * stable sort from the largest puts there. For the median of all elements: sherd_flatten first.
  *
  * @collective see ops.h
  * @shapes     indices: gets the i32 tensor; NULL = not wanted
@@ -83,7 +83,7 @@ typedef enum sherd_quantile_way {
     SHERD_QUANTILE_LOWER,
     SHERD_QUANTILE_HIGHER,
     SHERD_QUANTILE_NEAREST, /* halfway: the even number */
-    SHERD_QUANTILE_MIDPOINT /* the mean of both */
+    SHERD_QUANTILE_MIDPOINT /* the mean of both; as LINEAR, NaN between equal infinities */
 } sherd_quantile_way;
 
 /**
