@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -95,6 +96,13 @@ static inline program program_start_to(const char *line, int out)
 static inline program program_start(const char *line)
 {
     return program_start_to(line, program_file("out"));
+}
+
+/* Send a signal to a program, unless it could not be started: kill(-1) would reach every process. */
+static inline void program_kill(const program *p, int signal)
+{
+    if (p->pid > 0)
+        kill(p->pid, signal);
 }
 
 /* What is in a memory file so far. */

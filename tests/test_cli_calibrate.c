@@ -312,7 +312,7 @@ static void a_signal_leaves_no_half_of_a_file(void)
     snprintf(line, sizeof line, "%s check --calibrate %s/f --mesh x=2", SHERD, folder);
     program p = program_start(line);
     program_pause(0.2);
-    kill(p.pid, SIGTERM);
+    program_kill(&p, SIGTERM);
     CHECK_EQ(program_wait(&p)->status, 128 + SIGTERM);
     struct stat there;
     CHECK(stat(beside, &there) == 0 && there.st_size == 4);

@@ -569,7 +569,7 @@ static void a_signal_leaves_nothing_behind(void)
         program p = program_start(line);
         unsetenv("TMPDIR");
         CHECK(is_filled(folder));
-        kill(p.pid, number);
+        program_kill(&p, number);
         const program_end *end = program_wait(&p);
         CHECK_EQ(end->status, 128 + number);
         CHECK_TEXT(end->out, "");

@@ -150,7 +150,7 @@ static void who_was_asked_to_end_is_not_reported(void)
     snprintf(line, sizeof line, "%s asleep", self);
     program p = mpi_start(mpi_kinds[0], 3, line);
     CHECK(program_says(&p, "asleep\n", 30));
-    kill(p.pid, SIGINT);
+    program_kill(&p, SIGINT);
     program_join(&p, &end);
     CHECK(end.status != 0);
     CHECK_EQ(program_orphans(8), 0);
