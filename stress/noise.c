@@ -97,7 +97,7 @@ static void world_alone(runner *u)
     sherd_world *own;
     const int64_t shape[1] = {9};
 
-    if (sherd_world_alone(&own, &(sherd_world_options){.region_bytes = 1 << 20}))
+    if (sherd_world_alone(&own, &(sherd_world_options){.region_bytes = 2 << 20}))
         return;
     double sum = sherd_item(sherd_sum(sherd_constant(own, SHERD_F64, shape, 1, 2)));
     sherd_status status = sherd_world_check(own);

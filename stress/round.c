@@ -122,6 +122,7 @@ void round_draw(round_plan *r, uint64_t seed, const round_options *o)
     if (r->kind == ROUND_SMALL) {
         r->region_bytes = (size_t)(16 + roll(&d, 200)) << 10;
         r->by_environment = one_in(&d, 2);
+        r->region_bytes += r->by_environment ? 0 : (size_t)2 << 20; /* the least that is allowed */
     }
     if (round_loops(r))
         r->worlds = 1;
