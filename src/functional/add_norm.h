@@ -17,13 +17,11 @@ typedef struct sherd__add_norm {
     int dtype; /* of the norm; in backward, of the gradient of delta */
 } sherd__add_norm;
 
-#define SHERD__ADD_NORM_ATTRIBUTES                                \
-    .field = {SHERD_FIELD(sherd__add_norm, norm.eps, DOUBLE),     \
-              SHERD_FIELD(sherd__add_norm, norm.more, INT64),     \
-              SHERD_FIELD(sherd__add_norm, p, DOUBLE),            \
-              SHERD_FIELDS(sherd__add_norm, key.word, UINT32, 2), \
-              SHERD_FIELDS(sherd__add_norm, key.high, UINT32, 2), \
-              SHERD_FIELD(sherd__add_norm, dtype, INT)},          \
+#define SHERD__ADD_NORM_ATTRIBUTES                                                              \
+    .field = {SHERD_FIELD(sherd__add_norm, norm.eps, DOUBLE),                                   \
+              SHERD_FIELD(sherd__add_norm, norm.more, INT64),                                   \
+              SHERD_FIELD(sherd__add_norm, p, DOUBLE), SHERD__KEY_FIELDS(sherd__add_norm, key), \
+              SHERD_FIELD(sherd__add_norm, dtype, INT)},                                        \
     .attributes = sizeof(sherd__add_norm)
 
 /* Operands and results; an RMS norm has no bias, and its rstd is where the mean would be. */

@@ -27,15 +27,14 @@ typedef struct sherd__attend_attributes {
     bool ring; /* of pieces: in the place of a gather */
 } sherd__attend_attributes;
 
-#define SHERD__ATTEND_FIELDS                                             \
-    {                                                                    \
-        SHERD_FIELD(sherd__attend_attributes, scale, DOUBLE),            \
-            SHERD_FIELD(sherd__attend_attributes, p, DOUBLE),            \
-            SHERD_FIELDS(sherd__attend_attributes, key.word, UINT32, 2), \
-            SHERD_FIELDS(sherd__attend_attributes, key.high, UINT32, 2), \
-            SHERD_FIELD(sherd__attend_attributes, causal, BOOL),         \
-            SHERD_FIELD(sherd__attend_attributes, wants_mask, BOOL),     \
-            SHERD_FIELD(sherd__attend_attributes, ring, BOOL)            \
+#define SHERD__ATTEND_FIELDS                                         \
+    {                                                                \
+        SHERD_FIELD(sherd__attend_attributes, scale, DOUBLE),        \
+            SHERD_FIELD(sherd__attend_attributes, p, DOUBLE),        \
+            SHERD__KEY_FIELDS(sherd__attend_attributes, key),        \
+            SHERD_FIELD(sherd__attend_attributes, causal, BOOL),     \
+            SHERD_FIELD(sherd__attend_attributes, wants_mask, BOOL), \
+            SHERD_FIELD(sherd__attend_attributes, ring, BOOL)        \
     }
 
 /*

@@ -18,6 +18,13 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "kernels/cast.h"
+#include "kernels/sorted.h"
+
+/*
+ * A uniform number of 48 bits is one of 24 bits, and one of this range, which is half of the last
+ * bit further up, so that the sum is not 0.
+ */
+static const double low_least = 0x1p-49, low_end = 0x1p-24 + 0x1p-49;
 
 /* ---- the check ------------------------------------------------------------------------------- */
 
@@ -84,21 +91,6 @@ static double add_up(double *w, int64_t n, double scale)
     return sum;
 }
 
-/* How many of the sums, which ascend, are at most x. */
-static int64_t count_up_to(const double *sum, int64_t n, double x)
-{
-    int64_t lo = 0;
-
-    for (int64_t hi = n; lo < hi;) {
-        int64_t middle = lo + (hi - lo) / 2;
-        if (sum[middle] <= x)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo;
-}
-
 /* The running sums of a row of weights. */
 typedef struct row_sums {
     double *sum;
@@ -132,16 +124,18 @@ static void look_up(sherd_call *call, const row_sums *w, int32_t *index, int64_t
     enum { ONCE = 256 };
     const drawing *d = call->attributes;
     const sherd__kernels *f64 = &sherd__world_kernels(call->world)->f64;
-    double high[ONCE], low[ONCE];
+    double u[ONCE], low[ONCE];
+    int64_t at[ONCE];
 
     for (int64_t i = 0; i < n; i += ONCE) {
-        int64_t take = sherd__min(n - i, ONCE);
-        f64->uniform(take, high, 0, 1, d->high, first + i);
-        f64->uniform(take, low, 0x1p-49, 0x1p-24 + 0x1p-49, d->low, first + i);
-        for (int64_t j = 0; j < take; j++) {
-            int64_t at = count_up_to(w->sum, w->n, (high[j] + low[j]) * w->total);
-            index[i + j] = (int32_t)sherd__min(at, w->last);
-        }
+        const sherd__seek s = {.rows = 1, .n = w->n, .m = sherd__min(n - i, ONCE), .right = true};
+        f64->uniform(s.m, u, 0, 1, d->high, first + i);
+        f64->uniform(s.m, low, low_least, low_end, d->low, first + i);
+        for (int64_t j = 0; j < s.m; j++)
+            u[j] = (u[j] + low[j]) * w->total;
+        sherd__seek_all(SHERD_F64, &s, at, w->sum, u);
+        for (int64_t j = 0; j < s.m; j++)
+            index[i + j] = (int32_t)sherd__min(at[j], w->last);
     }
 }
 
@@ -174,10 +168,8 @@ const sherd_op sherd__drawn_repeatedly_op = {.name = "sherd_drawn_repeatedly",
                                              .operand = {{"weights", 0}},
                                              .result = {{"y", SHERD_OP_INDEX}},
                                              .field = {SHERD_FIELD(drawing, count, INT64),
-                                                       SHERD_FIELDS(drawing, high.word, UINT32, 2),
-                                                       SHERD_FIELDS(drawing, high.high, UINT32, 2),
-                                                       SHERD_FIELDS(drawing, low.word, UINT32, 2),
-                                                       SHERD_FIELDS(drawing, low.high, UINT32, 2)},
+                                                       SHERD__KEY_FIELDS(drawing, high),
+                                                       SHERD__KEY_FIELDS(drawing, low)},
                                              .attributes = sizeof(drawing),
                                              .rule = "...n->...c",
                                              .whole = "n",
@@ -228,7 +220,7 @@ static sherd_tensor *exponential(sherd_tensor *t, sherd_generator *generator)
     }
     sherd_generator second = second_stream(generator);
     sherd_tensor *high = uniform(t, 0, 1, generator);
-    sherd_tensor *low = uniform(t, 0x1p-49, 0x1p-24 + 0x1p-49, &second);
+    sherd_tensor *low = uniform(t, low_least, low_end, &second);
 
     return sherd_scale(sherd_log1p(sherd_scale(sherd_add(high, low), -1)), -1);
 }

@@ -9,6 +9,10 @@
 
 #include "apply/operator.h"
 
+/* Fields of an operator's attributes: a key of random numbers. */
+#define SHERD__KEY_FIELDS(type, key) \
+    SHERD_FIELDS(type, key.word, UINT32, 2), SHERD_FIELDS(type, key.high, UINT32, 2)
+
 /* ---- for forward ---------------------------------------------------------------------------- */
 
 /*
