@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The tests that these pages name as proofs are there: `file`: `test` in the last column of a row whose table says so.
-# And the functions that the page of operators names are in the headers.
+# The functions that the page of operators names are in the headers. Each decision is in the list by subject, and begins
+# with its number.
 cd "$(dirname "$0")/.." || exit 2
 bad=$(for page in docs/from_pytorch.md docs/from_shardtensor.md; do
     awk -F'|' '/^\|/ { if (!row++) on = $(NF - 1) ~ /^ test $/; if (on) print $(NF - 1); next } { row = 0 }' "$page" |
@@ -20,6 +21,10 @@ names=$(grep -oE '\bsherd_[a-z0-9_]+' docs/from_pytorch_operators.md | sort -u |
     while read -r name; do
         grep -qwh "$name" include/sherd/*.h || echo "docs/from_pytorch_operators.md: there is no $name"
     done)
-[ -z "$bad$names" ] && exit 0
-printf '%s\n' "$bad" "$names" | grep .
+decisions=$(cd docs/decisions && for page in [0-9]*.md; do
+    head -n 1 "$page" | grep -q "^# ${page%%-*}: " || echo "docs/decisions/$page: its first line is not '# ${page%%-*}: title'"
+    [ "$(grep -c "($page)" README.md)" = 1 ] || echo "docs/decisions/$page: not once in README.md, in the list by subject"
+done)
+[ -z "$bad$names$decisions" ] && exit 0
+printf '%s\n' "$bad" "$names" "$decisions" | grep .
 exit 1
