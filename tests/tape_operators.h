@@ -174,7 +174,7 @@ static inline sherd_tensor *moved(sherd_tensor *t, const sherd_layout *to)
 
     if (out == t || !out->storage)
         return out;
-    out->moved_from = sherd_tensor_retain(t);
+    out->autograd.moved_from = sherd_tensor_retain(t);
     sherd__record_node(t->world, &moved_backward, &t, 1, &out, 1, NULL, 0);
     return out;
 }

@@ -93,11 +93,11 @@ static void check_leaf(const sherd_layout *layout, const sherd_mesh *mesh, const
         sherd_scope_begin(world);
         sherd_tensor *leaf = leaf_on(layout, 1);
         come(leaf, gradient, 1);
-        CHECK(holds_no_more(leaf->grad->layout, layout));
+        CHECK(holds_no_more(leaf->autograd.grad->layout, layout));
         if (holds_no_more(gradient[0], layout))
-            CHECK(leaf->grad->layout == gradient[0]);
+            CHECK(leaf->autograd.grad->layout == gradient[0]);
         come(leaf, &gradient[1], 1);
-        CHECK(holds_no_more(leaf->grad->layout, layout));
+        CHECK(holds_no_more(leaf->autograd.grad->layout, layout));
         CHECK_EQ(wrong_sums(leaf, addends, 2), 0);
         sherd_scope_end(world);
     }
@@ -137,7 +137,7 @@ static void what_takes_no_more_stays_as_it_came(sherd_world *world)
         CHECK_OK(sherd_world_check(world));
         sherd_comm_reset(world);
         come(leaf, both, 2);
-        CHECK(leaf->grad->layout == gradient);
+        CHECK(leaf->autograd.grad->layout == gradient);
         CHECK_EQ(calls_of(world, NULL), 0);
         int64_t addends = addends_of(gradient, origin, NULL);
         CHECK_EQ(wrong_sums(leaf, (int64_t[]){addends, addends}, 2), 0);
@@ -164,7 +164,7 @@ static void a_leaf_that_was_asked_for_is_as_before(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
     sherd_comm_reset(world);
     come(leaf, both, 2);
-    CHECK(leaf->grad->layout == gradient);
+    CHECK(leaf->autograd.grad->layout == gradient);
     CHECK_EQ(calls_of(world, NULL), 0);
     CHECK_OK(sherd_world_check(world));
 }
@@ -196,8 +196,8 @@ static void every_use_of_a_shard_is_scattered(sherd_world *world)
     come(leaf, whole, 2);
     /* All there were but the losses' own sums. */
     CHECK_EQ(calls_of(world, "reduce_scatter"), 4);
-    CHECK(leaf->grad->layout == rows);
-    CHECK_EQ(leaf->grad->storage->bytes, whole_bytes / ranks);
+    CHECK(leaf->autograd.grad->layout == rows);
+    CHECK_EQ(leaf->autograd.grad->storage->bytes, whole_bytes / ranks);
     CHECK_EQ(wrong_sums(leaf, (int64_t[]){ranks, ranks, ranks, ranks}, 4), 0);
     CHECK_OK(sherd_world_check(world));
 }

@@ -333,7 +333,7 @@ static void pieces_of_two_kinds_are_packed_alike(sherd_world *world)
         if (sherd_world_rank(world) >= leaves)
             w = doubled(w);
         sherd_tensor *x = sherd__from_local(w, mesh, rows, &infer);
-        x->requires_grad = true;
+        x->autograd.requires_grad = true;
         c.packed = 0;
         sherd_saved_hooks_push(world, &hooks);
         product(x, x);

@@ -122,7 +122,7 @@ static void what_ranks_have_is_part_of_the_whole(sherd_world *world)
     CHECK_EQ(count_wrong(t, 1), 0);
     CHECK(sherd_tensor_read(sherd_to_local(t)) == sherd_tensor_read(piece));
     CHECK(alone->layout == layout && sherd_tensor_read(alone) == sherd_tensor_read(t));
-    CHECK(!alone->requires_grad && t->requires_grad);
+    CHECK(!alone->autograd.requires_grad && t->autograd.requires_grad);
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -147,7 +147,7 @@ static void one_rank_knows_all(sherd_world *world)
         CHECK_EQ(sherd_tensor_size(x, 2), at ? 21 : 42);
         bytes -= mine ? 0 : x->count * 4;
         CHECK(bytes >= 0 && bytes < ROUND);
-        CHECK_EQ(x->requires_grad, i > 3);
+        CHECK_EQ(x->autograd.requires_grad, i > 3);
         if (i < 4)
             continue;
         sherd_backward(sherd_sum(sherd_mul(x, x)));

@@ -421,7 +421,7 @@ static void memory_that_is_used_again_says_nothing_of_what_was_there(sherd_world
     sherd_tensor *p = sherd_constant_on(rows[1], SHERD_F64, 1), *q = sherd_scale(p, 2);
     sherd_scope_begin(world);
     sherd_tensor *y = sherd_redistribute(sherd_constant_on(rows[0], SHERD_F64, 1), whole[0], NULL);
-    CHECK_EQ(y->made, q->made);
+    CHECK_EQ(y->ledger.made, q->ledger.made);
     CHECK_NEAR(sherd_item(sherd_sum(y)), 6 * 64, 0);
     sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));

@@ -119,11 +119,11 @@ static void one_strided_piece_is_known_to_all(sherd_world *world)
 
     for (int which = 0; which <= ranks; which++) {
         sherd_tensor *piece = indices_plain(world, SHERD_F32, 2, (int64_t[]){3, 3});
-        piece->of_leaf = sherd_world_rank(world) != which;
+        piece->autograd.of_leaf = sherd_world_rank(world) != which;
         piece->strided = sherd_world_rank(world) == which;
         sherd_tensor *t = sherd__from_local(piece, mesh, rows, &infer);
         CHECK_EQ(t->strided, which < ranks);
-        CHECK_EQ(t->of_leaf, which == ranks);
+        CHECK_EQ(t->autograd.of_leaf, which == ranks);
     }
     CHECK_OK(sherd_world_check(world));
 }

@@ -178,8 +178,8 @@ static void closing_the_world_frees_what_is_left(sherd_world *world)
     sherd_tensor *t = sherd_tensor_retain(some(own)),
                  *view = sherd_tensor_retain(sherd__new_view(t));
     sherd_tensor_text(t);
-    view->moved_from = sherd_tensor_retain(t);
-    t->grad = sherd_tensor_retain(view);
+    view->autograd.moved_from = sherd_tensor_retain(t);
+    t->autograd.grad = sherd_tensor_retain(view);
     sherd_scope_begin(own);
     some(own);
     CHECK_OK(sherd_world_close(own));
@@ -195,7 +195,7 @@ static void a_long_chain_of_moves_is_released(sherd_world *world)
     sherd_tensor *t = some(world);
     for (int i = 0; i < 20000; i++) {
         sherd_tensor *next = sherd__detached(t);
-        next->moved_from = t;
+        next->autograd.moved_from = t;
         if (i == 0)
             sherd_tensor_retain(t);
         t = next;

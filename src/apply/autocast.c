@@ -38,15 +38,15 @@ static void record_use(sherd_tensor *t, sherd_tensor *copy)
 
     sherd__note(sherd__cast_op.name, &t, 1, hash, &copy, 1);
     sherd__origin_pass(&t, 1, &copy, 1); /* it may have been made before the run */
-    copy->requires_grad = false;
+    copy->autograd.requires_grad = false;
     sherd__record_node(t->world, &sherd__cast_op, &t, 1, &copy, 1, &attributes, sizeof attributes);
 }
 
 /* A leaf's copy lives until the leaf is written, so saving it costs nothing. */
 static void share_life(const sherd_tensor *t, sherd_tensor *copy)
 {
-    copy->of_leaf = t->requires_grad && !t->node;
-    copy->storage->leaf |= copy->of_leaf;
+    copy->autograd.of_leaf = t->autograd.requires_grad && !t->autograd.node;
+    copy->storage->leaf |= copy->autograd.of_leaf;
 }
 
 static sherd_tensor *to_low(sherd_tensor *t, sherd_dtype dtype)

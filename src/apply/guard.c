@@ -52,7 +52,7 @@ static void empty(sherd_tensor *view)
     view->count = 0;
     memset(view->local, 0, sizeof view->local);
     memset(view->stride, 0, sizeof view->stride);
-    view->made = view->identity = 0;
+    view->ledger.made = view->ledger.identity = 0;
 }
 
 static bool check_view(const sherd_call *call, int j, bool good)

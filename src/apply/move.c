@@ -96,8 +96,9 @@ static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
         return sherd__failed(t->world);
     sherd_tensor *y = sherd__move_among(t, to, o->plan, o->among, o->begin);
 
-    if (!o->keep && y != t && !sherd__is_failed(y) && is_smaller(t->layout, to) && !y->moved_from)
-        y->moved_from = sherd_tensor_retain(t);
+    if (!o->keep && y != t && !sherd__is_failed(y) && is_smaller(t->layout, to) &&
+        !y->autograd.moved_from)
+        y->autograd.moved_from = sherd_tensor_retain(t);
     return y;
 }
 
@@ -186,7 +187,7 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
 
     bool across = t->layout && t->layout->spec.mesh != to->spec.mesh;
     const sherd_op *table = across ? &across_table : &redistribute_table;
-    move_attrs attrs = {to, t->node == NULL, from, back, o->among};
+    move_attrs attrs = {to, t->autograd.node == NULL, from, back, o->among};
     sherd__record_node(world, table, &t, 1, &y, 1, &attrs, sizeof attrs);
     if (back == from && from != t->dtype)
         sherd__take_wide(y, table, from, true);

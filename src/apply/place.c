@@ -143,7 +143,7 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
     if (sherd_tensor_failed(view))
         return view;
     view->strided = strided;
-    view->of_leaf = shared && run->arg[0]->of_leaf;
+    view->autograd.of_leaf = shared && run->arg[0]->autograd.of_leaf;
     sherd__layout_set(&view->layout, layout);
     sherd__layout_set(&view->was, NULL);
     view->ndim = ndim;

@@ -55,7 +55,7 @@ static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
 
 static bool give_leaf(sherd__pass *p, sherd_tensor *leaf, sherd_tensor *grad)
 {
-    sherd__watch *watch = (sherd__watch *)leaf->watch;
+    sherd__watch *watch = (sherd__watch *)leaf->autograd.watch;
 
     if (!sherd__is_soon(p, leaf))
         return sherd__park(p, NULL, 0, leaf, grad);
@@ -363,9 +363,9 @@ static bool take_turn(sherd__pass *p, int k)
 
 bool sherd__pass_seed(sherd__pass *p, sherd_tensor *output, sherd_tensor *grad)
 {
-    sherd_node *node = (sherd_node *)output->node;
+    sherd_node *node = (sherd_node *)output->autograd.node;
 
-    return node ? sherd__add_grad(&node->out[output->output].grad, grad)
+    return node ? sherd__add_grad(&node->out[output->autograd.output].grad, grad)
                 : give_leaf(p, output, grad);
 }
 

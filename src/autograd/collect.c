@@ -76,7 +76,7 @@ static sherd_node *take_newest(sherd__pass *p)
 
 bool sherd__pass_watch(sherd__pass *p, sherd_tensor *leaf)
 {
-    sherd__watch *watch = (sherd__watch *)leaf->watch;
+    sherd__watch *watch = (sherd__watch *)leaf->autograd.watch;
 
     if (!sherd__is_watching(watch) || watch->pass == p)
         return true;
@@ -108,7 +108,7 @@ static bool add(sherd__pass *p, sherd_node *node, sherd_tensor *leaf)
 
 sherd__watch *sherd__watched(const sherd__pass *p, const sherd__edge *in)
 {
-    sherd__watch *watch = in->leaf ? (sherd__watch *)in->leaf->watch : NULL;
+    sherd__watch *watch = in->leaf ? (sherd__watch *)in->leaf->autograd.watch : NULL;
 
     return watch && watch->pass == p ? watch : NULL;
 }
@@ -140,7 +140,7 @@ static void mark_needed(sherd__pass *p)
 bool sherd__pass_collect(sherd__pass *p, sherd_tensor *const *outputs, int count)
 {
     for (int i = 0; i < count; i++)
-        if (!add(p, (sherd_node *)outputs[i]->node, outputs[i]))
+        if (!add(p, (sherd_node *)outputs[i]->autograd.node, outputs[i]))
             return false;
     while (p->waiting > 0) {
         const sherd_node *node = take_newest(p);

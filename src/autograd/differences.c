@@ -195,7 +195,7 @@ static sherd_tensor *own(sherd_tensor *t)
 {
     sherd_tensor *copy;
 
-    if (!t->requires_grad)
+    if (!t->autograd.requires_grad)
         return t;
     if (t->dtype != SHERD_F64)
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "%s: %s: f64 is checked", name,
@@ -237,7 +237,7 @@ static void run(check *c, sherd_tensor *const *inputs)
     if (!copy_inputs(c, inputs))
         return;
     for (int i = 0; i < c->count; i++)
-        if (c->x[i]->requires_grad) {
+        if (c->x[i]->autograd.requires_grad) {
             at[n] = i;
             wanted[n++] = c->x[i];
         }

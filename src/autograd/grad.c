@@ -68,8 +68,8 @@ sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype)
 
     if (!dst)
         return sherd__failed(world);
-    y->made = t->made; /* for the ledger it is the same tensor */
-    y->identity = t->identity;
+    y->ledger.made = t->ledger.made; /* for the ledger it is the same tensor */
+    y->ledger.identity = t->ledger.identity;
     if (device)
         sherd__device_convert(device, dtype, t->dtype, t->count, dst, src);
     else if (!sherd__left_out(world, "convert", dtype, 0,
@@ -239,30 +239,30 @@ bool sherd__keep_apart(const sherd__pass *p, sherd_tensor **kept)
 /* One that was frozen since it was used gets none, as in PyTorch. */
 bool sherd__add_leaf_grad(const sherd__pass *p, sherd_tensor *leaf, sherd_tensor *grad)
 {
-    if (!leaf->requires_grad)
+    if (!leaf->autograd.requires_grad)
         return true;
-    const sherd_tensor *before = leaf->grad;
-    bool good =
-        sherd__add_grad(&leaf->grad, as_kept(leaf, grad)) && sherd__keep_apart(p, &leaf->grad);
-    leaf->grad_seen &= leaf->grad == before;
-    if (good && leaf->grad)
-        sherd__serve(leaf->grad->storage, SHERD_MEMORY_GRADIENTS);
+    const sherd_tensor *before = leaf->autograd.grad;
+    bool good = sherd__add_grad(&leaf->autograd.grad, as_kept(leaf, grad)) &&
+                sherd__keep_apart(p, &leaf->autograd.grad);
+    leaf->autograd.grad_seen &= leaf->autograd.grad == before;
+    if (good && leaf->autograd.grad)
+        sherd__serve(leaf->autograd.grad->storage, SHERD_MEMORY_GRADIENTS);
     return good;
 }
 
 sherd_tensor *sherd__raw_grad(const sherd_tensor *leaf)
 {
-    return leaf->grad;
+    return leaf->autograd.grad;
 }
 
 void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad)
 {
-    sherd_tensor *before = leaf->grad;
+    sherd_tensor *before = leaf->autograd.grad;
 
     if (!leaf->storage || before == grad)
         return;
-    leaf->grad = grad ? sherd_tensor_retain(grad) : NULL;
-    leaf->grad_seen = false;
+    leaf->autograd.grad = grad ? sherd_tensor_retain(grad) : NULL;
+    leaf->autograd.grad_seen = false;
     if (grad && grad->storage)
         sherd__serve(grad->storage, SHERD_MEMORY_GRADIENTS);
     sherd_tensor_release(before);
@@ -278,10 +278,10 @@ typedef struct kept {
 
 static kept kept_of(sherd_tensor *t)
 {
-    sherd__watch *watch = t->node ? sherd__watch_of(t) : NULL;
+    sherd__watch *watch = t->autograd.node ? sherd__watch_of(t) : NULL;
 
-    if (!t->node)
-        return (kept){&t->grad, &t->grad_seen};
+    if (!t->autograd.node)
+        return (kept){&t->autograd.grad, &t->autograd.grad_seen};
     return watch ? (kept){&watch->retained, &watch->retained_seen} : (kept){NULL, NULL};
 }
 
@@ -341,7 +341,7 @@ static sherd_tensor *as_own(const sherd_tensor *t, sherd_tensor *grad, int holde
     if (grad->refs == holders && grad->storage->refs == 1 && sherd__is_contiguous(grad))
         return grad;
     sherd_tensor *copy = sherd__copied_grad(grad);
-    if (copy->storage && !t->node)
+    if (copy->storage && !t->autograd.node)
         sherd__serve(copy->storage, SHERD_MEMORY_GRADIENTS);
     return copy;
 }

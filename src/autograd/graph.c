@@ -52,10 +52,10 @@ static sherd_tensor *as_result(sherd_node *node, int j, sherd_tensor *restored)
 
     if (!view->storage)
         return view;
-    view->node = &node->head;
+    view->autograd.node = &node->head;
     node->head.refs++;
-    view->output = j;
-    view->requires_grad = true;
+    view->autograd.output = j;
+    view->autograd.requires_grad = true;
     return view;
 }
 

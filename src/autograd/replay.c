@@ -177,7 +177,7 @@ void sherd__replay_keep(sherd__replay *r, int i, sherd_tensor *t)
 {
     if (!r || !t)
         return;
-    if (t->requires_grad)
+    if (t->autograd.requires_grad)
         r->wanting |= UINT64_C(1) << i;
     r->keeper->in[i].origin = sherd__origin_of(t);
     compare_kept(r->keeper, i);
@@ -303,7 +303,7 @@ static sherd_tensor *argument(sherd__replay *r, int i)
     if (t->storage)
         t = sherd__new_view(t);
     if (t->storage)
-        t->requires_grad = r->wanting >> i & 1;
+        t->autograd.requires_grad = r->wanting >> i & 1;
     /* As it was the first time: it may have been moved or unpacked into other storage. */
     if (r->keeper->in[i].origin.made.who || r->keeper->in[i].origin.found.who)
         sherd__origin_set(t, r->keeper->in[i].origin);
@@ -327,7 +327,7 @@ static bool thaw_one(sherd__replay *r, thawed *t, sherd_tensor *leaf)
     }
     t->leaf = list;
     t->leaf[t->count++] = sherd_tensor_retain(leaf);
-    leaf->requires_grad = true;
+    leaf->autograd.requires_grad = true;
     return true;
 }
 
@@ -336,7 +336,7 @@ static bool thaw(sherd__replay *r, thawed *t)
     for (int k = 0; k < r->nodes; k++)
         for (int i = 0; r->node[k] && i < r->node[k]->ins; i++) {
             sherd_tensor *leaf = r->node[k]->in[i].leaf;
-            if (leaf && !leaf->requires_grad && !thaw_one(r, t, leaf))
+            if (leaf && !leaf->autograd.requires_grad && !thaw_one(r, t, leaf))
                 return false;
         }
     return true;
@@ -345,7 +345,7 @@ static bool thaw(sherd__replay *r, thawed *t)
 static void freeze_again(sherd__replay *r, thawed *t)
 {
     for (int i = 0; i < t->count; i++) {
-        t->leaf[i]->requires_grad = false;
+        t->leaf[i]->autograd.requires_grad = false;
         sherd_tensor_release(t->leaf[i]);
     }
     sherd__free(sherd__world_heap(r->world), t->leaf);

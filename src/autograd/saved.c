@@ -99,8 +99,8 @@ static void kept_destroy(sherd__refcounted *head)
     sherd__kept *k = (sherd__kept *)head;
 
     if (k->owner) {
-        k->owner->saved = NULL;
-        k->owner->forget = NULL;
+        k->owner->autograd.saved = NULL;
+        k->owner->autograd.forget = NULL;
     }
     let_go(k);
     sherd_tensor_release(k->restored);
@@ -113,9 +113,9 @@ static void kept_destroy(sherd__refcounted *head)
 /* The tensor is freed, and what is kept of it lives on. */
 static void forget(sherd_tensor *t)
 {
-    ((sherd__kept *)t->saved)->owner = NULL;
-    t->saved = NULL;
-    t->forget = NULL;
+    ((sherd__kept *)t->autograd.saved)->owner = NULL;
+    t->autograd.saved = NULL;
+    t->autograd.forget = NULL;
 }
 
 /*
@@ -125,17 +125,18 @@ static void forget(sherd_tensor *t)
  */
 static bool keeps_source(const sherd_tensor *t)
 {
-    const sherd_tensor *source = t->moved_from;
+    const sherd_tensor *source = t->autograd.moved_from;
 
     return source && source->storage && source->layout && t->layout &&
            source->layout->pending_axes == 0 && source->layout->sharers > t->layout->sharers &&
-           source->storage->version == t->moved_version && t->storage->version == t->moved_as;
+           source->storage->version == t->autograd.moved_version &&
+           t->storage->version == t->autograd.moved_as;
 }
 
 /* Decided alike on all ranks, as above, since all must recompute the same. */
 bool sherd__keeps_free(const sherd_tensor *t)
 {
-    return t->of_leaf || (keeps_source(t) && sherd__keeps_free(t->moved_from));
+    return t->autograd.of_leaf || (keeps_source(t) && sherd__keeps_free(t->autograd.moved_from));
 }
 
 /* The text of what was saved, for messages: the tensor may be gone, and pack may keep another. */
@@ -191,10 +192,10 @@ static bool fill(sherd__kept *k, sherd_tensor *t)
     sherd_tensor *kept;
 
     if (keeps_source(t)) {
-        k->base = sherd__keep(t->moved_from);
+        k->base = sherd__keep(t->autograd.moved_from);
         return k->base != NULL;
     }
-    if (hooks && hooks->pack && !t->of_leaf) {
+    if (hooks && hooks->pack && !t->autograd.of_leaf) {
         sherd_saved_hooks copy = *hooks;
         return pack(k, t, &copy);
     }
@@ -209,7 +210,7 @@ static bool fill(sherd__kept *k, sherd_tensor *t)
 
 sherd__kept *sherd__keep(sherd_tensor *t)
 {
-    sherd__kept *k = (sherd__kept *)t->saved;
+    sherd__kept *k = (sherd__kept *)t->autograd.saved;
 
     if (k && k->owner_version == t->storage->version) {
         k->head.refs++;
@@ -233,10 +234,10 @@ sherd__kept *sherd__keep(sherd_tensor *t)
         return NULL;
     }
     /* Written since: nodes that saved it before keep what they have; it is kept anew. */
-    if (t->saved)
+    if (t->autograd.saved)
         forget(t);
-    t->saved = &k->head;
-    t->forget = forget;
+    t->autograd.saved = &k->head;
+    t->autograd.forget = forget;
     k->owner = t;
     return k;
 }

@@ -19,7 +19,7 @@ static bool is_output(sherd_world *world, sherd_tensor *t, const char *function)
         sherd__raise_failed(world, function);
         return false;
     }
-    if (t->requires_grad)
+    if (t->autograd.requires_grad)
         return true;
     sherd__raise(world, SHERD_EINVAL, "%s: %s depends on no leaf that wants a gradient", function,
                  sherd_tensor_text(t));
@@ -77,7 +77,7 @@ static sherd_tensor *given(sherd_tensor *output, sherd_tensor *grad, const char 
         fault = "shape or dtype differ";
     else if (grad->layout && !output->layout)
         fault = "the output is plain";
-    else if (!grad->layout && output->layout && grad->requires_grad &&
+    else if (!grad->layout && output->layout && grad->autograd.requires_grad &&
              sherd__makes_graph(grad->world))
         fault = "it requires a gradient itself: distribute it";
     if (fault)
@@ -259,7 +259,7 @@ static bool is_input(const sherd__pass *p, sherd_tensor *t, int i)
         sherd__raise_failed(p->world, p->function);
         return false;
     }
-    if (!fault && !t->requires_grad)
+    if (!fault && !t->autograd.requires_grad)
         fault = "wants no gradient";
     if (fault)
         sherd__raise(p->world, SHERD_EINVAL, "%s: input %d%s%s %s", p->function, i, t ? ", " : "",
@@ -273,7 +273,7 @@ static uint64_t first_of(sherd_tensor *const *inputs, int n)
     uint64_t first = UINT64_MAX;
 
     for (int i = 0; i < n; i++) {
-        const sherd_node *node = (const sherd_node *)inputs[i]->node;
+        const sherd_node *node = (const sherd_node *)inputs[i]->autograd.node;
         first = node ? node->order < first ? node->order : first : 0;
     }
     return first;

@@ -82,7 +82,7 @@ sherd_dtype sherd_autocast(const sherd_world *world)
 /* Note that a tensor requires a gradient; its identity and deed stay. */
 static void note_wanted(sherd_tensor *t)
 {
-    uint64_t what = sherd__attribute(t->identity, t->requires_grad), identity;
+    uint64_t what = sherd__attribute(t->ledger.identity, t->autograd.requires_grad), identity;
 
     if (t->layout)
         sherd__deed_add(t->layout->spec.mesh, "sherd_require_grad", what, &identity);
@@ -92,20 +92,20 @@ sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
 {
     if (sherd_tensor_failed(t))
         return t;
-    if (t->node)
+    if (t->autograd.node)
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
                                   "sherd_require_grad: %s is the result of %s: only a leaf can say "
                                   "whether it wants a gradient",
-                                  sherd_tensor_text(t), ((sherd_node *)t->node)->op->name);
+                                  sherd_tensor_text(t), ((sherd_node *)t->autograd.node)->op->name);
     if (wanted && !sherd__has_fractions(t->dtype))
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
                                   "sherd_require_grad: %s has no gradient: its dtype has no "
                                   "fractions",
                                   sherd_tensor_text(t));
-    t->requires_grad = wanted;
+    t->autograd.requires_grad = wanted;
     note_wanted(t);
     if (wanted) {
-        t->of_leaf = t->storage->leaf = true;
+        t->autograd.of_leaf = t->storage->leaf = true;
         sherd__serve(t->storage, SHERD_MEMORY_PARAMETERS);
     }
     return t;
@@ -113,13 +113,13 @@ sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
 
 bool sherd_requires_grad(const sherd_tensor *t)
 {
-    return t && t->requires_grad;
+    return t && t->autograd.requires_grad;
 }
 
 static bool any_wants(sherd_tensor *const *in, int ins)
 {
     for (int i = 0; i < ins; i++)
-        if (in[i] && in[i]->requires_grad)
+        if (in[i] && in[i]->autograd.requires_grad)
             return true;
     return false;
 }
@@ -217,13 +217,13 @@ static void link_input(sherd__edge *edge, sherd_tensor *t, bool replayed)
     edge->dtype = t->dtype;
     edge->ndim = t->ndim;
     memcpy(edge->shape, t->shape, sizeof edge->shape);
-    edge->wanted = t->requires_grad;
+    edge->wanted = t->autograd.requires_grad;
     if (replayed)
         edge->origin = sherd__origin_of(t);
     if (!edge->wanted)
         return;
-    edge->node = (sherd_node *)t->node;
-    edge->output = t->output;
+    edge->node = (sherd_node *)t->autograd.node;
+    edge->output = t->autograd.output;
     if (edge->node)
         edge->node->head.refs++;
     else
@@ -239,9 +239,9 @@ static void link_output(sherd_node *node, int j, sherd_tensor *t)
     out->ndim = t->ndim;
     if (!sherd__has_fractions(t->dtype))
         return;
-    t->node = &node->head;
-    t->output = j;
-    t->requires_grad = true;
+    t->autograd.node = &node->head;
+    t->autograd.output = j;
+    t->autograd.requires_grad = true;
     node->head.refs++;
 }
 
@@ -257,7 +257,7 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
     for (int j = 0; j < outs; j++) {
         if (out[j] && !out[j]->storage)
             return NULL;
-        sherd__assert(sherd_world_rank(world), !out[j] || !out[j]->node);
+        sherd__assert(sherd_world_rank(world), !out[j] || !out[j]->autograd.node);
     }
     node = sherd__node_create(world, ins, outs, attrs_bytes);
     if (!node) {
@@ -310,7 +310,7 @@ sherd_dtype sherd__node_dtype(const sherd_node *node, int i)
 
 void sherd__take_wide(sherd_tensor *t, const sherd_op *op, sherd_dtype dtype, bool moves)
 {
-    sherd_node *node = (sherd_node *)t->node;
+    sherd_node *node = (sherd_node *)t->autograd.node;
 
     if (!node || node->op != op)
         return;
@@ -338,7 +338,7 @@ bool sherd__is_wide(const sherd_node *node, int i)
 
 sherd_dtype sherd__moved_gradient_dtype(const sherd_tensor *t)
 {
-    const sherd_node *node = (const sherd_node *)t->node;
+    const sherd_node *node = (const sherd_node *)t->autograd.node;
 
     return node && node->wide_moves ? taken_by(node, t->dtype) : t->dtype;
 }

@@ -51,16 +51,17 @@ static void watch_destroy(sherd__refcounted *head)
 /* Where the watch of a tensor is stored. */
 static sherd__refcounted **place_of(sherd_tensor *t)
 {
-    sherd_node *node = (sherd_node *)t->node;
+    sherd_node *node = (sherd_node *)t->autograd.node;
 
-    return node ? (sherd__refcounted **)(void *)&node->out[t->output].watch : &t->watch;
+    return node ? (sherd__refcounted **)(void *)&node->out[t->autograd.output].watch
+                : &t->autograd.watch;
 }
 
 sherd__watch *sherd__watch_of(const sherd_tensor *t)
 {
-    const sherd_node *node = (const sherd_node *)t->node;
+    const sherd_node *node = (const sherd_node *)t->autograd.node;
 
-    return node ? node->out[t->output].watch : (sherd__watch *)t->watch;
+    return node ? node->out[t->autograd.output].watch : (sherd__watch *)t->autograd.watch;
 }
 
 sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function)
@@ -87,7 +88,7 @@ sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function)
 /* Why a tensor has no gradient to observe; NULL = it has. The caller raises a failed tensor. */
 static const char *fault_of(const sherd_tensor *t)
 {
-    return t->requires_grad ? NULL : "no gradient flows into it";
+    return t->autograd.requires_grad ? NULL : "no gradient flows into it";
 }
 
 static sherd_status refuse(sherd_world *world, void *payload, void (*destroy)(void *payload))
@@ -221,7 +222,7 @@ sherd_tensor *sherd_retain_grad(sherd_tensor *t)
     if (fault_of(t))
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
                                   "sherd_retain_grad: %s: %s", sherd_tensor_text(t), fault_of(t));
-    if (!t->node)
+    if (!t->autograd.node)
         return t;
     watch = sherd__watch_make(t, "sherd_retain_grad");
     if (!watch)

@@ -17,9 +17,9 @@ static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
 
     if (fault)
         return fault;
-    if (t->node)
+    if (t->autograd.node)
         return "the tensor is the result of a recorded operator";
-    if (t->requires_grad)
+    if (t->autograd.requires_grad)
         return "the tensor wants a gradient";
     return NULL;
 }

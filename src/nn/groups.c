@@ -89,7 +89,7 @@ static const char *path_at(void *of, int i)
 
     if (i >= j->count)
         return NULL;
-    const char *path = sherd__path_below(j->o->module, j->all[i].tensor->holder);
+    const char *path = sherd__path_below(j->o->module, j->all[i].tensor->visit.holder);
     snprintf(j->path, PATH, "%s%s%s", path, path[0] ? "." : "", j->all[i].name);
     return j->path;
 }
@@ -231,11 +231,11 @@ static sherd_status compare(const job *j, const sherd__optimized *old)
     uint64_t walk = sherd__mark_holders(o->module);
 
     for (int i = 0; i < o->count; i++) {
-        if (o->item[i].p->walk != walk)
+        if (o->item[i].p->visit.walk != walk)
             o->item[i] = old[i];
         if (o->item[i].whole == old[i].whole)
             continue;
-        const char *path = sherd__path_below(o->module, o->item[i].p->holder);
+        const char *path = sherd__path_below(o->module, o->item[i].p->visit.holder);
         return sherd__module_fail(o->module, SHERD_EINVAL,
                                   "%s: the state \"%s%s%s\" is that of %s: a group's adamw stays "
                                   "as it was",

@@ -128,7 +128,7 @@ static sherd_status hold_parameter(sherd_optimizer *o, sherd__optimized *item, s
                            sherd_mesh_text(sherd_layout_mesh(p->layout)));
     if (p->layout) {
         o->mesh = sherd_layout_mesh(p->layout);
-        o->family = o->family ? o->family : sherd__attribute(p->born, (uint64_t)'o');
+        o->family = o->family ? o->family : sherd__attribute(p->ledger.born, (uint64_t)'o');
         p->storage->family = o->family;
     }
     item->p = sherd_tensor_retain(p);

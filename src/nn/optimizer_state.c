@@ -16,9 +16,9 @@
 static bool entry_at(const sherd_optimizer *o, sherd__optimized *item, int e, uint64_t walk,
                      sherd_named_state *out)
 {
-    if (!item->tensor[e] || item->p->walk != walk)
+    if (!item->tensor[e] || item->p->visit.walk != walk)
         return false;
-    *out = (sherd_named_state){sherd__path_below(o->module, item->p->holder), item->name[e],
+    *out = (sherd_named_state){sherd__path_below(o->module, item->p->visit.holder), item->name[e],
                                item->tensor[e], true};
     return true;
 }

@@ -28,8 +28,8 @@ static bool mark(const sherd_optimizer *o, uint64_t walk)
     for (int i = 0; i < o->count; i++) {
         if (!sherd__raw_grad(o->item[i].p))
             continue;
-        before = before || o->item[i].p->walk == walk;
-        o->item[i].p->walk = walk;
+        before = before || o->item[i].p->visit.walk == walk;
+        o->item[i].p->visit.walk = walk;
     }
     return before;
 }

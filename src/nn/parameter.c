@@ -18,7 +18,7 @@ static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
 
     if (fault)
         return fault;
-    if (t->node)
+    if (t->autograd.node)
         return "the tensor is the result of a recorded operator, not a leaf";
     if (!sherd__has_fractions(t->dtype))
         return "the dtype has no fractions";
@@ -101,10 +101,10 @@ static void visit(walk *w, const sherd_module *m)
 {
     for (int i = 0; i < m->parameters; i++) {
         const sherd__named_tensor *p = &m->parameter[i];
-        if (p->tensor->walk == w->number)
+        if (p->tensor->visit.walk == w->number)
             continue;
-        p->tensor->walk = w->number;
-        p->tensor->holder = m;
+        p->tensor->visit.walk = w->number;
+        p->tensor->visit.holder = m;
         if (w->out && w->count < w->room)
             w->out[w->count] = (sherd_named_parameter){m->path, p->name, p->tensor};
         w->count++;

@@ -94,7 +94,7 @@ static sherd_tensor *counted(const sherd__optimized *item, bool once)
 {
     sherd_tensor *g = sherd__raw_grad(item->p);
 
-    return !g || (g->layout && !counts(g)) || (once && item->p->ties) ? NULL : g;
+    return !g || (g->layout && !counts(g)) || (once && item->p->autograd.ties) ? NULL : g;
 }
 
 /* Gradients of one dtype whose squares are added up together, to one sum. */

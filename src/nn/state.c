@@ -31,9 +31,9 @@ static void list(walk *w, const sherd_module *m, const sherd__named_tensor *slot
                  bool buffer)
 {
     for (int i = 0; i < count; i++) {
-        if (slots[i].tensor->walk == w->number)
+        if (slots[i].tensor->visit.walk == w->number)
             continue;
-        slots[i].tensor->walk = w->number;
+        slots[i].tensor->visit.walk = w->number;
         if (w->out && w->count < w->room)
             w->out[w->count] = (sherd_named_state){sherd__path_below(w->root, m), slots[i].name,
                                                    slots[i].tensor, buffer};
@@ -106,8 +106,9 @@ static sherd_tensor *bring(sherd_tensor *to, sherd_tensor *from, int root)
 
     if (!layout)
         return sherd_full(from);
-    return from->layout ? sherd_redistribute(from, layout, NULL)
-                        : sherd_distribute(from->node ? sherd_detach(from) : from, layout, root);
+    return from->layout
+               ? sherd_redistribute(from, layout, NULL)
+               : sherd_distribute(from->autograd.node ? sherd_detach(from) : from, layout, root);
 }
 
 static bool has_distributed(const sherd_module *m)
@@ -168,7 +169,7 @@ static void note(const sherd_tensor *to, const sherd_tensor *from)
 
     if (to->layout)
         sherd__deed_add(to->layout->spec.mesh, "sherd_module_load",
-                        sherd__attribute(to->identity, from->identity), &identity);
+                        sherd__attribute(to->ledger.identity, from->ledger.identity), &identity);
 }
 
 static bool is_seen_here(const sherd_tensor *t)
@@ -253,7 +254,7 @@ static sherd_tensor *relay(const sherd__loading *what, int via)
         sherd__all_at(&from, mesh, 1, &count, &root) || sherd__all_at(&to, mesh, 1, &count, &at))
         return sherd__fail_diag(world, true);
     sherd_tensor *row = sherd_world_rank(world) == what->root
-                            ? sherd_reshape(t->node ? sherd_detach(t) : t, &count, 1)
+                            ? sherd_reshape(t->autograd.node ? sherd_detach(t) : t, &count, 1)
                             : sherd_constant_later(world, t->dtype, &count, 1, 0);
     row = sherd_redistribute(sherd_distribute(row, from, what->root), to, NULL);
     row = sherd_to_local(row);

@@ -96,7 +96,7 @@ static const char *fault(const write *w)
         return "a is a stretched view: one of its elements stands for many";
     if (!sherd__is_recorded(w->a->world, both, 2))
         return NULL;
-    return w->a->requires_grad && !w->a->node
+    return w->a->autograd.requires_grad && !w->a->autograd.node
                ? "a is a leaf that wants a gradient: stop recording (sherd_set_recording) to write "
                  "it"
                : "a gradient would be lost: stop recording (sherd_set_recording), or use an "

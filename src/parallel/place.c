@@ -117,8 +117,8 @@ sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sh
     } else if (fresh != old) {
         if (sherd__has_fractions(old->dtype))
             sherd_require_grad(fresh, sherd_requires_grad(old));
-        fresh->of_leaf = old->of_leaf; /* also of a parameter that is frozen */
-        fresh->storage->leaf |= old->of_leaf;
+        fresh->autograd.of_leaf = old->autograd.of_leaf; /* also of a parameter that is frozen */
+        fresh->storage->leaf |= old->autograd.of_leaf;
         sherd_tensor_retain(old);
         if (once)
             replace_in(named, 1, old, fresh);

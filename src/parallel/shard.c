@@ -72,7 +72,7 @@ static void record(sherd_tensor *pieces, sherd_tensor *whole, bool keep)
     if (whole == pieces || sherd_tensor_failed(whole))
         return;
     if (!keep && pieces->layout->sharers > whole->layout->sharers)
-        whole->moved_from = sherd_tensor_retain(pieces);
+        whole->autograd.moved_from = sherd_tensor_retain(pieces);
     sherd__origin_pass(&pieces, 1, &whole, 1); /* it may have been gathered before the call */
     sherd__record_node(whole->world, &gather_table, &pieces, 1, &whole, 1, NULL, 0);
 }
@@ -111,7 +111,7 @@ static bool is_stale(const unit *u)
         const sherd_tensor *whole = u->whole[i];
         stale |= now != u->pieces[i];
         if (!stale && whole != now && now->storage && whole->storage)
-            stale = whole->moved_version != now->storage->version;
+            stale = whole->autograd.moved_version != now->storage->version;
     }
     return stale;
 }

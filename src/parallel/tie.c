@@ -219,7 +219,7 @@ static void destroy(sherd_world *world, sherd__tie *tie)
 {
     sherd_channel_destroy(tie->channel);
     if (tie->counts)
-        tie->p[1]->ties--;
+        tie->p[1]->autograd.ties--;
     for (int side = 0; side < 2; side++) {
         sherd_tensor_release(tie->before[side]);
         sherd__layout_set(&tie->layout[side], NULL);
@@ -288,7 +288,7 @@ static void append(sherd_pipeline *p, sherd__tie *tie)
         release_copies(tie);
     tie->counts = tie->p[1] != NULL;
     if (tie->counts)
-        tie->p[1]->ties++;
+        tie->p[1]->autograd.ties++;
 }
 
 static sherd_status start(sherd__tie **out, const sherd_pipeline *p, const int stage[2],

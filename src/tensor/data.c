@@ -69,10 +69,11 @@ sherd_tensor *sherd__copied(sherd_tensor *t)
     if (!out->storage)
         return out;
     sherd__layout_set(&out->was, t->was);
-    out->made = t->made; /* for the ledger it is the same tensor: another rank may need no copy */
-    out->identity = t->identity;
-    out->born_at = t->born_at;
-    out->born = t->born;
+    out->ledger.made =
+        t->ledger.made; /* for the ledger it is the same tensor: another rank may need no copy */
+    out->ledger.identity = t->ledger.identity;
+    out->ledger.born_at = t->ledger.born_at;
+    out->ledger.born = t->ledger.born;
     out->storage->born = t->storage->born;
     if (!compact(t, out)) {
         sherd_tensor_release(out);
@@ -167,7 +168,7 @@ static void mark_deed(const sherd_tensor *t)
         sherd__deed_writes(mesh, t->storage->family);
         return;
     }
-    sherd__deed_writes(mesh, t->born);
+    sherd__deed_writes(mesh, t->ledger.born);
     sherd__deed_writes(mesh, t->storage->born);
 }
 
@@ -175,7 +176,7 @@ void sherd__await_deed(sherd_tensor *t)
 {
     if (!t->layout)
         return;
-    t->made = sherd__deed_count(t->layout->spec.mesh) + 1;
+    t->ledger.made = sherd__deed_count(t->layout->spec.mesh) + 1;
     mark_deed(t);
 }
 
@@ -225,8 +226,8 @@ void sherd__set_varies(sherd_tensor *t, unsigned axes)
 /* If other ranks hold the same elements, they must open the tensor for writing too (opened.c). */
 static void open_replica(sherd_tensor *t)
 {
-    char *text = sherd__opens(t->world, t->layout->spec.mesh, sherd__equal_axes(t->layout), t->born,
-                              t->storage->born);
+    char *text = sherd__opens(t->world, t->layout->spec.mesh, sherd__equal_axes(t->layout),
+                              t->ledger.born, t->storage->born);
 
     if (text)
         sherd__fit_text(text, SHERD__OPENED_TEXT, sherd_tensor_text(t));

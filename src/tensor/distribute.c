@@ -109,7 +109,7 @@ static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool
         sherd__layout_set(&view->layout, layout);
         sherd__layout_set(&view->was, NULL);
         view->varies = 0;
-        view->of_leaf = false;
+        view->autograd.of_leaf = false;
         if (t->ndim == 0) {
             view->ndim = 1;
             view->shape[0] = view->local[0] = view->stride[0] = 1;
@@ -156,9 +156,9 @@ static sherd_tensor *noted(sherd_tensor *t, sherd_tensor *out, int root, uint64_
 
     if (!out->storage)
         return out;
-    out->requires_grad = t->requires_grad;
-    out->of_leaf = out->storage->leaf = t->requires_grad;
-    if (t->requires_grad)
+    out->autograd.requires_grad = t->autograd.requires_grad;
+    out->autograd.of_leaf = out->storage->leaf = t->autograd.requires_grad;
+    if (t->autograd.requires_grad)
         attributes = sherd__attribute(attributes, 1);
     sherd__note_one("sherd_distribute", NULL, attributes, out);
     sherd__origin_pass(&t, 1, &out, 1);
@@ -182,7 +182,7 @@ static sherd_tensor *distribute(sherd_tensor *t, const sherd_layout *layout, int
         return refuse(t, layout, "the shapes differ");
     if (layout->pending_axes != 0)
         return refuse(t, layout, "a pending reduction cannot be the target");
-    if (t->node)
+    if (t->autograd.node)
         return refuse(t, layout,
                       "it is computed from leaves that want gradients, which would get none: use "
                       "sherd_from_local, or sherd_detach first");

@@ -24,7 +24,7 @@ static void describe(int64_t *mine, const sherd_tensor *t, const char *text, int
         return;
     mine[DTYPE] = (int64_t)t->dtype;
     mine[NDIM] = t->ndim;
-    mine[WANTS] = t->requires_grad;
+    mine[WANTS] = t->autograd.requires_grad;
     memcpy(&mine[SHAPE], t->shape, sizeof t->shape);
 }
 
@@ -72,7 +72,7 @@ static sherd_tensor *spread(sherd_tensor *t, const sherd_mesh *mesh, const char 
     sherd_tensor *stand_in =
         sherd_constant_later(world, target.dtype, target.shape, target.ndim, 0);
     if (!sherd_tensor_failed(stand_in))
-        stand_in->requires_grad = words[WANTS] != 0;
+        stand_in->autograd.requires_grad = words[WANTS] != 0;
     return sherd_distribute(stand_in, layout, root);
 }
 

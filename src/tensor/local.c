@@ -144,8 +144,8 @@ static bool share(joining *j)
     mine[ARGUMENTS] = hash_of_arguments(j);
     mine[DTYPE] = (int64_t)j->local->dtype;
     mine[NDIM] = j->local->ndim;
-    mine[WANTS] = j->local->requires_grad;
-    mine[COMPUTED] = !j->local->of_leaf;
+    mine[WANTS] = j->local->autograd.requires_grad;
+    mine[COMPUTED] = !j->local->autograd.of_leaf;
     mine[STRIDED] = j->local->strided;
     memcpy(&mine[SIZES], j->local->local, sizeof j->local->local);
     return sherd__share(j->world, j->mesh, "sherd_from_local", mine, WORDS, j->all);
@@ -174,13 +174,13 @@ static bool agree(const joining *j)
 /* What all ranks must decide by alike; a rank outside the mesh knows nothing of the others. */
 static void decide_alike(const joining *j, sherd_tensor *out)
 {
-    bool computed = !out->of_leaf, strided = out->strided;
+    bool computed = !out->autograd.of_leaf, strided = out->strided;
 
     for (int64_t i = 0; j->all && i < j->mesh->count; i++) {
         computed |= j->all[i * WORDS + COMPUTED] != 0;
         strided |= j->all[i * WORDS + STRIDED] != 0;
     }
-    out->of_leaf = !computed;
+    out->autograd.of_leaf = !computed;
     out->strided = strided;
 }
 

@@ -29,7 +29,7 @@ static bool is_half_written(const sherd_tensor *t, const sherd_mesh *mesh)
 {
     const sherd__storage *storage = t->storage;
 
-    return sherd__deed_wrote(mesh, t->born) ||
+    return sherd__deed_wrote(mesh, t->ledger.born) ||
            (storage &&
             (sherd__deed_wrote(mesh, storage->born) || sherd__deed_wrote(mesh, storage->family)));
 }
@@ -39,9 +39,9 @@ static sherd__lost find(const sherd_tensor *t)
     const sherd_mesh *mesh = t->layout->spec.mesh;
     sherd__loss made = SHERD__KEPT, last = SHERD__KEPT;
 
-    if (t->made) {
-        last = sherd__deed_loss(t->world, mesh, t->made);
-        made = t->born ? sherd__deed_loss(t->world, mesh, t->born_at) : last;
+    if (t->ledger.made) {
+        last = sherd__deed_loss(t->world, mesh, t->ledger.made);
+        made = t->ledger.born ? sherd__deed_loss(t->world, mesh, t->ledger.born_at) : last;
     }
     if (made == SHERD__NOT_ALL)
         return SHERD__NOT_MADE;
@@ -62,9 +62,9 @@ void sherd__lose(sherd_world *world)
             sherd__lost now = find(t);
             t->lost = now ? now : t->lost;
         }
-        if (t->lost && t->born) {
-            t->identity = t->born;
-            t->made = t->born_at;
+        if (t->lost && t->ledger.born) {
+            t->ledger.identity = t->ledger.born;
+            t->ledger.made = t->ledger.born_at;
         }
         if (t->storage)
             sherd__block_lose(world, t->storage->block);
@@ -83,7 +83,7 @@ void sherd__revive(sherd_tensor *t, bool all)
 
 static bool is_whole(const sherd_tensor *t)
 {
-    return t->born == t->storage->born;
+    return t->ledger.born == t->storage->born;
 }
 
 sherd__lost sherd__overwrite_begin(sherd_tensor *t)
@@ -121,7 +121,7 @@ sherd_tensor *sherd_tensor_revive(sherd_tensor *t)
         sherd__mark_written(t);
         sherd__revive(t, false);
     }
-    sherd__deed_add(t->layout->spec.mesh, revive_name, t->identity, &identity);
+    sherd__deed_add(t->layout->spec.mesh, revive_name, t->ledger.identity, &identity);
     return t;
 }
 

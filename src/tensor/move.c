@@ -110,7 +110,7 @@ static bool run_local(task *w, const sherd_step *step)
     if (keeps_box(step, sherd_world_rank(world)) && !is_filled(w)) {
         w->next = relabel(w->at, step->to);
         if (w->next->storage)
-            w->next->of_leaf = false; /* other ranks have a copy */
+            w->next->autograd.of_leaf = false; /* other ranks have a copy */
         return w->next->storage != NULL;
     }
     w->next = new_result(w, step);
@@ -247,12 +247,13 @@ static void note(const task *w)
     uint64_t identity;
 
     if (across)
-        sherd__deed_add(mesh, name, sherd__attribute(w->from->identity, w->to->hash), &identity);
+        sherd__deed_add(mesh, name, sherd__attribute(w->from->ledger.identity, w->to->hash),
+                        &identity);
     sherd__note_one(name, across ? NULL : w->from, across ? w->from->layout->hash : 0, w->at);
     if (across)
         sherd__origin_pass(&w->from, 1, &w->at, 1);
     if (w->at->storage->block && w->at->storage != w->from->storage)
-        sherd__block_is_from(w->at->storage->block, w->to->spec.mesh, w->at->made);
+        sherd__block_is_from(w->at->storage->block, w->to->spec.mesh, w->at->ledger.made);
 }
 
 /* If the layout still differs, without need of a step (axes of extent 1), the result is a view. */
@@ -265,8 +266,8 @@ static bool finish(task *w)
         w->at = view;
     }
     if (w->at->storage && w->at != w->from) {
-        w->at->moved_version = w->from->storage->version;
-        w->at->moved_as = w->at->storage->version;
+        w->at->autograd.moved_version = w->from->storage->version;
+        w->at->autograd.moved_as = w->at->storage->version;
         note(w);
         if (w->plan)
             sherd__moves_add(w->at->world, w->plan, w->at->dtype);

@@ -23,12 +23,12 @@ uint64_t sherd__attribute_double(uint64_t hash, double value)
 /* A tensor that is written in place was born before. */
 static void be_born(sherd_tensor *t)
 {
-    if (t->born)
+    if (t->ledger.born)
         return;
-    t->born_at = t->made;
-    t->born = t->identity;
+    t->ledger.born_at = t->ledger.made;
+    t->ledger.born = t->ledger.identity;
     if (t->storage && !t->storage->born)
-        t->storage->born = t->born;
+        t->storage->born = t->ledger.born;
 }
 
 void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t attributes,
@@ -43,11 +43,11 @@ void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t at
         return;
     what = attributes ^ (layout->hash + (uint64_t)out[0]->dtype);
     for (int i = 0; i < ins; i++)
-        what = (what << 5 | what >> 59) + (in[i] ? in[i]->identity : 1);
+        what = (what << 5 | what >> 59) + (in[i] ? in[i]->ledger.identity : 1);
     uint64_t made = sherd__deed_add(layout->spec.mesh, name, what, &identity);
     for (int j = 0; j < outs && out[j]; j++) {
-        out[j]->made = made;
-        out[j]->identity = identity + (uint64_t)j;
+        out[j]->ledger.made = made;
+        out[j]->ledger.identity = identity + (uint64_t)j;
         if (identity)
             be_born(out[j]);
     }
@@ -142,8 +142,8 @@ unsigned sherd__equal_axes(const sherd_layout *layout)
 static void claim_all(sherd_world *world)
 {
     for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
-        sherd__claim claim = {.made = t->made, .identity = t->identity};
-        if (!t->layout || !t->identity || sherd__is_failed(t) || t->storage->later ||
+        sherd__claim claim = {.made = t->ledger.made, .identity = t->ledger.identity};
+        if (!t->layout || !t->ledger.identity || sherd__is_failed(t) || t->storage->later ||
             !sherd__equal_axes(t->layout))
             continue;
         snprintf(claim.text, sizeof claim.text, "%s", sherd_tensor_text(t));

@@ -86,16 +86,17 @@ static sherd_tensor *create(sherd__tensors *s)
 void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
-    sherd__refcounted *node = t->node, *watch = t->watch;
-    sherd_tensor *grad = t->grad, *compact = t->compact, *moved_from = t->moved_from;
+    sherd__refcounted *node = t->autograd.node, *watch = t->autograd.watch;
+    sherd_tensor *grad = t->autograd.grad, *compact = t->compact,
+                 *moved_from = t->autograd.moved_from;
     sherd__storage *storage = t->storage;
 
-    if (t->saved && t->forget)
-        t->forget(t);
+    if (t->autograd.saved && t->autograd.forget)
+        t->autograd.forget(t);
     sherd__free(heap, t->text);
     t->text = NULL;
-    t->node = t->watch = NULL;
-    t->grad = t->compact = t->moved_from = NULL;
+    t->autograd.node = t->autograd.watch = NULL;
+    t->autograd.grad = t->compact = t->autograd.moved_from = NULL;
     t->storage = NULL;
     sherd__layout_set(&t->layout, NULL);
     sherd__layout_set(&t->was, NULL);
@@ -123,8 +124,8 @@ void sherd_tensor_release(sherd_tensor *t)
     sherd__tensors *s = t ? sherd__tensors_of(t->world) : NULL;
 
     while (t && t != &s->failed && --t->refs == 0) {
-        sherd_tensor *source = t->moved_from;
-        t->moved_from = NULL;
+        sherd_tensor *source = t->autograd.moved_from;
+        t->autograd.moved_from = NULL;
         sherd__scope_forget(t);
         sherd__tensor_strip(s, t);
         unlink_from_all(s, t);
@@ -237,7 +238,7 @@ static void set_local(sherd_tensor *t, const sherd_layout *layout)
     t->count = holding->count;
     memcpy(t->local, holding->box.size, sizeof t->local);
     memcpy(t->stride, holding->stride, sizeof t->stride);
-    t->made = sherd__deed_count(layout->spec.mesh); /* until it is noted */
+    t->ledger.made = sherd__deed_count(layout->spec.mesh); /* until it is noted */
 }
 
 sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype)
@@ -304,10 +305,10 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
     view->offset = t->offset;
     view->count = t->count;
     view->strided = t->strided;
-    view->of_leaf = t->of_leaf;
+    view->autograd.of_leaf = t->autograd.of_leaf;
     view->varies = t->varies;
-    view->made = t->made;
-    view->identity = t->identity;
+    view->ledger.made = t->ledger.made;
+    view->ledger.identity = t->ledger.identity;
     view->lost = t->lost; /* and it is born when it is noted */
     return view;
 }
@@ -349,8 +350,8 @@ sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype)
     view->storage = image;
     image->refs++;
     view->dtype = dtype;
-    view->made = view->identity = 0;
-    view->of_leaf = false;
+    view->ledger.made = view->ledger.identity = 0;
+    view->autograd.of_leaf = false;
     sherd__layout_set(&view->was, NULL);
     if (view->count > 0)
         sherd__row_major(view->ndim, view->local, view->stride);

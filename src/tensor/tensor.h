@@ -77,6 +77,41 @@ typedef struct sherd__refcounted {
 
 enum { SHERD__VARIES = ~0 }; /* all axes: origin unknown */
 
+/* What the ledger of a mesh (world/) knows of a distributed tensor; 0 = of none. */
+typedef struct sherd__in_ledger {
+    uint64_t made, identity; /* number and hash of the entry of the operator that made it */
+    /* The same of the one that first made it, before in-place writes. */
+    uint64_t born_at, born;
+} sherd__in_ledger;
+
+/* What the tape (autograd/) knows of a tensor. */
+typedef struct sherd__in_tape {
+    bool requires_grad;
+    /*
+     * Its storage is a leaf's (sherd__storage.leaf) on all ranks. After a move that keeps the boxes
+     * of some ranks it is so on these only; so decisions that all ranks must make alike use this.
+     */
+    bool of_leaf;
+    bool grad_seen; /* sherd_grad has returned it, so nothing but views of it shares it */
+    int output;     /* which output of the node this is */
+    int ties;       /* in which it is the second copy: norms of several optimizers leave it out */
+    sherd__refcounted *node;  /* the operator that made it; counted; NULL of a leaf */
+    sherd__refcounted *saved; /* how the tape saved it; not counted, NULL once that is gone */
+    sherd__refcounted *watch; /* of a leaf: hooks on its gradient; counted */
+    sherd_tensor *grad;       /* of a leaf; counted */
+    sherd_tensor *moved_from; /* result of a move: its source; counted, or NULL */
+    /* versions at the time of the move, also if moved_from is not set: of the source's storage, */
+    int64_t moved_version;
+    int64_t moved_as;                /* and of its own, to see whether it was written since */
+    void (*forget)(sherd_tensor *t); /* set with `saved`: called when the tensor is freed */
+} sherd__in_tape;
+
+/* The last walk over modules (nn/) that met a tensor: its number, and the module. */
+typedef struct sherd__visit {
+    uint64_t walk;
+    const struct sherd_module *holder;
+} sherd__visit;
+
 struct sherd_tensor {
     int refs;
     int scope; /* its index in the list of its scope, -1 = in none */
@@ -92,38 +127,15 @@ struct sherd_tensor {
     int64_t count;                  /* local elements */
     bool strided;                   /* on some rank its piece may not be row-major */
     unsigned varies;                /* plain: bits of the mesh axes over which it varies */
-    /* distributed: number and hash of the deed that made it (see sherd__ledger); 0 = none */
-    uint64_t made, identity;
-    /* the same of the deed that first made it; in-place writes leave that as it is */
-    uint64_t born_at, born;
-    /* of the last walk over modules that met it (nn/): its number, and the module */
-    uint64_t walk;
-    const struct sherd_module *holder;
-    /* found by a failed check, the same on all ranks; then it counts as the failed tensor */
-    sherd__lost lost;
     /* plain: of a module that lies on a mesh without this rank; its values are others' business */
     bool elsewhere;
     const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */
-    /* For autograd: */
-    bool requires_grad;
-    /*
-     * Its storage is a leaf's (sherd__storage.leaf) on all ranks. After a move that keeps the boxes
-     * of some ranks it is so on these only; so decisions that all ranks must make alike use this.
-     */
-    bool of_leaf;
-    int output;               /* which output of the node this is */
-    sherd__refcounted *node;  /* the operator that made it; counted; NULL of a leaf */
-    sherd__refcounted *saved; /* how the tape saved it; not counted, NULL once that is gone */
-    sherd_tensor *grad;       /* of a leaf; counted */
-    bool grad_seen;           /* sherd_grad has returned it, so nothing but views of it shares it */
-    int ties; /* in which it is the second copy: norms of several optimizers leave it out */
-    sherd__refcounted *watch; /* of a leaf: hooks on its gradient; counted */
-    sherd_tensor *moved_from; /* result of a move: its source; counted, or NULL */
-    /* versions at the time of the move, also if moved_from is not set: of the source's storage, */
-    int64_t moved_version;
-    int64_t moved_as;                /* and of its own, to see whether it was written since */
-    void (*forget)(sherd_tensor *t); /* set with `saved`: called when the tensor is freed */
-    char *text;                      /* of sherd_tensor_text; NULL until asked */
+    /* found by a failed check, the same on all ranks; then it counts as the failed tensor */
+    sherd__lost lost;
+    sherd__in_ledger ledger;
+    sherd__in_tape autograd;
+    sherd__visit visit;
+    char *text;                    /* of sherd_tensor_text; NULL until asked */
     sherd_tensor *compact;         /* a strided view that was read: its contiguous copy; counted */
     sherd_tensor *previous, *next; /* all tensors that live, so that closing the world frees them */
 };

@@ -35,7 +35,7 @@ sherd_tensor *sherd__local_view(sherd_tensor *t)
     if (!view->storage)
         return view;
     sherd__layout_set(&view->layout, NULL);
-    view->made = view->identity = 0;
+    view->ledger.made = view->ledger.identity = 0;
     sherd__layout_set(&view->was, t->layout);
     view->varies = sherd__varying_axes(t->layout);
     memcpy(view->shape, t->local, sizeof view->shape);

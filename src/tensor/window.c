@@ -167,12 +167,12 @@ static void note(const task *t, const char *name)
     if (t->to->layout)
         sherd__note_one(name, t->from, window->hash, t->to);
     else if (t->from->layout)
-        sherd__block_is_from(t->to->storage->block, mesh,
-                             sherd__deed_add(mesh, name,
-                                             sherd__attribute(t->from->identity, window->hash),
-                                             &identity));
+        sherd__block_is_from(
+            t->to->storage->block, mesh,
+            sherd__deed_add(mesh, name, sherd__attribute(t->from->ledger.identity, window->hash),
+                            &identity));
     if (t->to->layout && t->to->storage->block)
-        sherd__block_is_from(t->to->storage->block, mesh, t->to->made);
+        sherd__block_is_from(t->to->storage->block, mesh, t->to->ledger.made);
     sherd__moves_add(t->to->world, t->plan, t->to->dtype);
 }
 
