@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hooks: order, prepending, replacing tensors, removal, failures. */
 #include "modules.h"
-#include "sherd/optimizer.h"
 
 /* Letters in the order in which things ran. */
 typedef struct record {
@@ -375,175 +374,6 @@ static void hooks_may_go_together(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- objects that are destroyed while they are used ------------------------------------------ */
-
-typedef struct destroyer {
-    sherd_module *module;
-    sherd_optimizer *optimizer;
-    int runs;
-} destroyer;
-
-static sherd_tensor *destroys(sherd_tensor *grad, void *payload)
-{
-    destroyer *d = payload;
-
-    (void)grad;
-    d->runs++;
-    sherd_module_destroy(d->module);
-    sherd_optimizer_destroy(d->optimizer);
-    return NULL;
-}
-
-static void destroys_before(sherd_module *self, sherd_args *in, void *payload)
-{
-    (void)self;
-    destroys(in->value[0], payload);
-}
-
-static sherd_tensor *wanting(sherd_world *world, int64_t rows)
-{
-    return sherd_require_grad(wave(world, SHERD_F32, 2, SHAPE(rows, 3), 1, 1, 0), true);
-}
-
-/* Hooks on a parameter and on what is between; also where the module must be run again. */
-static void a_gradient_hook_does_not_destroy_its_module(sherd_world *world)
-{
-    for (int kind = 0; kind < 4; kind++) {
-        sherd_module *m = NULL;
-        destroyer d = {0};
-
-        sherd_scope_begin(world);
-        CHECK_OK(sherd_linear_create(&m, world, 3, 2, NULL));
-        sherd_module_checkpoint(m, kind >= 2);
-        sherd_tensor *y = sherd_module_call(m, wanting(world, 4));
-        sherd_tensor *at = kind & 1 ? y : sherd_module_parameter(m, "weight");
-        CHECK_OK(sherd_tensor_hook(NULL, at, destroys, &d, NULL));
-        d.module = m;
-        sherd_backward(sherd_sum(sherd_mul(y, y)));
-        CHECK(d.runs <= 1); /* none where another rank's alarm came first */
-        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-        CHECK(strstr(sherd_world_error(world), "sherd_module_destroy: module \"(root)\" is in a "
-                                               "backward that is under way") != NULL);
-        CHECK_TEXT(sherd_module_path(m), "");
-        sherd_scope_end(world);
-        sherd_module_destroy(m);
-    }
-    CHECK_OK(sherd_world_check(world));
-}
-
-/* What is no part of the backward may go, and so may the leaf at which it begins. */
-static void a_gradient_hook_may_destroy_another_module(sherd_world *world)
-{
-    sherd_module *other = NULL, *holder = make(world, NULL);
-    sherd_tensor *leaf = sherd_tensor_retain(sherd_require_grad(number(world, 3), true));
-    destroyer d = {0};
-
-    CHECK_OK(sherd_linear_create(&other, world, 3, 2, NULL));
-    CHECK_OK(sherd_module_add_parameter(holder, "leaf", leaf));
-    CHECK_OK(sherd_tensor_hook(NULL, leaf, destroys, &d, NULL));
-    d.module = other;
-    sherd_backward(leaf);
-    CHECK_EQ(d.runs, 1);
-    CHECK_OK(sherd_world_check(world));
-    sherd_tensor_release(leaf);
-    sherd_module_destroy(holder);
-}
-
-static void releases(void *leaf)
-{
-    sherd_tensor_release(*(sherd_tensor **)leaf);
-}
-
-static sherd_tensor *releases_its_leaf(sherd_tensor *grad, void *payload)
-{
-    (void)grad;
-    releases(payload);
-    return NULL;
-}
-
-static void a_hook_may_release_the_leaf_where_backward_begins(sherd_world *world)
-{
-    sherd_scope_begin(world);
-    sherd_tensor *leaf = sherd_tensor_retain(sherd_require_grad(number(world, 3), true));
-    sherd_scope_end(world);
-    CHECK_OK(sherd_tensor_hook(NULL, leaf, releases_its_leaf, &leaf, NULL));
-    sherd_backward(leaf);
-    CHECK_OK(sherd_world_check(world));
-}
-
-static void a_hook_does_not_destroy_an_optimizer(sherd_world *world)
-{
-    for (int kind = 0; kind < 2; kind++) {
-        sherd_module *m = NULL;
-        sherd_optimizer *o = NULL;
-        destroyer d = {0};
-
-        sherd_scope_begin(world);
-        CHECK_OK(sherd_linear_create(&m, world, 3, 2, NULL));
-        CHECK_OK(sherd_sgd_create(&o, m, NULL));
-        if (kind)
-            CHECK_OK(
-                sherd_tensor_hook(NULL, sherd_module_parameter(m, "weight"), destroys, &d, NULL));
-        else
-            CHECK_OK(sherd_module_hook_before(NULL, m, destroys_before,
-                                              &(sherd_hook_options){.payload = &d}));
-        d.optimizer = o;
-        sherd_tensor *y = sherd_module_call(m, wanting(world, 4));
-        if (kind)
-            sherd_backward(sherd_sum(y));
-        CHECK(d.runs <= 1);
-        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-        CHECK(strstr(sherd_world_error(world), "sherd_optimizer_destroy: ") != NULL);
-        sherd_scope_end(world);
-        sherd_optimizer_destroy(o);
-        sherd_module_destroy(m);
-    }
-    CHECK_OK(sherd_world_check(world));
-}
-
-/* A payload that ends its own module, or its world. */
-typedef struct ender {
-    sherd_world *world;
-    sherd_module *module;
-    int runs;
-} ender;
-
-static void ends_all(void *payload)
-{
-    ender *e = payload;
-
-    e->runs++;
-    sherd_module_destroy(e->module);
-    CHECK_EQ(sherd_world_close(e->world), SHERD_EINVAL);
-}
-
-static void a_destroy_function_ends_nothing_around_it(sherd_world *unused)
-{
-    (void)unused;
-    for (int kind = 0; kind < 3; kind++) {
-        sherd_world *world = NULL;
-        ender e = {0};
-
-        CHECK_OK(sherd_world_alone(&world, NULL));
-        e.world = world;
-        sherd_module_options with = {.payload = &e, .destroy = kind == 0 ? ends_all : NULL};
-        CHECK_OK(sherd_module_create(&e.module, world, forward, &with));
-        sherd_hook_options options = {.payload = &e, .destroy = ends_all};
-        if (kind == 1)
-            CHECK_OK(sherd_module_hook_before(NULL, e.module, nothing, &options));
-        sherd_scope_begin(world);
-        sherd_tensor *leaf = sherd_require_grad(number(world, 3), true);
-        if (kind == 2)
-            CHECK_OK(sherd_tensor_hook(NULL, leaf, destroys, &e, ends_all));
-        else
-            sherd_module_destroy(e.module);
-        sherd_scope_end(world);
-        CHECK_EQ(e.runs, 1);
-        CHECK_EQ(sherd_world_check(world), kind < 2 ? SHERD_EINVAL : SHERD_OK);
-        CHECK_OK(sherd_world_close(world));
-    }
-}
-
 static const check_test tests[] = {
     {TEST(hooks_run_in_order), {1, 2}},
     {TEST(hooks_may_change_hooks_while_they_run), {1}},
@@ -553,10 +383,5 @@ static const check_test tests[] = {
     {TEST(hooks_replace_positional_and_keyword_tensors), {1}},
     {TEST(forward_hooks_run_after_a_failure), {1, 2}},
     {TEST(no_memory_for_a_hook_destroys_its_payload), {1}},
-    {TEST(a_gradient_hook_does_not_destroy_its_module), {1, 2, 3}},
-    {TEST(a_gradient_hook_may_destroy_another_module), {1, 2}},
-    {TEST(a_hook_may_release_the_leaf_where_backward_begins), {1, 2}},
-    {TEST(a_hook_does_not_destroy_an_optimizer), {1, 2}},
-    {TEST(a_destroy_function_ends_nothing_around_it), {1}},
 };
 CHECK_MAIN(tests)

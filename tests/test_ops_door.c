@@ -433,79 +433,7 @@ static void one_rank_that_fails_tells_all(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- the registry --------------------------------------------------------------------------- */
-
-static void operators_are_found_by_name(sherd_world *world)
-{
-    sherd_op other = twice_op;
-    int count = 0;
-
-    for (; sherd_op_at(count); count++) {
-        const sherd_op *op = sherd_op_at(count);
-        CHECK(sherd_op_find(NULL, op->name) == op);
-        CHECK(strncmp(op->name, "sherd_", 6) == 0 && op->summary != NULL);
-        CHECK_OK(
-            sherd_op_register(world, op)); /* the library's keep to what is asked of a user's */
-    }
-    CHECK(count >= 18);
-    CHECK(sherd_op_find(world, "test_twice") == NULL);
-    CHECK_OK(sherd_op_register(world, &twice_op));
-    CHECK_OK(sherd_op_register(world, &twice_op));
-    CHECK(sherd_op_find(world, "test_twice") == &twice_op);
-    CHECK_EQ(sherd_op_register(world, &other), SHERD_EINVAL);
-    CHECK(strstr(sherd_world_error(world), "there is another operator test_twice") != NULL);
-    CHECK_OK(sherd_op_override(world, "test_twice", SHERD_ABOVE_TAPE,
-                               &(sherd_op_handler){.run = refuses}));
-    CHECK_EQ(sherd_op_override(world, "test_twice", SHERD_BELOW_TAPE,
-                               &(sherd_op_handler){.run = refuses}),
-             SHERD_EINVAL); /* it has nothing below */
-}
-
-typedef struct wrong_op {
-    sherd_op op;
-    const char *reason;
-} wrong_op;
-
-#define WRONG(why, ...)               \
-    {                                 \
-        .op = {.name = "test_wrong",  \
-               .operand = {{"x", 0}}, \
-               .result = {{"y", 0}},  \
-               .rule = "...->...",    \
-               .forward = axpy,       \
-               __VA_ARGS__},          \
-        .reason = why                 \
-    }
-
-static void what_is_wrong_with_an_operator_is_said_at_once(sherd_world *world)
-{
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverride-init"
-    static const wrong_op wrong[] = {
-        WRONG("it has no name", .name = ""),
-        WRONG("it needs an operand and a result", .operand = {{NULL, 0}}),
-        WRONG("only its last operand may be repeated",
-              .operand = {{"x", SHERD_OP_REPEATED}, {"z", 0}}, .rule = "...,...->..."),
-        WRONG("its first result may not be hidden", .result = {{"y", SHERD_OP_HIDDEN}}),
-        WRONG("hidden results come last", .result = {{"y", 0}, {"h", SHERD_OP_HIDDEN}, {"z", 0}},
-              .rule = "...->...,...,..."),
-        WRONG("it needs forward, or compose, and not both", .forward = NULL),
-        WRONG("it needs forward, or compose, and not both", .compose = twice),
-        WRONG("its attributes are too large", .attributes = 100000),
-        WRONG("its attributes need fields, by which ranks compare them", .attributes = 8),
-        WRONG("it needs a rule, or describe, or ways", .rule = NULL),
-        WRONG("its rule must have one ->", .rule = "..."),
-        WRONG("its rule may have small letters, 1, *, commas and ... only", .rule = "A->A"),
-        WRONG("its rule must have a part for each operand", .rule = "a,b->a"),
-        WRONG("its rule must have a part for each result", .rule = "a->a,a"),
-    };
-#pragma GCC diagnostic pop
-    for (int i = 0; i < LEN(wrong); i++) {
-        CHECK_EQ(sherd_op_register(world, &wrong[i].op), SHERD_EINVAL);
-        if (!CHECK(strstr(sherd_world_error(world), wrong[i].reason) != NULL))
-            fprintf(stderr, "  %s\n", sherd_world_error(world));
-    }
-}
+/* ---- times, and lack of memory -------------------------------------------------------------- */
 
 static void times_are_taken_when_asked(sherd_world *world)
 {
@@ -556,8 +484,6 @@ static const check_test tests[] = {
     {TEST(handlers_below_the_tape_see_pieces), {1, 2, 8}},
     {TEST(handlers_may_go_or_fail), {1, 2}},
     {TEST(one_rank_that_fails_tells_all), {2, 3}},
-    {TEST(operators_are_found_by_name), {1}},
-    {TEST(what_is_wrong_with_an_operator_is_said_at_once), {1}},
     {TEST(times_are_taken_when_asked), {1, 2}},
     {TEST(lack_of_memory_is_told), {1, 2}},
 };
