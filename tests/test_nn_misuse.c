@@ -60,6 +60,9 @@ MISUSE(questions_to_no_module_have_an_answer)
     ANSWERS(sherd_module_all_parameters(NULL, all, 1) == 0);
     ANSWERS(sherd_module_all_parameters(layer, all, -1) == 2);
     ANSWERS(sherd_module_all_parameters(layer, NULL, 9) == 2);
+    ANSWERS(sherd_module_require_grad(NULL, "**", false) == 0);
+    FAILS(SHERD_EINVAL, sherd_module_require_grad(layer, NUL("**"), true) < 0);
+    ANSWERS(sherd_module_require_grad(layer, "", false) == 0);
     sherd_module_destroy(layer);
 }
 

@@ -269,6 +269,30 @@ typedef struct sherd_named_parameter {
 SHERD_API int sherd_module_all_parameters(const sherd_module *module, sherd_named_parameter *out,
                                           int room);
 
+/**
+ * Freeze (`wanted` false) or thaw the parameters whose path below the module matches a pattern, by
+ * sherd_require_grad; returns how many match, each tensor once. A parameter that has several names
+ * (tied weights) matches by any of them.
+ *
+ *     if (sherd_module_require_grad(model, "**", false) == 0 ||
+ *         sherd_module_require_grad(model, "layers.*.attention.**", true) == 0)
+ *         return 1; // a pattern that matches nothing
+ *
+ * A frozen parameter gets no gradient, not even from a loss that was computed before. A gradient
+ * that it already has stays, and a step uses it: sherd_optimizer_clear drops it. Optimizers leave
+ * the parameter, and what state they have for it, as they are; if it is thawed, the state goes on
+ * from there. In a pipeline, a tied parameter must be frozen or thawed in both stages
+ * (sherd_pipeline_tie).
+ *
+ * @local   all ranks that have the parameters must do the same; ranks whose module has other
+ *          parameters, as in a pipeline, may count others
+ * @shapes  pattern: as that of sherd_optimizer_group
+ * @errors  EINVAL `pattern` is NULL, or a parameter that is gathered at the moment, because its
+ *          module, which is fully sharded, is being called; ENOMEM; by the alarm. Returns 0 then,
+ *          and if `module` is NULL
+ */
+SHERD_CALL int sherd_module_require_grad(sherd_module *module, const char *pattern, bool wanted);
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 /* One entry of a module's state. */

@@ -5,7 +5,6 @@
  * finds nothing, or nothing that an earlier one has left, would be lost in silence, so it is
  * refused.
  */
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,31 +45,18 @@ static void put_in(const job *j, sherd__optimized *item)
         g->no_decay ? 0 : decay_of(item->p, decay, j->grouping->decay_all || g->decay_all);
 }
 
-/* Put those parameters of a module (and of all below it) into the group that have this name. */
-static void take(job *j, sherd_module *m, const char *name, bool below)
+static void take(void *data, const sherd__named_tensor *named)
 {
-    for (int i = 0; i < m->parameters; i++) {
-        if (fnmatch(name, m->parameter[i].name, 0) != 0)
-            continue;
-        sherd__optimized *item = sherd__optimizer_item(j->o, m->parameter[i].tensor);
-        if (!item) /* the module got it later */
-            continue;
-        j->matches++;
-        if (item->grouped)
-            continue;
-        j->taken++;
-        put_in(j, item);
-    }
-    for (int i = 0; below && i < m->children; i++)
-        take(j, m->child[i].module, name, below);
-}
+    job *j = data;
+    sherd__optimized *item = sherd__optimizer_item(j->o, named->tensor);
 
-static sherd_status visit(void *data, sherd_module *m, const char *rest)
-{
-    bool all = strcmp(rest, "**") == 0;
-
-    take(data, m, all ? "*" : rest, all);
-    return SHERD_OK;
+    if (!item) /* the module got it later */
+        return;
+    j->matches++;
+    if (item->grouped)
+        return;
+    j->taken++;
+    put_in(j, item);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -128,22 +114,14 @@ static const char *fault_of(const job *j)
 
 static sherd_status form(job *j)
 {
-    sherd__heap *heap = sherd__world_heap(j->o->world);
-    sherd__descent d = {.visit = visit, .data = j, .any_depth = true, .deepest = -1};
+    const sherd__matching how = {.meet = take, .data = j};
     const char *fault = fault_of(j);
-    int levels;
-    char *names;
 
     if (fault)
         return refuse(j, fault, "");
-    names = sherd__path_names(heap, j->group->pattern, &levels);
-    if (!names)
-        return sherd__no_memory(sherd__world_diag(j->o->world), j->function);
     j->matches = j->taken = 0;
-    /* The last name is that of a parameter. */
-    if (levels > 0)
-        sherd__descend(&d, j->o->module, names, levels - 1);
-    sherd__free(heap, names);
+    if (!sherd__match_pattern(j->o->module, j->group->pattern, &how))
+        return sherd__no_memory(sherd__world_diag(j->o->world), j->function);
     if (j->matches == 0)
         return no_match(j);
     return j->taken ? SHERD_OK : refuse(j, "all that it matches is in earlier groups", "");

@@ -71,3 +71,47 @@ sherd_status sherd__descend(sherd__descent *d, sherd_module *m, const char *name
     }
     return status;
 }
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static void meet_named(const sherd__matching *how, const sherd__named_tensor *list, int count,
+                       const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (fnmatch(name, list[i].name, 0) == 0)
+            how->meet(how->data, &list[i]);
+}
+
+/* Those of a module that have this name, and of all modules below it. */
+static void meet_all(const sherd__matching *how, const sherd_module *m, const char *name,
+                     bool below)
+{
+    meet_named(how, m->parameter, m->parameters, name);
+    if (how->buffers)
+        meet_named(how, m->buffer, m->buffers, name);
+    for (int i = 0; below && i < m->children; i++)
+        meet_all(how, m->child[i].module, name, below);
+}
+
+static sherd_status visit_tensors(void *data, sherd_module *m, const char *rest)
+{
+    bool all = strcmp(rest, "**") == 0;
+
+    meet_all(data, m, all ? "*" : rest, all);
+    return SHERD_OK;
+}
+
+bool sherd__match_pattern(sherd_module *m, const char *pattern, const sherd__matching *how)
+{
+    sherd__heap *heap = sherd__world_heap(m->world);
+    sherd__descent d = {
+        .visit = visit_tensors, .data = (void *)(uintptr_t)how, .any_depth = true, .deepest = -1};
+    int levels;
+    char *names = sherd__path_names(heap, pattern, &levels);
+
+    /* The last name is that of a tensor. */
+    if (names && levels > 0)
+        sherd__descend(&d, m, names, levels - 1);
+    sherd__free(heap, names);
+    return names != NULL;
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths with wildcards: which modules of a tree they lead to. */
+/* Paths with wildcards: which modules of a tree, or which of their tensors, they lead to. */
 #ifndef SHERD__PATTERN_H
 #define SHERD__PATTERN_H
 
@@ -22,6 +22,19 @@ typedef struct sherd__descent {
  * memory.
  */
 char *sherd__path_names(sherd__heap *heap, const char *path, int *levels);
+
+/* What is done with each tensor that a pattern matches. */
+typedef struct sherd__matching {
+    void (*meet)(void *data, const sherd__named_tensor *named);
+    void *data;
+    bool buffers; /* with buffers, not only parameters */
+} sherd__matching;
+
+/*
+ * Meet the tensors below m that a pattern matches, as sherd_optimizer_group says it; one that
+ * several ways lead to is met as often. False: no memory.
+ */
+bool sherd__match_pattern(sherd_module *m, const char *pattern, const sherd__matching *how);
 
 /* Visit what the next `left` of these names, one for each level, lead to from m. */
 sherd_status sherd__descend(sherd__descent *d, sherd_module *m, const char *names, int left);
