@@ -66,7 +66,8 @@ static void they_are_read_on_any_mesh(sherd_world *world)
     for (int from = 0; from < LEN(ways); from++)
         for (int to = 0; to < LEN(ways); to++) {
             job a = make(world, from, 3), b = make(world, to, 8);
-            const sherd_write_options with = {a.tensors, 2, notes, 2};
+            const sherd_write_options with = {
+                .tensors = a.tensors, .tensor_count = 2, .notes = notes, .note_count = 2};
             const sherd_read_options into = {.tensors = b.tensors, .tensor_count = 2};
             sherd_file *file = NULL;
             CHECK_OK(sherd_module_write_with(a.m, a.o, path, &with));
@@ -93,7 +94,8 @@ static void names_must_fit(sherd_world *world)
     job a = make(world, 2, 3), b = make(world, 3, 8);
     sherd_named_tensor taken = {"w", a.tensors[0].tensor},
                        narrow = {"program.average", sherd_constant(world, SHERD_F64, NULL, 0, 1)};
-    const sherd_write_options with = {a.tensors, 2, NULL, 0}, twice = {&taken, 1, NULL, 0};
+    const sherd_write_options with = {.tensors = a.tensors, .tensor_count = 2},
+                              twice = {.tensors = &taken, .tensor_count = 1};
     const sherd_read_options both = {.tensors = b.tensors, .tensor_count = 2},
                              one = {.tensors = b.tensors, .tensor_count = 1},
                              more = {.tensors = b.tensors, .tensor_count = 1, .more = true},
@@ -133,8 +135,9 @@ static void ranks_that_pass_others_differ(sherd_world *world)
     bool first = sherd_world_rank(world) == 0;
     job j = make(world, 2, 3);
     const sherd_file_note note = {"key", first ? "a" : "b"};
-    const sherd_write_options good = {j.tensors, 2, NULL, 0}, noted = {NULL, 0, &note, 1},
-                              fewer = {j.tensors, first ? 2 : 1, NULL, 0};
+    const sherd_write_options good = {.tensors = j.tensors, .tensor_count = 2},
+                              noted = {.notes = &note, .note_count = 1},
+                              fewer = {.tensors = j.tensors, .tensor_count = first ? 2 : 1};
     const sherd_read_options one = {.tensors = j.tensors + first, .tensor_count = 1, .more = true};
 
     CHECK_EQ(sherd_module_write_with(j.m, NULL, path, &noted), SHERD_EDIFFER);
@@ -152,7 +155,8 @@ static void try_without_memory(sherd_world *world, int way)
     job j = make(world, way, 3);
     char room[256];
     const char *path = scratch(room, "memory");
-    const sherd_write_options with = {j.tensors, 2, &note, 1};
+    const sherd_write_options with = {
+        .tensors = j.tensors, .tensor_count = 2, .notes = &note, .note_count = 1};
     const sherd_read_options into = {.tensors = j.tensors, .tensor_count = 2};
 
     for (int reading = 0; reading < 2; reading++) {

@@ -149,14 +149,16 @@ MISUSE(what_is_beside_a_module_has_names_of_its_own)
                                                              {"generators", "1"},
                                                              {"generator.", "1"},
                                                              {"generator.a", "1"}};
-    const sherd_write_options good = {&named, 1, &note, 1};
+    const sherd_write_options good = {
+        .tensors = &named, .tensor_count = 1, .notes = &note, .note_count = 1};
     const sherd_read_options more = {.more = true};
 
     ONLY_SAYS(SHERD_EINVAL, sherd_module_write_with(NULL, NULL, path, NULL));
     ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(NUL(layer), o, path, &good));
     ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(layer, NULL, NUL(path), &good));
     for (int i = 0; i < LEN(bad); i++) {
-        const sherd_write_options with = {&bad[i], 1, NULL, 0}, none = {&named, 1, NULL, 0};
+        const sherd_write_options with = {.tensors = &bad[i], .tensor_count = 1},
+                                  none = {.tensors = &named, .tensor_count = 1};
         const sherd_read_options into = {.more = true, .tensors = &bad[i], .tensor_count = 1};
         ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(layer, NULL, path, BAD(&with, &none)));
         CHECK_OK(sherd_module_write_with(layer, NULL, path, &none));
@@ -164,14 +166,32 @@ MISUSE(what_is_beside_a_module_has_names_of_its_own)
             ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, path, BAD(&into, &more)));
     }
     for (int i = 0; i < LEN(notes); i++) {
-        const sherd_write_options with = {NULL, 0, &notes[i], 1}, none = {NULL, 0, &note, 1};
+        const sherd_write_options with = {.notes = &notes[i], .note_count = 1},
+                                  none = {.notes = &note, .note_count = 1};
         ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(layer, NULL, path, BAD(&with, &none)));
     }
-    const sherd_write_options counts[] = {
-        {&named, -1, NULL, 0}, {NULL, 1, NULL, 0}, {NULL, 0, &note, -1}, {NULL, 0, NULL, 1}};
+    const sherd_write_options counts[] = {{.tensors = &named, .tensor_count = -1},
+                                          {.tensor_count = 1},
+                                          {.notes = &note, .note_count = -1},
+                                          {.note_count = 1}};
     for (int i = 0; i < LEN(counts); i++)
         ALL_REFUSE(SHERD_EINVAL,
                    sherd_module_write_with(layer, NULL, path, BAD(&counts[i], &good)));
+    const char *const patterns[] = {NULL, "none.*"}, *const weight[] = {"weight"};
+    const sherd_write_options chosen[] = {{.only = patterns, .only_count = 1},
+                                          {.only = patterns + 1, .only_count = 1},
+                                          {.only_count = 1},
+                                          {.only = weight, .only_count = -1},
+                                          {.part = (sherd_file_part)3}};
+    for (int i = 0; i < LEN(chosen); i++) {
+        const sherd_read_options into = {.more = true,
+                                         .part = chosen[i].part,
+                                         .only = chosen[i].only,
+                                         .only_count = chosen[i].only_count};
+        ALL_REFUSE(SHERD_EINVAL, sherd_module_write_with(layer, o, path, BAD(&chosen[i], &good)));
+        CHECK_OK(sherd_module_write_with(layer, NULL, path, &good));
+        ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, path, BAD(&into, &more)));
+    }
     const sherd_read_options lacks = {.more = true, .tensor_count = 1};
     ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, path, BAD(&lacks, &more)));
     sherd_optimizer_destroy(o);

@@ -141,24 +141,45 @@ SHERD_API sherd_tensor *sherd_file_read(const sherd_file *file, const char *name
 SHERD_CALL sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer,
                                            const char *path);
 
-/* What a program writes beside a module: the number of the step, its place in the data, .. */
+/* A part of a module's parameters and buffers; the state of an optimizer goes with parameters. */
+typedef enum sherd_file_part {
+    SHERD_FILE_ALL = 0,
+    SHERD_FILE_TRAINED, /* parameters that require a gradient, such as adapters (LoRA) */
+    SHERD_FILE_FROZEN   /* all others, and buffers */
+} sherd_file_part;
+
+/*
+ * What a program writes beside a module: the number of the step, its place in the data, ..; and
+ * how much of the module.
+ *
+ *     const sherd_write_options adapters = {.part = SHERD_FILE_TRAINED};
+ */
 typedef struct sherd_write_options {
     const sherd_named_tensor *tensors; /* [tensor_count], each as in sherd_file_write */
     int tensor_count;
     const sherd_file_note *notes; /* [note_count], with keys that sherd_module_write does not use */
     int note_count;
+    sherd_file_part part; /* write only these; */
+    /*
+     * [only_count]: of these, only parameters and buffers that one of the patterns matches, as in
+     * sherd_optimizer_group; NULL = all
+     */
+    const char *const *only;
+    int only_count;
 } sherd_write_options;
 
 /**
- * As sherd_module_write, with more tensors and notes in the same file, under the names given here.
- * To get them back: sherd_read_options.tensors for the tensors, sherd_file_open and sherd_file_text
- * for the notes.
+ * As sherd_module_write, of a part of the module if the options say so, and with more tensors and
+ * notes in the same file, under the names given here. To get these back:
+ * sherd_read_options.tensors for the tensors, sherd_file_open and sherd_file_text for the notes.
  *
  * @collective the world
  * @shapes     optimizer: NULL = none; options: NULL = all zero
  * @owns       everything is only read
  * @errors     as sherd_module_write; EINVAL a tensor with a name that the module or the optimizer
- *             writes, a note whose key is "generators" or begins with "generator."
+ *             writes, a note whose key is "generators" or begins with "generator.", a pattern that
+ *             matches nothing, no parameter or buffer that is chosen; EDIFFER also if ranks have
+ *             frozen other parameters, with a `part`
  */
 SHERD_CALL sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
                                                 const char *path,
@@ -190,6 +211,13 @@ typedef struct sherd_read_options {
      */
     const sherd_named_tensor *tensors;
     int tensor_count;
+    /*
+     * Read only these, as in sherd_write_options. The file must have all of them, and without
+     * `more` nothing else; what is not chosen stays as it is.
+     */
+    sherd_file_part part;
+    const char *const *only; /* [only_count] patterns; NULL = all */
+    int only_count;
 } sherd_read_options;
 
 /**
@@ -205,11 +233,12 @@ typedef struct sherd_read_options {
  *             all zero
  * @owns       parameters, and the tensors of the options, stay the same tensors; they get new
  *             values
- * @errors     EINVAL, before anything is read: names that are missing, shapes or dtypes that
- *             differ, a rule with more "*" in `there` than in `here` or with two "#", a tensor of
- *             the options that is NULL, has no name, is of another world or has failed; as
- *             sherd_file_open, and nothing is read; as sherd_file_read and sherd_module_load, and
- *             some tensors may have been read and others not
+ * @errors     EINVAL, before anything is read: names that are missing, or that only the file has
+ *             (the text lists them), shapes or dtypes that differ, a pattern that matches nothing,
+ *             no parameter or buffer that is chosen, a rule with more "*" in `there` than in `here`
+ *             or with two "#", a tensor of the options that is NULL, has no name, is of another
+ *             world or has failed; as sherd_file_open, and nothing is read; as sherd_file_read and
+ *             sherd_module_load, and some tensors may have been read and others not
  */
 SHERD_CALL sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
                                           const char *path, const sherd_read_options *options);

@@ -139,3 +139,24 @@ char *sherd__file_name_of(sherd__heap *heap, const sherd_file_name *n, const cha
         (void)write_name(out, bytes, n, &l, index);
     return out;
 }
+
+int sherd__list_names(char *out, size_t room, const char *(*next)(const void *of, int *i),
+                      const void *of)
+{
+    enum { LAST = 24 }; /* " and 2147483647 more" */
+    int count = 0, shown = 0;
+    size_t at = 0;
+    const char *name;
+
+    out[0] = 0;
+    for (int i = 0; (name = next(of, &i)) != NULL; i++, count++) {
+        size_t needs = strlen(name) + (count ? 4 : 2);
+        if (shown < count || (count && at + needs + LAST > room))
+            continue; /* from the first that has no room on */
+        at += (size_t)snprintf(out + at, room - at, "%s\"%.80s\"", count ? ", " : "", name);
+        shown++;
+    }
+    if (shown < count)
+        snprintf(out + at, room - at, " and %d more", count - shown);
+    return count;
+}

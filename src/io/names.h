@@ -23,4 +23,11 @@ bool sherd__file_name_stacks(const sherd_file_name *n);
 char *sherd__file_name_of(sherd__heap *heap, const sherd_file_name *n, const char *name,
                           int64_t index);
 
+/*
+ * Write names to out[room]: "a", "b" and 3 more. next(of, i) is the one behind those numbered below
+ * *i, whose number it puts there; NULL: there are no more. Returns how many there are.
+ */
+int sherd__list_names(char *out, size_t room, const char *(*next)(const void *of, int *i),
+                      const void *of);
+
 #endif

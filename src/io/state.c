@@ -6,7 +6,7 @@
  */
 #include "io/generators.h"
 #include "io/names.h"
-#include "io/stored.h"
+#include "io/state.h"
 
 #include "base/dtype.h"
 #include "nn/optimizer.h"
@@ -14,23 +14,9 @@
 
 #include <string.h>
 
-static const char prefix[] = "optimizer.";
+static const char prefix[] = SHERD__OF_OPTIMIZER;
 
-/* Everything that has a name: the module's tensors, the optimizer's, and then the program's. */
-typedef struct state {
-    const char *function;
-    sherd_world *world;
-    sherd_module *module;
-    sherd_optimizer *optimizer;
-    const sherd_named_tensor *more; /* [more_count] the program's */
-    int more_count;
-    sherd_named_state *entry; /* [states] of the module and the optimizer */
-    int count, of_module, states;
-    sherd_named_tensor *named; /* [count] all, with their full names */
-    sherd__stored *source;     /* and where they are read from */
-} state;
-
-static void clear(state *s)
+static void clear(sherd__state *s)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
 
@@ -43,7 +29,7 @@ static void clear(state *s)
     sherd__free(heap, s->entry);
 }
 
-static char *name_of(const state *s, int i)
+static char *name_of(const sherd__state *s, int i)
 {
     size_t before = i < s->of_module ? 0 : strlen(prefix);
     size_t length = (size_t)sherd_state_name(&s->entry[i], NULL, 0);
@@ -56,7 +42,7 @@ static char *name_of(const state *s, int i)
     return name;
 }
 
-static sherd_status list_one(state *s, sherd_tensor *t, char *name)
+static sherd_status list_one(sherd__state *s, sherd_tensor *t, char *name)
 {
     if (!name)
         return sherd__no_memory(sherd__world_diag(s->world), s->function);
@@ -64,7 +50,7 @@ static sherd_status list_one(state *s, sherd_tensor *t, char *name)
     return SHERD_OK;
 }
 
-static sherd_status list_more(state *s, const sherd_named_tensor *t, int i)
+static sherd_status list_more(sherd__state *s, const sherd_named_tensor *t, int i)
 {
     const char *fault = !t->name || !t->tensor                            ? "is NULL"
                         : sherd_tensor_world(t->tensor) != s->world       ? "is of another world"
@@ -78,7 +64,7 @@ static sherd_status list_more(state *s, const sherd_named_tensor *t, int i)
     return list_one(s, t->tensor, sherd__copy_text(sherd__world_heap(s->world), t->name));
 }
 
-static sherd_status list(state *s)
+static sherd_status list(sherd__state *s)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
     sherd_status status = SHERD_OK;
@@ -94,6 +80,8 @@ static sherd_status list(state *s)
         return sherd__no_memory(sherd__world_diag(s->world), s->function);
     sherd_module_state(s->module, s->entry, s->of_module);
     sherd_optimizer_state(s->optimizer, s->entry + s->of_module, s->states - s->of_module);
+    status = sherd__choose(&s->choice, s->function, s->module, s->optimizer, s->entry,
+                           &s->of_module, &s->states);
     for (int i = 0; !status && i < s->states; i++)
         status = list_one(s, s->entry[i].tensor, name_of(s, i));
     for (int i = 0; !status && i < s->more_count; i++)
@@ -105,7 +93,7 @@ static sherd_status list(state *s)
  * A parameter that was frozen has state since its first step, which ranks outside its mesh have not
  * taken: they make it now, so that all ranks list the same.
  */
-static sherd_status start_states(const state *s, sherd_status status)
+static sherd_status start_states(const sherd__state *s, sherd_status status)
 {
     const sherd_optimizer *o = s->optimizer;
     sherd__heap *heap = sherd__world_heap(s->world);
@@ -125,7 +113,7 @@ static sherd_status start_states(const state *s, sherd_status status)
 }
 
 /* List what *s begins with, on all ranks or on none. */
-static sherd_status open_state(state *s, const void *path)
+static sherd_status open_state(sherd__state *s, const void *path)
 {
     const sherd__argument need[] = {{"module", s->module}, {"path", path}, {NULL, NULL}};
 
@@ -143,7 +131,7 @@ static sherd_status open_state(state *s, const void *path)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static sherd_status check_notes(const state *s, const sherd_write_options *o)
+static sherd_status check_notes(const sherd__state *s, const sherd_write_options *o)
 {
     if (o->note_count < 0 || (o->note_count > 0 && !o->notes))
         return sherd__module_fail(s->module, SHERD_EINVAL, "%s: %d notes in the options%s",
@@ -158,8 +146,8 @@ static sherd_status check_notes(const state *s, const sherd_write_options *o)
 }
 
 /* All notes: the program's, then the generators'. */
-static sherd_status write_noted(const state *s, const char *path, const sherd_write_options *o,
-                                const sherd__notes *own)
+static sherd_status write_noted(const sherd__state *s, const char *path,
+                                const sherd_write_options *o, const sherd__notes *own)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
     int count = o->note_count + own->count;
@@ -179,7 +167,7 @@ static sherd_status write_noted(const state *s, const char *path, const sherd_wr
     return status;
 }
 
-static sherd_status write_state(state *s, const char *path, const sherd_write_options *o)
+static sherd_status write_state(sherd__state *s, const char *path, const sherd_write_options *o)
 {
     sherd__notes own = {NULL, 0};
     sherd_status status = open_state(s, path);
@@ -199,27 +187,28 @@ static sherd_status write_state(state *s, const char *path, const sherd_write_op
 
 sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer, const char *path)
 {
-    state s = {.function = "sherd_module_write", .module = module, .optimizer = optimizer};
+    sherd__state s = {.function = "sherd_module_write", .module = module, .optimizer = optimizer};
 
-    return write_state(&s, path, &(sherd_write_options){NULL, 0, NULL, 0});
+    return write_state(&s, path, &(sherd_write_options){.tensors = NULL});
 }
 
 sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
                                      const char *path, const sherd_write_options *options)
 {
-    const sherd_write_options o = options ? *options : (sherd_write_options){NULL, 0, NULL, 0};
-    state s = {.function = "sherd_module_write_with",
-               .module = module,
-               .optimizer = optimizer,
-               .more = o.tensors,
-               .more_count = o.tensor_count};
+    const sherd_write_options o = options ? *options : (sherd_write_options){.tensors = NULL};
+    sherd__state s = {.function = "sherd_module_write_with",
+                      .module = module,
+                      .optimizer = optimizer,
+                      .more = o.tensors,
+                      .more_count = o.tensor_count,
+                      .choice = {o.part, o.only, o.only_count}};
 
     return write_state(&s, path, &o);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void close_files(const state *s, sherd__files *f)
+static void close_files(const sherd__state *s, sherd__files *f)
 {
     for (int i = 0; i < f->count && f->file; i++)
         sherd_file_destroy(f->file[i]);
@@ -227,7 +216,8 @@ static void close_files(const state *s, sherd__files *f)
         sherd__free(sherd__world_heap(s->world), f->file);
 }
 
-static sherd_status open_files(const state *s, sherd__files *f, const char *const *path, int count)
+static sherd_status open_files(const sherd__state *s, sherd__files *f, const char *const *path,
+                               int count)
 {
     sherd_status status = SHERD_OK;
 
@@ -240,99 +230,6 @@ static sherd_status open_files(const state *s, sherd__files *f, const char *cons
     return status;
 }
 
-/*
- * A name of a file that nothing here has; NULL: there is none. Optimizer state that is not asked
- * for is ignored.
- */
-static const char *unknown(const state *s, const sherd_file *file, const bool *known)
-{
-    for (int k = 0; k < file->header.entries; k++) {
-        const char *name = file->header.entry[k].name;
-        if (!known[k] && (s->optimizer || strncmp(name, prefix, strlen(prefix)) != 0))
-            return name;
-    }
-    return NULL;
-}
-
-static bool has_state(const sherd__files *f)
-{
-    for (int i = 0; i < f->count; i++)
-        for (int k = 0; k < f->file[i]->header.entries; k++)
-            if (strncmp(f->file[i]->header.entry[k].name, prefix, strlen(prefix)) == 0)
-                return true;
-    return false;
-}
-
-/*
- * Whether entry i is state that had not begun when the files were written: they have state, but
- * nothing of this parameter, which was frozen.
- */
-static bool begins_anew(const state *s, const sherd__files *f, int i)
-{
-    if (i < s->of_module || i >= s->states)
-        return false;
-    const char *name = s->named[i].name;
-    size_t length = (size_t)(strrchr(name, '.') - name) + 1; /* "optimizer.weight." */
-    int first = i;
-    while (first > s->of_module && strncmp(s->named[first - 1].name, name, length) == 0)
-        first--;
-    for (int j = first; j < s->states && strncmp(s->named[j].name, name, length) == 0; j++)
-        for (int k = 0; k < f->count; k++)
-            if (sherd_file_find(f->file[k], s->named[j].name))
-                return false;
-    return has_state(f);
-}
-
-/* Whether everything here can be loaded. known: of each file a list, all false. */
-static sherd_status match(state *s, const sherd__files *f, const sherd_read_options *options,
-                          bool *const *known)
-{
-    sherd__diag *diag = sherd__world_diag(s->world);
-
-    for (int i = 0; i < s->count; i++) {
-        const sherd__wanted want = {s->function,
-                                    diag,
-                                    sherd__world_heap(s->world),
-                                    s->named[i].name,
-                                    s->named[i].tensor,
-                                    options,
-                                    i < s->of_module};
-        s->source[i].anew = !options->partial && begins_anew(s, f, i);
-        if (s->source[i].anew)
-            continue;
-        sherd_status status = sherd__find_stored(&s->source[i], f, &want, known);
-        if (status)
-            return status;
-    }
-    for (int i = 0; i < f->count && !options->partial && !options->more; i++) {
-        const char *name = unknown(s, f->file[i], known[i]);
-        if (name)
-            return sherd__fail(diag, SHERD_EINVAL,
-                               "%s: \"%.180s\": the module has no \"%.120s\" (see more)",
-                               s->function, f->file[i]->path, name);
-    }
-    return SHERD_OK;
-}
-
-static sherd_status match_all(state *s, const sherd__files *f, const sherd_read_options *options)
-{
-    sherd__heap *heap = sherd__world_heap(s->world);
-    bool **known = sherd__alloc(heap, (size_t)f->count, sizeof *known), good = known != NULL;
-
-    s->source = sherd__alloc(heap, (size_t)s->count + 1, sizeof *s->source);
-    good = good && s->source;
-
-    for (int i = 0; i < f->count && good; i++)
-        good = (known[i] = sherd__alloc(heap, (size_t)f->file[i]->header.entries + 1,
-                                        sizeof **known)) != NULL;
-    sherd_status status = good ? match(s, f, options, known)
-                               : sherd__no_memory(sherd__world_diag(s->world), s->function);
-    for (int i = 0; i < f->count && known; i++)
-        sherd__free(heap, known[i]);
-    sherd__free(heap, known);
-    return status;
-}
-
 /* In the layout of t. */
 static sherd_tensor *zeros_like(const sherd_tensor *t)
 {
@@ -340,7 +237,7 @@ static sherd_tensor *zeros_like(const sherd_tensor *t)
                      : sherd_constant_later(t->world, t->dtype, t->shape, t->ndim, 0);
 }
 
-static sherd_status read_one(const state *s, int i, sherd__load_kind kind)
+static sherd_status read_one(const sherd__state *s, int i, sherd__load_kind kind)
 {
     const sherd__stored *from = &s->source[i];
     sherd__loading what = {.function = s->function,
@@ -378,13 +275,14 @@ static sherd_status read_one(const state *s, int i, sherd__load_kind kind)
     return status;
 }
 
-static uint64_t how_of(const sherd_read_options *o)
+static uint64_t how_of(const sherd__state *s, const sherd_read_options *o)
 {
-    return sherd__file_names_hash(o->names, o->name_count) + 1 + (uint64_t)o->partial +
-           2 * (uint64_t)o->cast + 4 * (uint64_t)o->more + 8 * (uint64_t)o->tensor_count;
+    return sherd__choice_hash(&s->choice) + sherd__file_names_hash(o->names, o->name_count) + 1 +
+           (uint64_t)o->partial + 2 * (uint64_t)o->cast + 4 * (uint64_t)o->more +
+           8 * (uint64_t)o->tensor_count;
 }
 
-static sherd_status read_all(state *s, const char *const *path, int count,
+static sherd_status read_all(sherd__state *s, const char *const *path, int count,
                              const sherd_read_options *options)
 {
     const char *fault = sherd__file_names_fault(options->names, options->name_count);
@@ -398,8 +296,8 @@ static sherd_status read_all(state *s, const char *const *path, int count,
     if (!status)
         status = open_files(s, &f, path, count);
     if (!status) {
-        status = match_all(s, &f, options);
-        status = sherd__agree(s->world, status, how_of(options), s->function);
+        status = sherd__state_match(s, &f, options);
+        status = sherd__agree(s->world, status, how_of(s, options), s->function);
     }
     sherd__load_kind own = sherd__load_kind_of(s->module),
                      its = sherd__load_kind_of(s->optimizer ? s->optimizer->module : NULL);
@@ -421,11 +319,12 @@ sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
                                const sherd_read_options *options)
 {
     const sherd_read_options *o = options ? options : &none;
-    state s = {.function = "sherd_module_read",
-               .module = module,
-               .optimizer = optimizer,
-               .more = o->tensors,
-               .more_count = o->tensor_count};
+    sherd__state s = {.function = "sherd_module_read",
+                      .module = module,
+                      .optimizer = optimizer,
+                      .more = o->tensors,
+                      .more_count = o->tensor_count,
+                      .choice = {o->part, o->only, o->only_count}};
     sherd_status status = open_state(&s, path);
 
     if (!status)
@@ -449,10 +348,11 @@ sherd_status sherd_module_read_files(sherd_module *module, const char *const *pa
                                      const sherd_read_options *options)
 {
     const sherd_read_options *o = options ? options : &none;
-    state s = {.function = "sherd_module_read_files",
-               .module = module,
-               .more = o->tensors,
-               .more_count = o->tensor_count};
+    sherd__state s = {.function = "sherd_module_read_files",
+                      .module = module,
+                      .more = o->tensors,
+                      .more_count = o->tensor_count,
+                      .choice = {o->part, o->only, o->only_count}};
     sherd_status status = open_state(&s, missing(paths, count));
 
     if (s.world && !status) {

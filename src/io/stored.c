@@ -35,8 +35,8 @@ static const char *misfit(const sherd_file_entry *e, const sherd_tensor *t, int 
                          : "the file has another dtype (see cast)";
 }
 
-static sherd_status refuse(const sherd__wanted *want, const sherd__files *f, int file,
-                           const char *name, const char *why)
+sherd_status sherd__refuse_stored(const sherd__wanted *want, const sherd__files *f, int file,
+                                  const char *name, const char *why)
 {
     return sherd__fail(want->diag, SHERD_EINVAL, "%s: \"%.180s\": \"%.80s\", %.80s: %s",
                        want->function, f->file[file]->path, name, sherd_tensor_text(want->tensor),
@@ -55,12 +55,13 @@ static sherd_status find_piece(sherd__stored *out, const sherd__files *f, const 
         why = misfit(e, want->tensor, out->rows.stacked, want->options);
     else if (!want->options->partial)
         why = f->count > 1 ? "none of the files has it" : "the file has none";
+    out->missing = why && !e && !i;
     if (!why && i && (e != NULL) != (out->count > 0))
         why = "the file has only some of a stack";
     if (!why && e && i && e->dtype != out->piece[0].entry->dtype)
         why = "the file has other dtypes in one stack";
     if (why)
-        return refuse(want, f, e ? at : 0, name, why);
+        return sherd__refuse_stored(want, f, e ? at : 0, name, why);
     if (!e)
         return SHERD_OK;
     out->piece[out->count++] = (sherd__file_piece){f->file[at], e};
@@ -68,18 +69,33 @@ static sherd_status find_piece(sherd__stored *out, const sherd__files *f, const 
     return SHERD_OK;
 }
 
+static const sherd_file_name *name_rule(const sherd__wanted *want)
+{
+    const sherd_read_options *o = want->options;
+
+    return want->renamed ? sherd__file_name_find(o->names, o->name_count, want->name) : NULL;
+}
+
+bool sherd__is_stored(const sherd__files *files, const sherd__wanted *want)
+{
+    char *name = sherd__file_name_of(want->heap, name_rule(want), want->name, 0);
+    int at;
+    bool there = !name || find(files, name, &at) != NULL;
+
+    sherd__free(want->heap, name);
+    return there;
+}
+
 sherd_status sherd__find_stored(sherd__stored *out, const sherd__files *files,
                                 const sherd__wanted *want, bool *const *known)
 {
-    const sherd_read_options *o = want->options;
-    const sherd_file_name *as =
-        want->renamed ? sherd__file_name_find(o->names, o->name_count, want->name) : NULL;
+    const sherd_file_name *as = name_rule(want);
     bool stacked = sherd__file_name_stacks(as);
     sherd_status status = SHERD_OK;
 
     *out = (sherd__stored){.piece = NULL};
     if (stacked && want->tensor->ndim == 0)
-        return refuse(want, files, 0, want->name, "it has no dim to be a stack");
+        return sherd__refuse_stored(want, files, 0, want->name, "it has no dim to be a stack");
     int64_t count = stacked ? want->tensor->shape[0] : 1;
     out->piece = sherd__alloc(want->heap, sherd__bytes(count) + 1, sizeof *out->piece);
     if (!out->piece)

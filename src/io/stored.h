@@ -16,6 +16,7 @@ typedef struct sherd__stored {
     sherd__file_piece *piece; /* of `rows` */
     int64_t count;            /* of pieces; 0: the files have none */
     bool anew;                /* state that had not begun: zeros, without pieces */
+    bool missing;             /* the files have nothing of it, and should */
 } sherd__stored;
 
 /* A tensor that is looked for. */
@@ -35,6 +36,12 @@ typedef struct sherd__wanted {
  */
 sherd_status sherd__find_stored(sherd__stored *out, const sherd__files *files,
                                 const sherd__wanted *want, bool *const *known);
+
+/* Whether the files have all of it, or its first piece; true if there is no memory to find out. */
+bool sherd__is_stored(const sherd__files *files, const sherd__wanted *want);
+/* EINVAL: "FUNCTION: "PATH": "NAME", f32[4]: why", the path of file number `file`. */
+sherd_status sherd__refuse_stored(const sherd__wanted *want, const sherd__files *f, int file,
+                                  const char *name, const char *why);
 void sherd__stored_clear(sherd__heap *heap, sherd__stored *source);
 
 #endif

@@ -125,6 +125,8 @@ void sherd__optimizer_hash(sherd_optimizer *o);
 
 /* The item of a parameter: mostly the one that was found last, or the next one. NULL: none. */
 sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *p);
+/* The parameter that a tensor of its state belongs to. Fast in the order of the list. */
+const sherd_tensor *sherd__optimizer_owner(sherd_optimizer *o, const sherd_tensor *state);
 
 /* Where a parameter is updated; NULL: on the CPU. */
 sherd__device *sherd__optimizer_device(const sherd_optimizer *o, const sherd_tensor *p);

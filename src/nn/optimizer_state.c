@@ -85,6 +85,19 @@ sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *
     return NULL;
 }
 
+const sherd_tensor *sherd__optimizer_owner(sherd_optimizer *o, const sherd_tensor *state)
+{
+    for (int i = 0; i < o->count; i++) {
+        int at = (o->found + i) % o->count;
+        for (int e = 0; e < SHERD__OPTIMIZER_TENSORS; e++)
+            if (o->item[at].tensor[e] == state) {
+                o->found = at;
+                return o->item[at].p;
+            }
+    }
+    return NULL;
+}
+
 /*
  * The item that a name such as "layers.3.weight.m" belongs to, if the module "layers.3" still has
  * that parameter under the name "weight".
