@@ -73,6 +73,7 @@ static void computes(sherd_world *world)
             sherd_cumsum(a, 0), sherd_tril(a, 0), sherd_triu(a, 0), sherd_add_to(a, a),            \
             sherd_mul_by(a, a), sherd_copy_from(a, a), sherd_fill(a, 0),                           \
             sherd_write_rows(a, a, a), sherd_write_paged(a, a, a, a), sherd_scale_by(a, 2),        \
+            sherd_copy_rows(a, a, a),                                                              \
     }
 
 MISUSE(an_operator_on_nothing_is_nothing)
@@ -242,6 +243,14 @@ MISUSE(what_is_written_must_fit)
     sherd_tensor *a = sherd_constant(m->world, SHERD_F32, (int64_t[]){2, 3}, 2, 1);
     FAILS(SHERD_EINVAL, sherd_write_rows(a, BAD(far, index), lines));
     FAILS(SHERD_EINVAL, sherd_write_rows(NUL(a), index, lines));
+    sherd_tensor *at = sherd_constant(m->world, SHERD_I32, (int64_t[]){2}, 1, 1);
+    sherd_tensor *beyond = sherd_constant(m->world, SHERD_I32, (int64_t[]){2}, 1, 2);
+    FAILS(SHERD_EINVAL, sherd_copy_rows(NUL(a), at, at));
+    FAILS(SHERD_EINVAL, sherd_copy_rows(a, NUL(at), at));
+    FAILS(SHERD_EINVAL, sherd_copy_rows(a, BAD(beyond, at), at));
+    FAILS(SHERD_EINVAL, sherd_copy_rows(a, at, BAD(beyond, at)));
+    FAILS(SHERD_EINVAL, sherd_copy_rows(a, BAD(index, at), at));
+    FAILS(SHERD_EINVAL, sherd_copy_rows(a, at, BAD(lines, at)));
     FAILS(SHERD_EINVAL, sherd_write_rows(a, NUL(index), lines));
     FAILS(SHERD_EINVAL, sherd_write_rows(a, index, NUL(lines)));
     FAILS(SHERD_EINVAL, sherd_write_rows(a, BAD(lines, index), lines));

@@ -150,7 +150,49 @@ static void bad_positions_are_refused(sherd_world *world)
     }
 }
 
+/* Blocks that change places, and copies of one. */
+static void copy_blocks(sherd_world *world, const sherd_mesh *mesh, const char *placements,
+                        sherd_dtype dtype)
+{
+    enum { BLOCK_ELEMENTS = BLOCK * GROUPS * WIDTH };
+    static const int32_t from[] = {2, 5, 0, 0, -1, 7}, to[] = {5, 2, 1, 6, 3, -1};
+    static _Thread_local double before[MOST], expected[MOST];
+    const int64_t shape[] = {BLOCKS, BLOCK, GROUPS, WIDTH}, n = LEN(from);
+
+    sherd_scope_begin(world);
+    sherd_tensor *pool =
+        sherd_scale(spread(wave(world, dtype, 4, shape, 9, 1, 0), mesh, placements), 9);
+    sherd_tensor *sources = sherd_mark_equal(sherd_from_data(world, SHERD_I32, &n, 1, from));
+    sherd_tensor *targets = sherd_mark_equal(sherd_from_data(world, SHERD_I32, &n, 1, to));
+    int64_t count = whole(sherd_clone(pool), before);
+    memcpy(expected, before, sizeof expected);
+    for (int i = 0; i < n; i++)
+        if (from[i] >= 0 && to[i] >= 0)
+            memcpy(expected + to[i] * BLOCK_ELEMENTS, before + from[i] * BLOCK_ELEMENTS,
+                   BLOCK_ELEMENTS * sizeof *before);
+    CHECK(only_there(pool));
+    CHECK(sherd_copy_rows(pool, sources, targets) == pool);
+    CHECK(only_there(pool));
+    CHECK_EQ(distance_to(pool, expected, count), 0);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void blocks_are_copied_there(sherd_world *world)
+{
+    static const char *const placements[] = {"R", "S(0)", "S(1)", "S(2)"};
+    const int64_t ranks = sherd_world_ranks(world);
+    const sherd_mesh *mesh = NULL;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
+    for (int i = 0; i < LEN(placements); i++) {
+        copy_blocks(world, mesh, placements[i], SHERD_F32);
+        copy_blocks(world, mesh, placements[i], SHERD_BF16);
+    }
+}
+
 static const check_test tests[] = {
+    {"blocks_are_copied_there", blocks_are_copied_there, {1, 2, 3, 4}},
     {"a_text_with_a_cache_is_the_text", a_text_with_a_cache_is_the_text, {1, 2, 3, 4, 8}},
     {"so_is_one_with_a_cache_in_blocks", so_is_one_with_a_cache_in_blocks, {1, 2, 3, 4}},
     {"bad_positions_are_refused", bad_positions_are_refused, {1, 3}},

@@ -470,6 +470,22 @@ SHERD_API sherd_tensor *sherd_write_paged(sherd_tensor *pool, sherd_tensor *tabl
                                           sherd_tensor *positions, sherd_tensor *rows);
 
 /**
+ * a[to[i], ...] = a[from[i], ...] for all i at once: blocks of a paged cache that sequences no
+ * longer share (vLLM: copy_blocks), or slots of a cache that go to other beams (_reorder_cache). All
+ * rows are taken before any is written; if a number occurs twice in `to`, the last one counts. A
+ * negative `from` or `to` copies nothing.
+ *
+ * @collective if rows of `a` are sharded (in any way; each shard takes the rows that it lacks from
+ *             their owners), or `from` or `to` is; otherwise nothing moves. Blocks until other
+ *             ranks have finished reading `a`
+ * @shapes     from, to: i32 [n]; to NULL = 0, 1, .. n - 1
+ * @owns       `a` itself; for a while each rank has memory for the rows that it writes
+ * @errors     as sherd_add_to; EINVAL a number outside the rows of `a` (nothing is written), more
+ *             numbers than rows without `to`; ENOTSUP `a` has a pending reduction
+ */
+SHERD_API sherd_tensor *sherd_copy_rows(sherd_tensor *a, sherd_tensor *from, sherd_tensor *to);
+
+/**
  * Set each element of `a` to `value`.
  *
  * @local  blocks until other ranks have finished reading `a`
