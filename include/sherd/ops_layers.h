@@ -117,7 +117,12 @@ SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k,
  * count all blocks of the pool. A pool is never moved: other layouts are refused.
  *
  * Up to 16 queries that share the keys of a head read keys and values in place; for more, the
- * blocks of a sequence are first copied together, into scratch memory.
+ * blocks of a sequence are first copied together, into scratch memory, unless they follow one
+ * another in the pool.
+ *
+ * A cache with a slot for each sequence, [slots, n, heads, width], is a pool whose blocks are the
+ * slots. So for continuous batching, where row b of the batch has the slot slots[b], the table is
+ * the slots as i32 [batch, 1]; nothing is copied then.
  *
  * @collective see ops.h; batch and heads may be sharded
  * @shapes     q: [batch, s, heads, width]; k, v: [blocks, n, heads of k, width]; table: i32 [batch,

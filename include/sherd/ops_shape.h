@@ -471,7 +471,7 @@ SHERD_API sherd_tensor *sherd_write_paged(sherd_tensor *pool, sherd_tensor *tabl
 
 /**
  * a[to[i], ...] = a[from[i], ...] for all i at once: blocks of a paged cache that sequences no
- * longer share (vLLM: copy_blocks), or slots of a cache that go to other beams (_reorder_cache). All
+ * longer share (vLLM: copy_blocks), or slots of a cache that go to other beams (reorder_cache). All
  * rows are taken before any is written; if a number occurs twice in `to`, the last one counts. A
  * negative `from` or `to` copies nothing.
  *

@@ -4,9 +4,10 @@
  * and sequences; a pool that is sharded by blocks has those of each shard's sequences.
  *
  * If there are few queries, each key and value is read once, where it lies. If there are many,
- * computing takes longer than copying, so the blocks of a sequence are copied together for them.
- * Either way results have the bits of attention to a cache without blocks (attend_cached.c). A GPU
- * does both; the CPU checks table and positions in any case. It has no gradient.
+ * computing takes longer than copying, so the blocks of a sequence are copied together for them,
+ * unless they follow one another. Either way results have the bits of attention to a cache without
+ * blocks (attend_cached.c). A GPU does both; the CPU checks table and positions in any case. It has
+ * no gradient.
  */
 #include "attend.h"
 #include "blocks.h"
@@ -242,15 +243,45 @@ static bool attend_few(paging *p, char *out, char *log_sum)
     return seen && workspace;
 }
 
-/* The keys or values of sequence b, one behind the other. */
-static void bring_together(const paging *p, int64_t b, void *to, const void *pool, int64_t keys)
+/* Whether the blocks of sequence b follow one another, as a single one does. */
+static bool are_neighbours(const paging *p, int64_t b, int64_t keys)
 {
-    for (int64_t i = 0, at = 0; at < keys; i++, at += p->together) {
-        int64_t block = p->table[b * p->entries + i] - p->block;
-        memcpy((char *)to + (size_t)at * p->k_bytes,
-               (const char *)pool + (size_t)(block * p->together) * p->k_bytes,
+    const int32_t *table = p->table + b * p->entries;
+
+    for (int64_t i = 1; i * p->together < keys; i++)
+        if (table[i] != table[0] + i)
+            return false;
+    return true;
+}
+
+/* Whether the blocks of a sequence must be copied together. */
+static bool are_apart(const paging *p)
+{
+    if (p->dry)
+        return p->entries > 1;
+    for (int64_t b = 0; b < p->batch; b++)
+        if (!are_neighbours(p, b, keys_of(p, b)))
+            return true;
+    return false;
+}
+
+static const void *block_at(const paging *p, const void *pool, int32_t number)
+{
+    return (const char *)pool + (size_t)((number - p->block) * p->together) * p->k_bytes;
+}
+
+/* The keys or values of sequence b, one behind the other: where they lie, or copied to `room`. */
+static const void *bring_together(const paging *p, int64_t b, void *room, const void *pool)
+{
+    const int32_t *table = p->table + b * p->entries;
+    int64_t keys = keys_of(p, b);
+
+    if (keys > 0 && are_neighbours(p, b, keys))
+        return block_at(p, pool, table[0]);
+    for (int64_t i = 0, at = 0; at < keys; i++, at += p->together)
+        memcpy((char *)room + (size_t)at * p->k_bytes, block_at(p, pool, table[i]),
                (size_t)sherd__min(p->together, keys - at) * p->k_bytes);
-    }
+    return room;
 }
 
 /* Neighbours, `at` bytes behind the first query. False: on the GPU there is no kernel for these
@@ -292,18 +323,15 @@ static bool attend_many(paging *p)
     sherd_dtype dtype = p->call->out[0]->dtype;
     int64_t sums = p->s.all_heads * p->s.queries * (int64_t)sherd_dtype_bytes(p->dtype);
     void *log_sum = sherd_call_scratch(p->call, sums); /* nobody reads it */
-    void *k = sherd_call_scratch(p->call, p->most * (int64_t)p->k_bytes);
-    void *v = sherd_call_scratch(p->call, p->most * (int64_t)p->k_bytes);
+    int64_t room = are_apart(p) ? p->most * (int64_t)p->k_bytes : 1;
+    void *k = sherd_call_scratch(p->call, room), *v = sherd_call_scratch(p->call, room);
 
     p->s.keys = p->most;
     void *workspace = sherd__attend_workspace(p->call, dtype, &p->s);
     bool good = log_sum && k && v && workspace;
-    for (int64_t b = 0; b < p->batch && good && !p->dry; b++) {
-        int64_t keys = keys_of(p, b);
-        bring_together(p, b, k, p->call->from[K], keys);
-        bring_together(p, b, v, p->call->from[V], keys);
-        attend_sequence(p, b, log_sum, k, v, workspace);
-    }
+    for (int64_t b = 0; b < p->batch && good && !p->dry; b++)
+        attend_sequence(p, b, log_sum, bring_together(p, b, k, p->call->from[K]),
+                        bring_together(p, b, v, p->call->from[V]), workspace);
     return good;
 }
 
@@ -332,19 +360,25 @@ static bool few_there(const paging *p)
                                           call->from[K], call->from[V]);
 }
 
-/* The blocks of sequence b, one behind the other. */
-static void gather_there(const paging *p, int64_t b, void *to, int operand)
+/* As bring_together, on the GPU. */
+static const void *gather_there(const paging *p, int64_t b, void *room, int operand)
 {
+    const int32_t *table = p->call->from[TABLE];
+    const void *pool = p->call->from[operand];
+    int64_t keys = keys_of(p, b);
     const sherd__pick blocks = {.outer = 1,
-                                .n = sherd__ceil_div(keys_of(p, b), p->together),
+                                .n = sherd__ceil_div(keys, p->together),
                                 .inner = p->together * p->s.groups * p->s.width,
                                 .entries = p->call->in[operand]->local[BLOCKS],
                                 .first = p->block,
-                                .index = (const int32_t *)p->call->from[TABLE] + b * p->entries,
+                                .index = table + b * p->entries,
                                 .flat = true};
 
+    if (keys > 0 && are_neighbours(p, b, keys))
+        return block_at(p, pool, p->table[b * p->entries]);
     sherd__device_gather(sherd__device_in(p->call), sherd_dtype_bytes(p->call->out[0]->dtype),
-                         &blocks, to, p->call->from[operand]);
+                         &blocks, room, pool);
+    return room;
 }
 
 /* False: heads are too wide, or there is no memory. */
@@ -356,13 +390,13 @@ static bool many_there(const paging *p)
 
     for (int64_t b = 0; b < p->batch; b++)
         keys = sherd__max(keys, keys_of(p, b));
-    int64_t bytes = sherd__ceil_div(keys, p->together) * p->together * (int64_t)p->k_bytes;
+    int64_t bytes =
+        are_apart(p) ? sherd__ceil_div(keys, p->together) * p->together * (int64_t)p->k_bytes : 1;
     void *k = sherd__device_scratch(p->call, sherd__max(bytes, 1));
     void *v = sherd__device_scratch(p->call, sherd__max(bytes, 1));
     for (int64_t b = 0; log_sum && k && v && b < p->batch; b++) {
-        gather_there(p, b, k, K);
-        gather_there(p, b, v, V);
-        if (!attend_sequence(p, b, log_sum, k, v, NULL))
+        const void *keys_there = gather_there(p, b, k, K), *values = gather_there(p, b, v, V);
+        if (!attend_sequence(p, b, log_sum, keys_there, values, NULL))
             return false; /* the first one: heads are alike */
     }
     return log_sum && k && v;
