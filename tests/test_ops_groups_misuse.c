@@ -169,6 +169,10 @@ MISUSE(places_need_sequences)
     ONLY_SAYS(NULL, sherd_unique(NULL, NULL, NULL));
     ONLY_SAYS(NULL, sherd_unique(NULL, &inverse, &counts));
     FAILS(SHERD_OK, sherd_unique(t.x, NULL, &counts));
+    ONLY_SAYS(NULL, sherd_unique_along(NULL, 0, &inverse, &counts));
+    FAILS(SHERD_EINVAL, sherd_unique_along(t.x, BAD(2, 0), NULL, &counts));
+    ONLY_SAYS(NULL, sherd_unique_consecutive(NULL, 0, &inverse, &counts));
+    FAILS(SHERD_EINVAL, sherd_unique_consecutive(t.x, BAD(-3, 0), &inverse, NULL));
     ONLY_SAYS(NULL, sherd_searchsorted(NULL, NULL, false, SHERD_I64));
     FAILS(SHERD_EINVAL, sherd_searchsorted(NUL(t.x), t.x, false, SHERD_I64));
     FAILS(SHERD_EINVAL, sherd_searchsorted(t.x, NUL(t.x), false, SHERD_I64));

@@ -50,6 +50,40 @@ SHERD_API sherd_tensor *sherd_searchsorted(sherd_tensor *sorted, sherd_tensor *v
 SHERD_API sherd_tensor *sherd_unique(sherd_tensor *a, sherd_tensor **inverse,
                                      sherd_tensor **counts);
 
+/**
+ * The distinct slices along a dim (torch.unique with dim), such as the distinct rows of a matrix:
+ * in the order of their first elements that differ, row-major; replicated over the mesh.
+ *
+ * Slices are compared by the numbers of their values among all distinct values of `a`, a few
+ * columns at a time: so a sort of all values, and for every few columns of the slices one of as
+ * many numbers as there are slices, until all are told apart. What travels is as in sherd_unique.
+ *
+ * @collective the mesh of `a`
+ * @shapes     the result: as `a`, with another size of the dim; inverse: gets i32 [size of the
+ *             dim], the index in the result of each slice; counts: gets i64 [slices of the result];
+ *             NULL = not wanted, on all ranks or on none
+ * @owns       scope, all
+ * @errors     as sherd_unique; EINVAL no such dim, slices without elements; ELIMIT more than 2^53
+ *             pairs of a slice and a distinct value
+ */
+SHERD_API sherd_tensor *sherd_unique_along(sherd_tensor *a, int dim, sherd_tensor **inverse,
+                                           sherd_tensor **counts);
+
+/**
+ * The slices along a dim that differ from the one before, and the first one. For runs of equal
+ * elements: sherd_flatten first. No gradient.
+ *
+ * Only neighbours of shards, and counts travel. The result is sharded as sherd_masked_select leaves
+ * it; with `inverse` or `counts`, the dim of a bool for each slice is gathered (sherd_cumsum).
+ *
+ * @collective the mesh of `a`
+ * @shapes     as sherd_unique_along; counts: how long each run is
+ * @owns       scope, all
+ * @errors     see ops.h; EINVAL no such dim
+ */
+SHERD_API sherd_tensor *sherd_unique_consecutive(sherd_tensor *a, int dim, sherd_tensor **inverse,
+                                                 sherd_tensor **counts);
+
 /* ---- places in order: shards of the dim are gathered, or moved to another dim ---------------- */
 
 /**
