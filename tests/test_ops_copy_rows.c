@@ -5,7 +5,7 @@
  * moves, and a shard receives no more than the rows that it lacks.
  */
 #include "sherd/autograd.h"
-#include "sherd/comm.h"
+#include "dry.h"
 #include "sherd/ops_shape.h"
 #include "tensors.h"
 
@@ -240,7 +240,36 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     }
 }
 
+static void copies_and_counts(sherd_world *world, void *placements)
+{
+    static const int32_t from[] = {0, 5, 3, 2}, to[] = {4, 1, 3, 6};
+    const int64_t shape[] = {8, 12};
+    const sherd_layout *layout = NULL;
+
+    CHECK_OK(
+        sherd_layout_parse_placements(&layout, line_of_ranks(world), 2, shape, placements, NULL));
+    sherd_copy_rows(sherd_constant_on(layout, SHERD_F32, 1), numbers(world, from, 4),
+                    numbers(world, to, 4));
+}
+
+/* Where rows are sharded, a dry world does not know where they go. */
+static void a_dry_world_copies_too(sherd_world *world)
+{
+    static const char *const placements[] = {"R", "S(1)", "S(0)"};
+    account *dry = malloc(sizeof *dry);
+
+    for (int i = 0; i < 2; i++)
+        CHECK(same_dry(world, copies_and_counts, (void *)(uintptr_t)placements[i]));
+    sherd_world *alone = dry_as(world);
+    if (dry && alone)
+        run_into(dry, alone, copies_and_counts, (void *)(uintptr_t)placements[2]);
+    CHECK(dry && dry->status == SHERD_OK);
+    CHECK_OK(sherd_world_close(alone));
+    free(dry);
+}
+
 static const check_test tests[] = {
+    {TEST(a_dry_world_copies_too), {1, 2, 4}},
     {TEST(rows_are_copied_on_any_layout), {1, 2, 3, 4}},
     {TEST(rows_are_copied_on_two_axes), {4, 6}},
     {TEST(plain_tensors_and_views), {1, 2}},

@@ -6,6 +6,7 @@
  */
 #include <math.h>
 
+#include "dry.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_sorted.h"
 #include "tensors.h"
@@ -232,7 +233,37 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     fail_every_allocation(world, sherd_world_ranks(world) - 1, scene);
 }
 
+static void finds_slices(sherd_world *world, void *placements)
+{
+    const int64_t shape[] = {40, 6};
+    const sherd_layout *layout = NULL;
+    sherd_tensor *inverse, *counts;
+
+    CHECK_OK(
+        sherd_layout_parse_placements(&layout, line_of_ranks(world), 2, shape, placements, NULL));
+    sherd_tensor *a = sherd_constant_on(layout, SHERD_F32, 1);
+    CHECK(sherd_unique_along(a, 0, &inverse, &counts)->shape[0] > 0);
+    CHECK(sherd_unique_consecutive(a, 0, &inverse, &counts)->shape[0] > 0);
+}
+
+/* It takes all for distinct. */
+static void a_dry_world_goes_on(sherd_world *world)
+{
+    static const char *const placements[] = {"R", "S(1)", "S(0)"};
+    account *dry = malloc(sizeof *dry);
+    sherd_world *alone = dry_as(world);
+
+    for (int i = 0; i < LEN(placements) && dry && alone; i++) {
+        run_into(dry, alone, finds_slices, (void *)(uintptr_t)placements[i]);
+        if (!CHECK_EQ(dry->status, SHERD_OK))
+            fprintf(stderr, "  %s\n", dry->error);
+    }
+    CHECK_OK(sherd_world_close(alone));
+    free(dry);
+}
+
 static const check_test tests[] = {
+    {TEST(a_dry_world_goes_on), {1, 2, 4}},
     {TEST(ranks_outside_go_on), {3, 4}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2}},
     {TEST(slices_of_every_layout), {1, 2, 3, 4}},
