@@ -212,6 +212,11 @@ static void what_cannot_be_is_refused(sherd_world *world)
          "a is an expanded view");
     says(world, sherd_copy_rows(sherd_constant(world, SHERD_F32, NULL, 0, 1), ok, ok),
          "a has no dims");
+    says(world, sherd_copy_rows(sherd_constant(world, SHERD_F32, SIZES(0, 3), 2, 1), ok, ok),
+         "outside of the 0 rows of a");
+    sherd_tensor *no = numbers(world, (const int32_t[]){-1, -2}, 2);
+    CHECK(!sherd_tensor_failed(
+        sherd_copy_rows(sherd_constant(world, SHERD_F32, SIZES(0, 3), 2, 1), no, no)));
     holds(a, &none);
 }
 

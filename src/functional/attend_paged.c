@@ -254,15 +254,10 @@ static bool are_neighbours(const paging *p, int64_t b, int64_t keys)
     return true;
 }
 
-/* Whether the blocks of a sequence must be copied together. */
-static bool are_apart(const paging *p)
+/* Bytes for the blocks of a sequence, so many keys; a single block is never copied. */
+static int64_t room_for(const paging *p, int64_t keys)
 {
-    if (p->dry)
-        return p->entries > 1;
-    for (int64_t b = 0; b < p->batch; b++)
-        if (!are_neighbours(p, b, keys_of(p, b)))
-            return true;
-    return false;
+    return p->entries > 1 ? sherd__max(keys, 1) * (int64_t)p->k_bytes : 1;
 }
 
 static const void *block_at(const paging *p, const void *pool, int32_t number)
@@ -323,7 +318,7 @@ static bool attend_many(paging *p)
     sherd_dtype dtype = p->call->out[0]->dtype;
     int64_t sums = p->s.all_heads * p->s.queries * (int64_t)sherd_dtype_bytes(p->dtype);
     void *log_sum = sherd_call_scratch(p->call, sums); /* nobody reads it */
-    int64_t room = are_apart(p) ? p->most * (int64_t)p->k_bytes : 1;
+    int64_t room = room_for(p, p->most);
     void *k = sherd_call_scratch(p->call, room), *v = sherd_call_scratch(p->call, room);
 
     p->s.keys = p->most;
@@ -390,8 +385,7 @@ static bool many_there(const paging *p)
 
     for (int64_t b = 0; b < p->batch; b++)
         keys = sherd__max(keys, keys_of(p, b));
-    int64_t bytes =
-        are_apart(p) ? sherd__ceil_div(keys, p->together) * p->together * (int64_t)p->k_bytes : 1;
+    int64_t bytes = room_for(p, sherd__ceil_div(keys, p->together) * p->together);
     void *k = sherd__device_scratch(p->call, sherd__max(bytes, 1));
     void *v = sherd__device_scratch(p->call, sherd__max(bytes, 1));
     for (int64_t b = 0; log_sum && k && v && b < p->batch; b++) {

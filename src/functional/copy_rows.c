@@ -307,7 +307,9 @@ static bool copy(copying *c)
     good = good && pair_up(c);
     sherd__free(heap, c->pairs);
     sherd__free(heap, c->count);
-    sherd_tensor *rows = good ? take(c) : NULL;
+    if (!good || c->a->shape[0] == 0)
+        return good;
+    sherd_tensor *rows = take(c);
     return rows && write(c, rows);
 }
 
@@ -316,7 +318,7 @@ static sherd_tensor *run(copying *c)
     sherd_tensor *a = c->a, *noted[3];
     sherd_world *world = a->world;
 
-    if (c->n == 0 || a->shape[0] == 0)
+    if (c->n == 0)
         return a;
     sherd_scope_begin(world);
     bool recording = sherd_set_recording(world, false), good = copy(c);
