@@ -208,6 +208,29 @@ static void a_gradient_that_is_there_is_used(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void freezes_itself(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    CHECK_EQ(sherd_module_require_grad(self, "weight", false), 0);
+    out->value[out->count++] = in->value[0];
+}
+
+/* Its parameters are gathered then: those that train are others. */
+static void a_sharded_module_is_not_frozen_in_its_call(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *m = container(world, freezes_itself, NULL);
+    sherd_tensor *w = wave(world, SHERD_F64, 2, SHAPE(ROWS, IN), 3, 1, 0);
+
+    CHECK_OK(sherd_module_add_parameter(m, "weight", w));
+    CHECK_OK(sherd_fully_shard(m, mesh, "tp", NULL));
+    sherd_module_call(m, spread(wave(world, SHERD_F64, 2, SHAPE(ROWS, IN), 3, 1, 0), mesh, "S(0)"));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(sherd_requires_grad(sherd_module_parameter(m, "weight")));
+    CHECK_EQ(sherd_module_require_grad(m, "weight", false), 1);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- pipelines ------------------------------------------------------------------------------- */
 
 enum { STAGES = 4, MICROBATCHES = 5 };
@@ -299,5 +322,6 @@ static void stages_may_be_frozen(sherd_world *world)
 static const check_test tests[] = {{TEST(patterns_say_which), {1, 2}},
                                    {TEST(what_is_frozen_stays), {1, 2, 3, 4}},
                                    {TEST(a_gradient_that_is_there_is_used), {1, 2, 4}},
+                                   {TEST(a_sharded_module_is_not_frozen_in_its_call), {2, 3}},
                                    {TEST(stages_may_be_frozen), {1, 2, 3, 4}}};
 CHECK_MAIN(tests)

@@ -21,8 +21,8 @@
  * between steps, the copy is made anew.
  *
  * A parameter that is frozen (requires no gradient) when the optimizer is made gets no state until
- * a step in which it has a gradient. So freeze parameters first, for example to train small
- * adapters of a large model.
+ * a step in which it has a gradient. So freeze parameters first (sherd_module_require_grad), for
+ * example to train small adapters of a large model.
  */
 #ifndef SHERD_OPTIMIZER_H
 #define SHERD_OPTIMIZER_H
