@@ -71,7 +71,7 @@ static void meet(void *data, const sherd__named_tensor *named)
 {
     choosing *c = data;
 
-    named->tensor->walk = c->walk;
+    named->tensor->visit.walk = c->walk;
     c->matches++;
 }
 
@@ -99,7 +99,7 @@ static bool takes(const choosing *c, const sherd_tensor *t)
     const sherd__choice *choice = c->choice;
     bool trained = sherd_requires_grad(t);
 
-    if (choice->only_count > 0 && t->walk != c->walk)
+    if (choice->only_count > 0 && t->visit.walk != c->walk)
         return false;
     return choice->part == SHERD_FILE_ALL || trained == (choice->part == SHERD_FILE_TRAINED);
 }

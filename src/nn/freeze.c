@@ -18,9 +18,9 @@ static void meet(void *data, const sherd__named_tensor *named)
     freezing *f = data;
     sherd_tensor *t = named->tensor;
 
-    if (t->walk == f->walk || f->failed)
+    if (t->visit.walk == f->walk || f->failed)
         return;
-    t->walk = f->walk;
+    t->visit.walk = f->walk;
     f->count++;
     f->failed = sherd_tensor_failed(sherd_require_grad(t, f->wanted));
 }
