@@ -61,6 +61,32 @@ static void both_types_draw_the_same(void)
         CHECK(whole[i] == (float)wide[i]);
 }
 
+/*
+ * Normal numbers of f32 are found near those of the C library, and have their bits all the same:
+ * also beside a large mean, where they are subnormal, zeroes of either sign, infinite, or NaN.
+ */
+static void normal_numbers_are_those_of_the_c_library(void)
+{
+    static const double cases[][2] = {
+        {0, 1}, {1, 2},    {-3, 1e-3}, {1e6, 1e-3},           {0, 1e-40},      {0, 0}, {-0.0, 0},
+        {5, 0}, {0, 1e38}, {0, -2},    {0, (double)INFINITY}, {(double)NAN, 1}};
+    static const char *const names[] = {"simd128", "avx2", "avx512"};
+    const int64_t n = getenv("SHERD_PROOF") ? N : 4096;
+    sherd__kernel_set set;
+
+    for (int i = 0; i < LEN(names); i++) {
+        setenv("SHERD_KERNELS", names[i], 1);
+        sherd__kernels_choose(&set);
+        for (int c = 0; c < LEN(cases); c++) {
+            const sherd__key key = sherd__philox_key(6, (uint64_t)i, (uint64_t)c);
+            set.f32.normal(n, whole, cases[c][0], cases[c][1], key, 3);
+            sherd__ref_f32.normal(n, part, cases[c][0], cases[c][1], key, 3);
+            CHECK_EQ(memcmp(whole, part, sizeof(float) * (size_t)n), 0);
+        }
+    }
+    unsetenv("SHERD_KERNELS");
+}
+
 /* The standard error of a mean of N numbers is deviation / 360; the limits are five of those. */
 static void the_moments_are_right(void)
 {
@@ -146,11 +172,9 @@ static void an_empty_range_of_classes_says_nothing(void)
 }
 
 static const check_test tests[] = {
-    {TEST(pieces_draw_what_the_whole_draws)},
-    {TEST(both_types_draw_the_same)},
-    {TEST(the_moments_are_right)},
-    {TEST(dropout_keeps_the_share_and_the_scale)},
-    {TEST(dropout_is_what_uniform_says)},
+    {TEST(pieces_draw_what_the_whole_draws)},          {TEST(both_types_draw_the_same)},
+    {TEST(normal_numbers_are_those_of_the_c_library)}, {TEST(the_moments_are_right)},
+    {TEST(dropout_keeps_the_share_and_the_scale)},     {TEST(dropout_is_what_uniform_says)},
     {TEST(an_empty_range_of_classes_says_nothing)},
 };
 CHECK_MAIN(tests)

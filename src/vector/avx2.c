@@ -5,7 +5,8 @@
 
 #ifdef __AVX2__
 
-#define SET "avx2"
+#define SET            "avx2"
+#define NORMAL_NUMBERS sherd__normal_avx2
 
 #include "vector_avx2.h"
 #include "tile_avx2.h"

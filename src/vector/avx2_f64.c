@@ -5,7 +5,8 @@
 
 #ifdef __AVX2__
 
-#define SET "avx2"
+#define SET            "avx2"
+#define NORMAL_NUMBERS sherd__normal_avx2
 
 #include "vector_avx2_f64.h"
 #include "fast_body_f64.inc"

@@ -6,7 +6,8 @@
 
 #ifdef __AVX512F__
 
-#define SET "avx512"
+#define SET            "avx512"
+#define NORMAL_NUMBERS sherd__normal_avx512
 
 #include "vector_avx512.h"
 #include "fast_body.inc"

@@ -5,7 +5,8 @@
 
 #ifdef __AVX512F__
 
-#define SET "avx512"
+#define SET            "avx512"
+#define NORMAL_NUMBERS sherd__normal_avx512
 
 #include "vector_avx512_f64.h"
 #include "fast_body_f64.inc"

@@ -30,6 +30,12 @@ void sherd__install_simd128_f64(sherd__kernels *f64);
 void sherd__install_avx2_f64(sherd__kernels *f64);
 void sherd__install_avx512_f64(sherd__kernels *f64);
 
+/* The f32 that sherd__normal_pair and rounding make of word[n]; n is a multiple of 4 vectors of
+ * f32. */
+typedef void sherd__normal_numbers(int64_t n, float *dst, const uint32_t *word, double mean,
+                                   double deviation);
+sherd__normal_numbers sherd__normal_simd128, sherd__normal_avx2, sherd__normal_avx512;
+
 /*
  * Kernels of bf16 by AVX512_BF16, over those of AVX-512, which come by way of f32 and do what is
  * left to them.

@@ -5,7 +5,8 @@
 
 #ifdef SHERD__SIMD128
 
-#define SET "simd128"
+#define SET            "simd128"
+#define NORMAL_NUMBERS sherd__normal_simd128
 
 #include "vector_simd128.h"
 #if defined(__aarch64__)

@@ -4,7 +4,8 @@
 
 #ifdef SHERD__SIMD128
 
-#define SET "simd128"
+#define SET            "simd128"
+#define NORMAL_NUMBERS sherd__normal_simd128
 
 #include "vector_simd128_f64.h"
 #include "fast_body_f64.inc"
