@@ -85,6 +85,25 @@ static sherd_tensor *multinomial(sherd_tensor **in)
     return sherd_multinomial(in[0], 1, false, &g);
 }
 
+static sherd_tensor *random_like(const sherd_tensor *t, sherd_distribution d)
+{
+    sherd_generator g = sherd_generator_named("bench");
+    sherd_world *world = sherd_tensor_world(t);
+
+    return sherd_random(world, sherd_tensor_dtype(t), sherd_tensor_shape(t), sherd_tensor_ndim(t),
+                        d, &g);
+}
+
+static sherd_tensor *uniform(sherd_tensor **in)
+{
+    return random_like(in[0], sherd_uniform(0, 1));
+}
+
+static sherd_tensor *normal(sherd_tensor **in)
+{
+    return random_like(in[0], sherd_normal(0, 1));
+}
+
 static sherd_tensor *copy_from(sherd_tensor **in)
 {
     return sherd_copy_from(in[0], in[1]);
@@ -105,10 +124,17 @@ static sherd_tensor *fill(sherd_tensor **in)
     return sherd_fill(in[0], 0.5);
 }
 
-static const function functions[] = {
-    {"@nonzero", nonzero}, {"@masked_select", masked_select}, {"@scatter_amax", scatter_amax},
-    {"@unique", unique},   {"@multinomial", multinomial},     {"@copy_from", copy_from},
-    {"@add_to", add_to},   {"@scale_by", scale_by},           {"@fill", fill}};
+static const function functions[] = {{"@nonzero", nonzero},
+                                     {"@masked_select", masked_select},
+                                     {"@scatter_amax", scatter_amax},
+                                     {"@unique", unique},
+                                     {"@multinomial", multinomial},
+                                     {"@copy_from", copy_from},
+                                     {"@add_to", add_to},
+                                     {"@scale_by", scale_by},
+                                     {"@fill", fill},
+                                     {"@uniform", uniform},
+                                     {"@normal", normal}};
 
 static const function *find_function(const char *name)
 {
