@@ -130,6 +130,8 @@ static void equals_a_loop_over_all_indices(sherd_world *world)
         {"ij,kj->ki", "ij", "kj", "ki", {2, 2}, {{5, 3}, {4, 3}}},
         {"ijb,kbj->bki", "ijb", "kbj", "bki", {3, 3}, {{2, 4, 3}, {5, 3, 4}}},
         {"i,jk->jik", "i", "jk", "jik", {1, 2}, {{3}, {4, 2}}},
+        {"ij,ij->ji", "ij", "ij", "ji", {2, 2}, {{3, 4}, {3, 4}}},
+        {"aij,jb->biaj", "aij", "jb", "biaj", {3, 2}, {{2, 3, 4}, {4, 2}}},
         {"ij,jk->k", "ij", "jk", "k", {2, 2}, {{5, 3}, {3, 4}}},
         {"ba,cb", "ba", "cb", "ac", {2, 2}, {{3, 4}, {5, 3}}},
         {"abcd,bd->ca", "abcd", "bd", "ca", {4, 2}, {{2, 3, 2, 4}, {3, 4}}},

@@ -205,6 +205,30 @@ static bool choose_place(sherd_call *call, const product *p)
            sherd__leave_device(call);
 }
 
+/* Whether nothing is summed, so that each element is one product: made on the CPU without copies
+ * of operands. */
+static bool is_outer(const sherd_call *call, const product *p)
+{
+    sherd_dtype dtype = call->out[0]->dtype;
+
+    return !p->inner.letter[0] && call->in[0]->dtype == dtype && call->in[1]->dtype == dtype &&
+           !sherd__device_in(call);
+}
+
+static void multiply_each(const sherd_call *call, const product *p)
+{
+    const sherd_tensor *out = call->out[0];
+    char letters[SHERD_MAX_DIMS + 1];
+    int64_t a[SHERD_MAX_DIMS], b[SHERD_MAX_DIMS];
+
+    snprintf(letters, sizeof letters, "%s", p->label[2]);
+    strides_for(letters, p->label[0], call->in[0], a);
+    strides_for(letters, p->label[1], call->in[1], b);
+    if (!sherd__is_dry(call->world))
+        sherd__kernels_in(call)->binary(SHERD__MUL, out->ndim, out->local, call->to[0],
+                                        call->from[0], a, call->from[1], b);
+}
+
 bool sherd__contract_pieces(sherd_call *call)
 {
     char wanted[3 * SHERD_MAX_DIMS + 1];
@@ -216,6 +240,10 @@ bool sherd__contract_pieces(sherd_call *call)
     if (out->count == 0)
         return true;
     sort_dims(&p, call);
+    if (is_outer(call, &p)) {
+        multiply_each(call, &p);
+        return true;
+    }
     if (!choose_place(call, &p) || !read_matrix(&a, call, 0, &p, &p.rows, &p.inner) ||
         !read_matrix(&b, call, 1, &p, &p.inner, &p.columns))
         return false;
