@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "device/whole.h"
+#include "kernels/finite.h"
 
 #define QUESTION(name_, text, composed)                                                          \
     {                                                                                            \
@@ -123,12 +124,53 @@ typedef struct finite_attributes {
     double nan, above, below;
 } finite_attributes;
 
+#define FINITE_FIELDS                                      \
+    {                                                      \
+        SHERD_FIELD(finite_attributes, nan, DOUBLE),       \
+            SHERD_FIELD(finite_attributes, above, DOUBLE), \
+            SHERD_FIELD(finite_attributes, below, DOUBLE)  \
+    }
+
+static bool replace(sherd_call *call)
+{
+    const finite_attributes *to = call->attributes;
+    const double values[3] = {to->nan, to->above, to->below};
+
+    sherd__replace_odd(call->out[0]->dtype, call->out[0]->count, call->to[0], call->from[0],
+                       values);
+    return true;
+}
+
+/* What was replaced gets none; only a finite number is 0 less than itself. */
+static void replace_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *a = sherd_node_operand(node, 0), *zero = sherd_sub(a, a);
+
+    grad_in[0] = sherd_masked_fill(grad_out[0], sherd_ne(zero, zero), 0);
+}
+
+/* One pass, on the CPU. */
+static const sherd_op replace_op = {.name = "sherd_nan_to_num",
+                                    .operand = {{"a", 0}},
+                                    .result = {{"y", 0}},
+                                    .field = FINITE_FIELDS,
+                                    .attributes = sizeof(finite_attributes),
+                                    .rule = "...->...",
+                                    .forward = replace,
+                                    .backward = replace_back,
+                                    .needs = {SHERD_NEEDS_OPERAND(0)}};
+
+/* A GPU has kernels for these steps. */
 static bool nan_to_num(sherd_call *call)
 {
     const finite_attributes *to = call->attributes;
     sherd_tensor *a = sherd__without_pending(call->in[0]);
-    sherd_tensor *y = sherd_masked_fill(a, sherd_isnan(a), to->nan);
 
+    if (!sherd__world_device(call->world)) {
+        call->out[0] = sherd_apply(&replace_op, &a, 1, to);
+        return true;
+    }
+    sherd_tensor *y = sherd_masked_fill(a, sherd_isnan(a), to->nan);
     y = sherd_masked_fill(y, sherd_eq_scalar(a, INFINITY), to->above);
     call->out[0] = sherd_masked_fill(y, sherd_eq_scalar(a, -INFINITY), to->below);
     return true;
@@ -138,9 +180,7 @@ const sherd_op sherd__nan_to_num_op = {.name = "sherd_nan_to_num",
                                        .summary = "NaN and infinities replaced",
                                        .operand = {{"a", 0}},
                                        .result = {{"y", 0}},
-                                       .field = {SHERD_FIELD(finite_attributes, nan, DOUBLE),
-                                                 SHERD_FIELD(finite_attributes, above, DOUBLE),
-                                                 SHERD_FIELD(finite_attributes, below, DOUBLE)},
+                                       .field = FINITE_FIELDS,
                                        .attributes = sizeof(finite_attributes),
                                        .compose = nan_to_num};
 
