@@ -154,6 +154,28 @@ static void a_source_stride_of_zero_repeats(void)
         try_box(4, 3, size, to, from[i]);
 }
 
+static void long_rows_of_one_element_are_exact(void)
+{
+    enum { ROWS = 3, GAP = 2, LONGEST = 3000 };
+    static uint64_t from[ROWS] = {0x0102030405060708u, 0x1112131415161718u, 0x2122232425262728u};
+    static char to[ROWS * 8 * (LONGEST + GAP)];
+
+    for (size_t bytes = 1; bytes <= 8; bytes *= 2)
+        for (int64_t n = 1; n <= LONGEST; n += n < 40 ? 1 : n / 3) {
+            const int64_t size[] = {ROWS, n}, dst_stride[] = {n + GAP, 1};
+            const int64_t src_stride[] = {8 / (int64_t)bytes, 0};
+            int64_t wrong = 0;
+            memset(to, UNTOUCHED, sizeof to);
+            sherd__copy_box(bytes, 2, size, to, dst_stride, from, src_stride);
+            for (int64_t r = 0; r < ROWS; r++)
+                for (int64_t i = 0; i < n + GAP; i++) {
+                    const char *at = to + (size_t)(r * (n + GAP) + i) * bytes;
+                    wrong += i < n ? memcmp(at, &from[r], bytes) != 0 : (uint8_t)*at != UNTOUCHED;
+                }
+            CHECK_EQ(wrong, 0);
+        }
+}
+
 static void no_dims_are_one_element(void)
 {
     const int64_t none[3] = {0};
@@ -283,6 +305,7 @@ static const check_test tests[] = {
     {TEST(long_rows_are_shifted)},
     {TEST(rows_of_every_length_are_permuted)},
     {TEST(a_source_stride_of_zero_repeats)},
+    {TEST(long_rows_of_one_element_are_exact)},
     {TEST(no_dims_are_one_element)},
     {TEST(a_size_of_zero_is_no_element)},
     {TEST(all_dims_of_size_two)},

@@ -93,7 +93,8 @@ static int displaced(sherd_dtype dtype, const int64_t size[3], bool descending, 
 
 static void lists_are_sorted_and_equal_ones_stay_in_order(void)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},   {2, 7, 3},   {1, 127, 1}, {1, 128, 1},
+    static const int64_t sizes[][3] = {{1, 1, 1},   {2, 7, 3},   {9, 32, 1},
+                                       {1, 33, 2},  {1, 127, 1}, {1, 128, 1},
                                        {2, 129, 2}, {1, 300, 1}, {1, MOST, 1}};
     static double src[MOST];
     static int32_t index[MOST];
@@ -145,7 +146,7 @@ static void the_most_of_rows_has_the_bits_of_one_after_the_other(void)
 /* Rows of few are taken side by side, from wherever results lie. */
 static void the_most_of_short_rows_has_the_bits_of_each_alone(void)
 {
-    enum { ROWS = 19, LONGEST = 67 };
+    enum { ROWS = 70, LONGEST = 67 };
     static float x[ROWS * LONGEST], together[2 * ROWS], alone[2 * ROWS];
     const int64_t zero = 0;
 
@@ -166,6 +167,80 @@ static void the_most_of_short_rows_has_the_bits_of_each_alone(void)
         }
 }
 
+/* The same bits; of sums and products NaNs may have any. */
+static int apart(sherd_dtype dtype, int op, int64_t n, const void *a, const void *b)
+{
+    bool any = op != SHERD_MAX && op != SHERD_MIN;
+    size_t bytes = sherd_dtype_bytes(dtype);
+    int wrong = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp((const char *)a + (size_t)i * bytes, (const char *)b + (size_t)i * bytes, bytes))
+            wrong += !(any && isnan(number(dtype, a, i)) && isnan(number(dtype, b, i)));
+    return wrong;
+}
+
+/* A table that this machine has beside the plain one: folds of rows and columns, comparisons. */
+static int differing(sherd_dtype dtype, const sherd__kernels *fast, const sherd__kernels *plain,
+                     int64_t rows, int64_t cols)
+{
+    static double x[MOST], y[MOST], made[2][MOST];
+    static int64_t index[2][MOST];
+    const int64_t size[] = {rows, cols}, lies[] = {cols, 1}, none[] = {0, 0};
+    size_t bytes = sherd_dtype_bytes(dtype);
+    int wrong = 0;
+
+    fill(dtype, rows * cols, x);
+    fill(dtype, MOST, y);
+    for (int along = 0; along < 2; along++) {
+        const int64_t stride[] = {along ? 1 : 0, along ? 0 : 1};
+        int64_t n = along ? rows : cols;
+        for (int op = SHERD_SUM; op <= SHERD_PRODUCT; op++) {
+            for (int t = 0; t < 2; t++)
+                memcpy(made[t], y, sizeof y);
+            fast->fold((sherd_reduce_op)op, 2, size, made[0], stride, x);
+            plain->fold((sherd_reduce_op)op, 2, size, made[1], stride, x);
+            wrong += apart(dtype, op, n, made[0], made[1]);
+        }
+        for (int least = 0; least < 2; least++) {
+            for (int t = 0; t < 2; t++) {
+                memcpy(made[t], y, sizeof y);
+                memset(index[t], 0xFF, sizeof index[t]);
+                (t ? plain : fast)->extreme(least, 2, size, made[t], stride, index[t], lies, 3, x);
+            }
+            wrong += memcmp(made[0], made[1], (size_t)n * bytes) != 0;
+            wrong += memcmp(index[0], index[1], sizeof index[0]) != 0;
+        }
+    }
+    for (int kind = 0; kind < SHERD__COMPARE_KINDS; kind++)
+        for (int one = 0; one < 2; one++) {
+            for (int t = 0; t < 2; t++)
+                (t ? plain : fast)
+                    ->compare((sherd__compare_kind)kind, 2, size, (uint8_t *)made[t], x, lies, y,
+                              one ? none : lies);
+            wrong += memcmp(made[0], made[1], (size_t)(rows * cols)) != 0;
+        }
+    return wrong;
+}
+
+static void fast_tables_have_the_bits_of_plain_ones(void)
+{
+    static const int64_t sizes[][2] = {{1, 1},   {3, 200}, {200, 3}, {33, 16},
+                                       {70, 10}, {2, 350}, {5, 129}, {64, 1}};
+    sherd__kernel_set set;
+    sherd__kernels bf16, f16;
+
+    sherd__kernels_choose(&set);
+    sherd__install_half_ref(&bf16, &f16);
+    for (int s = 0; s < LEN(sizes); s++) {
+        int64_t rows = sizes[s][0], cols = sizes[s][1];
+        CHECK_EQ(differing(SHERD_F32, &set.f32, &sherd__ref_f32, rows, cols), 0);
+        CHECK_EQ(differing(SHERD_F64, &set.f64, &sherd__ref_f64, rows, cols), 0);
+        CHECK_EQ(differing(SHERD_BF16, &set.bf16, &bf16, rows, cols), 0);
+        CHECK_EQ(differing(SHERD_F16, &set.f16, &f16, rows, cols), 0);
+    }
+}
+
 static void single_elements_are_added_where_they_belong(void)
 {
     enum { OUTER = 3, N = 70, ENTRIES = 9 };
@@ -173,10 +248,11 @@ static void single_elements_are_added_where_they_belong(void)
     static double src[OUTER * N], dst[OUTER * ENTRIES], expect[OUTER * ENTRIES];
     static double scratch[OUTER * N];
 
-    for (int i = 0; i < OUTER * N; i++)
-        index[i] = i * 11 % 13;
-    for (int flat = 0; flat < 2; flat++)
+    for (int way = 0; way < 4; way++) /* all of a row to one place, of more than 64 */
         for (int d = 0; d < LEN(dtypes); d++) {
+            const bool flat = way % 2, crowded = way / 2;
+            for (int i = 0; i < OUTER * N; i++)
+                index[i] = crowded ? 3 + i / N : i * 11 % 13;
             const sherd__pick p = {OUTER, N, 1, ENTRIES, 2, index, flat};
             size_t bytes = sherd_dtype_bytes(dtypes[d]);
             memset(dst, 0, sizeof dst);
@@ -252,6 +328,7 @@ static const check_test tests[] = {
     {TEST(lists_are_sorted_and_equal_ones_stay_in_order)},
     {TEST(the_most_of_rows_has_the_bits_of_one_after_the_other)},
     {TEST(the_most_of_short_rows_has_the_bits_of_each_alone)},
+    {TEST(fast_tables_have_the_bits_of_plain_ones)},
     {TEST(single_elements_are_added_where_they_belong)},
     {TEST(indices_of_single_elements_may_be_of_others)},
     {TEST(sums_run_both_ways_in_single_columns)},

@@ -180,7 +180,21 @@ static inline void copy_one_plane(size_t bytes, const copy *c, int row, char *ds
                  c->src[col]);
 }
 
-/* Copy by vectors a plane that is turned, or whose rows are reversed. False: it is neither. */
+/* A row of n > 0 copies of one element, doubled up to a piece that is then copied. */
+static void repeat_element(size_t bytes, int64_t n, char *dst, const char *src)
+{
+    enum { PIECE = 2048 };
+    size_t all = (size_t)n * bytes, done = bytes;
+
+    memcpy(dst, src, bytes);
+    for (; done < all && done < PIECE; done *= 2)
+        memcpy(dst + done, dst, 2 * done < all ? done : all - done);
+    for (size_t at = done; at < all; at += done)
+        memcpy(dst + at, dst, at + done < all ? done : all - at);
+}
+
+/* Copy by vectors a plane that is turned, or whose rows are reversed or one element each. False: it
+ * is neither. */
 static bool copy_by_vectors(int64_t bytes, const copy *c, int row, char *dst, const char *src)
 {
     int col = c->ndim - 1;
@@ -188,6 +202,10 @@ static bool copy_by_vectors(int64_t bytes, const copy *c, int row, char *dst, co
 
     if (c->dst[col] != bytes)
         return false;
+    for (int64_t r = 0; r < c->size[row] && c->src[col] == 0; r++)
+        repeat_element((size_t)bytes, c->size[col], dst + r * c->dst[row], src + r * c->src[row]);
+    if (c->src[col] == 0)
+        return true;
     if (c->src[row] == bytes)
         return sherd__turn((size_t)bytes, c->size[row], c->size[col], dst, c->dst[row], src,
                            c->src[col]);

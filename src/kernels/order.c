@@ -11,48 +11,12 @@
 #include "ref.h"
 #include "rows.h"
 
-/* elements; shorter rows are not split into lanes, of which there are as many */
-enum { SHORT = 64 };
-
-#define ELEMENT            float
-#define VALUE              float
-#define NAME(x)            x##_f32
-#define GET(x)             (x)
-#define IS_NAN(x)          isnan(x)
-#define FOLD_SUM(a, b)     ((a) + (b))
-#define FOLD_PRODUCT(a, b) ((a) * (b))
-#include "order_body.inc"
-
-#define ELEMENT            double
-#define VALUE              double
-#define NAME(x)            x##_f64
-#define GET(x)             (x)
-#define IS_NAN(x)          isnan(x)
-#define FOLD_SUM(a, b)     ((a) + (b))
-#define FOLD_PRODUCT(a, b) ((a) * (b))
-#include "order_body.inc"
-
-#define ELEMENT            uint16_t
-#define VALUE              float
-#define NAME(x)            x##_bf16
-#define GET(x)             sherd__from_bf16(x)
-#define IS_NAN(x)          isnan(x)
-#define FOLD_SUM(a, b)     sherd__to_bf16(GET(a) + GET(b))
-#define FOLD_PRODUCT(a, b) sherd__to_bf16(GET(a) * GET(b))
-#include "order_body.inc"
-
-#define ELEMENT            uint16_t
-#define VALUE              float
-#define NAME(x)            x##_f16
-#define GET(x)             sherd__from_f16(x)
-#define IS_NAN(x)          isnan(x)
-#define FOLD_SUM(a, b)     sherd__to_f16(GET(a) + GET(b))
-#define FOLD_PRODUCT(a, b) sherd__to_f16(GET(a) * GET(b))
-#include "order_body.inc"
+#define TYPED(x, type) x##_##type
+#include "order_fractions.inc"
 
 #define ELEMENT            int32_t
 #define VALUE              int32_t
-#define NAME(x)            x##_i32
+#define NAME(x)            TYPED(x, i32)
 #define GET(x)             (x)
 #define IS_NAN(x)          false
 #define FOLD_SUM(a, b)     (int32_t)((uint32_t)(a) + (uint32_t)(b))
@@ -61,7 +25,7 @@ enum { SHORT = 64 };
 
 #define ELEMENT            int64_t
 #define VALUE              int64_t
-#define NAME(x)            x##_i64
+#define NAME(x)            TYPED(x, i64)
 #define GET(x)             (x)
 #define IS_NAN(x)          false
 #define FOLD_SUM(a, b)     (int64_t)((uint64_t)(a) + (uint64_t)(b))
@@ -70,7 +34,7 @@ enum { SHORT = 64 };
 
 #define ELEMENT            uint8_t
 #define VALUE              int
-#define NAME(x)            x##_u8
+#define NAME(x)            TYPED(x, u8)
 #define GET(x)             (x)
 #define IS_NAN(x)          false
 #define FOLD_SUM(a, b)     (uint8_t)((a) + (b))
@@ -79,7 +43,7 @@ enum { SHORT = 64 };
 
 #define ELEMENT            uint8_t
 #define VALUE              int
-#define NAME(x)            x##_bool
+#define NAME(x)            TYPED(x, bool)
 #define GET(x)             ((x) != 0)
 #define IS_NAN(x)          false
 #define FOLD_SUM(a, b)     (uint8_t)(GET(a) | GET(b))

@@ -13,6 +13,7 @@
 
 enum {
     FEW = 64,   /* so many first ones of a list are found without sorting it */
+    SMALL = 32, /* up to here all pairs of a list are compared */
     LONG = 128, /* from here on a list is sorted by bytes */
     LANES = 32  /* columns that are added up side by side */
 };
@@ -332,16 +333,19 @@ static void add_long(const sherd__pick *p, float *dst, const float *src, void *s
 {
     sherd__pick one = *p;
     sherd__places places = {NULL, NULL, NULL, 0, 0};
+    bool many = true;
 
     one.outer = 1;
     for (int64_t o = 0; o < p->outer; o++) {
         float *d = dst + o * p->entries * p->inner;
         const float *x = src + o * p->n * p->inner;
         one.index = p->index + (p->flat ? 0 : o * p->n * p->inner);
-        bool many = p->flat ? sherd__places_of_ids(&places, scratch, p->n, p->index, p->first,
-                                                   p->entries, p->inner, d)
-                            : find_elements(&one, d, &places, scratch);
-        if (p->flat)
+        if (!p->flat)
+            many = find_elements(&one, d, &places, scratch);
+        else if (many) /* in the first of all rows, if any: they have the same indices */
+            many = sherd__places_of_ids(&places, scratch, p->n, p->index, p->first, p->entries,
+                                        p->inner, d);
+        if (p->flat && p->inner > 1)
             add_rows(&one, d, x, many ? &places : NULL);
         else if (many)
             add_elements(&one, d, x, &places);

@@ -5,6 +5,7 @@
  * bisect a failure.
  */
 #include "fast.h"
+#include "loops.h"
 #include "kernels/engine.h"
 #include "kernels/ref.h"
 
@@ -218,6 +219,10 @@ static void install_fast(sherd__kernel_set *set)
     fast->f32(&set->f32);
     fast->f64(&set->f64);
     fast->half(&set->bf16, &set->f16);
+#if defined(__x86_64__)
+    if (fast != &sherd__simd128)
+        sherd__install_loops_avx2(set);
+#endif
 }
 
 /* The plain products, where they are asked for by name. */
