@@ -114,8 +114,61 @@ static void any_number_of_addends_is_exact(void)
     }
 }
 
+/* Boxes of every form in a larger target: sources that lie close, with gaps, or turned. */
+static void boxes_that_are_short_or_have_gaps_are_exact(void)
+{
+    enum { LARGEST = 1500, ADDED = 9 };
+    static const int64_t sizes[][3] = {{3, 5, 1},   {2, 300, 2}, {2, 3, 7},
+                                       {1, 2, 700}, {2, 40, 9},  {7, 1, 8}};
+    static double data[ADDED][2 * LARGEST], result[3 * LARGEST];
+
+    for (int i = 0; i < ADDED; i++)
+        for (int k = 0; k < 2 * LARGEST; k++)
+            data[i][k] = value(i, k);
+    for (int b = 0; b < LEN(sizes); b++)
+        for (int count = 2; count <= ADDED; count++) {
+            const int64_t *n = sizes[b];
+            sherd__pull pull[ADDED] = {{.rank = 0}};
+            sherd__source source[ADDED];
+            sherd__region region = {.size = {n[0], n[1], n[2]}, .count = count};
+            const sherd__schedule made = {.ndim = 3,
+                                          .source_size = {n[0], n[1], n[2]},
+                                          .target_size = {n[0], n[1], n[2] + 1},
+                                          .op = SHERD_SUM,
+                                          .divisor = 1,
+                                          .regions = 1,
+                                          .pulls = count,
+                                          .region = &region,
+                                          .pull = pull};
+            sherd__schedule s = made;
+            int wrong = 0;
+            for (int i = 0; i < count; i++) {
+                const int64_t lies[][3] = {
+                    {n[1] * n[2], n[2], 1}, {2 * n[1] * n[2], 2 * n[2], 2}, {n[1] * n[2], 1, n[1]}};
+                pull[i].rank = i;
+                source[i].data = data[i];
+                memcpy(source[i].stride, lies[(i + b) % 3], sizeof lies[0]);
+            }
+            memset(result, 0, sizeof result);
+            sherd__schedule_lay(&s);
+            sherd__region_run(&s, &region, result, source, sizeof(double), &kernels()->f64);
+            for (int64_t at = 0; at < n[0] * n[1] * (n[2] + 1); at++) {
+                int64_t z = at % (n[2] + 1), y = at / (n[2] + 1) % n[1];
+                int64_t x = at / (n[2] + 1) / n[1];
+                double sum = 0;
+                for (int i = 0; i < count && z < n[2]; i++) {
+                    const int64_t *step = source[i].stride;
+                    sum += data[i][x * step[0] + y * step[1] + z * step[2]];
+                }
+                wrong += result[at] != sum;
+            }
+            CHECK_EQ(wrong, 0);
+        }
+}
+
 static const check_test tests[] = {
     {TEST(sixteen_bits_are_rounded_once)},
     {TEST(any_number_of_addends_is_exact)},
+    {TEST(boxes_that_are_short_or_have_gaps_are_exact)},
 };
 CHECK_MAIN(tests)

@@ -18,6 +18,8 @@ enum {
     ADDENDS = 1024,
     FEW_ADDENDS = 64,
     SHORT_ROW = 8,         /* elements */
+    TOGETHER = 256,        /* elements of short rows that are added at once */
+    FEW_TOGETHER = 8,      /* addends */
     SHORT_COPY = 64 << 10, /* bytes */
     NEAR_COPY = 16 << 10,  /* less is mostly in the first cache */
     SPREAD = 2 /* results that are written at once through the cache: more take longer */
@@ -87,15 +89,64 @@ static bool next_row(const sum *s, int outer, int64_t *at, char **dst, const cha
     return false;
 }
 
+/* Strides of the last two dims; returns where the element `at` of them is. */
+static int64_t last_two(const sum *s, const int64_t *stride, const int64_t *at, int64_t *lie)
+{
+    int inner = s->ndim - 1;
+
+    lie[0] = inner ? stride[inner - 1] : 0;
+    lie[1] = stride[inner];
+    return (at[0] * lie[0] + at[1] * lie[1]) * (int64_t)s->element_bytes;
+}
+
+/* A block of the last two dims: brought together, added, and put back. */
+static void add_block(const sum *s, const int64_t *at, const int64_t *size, char *dst,
+                      const char **src)
+{
+    uint64_t room[FEW_TOGETHER][TOGETHER]; /* for elements of any dtype */
+    const void *brought[FEW_TOGETHER];
+    const int64_t close[] = {size[1], 1};
+    int64_t lie[2];
+
+    for (int i = 0; i < s->count; i++) {
+        const char *from = src[i] + last_two(s, s->stride[i], at, lie);
+        sherd__copy_box(s->element_bytes, 2, size, room[i], close, from, lie);
+        brought[i] = room[i];
+    }
+    s->kernels->reduce(s->schedule->op, room[0], brought, s->count, size[0] * size[1], s->divisor);
+    dst += last_two(s, s->dst_stride, at, lie);
+    sherd__copy_box(s->element_bytes, 2, size, dst, lie, room[0], close);
+}
+
+/* Rows that are short or have gaps: a call of the kernel for each, or for each element, would take
+ * longer than what it adds. */
+static void add_together(const sum *s, int64_t rows, int64_t row, char *dst, const char **src)
+{
+    int64_t at[SHERD_MAX_DIMS] = {0}, cols = sherd__min(row, TOGETHER), some = TOGETHER / cols;
+
+    do
+        for (int64_t i = 0; i < rows; i += some)
+            for (int64_t j = 0; j < row; j += cols) {
+                const int64_t first[] = {i, j};
+                const int64_t size[] = {sherd__min(some, rows - i), sherd__min(cols, row - j)};
+                add_block(s, first, size, dst, src);
+            }
+    while (next_row(s, s->ndim - 2, at, &dst, src));
+}
+
 /* Each row is one call of the kernel; where the row of a source has gaps, each element is. */
 static void add_rows(const sum *s, char *dst, const char **src)
 {
     int inner = s->ndim - 1;
-    int64_t at[SHERD_MAX_DIMS] = {0}, row = s->size[inner];
+    int64_t at[SHERD_MAX_DIMS] = {0}, row = s->size[inner], rows = inner ? s->size[inner - 1] : 1;
     bool dense = s->dst_stride[inner] == 1;
 
     for (int i = 0; i < s->count; i++)
         dense = dense && s->stride[i][inner] == 1;
+    if (s->count <= FEW_TOGETHER && (dense ? row < SHORT_ROW : row > 1) && rows * row > SHORT_ROW) {
+        add_together(s, rows, row, dst, src);
+        return;
+    }
     do
         s->kernels->reduce(s->schedule->op, dst, (const void *const *)src, s->count,
                            dense ? row : 1, s->divisor);
