@@ -288,6 +288,27 @@ static void indices_of_single_elements_may_be_of_others(void)
     CHECK(to[0] == 2 && to[1] == 0 && to[2] == 4 && to[3] == 3);
 }
 
+/* Lines with the same indices: all are of entries that are here, or one is not. */
+static void lines_are_gathered_by_the_same_indices(void)
+{
+    enum { OUTER = 3, N = 5, ENTRIES = 4, FIRST = 2 };
+    static const int32_t indices[][N] = {{5, 2, 2, 4, 3}, {5, 2, 6, 4, 3}, {1, 5, 2, 4, 3}};
+
+    for (int i = 0; i < LEN(indices); i++)
+        for (int bytes = 1; bytes <= 8; bytes *= 2) {
+            const sherd__pick p = {OUTER, N, 1, ENTRIES, FIRST, indices[i], true};
+            uint8_t src[OUTER * ENTRIES * 8], dst[OUTER * N * 8];
+            for (int k = 0; k < LEN(src); k++)
+                src[k] = (uint8_t)(k + 1);
+            sherd__gather((size_t)bytes, &p, dst, src);
+            for (int k = 0; k < OUTER * N * bytes; k++) {
+                int o = k / (N * bytes), at = indices[i][k / bytes % N] - FIRST;
+                bool here = at >= 0 && at < ENTRIES;
+                CHECK_EQ(dst[k], here ? (o * ENTRIES + at) * bytes + k % bytes + 1 : 0);
+            }
+        }
+}
+
 static void sums_run_both_ways_in_single_columns(void)
 {
     static const int64_t size[] = {2, 3, 1};
@@ -331,6 +352,7 @@ static const check_test tests[] = {
     {TEST(fast_tables_have_the_bits_of_plain_ones)},
     {TEST(single_elements_are_added_where_they_belong)},
     {TEST(indices_of_single_elements_may_be_of_others)},
+    {TEST(lines_are_gathered_by_the_same_indices)},
     {TEST(sums_run_both_ways_in_single_columns)},
     {TEST(planes_are_turned_whatever_their_sizes)},
 };

@@ -56,8 +56,33 @@ static inline void gather_line(size_t bytes, int64_t n, char *dst, const char *s
     }
 }
 
+/* Whether all indices of a line are of entries that are here. */
+static bool all_here(const sherd__pick *p)
+{
+    int outside = 0;
+
+    for (int64_t j = 0; j < p->n; j++)
+        outside |= (uint64_t)(p->index[j] - p->first) >= (uint64_t)p->entries;
+    return !outside;
+}
+
+/* Lines that have the same indices, all of which are here: these are not asked again. */
+static inline void gather_same(size_t bytes, const sherd__pick *p, char *dst, const char *src)
+{
+    const int32_t *index = p->index;
+    const int64_t n = p->n, first = p->first;
+
+    for (int64_t o = 0; o < p->outer; o++, src += p->entries * (int64_t)bytes)
+        for (int64_t j = 0; j < n; j++, dst += bytes)
+            memcpy(dst, src + (index[j] - first) * (int64_t)bytes, bytes);
+}
+
 static inline void gather_lines(size_t bytes, const sherd__pick *p, char *dst, const char *src)
 {
+    if (p->flat && p->outer > 1 && all_here(p)) {
+        gather_same(bytes, p, dst, src);
+        return;
+    }
     for (int64_t o = 0; o < p->outer; o++)
         gather_line(bytes, p->n, dst + (size_t)(o * p->n) * bytes,
                     src + (size_t)(o * p->entries) * bytes, p->index + (p->flat ? 0 : o * p->n),
