@@ -131,7 +131,7 @@ static int send_nonsense(void)
     sherd_carrier carrier;
     bool good = true;
 
-    if (sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, text, sizeof text))
+    if (sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, false, text, sizeof text))
         return 1;
     for (int i = 0; i < 2 && carrier.rank == 1; i++) {
         sherd_message m = {head, bytes[i], NULL, 0};
@@ -194,7 +194,7 @@ static int send_bodies(void)
     sherd_carrier carrier;
     bool good = true;
 
-    if (sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, text, sizeof text))
+    if (sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, false, text, sizeof text))
         return 1;
     for (size_t i = 0; carrier.rank < 2 && i < sizeof bytes / sizeof *bytes; i++)
         for (int k = 0; k < 4; k++)
@@ -304,7 +304,8 @@ static int starve_one(int rank)
         sherd_carrier carrier;
         if (rank == 1 && turn == 1)
             allow(2 << 20);
-        sherd_status status = sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, text, sizeof text);
+        sherd_status status =
+            sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, false, text, sizeof text);
         allow(0);
         printf("%s: %s\n", sherd_status_name(status), text);
         good = good && status == (turn == 1 ? SHERD_ENOMEM : SHERD_OK);
@@ -312,6 +313,42 @@ static int starve_one(int rank)
         if (!status)
             carrier.close(carrier.self, good);
     }
+    MPI_Finalize();
+    return !good;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+enum { REFUSALS = 0 }; /* the allocator is another one */
+static int refused;
+#else
+enum { REFUSALS = 2 };
+static int refused; /* the so-manieth calloc from now on gets nothing; 0 = none */
+
+void *__libc_calloc(size_t count, size_t bytes);
+
+void *calloc(size_t count, size_t bytes)
+{
+    return refused && --refused == 0 ? NULL : __libc_calloc(count, bytes);
+}
+#endif
+
+/* Rank 1 has no memory before it meets the others to open a world, and has it again. */
+static int starve_early(int rank)
+{
+    bool good = true;
+
+    for (int n = 1; n <= REFUSALS + 1; n++) {
+        char text[SHERD_ERROR_BYTES] = "";
+        sherd_world *world = NULL;
+        refused = rank == 1 && n <= REFUSALS ? n : 0;
+        sherd_status status =
+            sherd_world_open_mpi(&world, MPI_COMM_WORLD, &(sherd_world_options){.error = text});
+        good = good && refused == 0 && status == (n <= REFUSALS ? SHERD_ENOMEM : SHERD_OK) &&
+               (!status || strstr(text, "rank 1: out of memory"));
+        if (!status)
+            good = sum_of(world) == 6 && !sherd_world_close(world) && good;
+    }
+    printf("early: %s\n", good ? "well" : "not so");
     MPI_Finalize();
     return !good;
 }
@@ -422,6 +459,7 @@ int main(int argc, char **argv)
         return strcmp(argv[1], "late") == 0      ? come_late(rank)
                : strcmp(argv[1], "stopped") == 0 ? stop_one(rank)
                : strcmp(argv[1], "poor") == 0    ? starve_one(rank)
+               : strcmp(argv[1], "early") == 0   ? starve_early(rank)
                : strcmp(argv[1], "dies") == 0    ? die_in_two(rank)
                                                  : miss_one(rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);

@@ -162,6 +162,19 @@ static void who_has_no_memory_for_it_ends_an_opening_on_all_ranks(void)
     }
 }
 
+/* Also where it has none before it meets the others; and then a world opens. */
+static void who_has_no_memory_before_it_comes_is_waited_for_by_nobody(void)
+{
+    setenv("SHERD_TIMEOUT", "5", 1);
+    const program_end *ends = mpi_run_part(3, "early");
+    FOR_EACH_MPI(kind)
+    {
+        CHECK_EQ(ends[kind_i].status, 0);
+        CHECK_EQ(times(ends[kind_i].out, "early: well"), 3);
+    }
+    unsetenv("SHERD_TIMEOUT");
+}
+
 static void what_mpi_says_is_wrong_all_ranks_learn(void)
 {
     static const char *const functions[] = {"MPI_Isend", "MPI_Irecv", "MPI_Test"};
@@ -206,6 +219,7 @@ static const check_test tests[] = {
     {TEST(what_mpi_says_is_wrong_ends_an_opening)},
     {TEST(who_was_stopped_has_not_waited)},
     {TEST(who_has_no_memory_for_it_ends_an_opening_on_all_ranks)},
+    {TEST(who_has_no_memory_before_it_comes_is_waited_for_by_nobody)},
     {TEST(what_mpi_says_is_wrong_all_ranks_learn)},
 };
 MPIRUN_MAIN(tests, play_rank)

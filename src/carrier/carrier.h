@@ -12,11 +12,25 @@
 
 /*
  * A carrier over a duplicate of a communicator; collective on it. The text says why it failed:
- * ETIMEDOUT (a rank has not come), ENOMEM or EINVAL.
+ * ETIMEDOUT (a rank has not come), ENOMEM or EINVAL. `poor`: the caller has no memory for what it
+ * needs itself; this rank still meets the others, and all get ENOMEM.
  */
-sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
+sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, bool poor, char *text,
+                                size_t room);
 
-/* The same, and it says so where MPI_Finalize has been called: ended.c. */
+/* Seconds of SHERD_TIMEOUT, infinite for none; what is wrong with it the world says later. */
+double sherd__mpi_timeout(void);
+
+enum { SHERD__LATE = -1 /* no error of MPI's: those are > 0 */ };
+
+/*
+ * Wait until a request is done: MPI_SUCCESS, MPI's error, or SHERD__LATE after SHERD_TIMEOUT. MPI
+ * itself would wait for ever for a rank that does not come, and what it has begun cannot be taken
+ * back: unless this has succeeded, the memory of the request must stay.
+ */
+int sherd__mpi_await(MPI_Request *request);
+
+/* sherd__mpi_carrier, and it says so where MPI_Finalize has been called: ended.c. */
 sherd_status sherd__mpi_ranks(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
 
 /*

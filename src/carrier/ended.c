@@ -84,17 +84,13 @@ static void close_both(void *self, bool well)
 sherd_status sherd__mpi_ranks(sherd_carrier *out, MPI_Comm comm, char *text, size_t room)
 {
     ended *e = calloc(1, sizeof *e);
+    sherd_status status = sherd__mpi_carrier(out, comm, !e, text, room);
 
-    if (!e) {
-        snprintf(text, room, "MPI: out of memory");
-        return SHERD_ENOMEM;
-    }
-    sherd_status status = sherd__mpi_carrier(&e->mpi, comm, text, room);
-    if (status) {
+    if (!e || status) { /* without memory here it fails on all ranks */
         free(e);
         return status;
     }
-    *out = e->mpi;
+    e->mpi = *out;
     out->self = e;
     out->gather = gather;
     out->send = send;

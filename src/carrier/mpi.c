@@ -13,13 +13,11 @@
 #include "carrier.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8, LATE = -1 /* no error of MPI's: > 0 */ };
+enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8 };
 /* Bytes of a piece: to a rank of this machine; to others, by Open MPI and by MPICH. */
 enum { PIECE_HERE = 4 << 20, PIECE_THERE = 60 << 10, PIECE_THERE_MPICH = 16 << 10 };
 /* The longest message of a head and its body; what each rank brings to a gathering at once. */
@@ -132,43 +130,6 @@ static bool is_free(carrier *c, MPI_Request *request)
 
 /* ---- what all ranks do together -------------------------------------------------------------- */
 
-static const double longest_round = 0.1; /* seconds that count */
-
-/* SHERD_TIMEOUT; what is wrong with it the world says later. */
-static double most_seconds(void)
-{
-    const char *text = getenv("SHERD_TIMEOUT");
-    double seconds = text ? strtod(text, NULL) : 0;
-
-    if (text && (strcmp(text, "0") == 0 || strcmp(text, "none") == 0))
-        return HUGE_VAL;
-    return seconds >= 1 ? seconds : 600;
-}
-
-/*
- * Until it is done: MPI_SUCCESS, what MPI says, or LATE when the time is over. MPI itself would
- * wait for ever for a rank that does not come, and what it has begun can not be taken back: unless
- * it has succeeded, the memory of it is not to be freed. Time counts by rounds, of which none is
- * long: if the job was stopped in one (Ctrl-Z, a debugger), this rank has waited for nobody.
- */
-static int await(MPI_Request *request)
-{
-    const struct timespec nap = {0, 50000};
-    double last = MPI_Wtime(), waited = 0, most = most_seconds();
-    int done = 0, error;
-
-    while (!(error = MPI_Test(request, &done, MPI_STATUS_IGNORE)) && !done) {
-        double now = MPI_Wtime();
-        waited += now - last < longest_round ? now - last : longest_round;
-        last = now;
-        if (waited > most)
-            return LATE;
-        if (waited > 0.01)
-            nanosleep(&nap, NULL);
-    }
-    return error;
-}
-
 /* Of each rank so many bytes, which are few, from `at` on. */
 static bool gather_some(carrier *c, const char *mine, size_t bytes, size_t at, char *all)
 {
@@ -182,8 +143,8 @@ static bool gather_some(carrier *c, const char *mine, size_t bytes, size_t at, c
                               &request),
                "MPI_Iallgather"))
         return false;
-    int error = await(&request);
-    if (error == LATE || !works(c, error, "MPI_Iallgather")) {
+    int error = sherd__mpi_await(&request);
+    if (error == SHERD__LATE || !works(c, error, "MPI_Iallgather")) {
         c->gathered = NULL;
         return false;
     }
@@ -407,6 +368,10 @@ static bool receive(void *self, int *from, sherd_message *out, const sherd_room 
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
+/* That of a rank without memory for one, which opens none: MPI may still write there when this rank
+ * has waited too long for the others. */
+static carrier spare;
+
 static void close_carrier(void *self, bool well)
 {
     carrier *c = self;
@@ -424,24 +389,19 @@ static void close_carrier(void *self, bool well)
     free(c->nowhere);
     free(c->gathered);
     free(c->head);
-    free(c);
+    if (c != &spare)
+        free(c);
 }
 
-static sherd_status no_memory(char *text, size_t room)
-{
-    snprintf(text, room, "%s: out of memory", own_name());
-    return SHERD_ENOMEM;
-}
-
-/* What `await` has said, of a carrier that MPI may still use. */
+/* What sherd__mpi_await has returned, of a carrier that MPI may still use. */
 static sherd_status not_begun(char *text, size_t room, int error)
 {
-    if (error != LATE)
+    if (error != SHERD__LATE)
         return say(text, room, error, "no duplicate of the communicator");
     snprintf(text, room,
              "%s: waited %.0f s (SHERD_TIMEOUT) for all ranks of the communicator to open a "
              "world: end the job with MPI_Abort",
-             own_name(), most_seconds());
+             own_name(), sherd__mpi_timeout());
     return SHERD_ETIMEDOUT;
 }
 
@@ -454,9 +414,9 @@ static sherd_status make_room(carrier *c, int rank, char *text, size_t room)
     c->nowhere = malloc(PIECE_HERE);
     c->head = malloc(ONCE);
     c->gathered = malloc(((size_t)c->ranks + 1) * BROUGHT);
-    c->poor = c->peer && c->nowhere && c->head && c->gathered ? c->ranks : rank;
+    c->poor = c != &spare && c->peer && c->nowhere && c->head && c->gathered ? c->ranks : rank;
     int error = MPI_Iallreduce(&c->poor, &c->poorest, 1, MPI_INT, MPI_MIN, c->comm, &request);
-    if (error || (error = await(&request)))
+    if (error || (error = sherd__mpi_await(&request)))
         return not_begun(text, room, error);
     if (c->poorest == c->ranks)
         return SHERD_OK;
@@ -465,19 +425,19 @@ static sherd_status make_room(carrier *c, int rank, char *text, size_t room)
     return SHERD_ENOMEM;
 }
 
-sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room)
+sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, bool poor, char *text,
+                                size_t room)
 {
-    carrier *c = calloc(1, sizeof *c);
+    carrier *c = poor ? NULL : calloc(1, sizeof *c);
     MPI_Request request;
     int error;
 
     if (!c)
-        return no_memory(text, room);
-    if ((error = MPI_Comm_idup(comm, &c->comm, &request))) {
+        *(c = &spare) = (carrier){.posted = false};
+    error = MPI_Comm_idup(comm, &c->comm, &request);
+    if (error && c != &spare)
         free(c);
-        return not_begun(text, room, error);
-    }
-    if ((error = await(&request)))
+    if (error || (error = sherd__mpi_await(&request)))
         return not_begun(text, room, error);
     MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN);
     *out = (sherd_carrier){.version = SHERD_CARRIER_VERSION,

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting for what all ranks of a communicator do together, but no longer than SHERD_TIMEOUT. */
+#include "carrier.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/*
+ * Seconds that a round of a wait counts at most: if the job was stopped in it (Ctrl-Z, a debugger),
+ * this rank has waited for nobody.
+ */
+static const double longest_round = 0.1;
+
+double sherd__mpi_timeout(void)
+{
+    const char *text = getenv("SHERD_TIMEOUT");
+    double seconds = text ? strtod(text, NULL) : 0;
+
+    if (text && (strcmp(text, "0") == 0 || strcmp(text, "none") == 0))
+        return HUGE_VAL;
+    return seconds >= 1 ? seconds : 600;
+}
+
+int sherd__mpi_await(MPI_Request *request)
+{
+    const struct timespec nap = {0, 50000};
+    double last = MPI_Wtime(), waited = 0, most = sherd__mpi_timeout();
+    int done = 0, error;
+
+    while (!(error = MPI_Test(request, &done, MPI_STATUS_IGNORE)) && !done) {
+        double now = MPI_Wtime();
+        waited += now - last < longest_round ? now - last : longest_round;
+        last = now;
+        if (waited > most)
+            return SHERD__LATE;
+        if (waited > 0.01)
+            nanosleep(&nap, NULL);
+    }
+    return error;
+}
