@@ -4,8 +4,10 @@
  * given, whichever of the others it was that refused.
  */
 #include "ops_cases.h"
+#include "tensors.h"
 
 #include "apply/operator.h"
+#include "sherd/ops_losses.h"
 #include "sherd/ops_diagonal.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
@@ -69,6 +71,32 @@ static void the_operands_are_those_of_the_call(sherd_world *world)
     if (!CHECK(strstr(sherd_world_error(world), ": sherd_normalize: sherd_max: ") != NULL) ||
         !CHECK(strstr(sherd_world_error(world), ": a is f64[0,3]") != NULL))
         fprintf(stderr, "  %s\n", sherd_world_error(world));
+}
+
+static void expect_text(sherd_world *world, const char *text)
+{
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
+        fprintf(stderr, "  %s\n", sherd_world_error(world));
+}
+
+/* A plain operand that may differ between ranks, or that may not stand beside distributed ones. */
+static void a_plain_operand_is_refused_by_the_call(sherd_world *world)
+{
+    const int64_t shape[] = {4};
+    const float data[4] = {1, 2, 3, 4};
+    const sherd_layout *l = layout_of(line_of_ranks(world), 1, shape, "S(0)", NULL);
+    sherd_tensor *a = sherd_constant_on(l, SHERD_F32, 1);
+    sherd_tensor *own = sherd_from_data(world, SHERD_F32, shape, 1, data);
+
+    sherd_mse_loss(a, own, SHERD_LOSS_MEAN);
+    expect_text(world, ": sherd_mse_loss: sherd_sub: the plain tensor f32[4] beside");
+    sherd_add(a, own);
+    expect_text(world, ": sherd_add: the plain tensor f32[4] beside");
+    (void)!sherd_op_promote(world, SHERD_PROMOTE_NEVER);
+    sherd_mse_loss(a, own, SHERD_LOSS_MEAN);
+    expect_text(world, ": sherd_mse_loss: sherd_sub: f32[4] is plain beside");
+    (void)!sherd_op_promote(world, SHERD_PROMOTE_SILENTLY);
 }
 
 /* An operand without elements needs no list of all classes. */
@@ -136,6 +164,7 @@ static void an_empty_dim_counts_as_one(sherd_world *world)
 static const check_test tests[] = {
     {TEST(whoever_refuses_the_call_is_named), {1}},
     {TEST(the_operands_are_those_of_the_call), {1, 2}},
+    {TEST(a_plain_operand_is_refused_by_the_call), {1, 2}},
     {TEST(no_index_needs_no_classes), {1, 2, 3}},
     {TEST(a_far_diagonal_has_no_room), {1, 2}},
     {TEST(an_empty_dim_counts_as_one), {1, 2}},

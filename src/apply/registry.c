@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/engine.h"
+#include "world/doing.h"
 
 /* ---- the state ------------------------------------------------------------------------------ */
 
@@ -285,9 +286,11 @@ bool sherd__may_promote(const sherd__run *run, sherd_tensor *t)
         warn(run->call.world, ops, run->call.op, t);
         return true;
     }
-    sherd__raise(run->call.world, SHERD_EINVAL,
-                 "%s: %s is plain beside distributed operands, and sherd_op_promote says never: "
-                 "spread it with sherd_distribute",
-                 run->call.op->name, sherd_tensor_text(t));
+    const char *name = run->call.op->name, *outer = sherd__doing_around(run->call.world, name);
+    sherd__raise(
+        run->call.world, SHERD_EINVAL,
+        "%s%s%s: %s is plain beside distributed operands, and sherd_op_promote says never: "
+        "spread it with sherd_distribute",
+        outer, *outer ? ": " : "", name, sherd_tensor_text(t));
     return false;
 }

@@ -9,6 +9,7 @@
 
 #include "base/num.h"
 #include "base/text.h"
+#include "world/doing.h"
 
 /* Axes of extent 1 are left out: one rank cannot differ from itself. */
 unsigned sherd__varying_axes(const sherd_layout *layout)
@@ -122,12 +123,14 @@ sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char
     if (t->varies != 0) {
         char axes[SHERD_MAX_AXES * (SHERD__NAME_BYTES + 2) + 64];
         sherd__writer w = {.at = axes, .room = sizeof axes};
+        const char *outer = sherd__doing_around(t->world, function);
         write_axes(&w, mesh->root, t->varies);
-        return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
-                                  "%s: the plain tensor %s beside distributed ones may vary over "
-                                  "%s: use sherd_distribute or sherd_from_local, or "
-                                  "sherd_mark_equal if it is the same on all ranks",
-                                  function, sherd_tensor_text(t), axes);
+        return sherd__fail_tensor(
+            t->world, true, SHERD_EINVAL,
+            "%s%s%s: the plain tensor %s beside distributed ones may vary over "
+            "%s: use sherd_distribute or sherd_from_local, or "
+            "sherd_mark_equal if it is the same on all ranks",
+            outer, *outer ? ": " : "", function, sherd_tensor_text(t), axes);
     }
     if (sherd__replicated(&layout, mesh, t->ndim, t->shape) != SHERD_OK)
         return sherd__fail_diag(t->world, true);

@@ -165,6 +165,11 @@ void sherd__doing_end(sherd_world *world, bool begun)
         world->doing = NULL;
 }
 
+const char *sherd__doing_around(const sherd_world *world, const char *function)
+{
+    return world->doing && strcmp(world->doing, function) != 0 ? world->doing : "";
+}
+
 const char *sherd__doing_within(sherd_world *world, const char *name)
 {
     const char *before = world->within;
