@@ -276,6 +276,64 @@ static void scaled_in_place_is_scaled(sherd_world *world)
     }
 }
 
+/* What C computes modulo 2^bits; of bool whether it is not 0. */
+static int64_t kept(sherd_dtype dtype, uint64_t value)
+{
+    return dtype == SHERD_I32  ? (int32_t)(uint32_t)value
+           : dtype == SHERD_U8 ? (uint8_t)value
+                               : (int64_t)(dtype == SHERD_BOOL ? value != 0 : value);
+}
+
+static sherd_tensor *of_columns(sherd_tensor *t)
+{
+    return sherd_narrow(t, 1, 1, 2); /* strided */
+}
+
+static bool holds_integers(sherd_tensor *t, sherd_dtype dtype, const uint64_t want[15])
+{
+    int64_t got[15], wrong = 0;
+
+    if (!CHECK(sherd_full_read(got, sizeof got, t, SHERD_I64, -1)))
+        return false;
+    for (int i = 0; i < 15; i++)
+        wrong += got[i] != kept(dtype, want[i]);
+    return wrong == 0;
+}
+
+/* Integers and bool, as operators compute them: all layouts, whole tensors and strided views. */
+static void integers_are_written_too(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_I32, SHERD_I64, SHERD_U8, SHERD_BOOL};
+    static const char *const ways[] = {"R", "S(0)", "S(1)", "P"};
+
+    for (int i = 0; i < LEN(dtypes) * LEN(ways); i++) {
+        sherd_dtype dtype = dtypes[i % LEN(dtypes)];
+        const char *way = ways[i / LEN(dtypes)];
+        uint64_t big = dtype == SHERD_I64 ? UINT64_C(1) << 53 : dtype == SHERD_I32 ? 1 << 30 : 1;
+        uint64_t want[15];
+        sherd_scope_begin(world);
+        const sherd_layout *layout = layout_of(line_of_ranks(world), 2, SIZES(5, 3), way, NULL);
+        sherd_tensor *t = sherd_constant_on(layout, dtype, 1);
+        sherd_tensor *two = sherd_constant(world, dtype, SIZES(2), 1, dtype == SHERD_BOOL ? 1 : 2);
+        CHECK(sherd_add_to(t, sherd_constant(world, dtype, NULL, 0, (double)big)) == t);
+        sherd_add_to(of_columns(t), two);
+        sherd_mul_by(of_columns(t), two);
+        sherd_scale_by(t, dtype == SHERD_BOOL ? 1 : 7);
+        for (int k = 0; k < 15; k++)
+            want[k] = dtype == SHERD_BOOL ? 1 : 7 * (k % 3 ? (1 + big + 2) * 2 : 1 + big);
+        CHECK(holds_integers(t, dtype, want));
+        sherd_scale_by(of_columns(t), 0);
+        for (int k = 0; k < 15; k++)
+            want[k] = k % 3 ? 0 : want[k];
+        CHECK(holds_integers(t, dtype, want));
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+    sherd_scale_by(sherd_constant(world, SHERD_I32, SIZES(3), 1, 1), 0.5);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "the dtype does not have this value") != NULL);
+}
+
 /*
  * Data of unknown origin, written through one view of plain storage, is seen through the others: so
  * these no longer pass for equal on all ranks. Views that share no element with it do.
@@ -310,6 +368,7 @@ static const check_test tests[] = {
     {TEST(all_views_vary_with_what_is_written), {1, 2}},
     {TEST(writes_are_those_of_plain_tensors), {1, 2, 3, 4}},
     {TEST(scaled_in_place_is_scaled), {1, 2, 3, 4, 8}},
+    {TEST(integers_are_written_too), {1, 2, 3, 4, 8}},
     {TEST(a_write_is_seen_through_all_views), {1}},
     {TEST(saved_tensors_notice), {1}},
     {TEST(no_gradient_is_lost_in_silence), {1}},

@@ -398,7 +398,7 @@ SHERD_API sherd_tensor *sherd_triu(sherd_tensor *a, int64_t diagonal);
  */
 
 /**
- * a += b.
+ * a += b, of one dtype; integers wrap around, and of bool it is "or".
  *
  * @collective only if `b` must move; blocks until other ranks have finished reading `a`
  * @owns       `a` itself
@@ -408,18 +408,20 @@ SHERD_API sherd_tensor *sherd_triu(sherd_tensor *a, int64_t diagonal);
 SHERD_API sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b);
 
 /**
- * a *= b; `a` may also be a pending average.
+ * a *= b, of one dtype; integers wrap around, and of bool it is "and". `a` may also be a pending
+ * average.
  *
  * @collective as sherd_add_to   @owns `a` itself   @errors as sherd_add_to
  */
 SHERD_API sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b);
 
 /**
- * a *= factor, with the same bits as sherd_scale; `a` may also be a pending average.
+ * a *= factor, with the same bits as sherd_scale; `a` may also be a pending average. Integers and
+ * bool are multiplied by a factor that their dtype can hold, and integers wrap around.
  *
  * @local  blocks until other ranks have finished reading `a`
  * @owns   `a` itself
- * @errors as sherd_add_to
+ * @errors as sherd_add_to; EINVAL a factor that integers or bool cannot hold
  */
 SHERD_API sherd_tensor *sherd_scale_by(sherd_tensor *a, double factor);
 

@@ -66,16 +66,10 @@ static const char *fault_of_operands(const write *w)
 {
     const sherd_tensor *a = w->a, *b = w->b;
 
-    if (w->kind == SCALE)
-        return sherd__has_fractions(a->dtype)
-                   ? NULL
-                   : "it computes f32, f64, bf16 and f16 only: cast first (sherd_cast)";
     if (!b)
         return sherd__holds(a->dtype, w->value) ? NULL : "the dtype does not have this value";
     if (w->kind != COPY && a->dtype != b->dtype)
         return "dtypes differ: cast one of them (sherd_cast)";
-    if (w->kind != COPY && !sherd__kernels_of(sherd__world_kernels(a->world), a->dtype))
-        return "it computes f32, f64, bf16 and f16 only: cast first (sherd_cast)";
     if (!broadcasts(b, a))
         return "b does not broadcast to the shape of a";
     if (b->layout && !a->layout)
@@ -255,7 +249,7 @@ static void write_value(const write *w, void *to, double value)
 static bool combine(const write *w, void *to, const void *from, const int64_t *stride)
 {
     sherd_tensor *a = w->a;
-    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(a->world), a->dtype);
+    const sherd__kernels *kernels = sherd__kernels_of_any(sherd__world_kernels(a->world), a->dtype);
     sherd__binary_kind op = w->kind == ADD ? SHERD__ADD : SHERD__MUL;
     bool whole = sherd__is_contiguous(a);
     void *result = whole ? to : scratch(w);
@@ -274,10 +268,17 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
     return true;
 }
 
-/* Multiply each element by the value. False: there is no memory. */
+/* Multiply each element by the value, which integers and bool can hold. False: there is no memory. */
 static bool scale(const write *w, void *to)
 {
+    const int64_t nowhere[SHERD_MAX_DIMS] = {0};
     sherd_tensor *a = w->a;
+    unsigned char element[8];
+
+    if (!sherd__has_fractions(a->dtype)) {
+        sherd__cast(a->dtype, SHERD_F64, 1, element, &w->value);
+        return combine(w, to, element, nowhere);
+    }
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(a->world), a->dtype);
     bool whole = sherd__is_contiguous(a);
     void *at = whole ? to : scratch(w);
@@ -297,9 +298,12 @@ static bool scale(const write *w, void *to)
     return true;
 }
 
-/* This rank's GPU, if only that has what is written, or written with. */
+/* This rank's GPU, if only that has what is written, or written with; integers and bool are not
+ * computed there. */
 static sherd__device *device_of(const write *w)
 {
+    if (!overwrites(w->kind) && !sherd__has_fractions(w->a->dtype))
+        return NULL;
     bool there = sherd__is_only_there(w->a) || (w->b && sherd__is_only_there(w->b));
 
     return there ? sherd__world_device(w->a->world) : NULL;
