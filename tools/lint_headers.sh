@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every public header compiles alone, as C99 and as C++17, guards.hpp as C++11; sherd/mpi.h where there is MPI, whose own header is not ours to judge.
+# Every public header compiles alone, as C99 and as C++17, guards.hpp as any C++ by each compiler that is here, with and without exceptions and RTTI; sherd/mpi.h where there is MPI, whose own header is not ours to judge.
 cd "$(dirname "$0")/.." || exit 2
 warn='-Wall -Wextra -Wpedantic -Wshadow -pedantic-errors -Werror -fsyntax-only -Iinclude'
 bad=0
@@ -13,5 +13,12 @@ for header in include/sherd.h include/sherd/*.h; do
     echo "#include \"${header#include/}\"" | "${CC:-cc}" -std=c99 $warn -x c - || bad=1
     echo "#include \"${header#include/}\"" | "${CXX:-c++}" -std=c++17 $warn -x c++ - || bad=1
 done
-echo '#include "sherd/guards.hpp"' | "${CXX:-c++}" -std=c++11 -Wconversion $warn -x c++ - || bad=1
+for cxx in "${CXX:-c++}" g++ clang++; do
+    command -v "$cxx" >/dev/null || continue
+    for std in 11 14 17 20; do
+        for without in '' '-fno-exceptions -fno-rtti'; do
+            echo '#include "sherd/guards.hpp"' | "$cxx" -std=c++$std $without -Wconversion $warn -x c++ - || bad=1
+        done
+    done
+done
 exit $bad

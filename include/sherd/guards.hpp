@@ -15,14 +15,26 @@
  * If only some ranks throw an exception, they leave early, and the others get SHERD_EDIFFER or
  * SHERD_EPEER. Exceptions must not pass through the library: a forward, a hook or any other
  * callback catches its own.
+ *
+ * Compiled without exceptions (-fno-exceptions) nothing throws: sherd::check returns the status,
+ * which the program must look at, and a world that does not open has a status() and is NULL. Without
+ * RTTI (-fno-rtti) nothing changes.
  */
 #ifndef SHERD_GUARDS_H
 #define SHERD_GUARDS_H
 
+#if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
+#define SHERD_GUARDS_THROW 1
+#else
+#define SHERD_GUARDS_THROW 0
+#endif
+
 #include <memory>
+#include <utility>
+#if SHERD_GUARDS_THROW
 #include <stdexcept>
 #include <string>
-#include <utility>
+#endif
 
 #include "autocast.h"
 #include "files.h"
@@ -32,6 +44,8 @@
 
 namespace sherd
 {
+
+#if SHERD_GUARDS_THROW
 
 /* A status, and the text of sherd_world_error. */
 class error : public std::runtime_error
@@ -62,20 +76,41 @@ inline void check(sherd_world *w)
     check(w, sherd_world_check(w));
 }
 
+#else
+
+/** The status itself. @local */
+SHERD_MUST_CHECK inline sherd_status check(const sherd_world *, sherd_status status) noexcept
+{
+    return status;
+}
+
+/** sherd_world_check; the text of a failure is that of sherd_world_error. @collective the world */
+SHERD_MUST_CHECK inline sherd_status check(sherd_world *w) noexcept
+{
+    return sherd_world_check(w);
+}
+
+#endif
+
 /* A world, closed at the end of its block. Declare objects that belong to it after it. */
 class world
 {
   public:
+    /** Throws unless it opens. Without exceptions: see status(). @collective all ranks */
     explicit world(const sherd_world_options *options = nullptr)
     {
+#if SHERD_GUARDS_THROW
         char text[SHERD_ERROR_BYTES] = "";
         sherd_world_options mine = options ? *options : sherd_world_options();
 
         if (!mine.error)
             mine.error = text;
-        sherd_status status = sherd_world_open(&self, &mine);
-        if (status != SHERD_OK)
-            throw error(status, mine.error);
+        opened = sherd_world_open(&self, &mine);
+        if (opened != SHERD_OK)
+            throw error(opened, mine.error);
+#else
+        opened = sherd_world_open(&self, options); /* whose `error` gets the text, or stderr */
+#endif
     }
     ~world()
     {
@@ -87,6 +122,11 @@ class world
     {
         return self;
     }
+    /** What sherd_world_open has returned; if it has failed, the world is NULL. @local */
+    sherd_status status() const noexcept
+    {
+        return opened;
+    }
     /** Close it now, and return the status of sherd_world_close. @collective the world */
     sherd_status close() noexcept
     {
@@ -97,6 +137,7 @@ class world
 
   private:
     sherd_world *self = nullptr;
+    sherd_status opened = SHERD_OK;
 };
 
 /* A scope (tensor.h): tensors and layouts made in the block are released at its end. */
