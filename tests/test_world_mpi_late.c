@@ -61,8 +61,26 @@ static int play_missing(void)
     _exit(7); /* the launcher ends the job with the first */
 }
 
+/* A program that has been a rank, and one after it. */
+static int play_second(void)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world;
+    int how = 1;
+    pid_t first = fork();
+
+    if (first == 0)
+        exit(sherd_world_close(open_world()) != SHERD_OK);
+    MUST(first > 0 && waitpid(first, &how, 0) == first && how == 0);
+    sherd_status status = sherd_world_open(&world, &(sherd_world_options){.error = text});
+    printf("%s: %s\n", sherd_status_name(status), text);
+    return 0;
+}
+
 static int play_rank(const char *mode)
 {
+    if (strcmp(mode, "second") == 0)
+        return play_second();
     return strcmp(mode, "missing") == 0 ? play_missing() : play_late(mode);
 }
 
@@ -210,6 +228,23 @@ static void who_has_given_up_is_read_by_who_comes_late(void)
     unsetenv("SHERD_TIMEOUT");
 }
 
+/* Its launcher does not listen to it: MPI_Init would die without a word. */
+static void a_second_program_under_mpich_is_refused(void)
+{
+    char line[512];
+
+    if (!mpirun_of("mpich")) {
+        printf("skipped: no mpich here\n");
+        return;
+    }
+    snprintf(line, sizeof line, "%s second", self);
+    program p = mpi_start("mpich", 2, line);
+    program_end end;
+    program_join(&p, &end);
+    CHECK_EQ(end.status, 0);
+    CHECK_EQ(times(end.out, "EINVAL: an earlier program of this rank has ended MPI"), 2);
+}
+
 /* The longest first. */
 static const check_test tests[] = {
     {TEST(a_rank_that_opens_no_second_world_ends_in_a_time_out)},
@@ -221,5 +256,6 @@ static const check_test tests[] = {
     {TEST(who_has_no_memory_for_it_ends_an_opening_on_all_ranks)},
     {TEST(who_has_no_memory_before_it_comes_is_waited_for_by_nobody)},
     {TEST(what_mpi_says_is_wrong_all_ranks_learn)},
+    {TEST(a_second_program_under_mpich_is_refused)},
 };
 MPIRUN_MAIN(tests, play_rank)

@@ -40,6 +40,12 @@ sherd_status sherd__mpi_ranks(sherd_carrier *out, MPI_Comm comm, char *text, siz
 SHERD_API sherd_status sherd_carrier_open(sherd_carrier *out, char *text, size_t room);
 
 /*
+ * hydra.c: whether MPICH's launcher listens to this rank no more, since an earlier program of it has
+ * ended MPI.
+ */
+bool sherd__hydra_has_hung_up(void);
+
+/*
  * hydra.c: end this rank of a job of MPICH without MPI_Finalize, where that would hang; collective.
  * False: MPI_Finalize is to do it.
  */

@@ -18,6 +18,24 @@
 
 enum { LINE = 256, ASK_MS = 1 };
 
+/* The descriptor to the launcher; -1: there is none. */
+static int launcher(void)
+{
+    const char *text = getenv("PMI_FD");
+    char *end = NULL;
+    long fd = text ? strtol(text, &end, 10) : -1;
+
+    return fd < 0 || end == text || *end ? -1 : (int)fd;
+}
+
+/* A rank has one program for MPICH: MPI_Init of a second one would die of SIGPIPE without a word. */
+bool sherd__hydra_has_hung_up(void)
+{
+    struct pollfd file = {.fd = launcher(), .events = POLLIN};
+
+    return file.fd >= 0 && poll(&file, 1, 0) == 1 && file.revents & (POLLHUP | POLLERR);
+}
+
 /* Whether MPI_Finalize may hang. */
 static bool is_old_mpich(void)
 {
@@ -79,12 +97,10 @@ static bool say(int fd, const char *line)
 
 bool sherd__hydra_end(void)
 {
-    const char *text = getenv("PMI_FD");
-    char *end = NULL;
-    long fd = text ? strtol(text, &end, 10) : -1;
+    int fd = launcher();
 
-    if (fd < 0 || end == text || *end || !is_old_mpich() || is_one_machine())
+    if (fd < 0 || !is_old_mpich() || is_one_machine())
         return false;
-    return say((int)fd, "cmd=barrier_in\n") && hear((int)fd, "cmd=barrier_out") &&
-           say((int)fd, "cmd=finalize\n") && hear((int)fd, "cmd=finalize_ack");
+    return say(fd, "cmd=barrier_in\n") && hear(fd, "cmd=barrier_out") &&
+           say(fd, "cmd=finalize\n") && hear(fd, "cmd=finalize_ack");
 }

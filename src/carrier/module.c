@@ -50,6 +50,12 @@ static bool start(char *text, size_t room)
     }
     if (started)
         return true;
+    if (sherd__hydra_has_hung_up()) {
+        snprintf(text, room,
+                 "an earlier program of this rank has ended MPI, and MPICH's launcher takes one "
+                 "program for each rank: start this one with an mpirun of its own");
+        return false;
+    }
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)) {
         snprintf(text, room, "MPI does not start (MPI_Init_thread)");
         return false;
