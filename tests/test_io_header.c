@@ -9,11 +9,13 @@
 
 enum { MOST = 400 };
 
-static int left; /* allocations that succeed */
+static int left;      /* allocations that succeed */
+static bool for_once; /* after the one that fails there is memory again */
 
 static void *failing_malloc(size_t bytes)
 {
-    return left-- > 0 ? malloc(bytes) : NULL;
+    int before = left--;
+    return before > 0 || (for_once && before < 0) ? malloc(bytes) : NULL;
 }
 
 static sherd_status write_header(char **out, size_t *bytes, sherd__heap *heap, sherd__diag *diag)
@@ -58,7 +60,55 @@ static void lack_of_memory_loses_no_part_of_it(void)
     sherd__free(&heap, whole);
 }
 
+/* Read a header while there is no memory after n allocations; it is right, or a wrong one. */
+static sherd_status read_without(int n, const char *text, size_t bytes, sherd__heap *heap,
+                                 sherd__diag *diag)
+{
+    const sherd__header_of of = {.function = "a test",
+                                 .path = "f",
+                                 .heap = heap,
+                                 .diag = diag,
+                                 .file_bytes = 8 + (int64_t)bytes + 60};
+    sherd__header header;
+
+    left = n;
+    sherd_status status = sherd__header_parse(&header, text, bytes, &of);
+    left = MOST;
+    if (!status) {
+        CHECK(header.entries == 2 && strcmp(header.entry[0].name, "weight") == 0);
+        sherd__header_clear(&header);
+    }
+    return status;
+}
+
+static void lack_of_memory_is_not_a_wrong_header(void)
+{
+    sherd__heap heap = {0};
+    sherd__diag diag = {.rank = -1};
+    char *whole = NULL;
+    size_t all = 0;
+    int lacked = 0;
+
+    if (!CHECK_OK(write_header(&whole, &all, &heap, &diag)))
+        return;
+    json_set_alloc_funcs(failing_malloc, free);
+    for (int n = 0; n < 2 * MOST; n++) {
+        for_once = n % 2;
+        sherd_status status = read_without(n / 2, whole + 8, all - 8, &heap, &diag);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        lacked += status == SHERD_ENOMEM;
+        status = read_without(n / 2, whole + 8, all / 2, &heap, &diag);
+        CHECK(status == SHERD_EINVAL || status == SHERD_ENOMEM);
+        memset(&diag, 0, sizeof diag);
+    }
+    json_set_alloc_funcs(malloc, free);
+    CHECK(lacked > 20 && lacked < 2 * MOST);
+    CHECK_EQ(heap.live, 1);
+    sherd__free(&heap, whole);
+}
+
 static const check_test tests[] = {
     {TEST(lack_of_memory_loses_no_part_of_it)},
+    {TEST(lack_of_memory_is_not_a_wrong_header)},
 };
 CHECK_MAIN(tests)

@@ -186,6 +186,24 @@ static sherd_status read_all(const reader *r, json_t *root)
     return status ? status : check_places(r);
 }
 
+/*
+ * The object of a text; NULL: it has none, or memory has run out (*poor). jansson says the latter
+ * only here and there, and mostly that the text is wrong, or nothing. So what it refuses is read
+ * again: a text that is wrong is so in the same place.
+ */
+static json_t *parse(const char *text, size_t bytes, json_error_t *error, bool *poor)
+{
+    json_error_t again;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
+
+    *poor = false;
+    if (root || (root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &again)))
+        return root;
+    *poor = json_error_code(error) == json_error_out_of_memory || !*error->text ||
+            error->position != again.position || strcmp(error->text, again.text) != 0;
+    return NULL;
+}
+
 sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t bytes,
                                  const sherd__header_of *of)
 {
@@ -193,8 +211,9 @@ sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t by
     json_error_t error;
 
     *out = (sherd__header){.heap = of->heap};
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!root && json_error_code(&error) == json_error_out_of_memory)
+    bool poor;
+    json_t *root = parse(text, bytes, &error, &poor);
+    if (poor)
         return sherd__no_memory(of->diag, of->function);
     if (!root)
         return sherd__fail(of->diag, SHERD_EINVAL, "%s: \"%.180s\": its header: %s", of->function,
