@@ -17,8 +17,8 @@
  * callback catches its own.
  *
  * Compiled without exceptions (-fno-exceptions) nothing throws: sherd::check returns the status,
- * which the program must look at, and a world that does not open has a status() and is NULL. Without
- * RTTI (-fno-rtti) nothing changes.
+ * which the program must look at, and a world that does not open has a status() and is NULL.
+ * Without RTTI (-fno-rtti) nothing changes.
  */
 #ifndef SHERD_GUARDS_H
 #define SHERD_GUARDS_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this room keeps per world: answers of the solver, users' operators, handlers, times. */
+/*
+ * The state of this room in a world: cached answers of the solver, registered operators, handlers,
+ * times. (The "door" is sherd_apply_all: the one function by which every operator call comes in.)
+ */
 #ifndef SHERD__DOOR_H
 #define SHERD__DOOR_H
 
@@ -12,7 +15,7 @@ typedef struct sherd__override {
     const sherd_op *op;
     sherd_op_level level;
     sherd_op_handler handler; /* `run` is NULL: it was removed while it ran */
-    bool running;             /* meanwhile the operator is not replaced, even by a new handler */
+    bool running;             /* until it returns, calls of the operator are not replaced */
 } sherd__override;
 
 typedef struct sherd__timed {

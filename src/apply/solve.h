@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the solver, its search, and operators that list their own ways. */
+/*
+ * What the solver (solve.c), its search (search.c) and operators that list their own ways (ways.c)
+ * share. The solver finds the layouts that operands must have; a way is one such set of layouts,
+ * with those of the results.
+ */
 #ifndef SHERD__SOLVE_H
 #define SHERD__SOLVE_H
 

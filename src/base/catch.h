@@ -13,7 +13,7 @@ enum { SHERD__THROWN = -1 };
 
 /*
  * What `call` returns, 0 or more; SHERD__THROWN if an exception came out of it, which is gone then.
- * What runs between here and what throws is left where it is, so it must hold nothing that only it
+ * The frames between here and the throw are not unwound, so they must hold nothing that only they
  * can release. Threads that are cancelled are not held up.
  */
 int sherd__catch(int (*call)(void *context), void *context);

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* The i-th name that there is, valid until the next call; NULL: there are no more. */
+/* The i-th of the existing names, valid until the next call; NULL: there are no more. */
 typedef const char *(*sherd__name_at)(void *of, int i);
 
 /*

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking for a cache line that is written soon. */
+/* Prefetching a cache line for writing. */
 #ifndef SHERD__PREFETCH_H
 #define SHERD__PREFETCH_H
 
 /*
- * Ask for the line at p, taken away from whoever has it: a store that waits for its line keeps
- * those behind it waiting. __builtin_prefetch would ask for a copy only, unless the compiler is
- * told that the CPU has this instruction; those without take it for nothing.
+ * Prefetch the line at p in exclusive state (other cores lose their copies): a store that misses
+ * its line holds up the stores behind it. __builtin_prefetch would fetch a shared copy, unless the
+ * compiler may assume PREFETCHW; CPUs that lack the instruction execute it as a no-op.
  */
 static inline void sherd__own_soon(const volatile void *p)
 {

@@ -23,8 +23,8 @@ void sherd__write(sherd__writer *w, const char *format, ...) __attribute__((form
 
 /*
  * Copy `text` to out[room], room >= 8. What does not fit loses its middle
- * ("layers.10.at...y.weight"): names that are alike differ at their ends. No letter of UTF-8 is cut
- * in two.
+ * ("layers.10.at...y.weight"): names that are alike differ at their ends. No UTF-8 character is
+ * cut in two.
  */
 void sherd__fit_text(char *out, size_t room, const char *text);
 

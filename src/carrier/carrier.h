@@ -34,14 +34,14 @@ int sherd__mpi_await(MPI_Request *request);
 sherd_status sherd__mpi_ranks(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
 
 /*
- * The door of a module that libsherd loads (launch/module.c): MPI is started if nobody has, and all
- * its ranks are brought together. Once for each world of the process. The text says why it failed.
+ * The entry point of a module that libsherd loads (launch/module.c): initialises MPI if nobody has,
+ * and connects all its ranks. Once for each world of the process. The text says why it failed.
  */
 SHERD_API sherd_status sherd_carrier_open(sherd_carrier *out, char *text, size_t room);
 
 /*
- * hydra.c: whether MPICH's launcher listens to this rank no more, since an earlier program of it has
- * ended MPI.
+ * hydra.c: whether MPICH's launcher has closed its connection to this rank: an earlier program of
+ * the rank has ended MPI.
  */
 bool sherd__hydra_has_hung_up(void);
 

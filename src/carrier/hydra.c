@@ -28,7 +28,7 @@ static int launcher(void)
     return fd < 0 || end == text || *end ? -1 : (int)fd;
 }
 
-/* A rank has one program for MPICH: MPI_Init of a second one would die of SIGPIPE without a word. */
+/* A rank has one program: MPI_Init of a second would die of SIGPIPE, without a word. */
 bool sherd__hydra_has_hung_up(void)
 {
     struct pollfd file = {.fd = launcher(), .events = POLLIN};

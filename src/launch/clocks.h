@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks of several machines. */
+/* How far clocks of several machines differ, found from when ranks enter and leave exchanges. */
 #ifndef SHERD__CLOCKS_H
 #define SHERD__CLOCKS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a forked process does without the memory that it was forked with: forget.c. */
+/* How a forked process (a guard) gives up the memory that it was forked with: forget.c. */
 #ifndef SHERD__FORGET_H
 #define SHERD__FORGET_H
 

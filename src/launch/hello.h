@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks that a carrier brings together tell each other at first: hello.c. */
+/* The handshake: what ranks that a carrier connects tell each other before they have a world. */
 #ifndef SHERD__HELLO_H
 #define SHERD__HELLO_H
 
@@ -10,7 +10,7 @@
 
 enum { SHERD__HOST_BYTES = 65 }; /* of the longest name that Linux takes */
 
-/* What ranks tell each other. */
+/* What a rank tells of itself in the handshake. */
 typedef struct sherd__hello {
     uint64_t region_bytes;
     uint64_t machine, space; /* hash of what names the machine; its pid namespace */
@@ -32,7 +32,7 @@ sherd_status sherd__unreached(const sherd_carrier *carrier, sherd__diag *diag);
 /* Each rank brings `bytes`, and gets those of all ranks. EPEER. */
 sherd_status sherd__hellos_gather(const sherd_carrier *carrier, const void *mine, size_t bytes,
                                   void *all, sherd__diag *diag);
-/* Bring `mine`, get all; then the first failure is everybody's. */
+/* As sherd__hellos_gather; if any rank brings a failed status, all fail with the first one. */
 sherd_status sherd__hellos_exchange(const sherd_carrier *carrier, const sherd__hello *mine,
                                     sherd__hello *all, sherd__diag *diag);
 /*
@@ -49,7 +49,7 @@ bool sherd__by_messages(const sherd_carrier *carrier, const sherd__hello *all);
  * processes have several open.
  */
 uint64_t sherd__job_of(const sherd__hello *first);
-/* Bring what went wrong here, if anything, to the next exchange. */
+/* Note a failure of this rank in what it brings to the next exchange, if there is one. */
 void sherd__note_failure(sherd__hello *mine, const sherd__diag *diag, int rank);
 
 #endif

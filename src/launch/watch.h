@@ -96,8 +96,8 @@ void sherd__kill_all(const sherd__watch *w, int signal);
 void sherd__set_grace(sherd__watch *w);
 
 /*
- * recorder.c: its part of watching. Lose: a rank is about to be lost, as the end word says. Look:
- * called in each round. Tell: tell what was taken.
+ * recorder.c takes the flight record of a failure. Lose: take it now, as a rank has died (`word`
+ * says how). Look: in each round of watching, take it if the world has failed. Tell: print it.
  */
 void sherd__recorder_lose(sherd__watch *w, uint64_t word);
 void sherd__recorder_look(sherd__watch *w);

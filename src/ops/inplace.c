@@ -268,7 +268,7 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
     return true;
 }
 
-/* Multiply each element by the value, which integers and bool can hold. False: there is no memory. */
+/* Multiply each element by the value, which a can hold. False: there is no memory. */
 static bool scale(const write *w, void *to)
 {
     const int64_t nowhere[SHERD_MAX_DIMS] = {0};

@@ -18,7 +18,7 @@ typedef struct sherd__side {
     int64_t copies;
 } sherd__side;
 
-/* A rank's position on one side. */
+/* Where a rank stands on one side: its coordinates, its shards and its box. */
 typedef struct sherd__stand {
     int64_t at[SHERD_MAX_AXES];
     int64_t shard[SHERD_MAX_DIMS]; /* number of its shard on each dim */

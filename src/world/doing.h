@@ -13,7 +13,7 @@
 bool sherd__doing_begin(sherd_world *world, const char *name);
 void sherd__doing_end(sherd_world *world, bool begun);
 
-/* The name of what the program has called, of which `function` is only a part; "": there is none. */
+/* The name of what the program has called, of which `function` is a part; "": there is none. */
 const char *sherd__doing_around(const sherd_world *world, const char *function);
 
 /*
