@@ -99,6 +99,34 @@ static void a_plain_operand_is_refused_by_the_call(sherd_world *world)
     (void)!sherd_op_promote(world, SHERD_PROMOTE_SILENTLY);
 }
 
+/* No memory for a call: more are open than there ever were. */
+static void a_call_without_memory_is_that_of_the_function(sherd_world *world)
+{
+    const int64_t shape[] = {64};
+    const sherd_layout *l = layout_of(line_of_ranks(world), 1, shape, "S(0)", NULL);
+    sherd_tensor *a = sherd_constant_on(l, SHERD_F32, 1);
+    const sherd_redistribute_options begun = {.begin = true};
+    sherd_status status = SHERD_ENOMEM;
+    int named = 0;
+
+    for (int n = 1; n < 50 && status; n++) {
+        sherd_scope_begin(world);
+        for (int i = 0; i < 8; i++)
+            sherd_redistribute_to(a, "R", &begun);
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
+        sherd_full(a);
+        sherd_world_fail_allocation(world, 0);
+        sherd_scope_end(world);
+        status = sherd_world_check(world);
+        const char *text = sherd_world_error(world);
+        named += strstr(text, ": sherd_full: sherd_redistribute: out of memory") != NULL;
+        if (!CHECK(!status || strstr(text, "rank 0: sherd_full: ")))
+            fprintf(stderr, "  %s\n", text);
+    }
+    CHECK_OK(status);
+    CHECK(named > 0);
+}
+
 /* An operand without elements needs no list of all classes. */
 static void no_index_needs_no_classes(sherd_world *world)
 {
@@ -165,6 +193,7 @@ static const check_test tests[] = {
     {TEST(whoever_refuses_the_call_is_named), {1}},
     {TEST(the_operands_are_those_of_the_call), {1, 2}},
     {TEST(a_plain_operand_is_refused_by_the_call), {1, 2}},
+    {TEST(a_call_without_memory_is_that_of_the_function), {2, 3}},
     {TEST(no_index_needs_no_classes), {1, 2, 3}},
     {TEST(a_far_diagonal_has_no_room), {1, 2}},
     {TEST(an_empty_dim_counts_as_one), {1, 2}},

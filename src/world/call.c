@@ -5,6 +5,7 @@
  * allocated once a call of this many tensors has been made before.
  */
 #include "devices.h"
+#include "doing.h"
 
 #include "base/hash.h"
 
@@ -174,12 +175,13 @@ static void follow_record(sherd_world *world, sherd__call_state *call)
 static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group *group,
                       const char *name, sherd_status status, const char *why)
 {
+    const char *outer = sherd__doing_around(world, name);
     sherd__call_state empty = {.group = group};
     uint64_t number = sherd__number(world->base, group->sequence + 1);
     slot_wait slot;
 
     look_at_slot(world, group, number, &slot);
-    sherd__raise(world, status, "%s: %s", name, why);
+    sherd__raise(world, status, "%s%s%s: %s", outer, *outer ? ": " : "", name, why);
     if (call)
         sherd__call_give(world, call);
     if (!slot_is_free(world, &slot))
