@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Norms of x[batch,channels,dims...] over sets: a channel of the whole batch, or a group's channels
- * of one item. Each rank computes the moments of its part of a set in two passes (first the mean,
- * then squared differences); ranks that share sets exchange these three numbers of each, and
- * combine them by Chan's formula in shard order, so that all have the same bits. x is never sent,
- * however it is sharded: on items, on channels (even within a group), on other dims. The same for
- * the two sums of backward. Costs two passes over x and one to write; three with x and dy for
- * backward.
+ * of one item. x is never sent, however it is sharded: on items, on channels (even within a group),
+ * on other dims. The operators; norms_here.c computes them, and norms_there.c on the GPU.
  */
 #include "norms.h"
+#include "norms_here.h"
 #include "norms_there.h"
-#include "sets.h"
 #include "sherd/ops_layers.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/num.h"
 #include "base/dtype.h"
-#include "kernels/norms.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 
@@ -31,115 +24,10 @@ static const sherd__norm_attributes *attributes_of(const sherd_call *call)
     return call->attributes;
 }
 
-/* ---- moments --------------------------------------------------------------------------------- */
-
-enum { COUNT, CENTRE, SQUARES, MOMENTS };
-
-/* How many elements of each set are here. */
-static void count_elements(const sherd__sets *p, double *moments)
-{
-    double each = (double)p->n.inner * (p->n.whole ? (double)p->n.batch : 1);
-
-    for (int64_t i = 0; i < p->items; i++)
-        for (int64_t s = 0; s < p->slots; s++, moments += MOMENTS) {
-            int64_t lo, end = sherd__slot_end(p, s, &lo);
-            moments[COUNT] = each * (double)(end - lo);
-        }
-}
-
-/* Mean and variance of all sets, for each row; zeros for a set without elements. False: failed. */
-static bool find_moments(sherd_call *call, const sherd__sets *p, double *mean, double *var)
-{
-    double *moments = sherd__norm_room(call, p->sets * MOMENTS),
-           *sum = sherd__norm_room(call, p->rows);
-    const void *x = call->from[X];
-
-    if (!moments || !sum)
-        return false;
-    if (sherd__is_dry(call->world))
-        return sherd__sets_exchange(call, p, moments, MOMENTS, sherd__join_moments);
-    count_elements(p, moments);
-    sherd__norm_kernels_of(call->in[X]->dtype)->add_up(&p->n, sum, x, NULL);
-    sherd__sets_add(p, moments + CENTRE, MOMENTS, sum, NULL);
-    for (int64_t i = 0; i < p->sets; i++)
-        moments[i * MOMENTS + CENTRE] /= fmax(moments[i * MOMENTS + COUNT], 1);
-    sherd__sets_give(p, mean, moments + CENTRE, MOMENTS);
-    memset(sum, 0, (size_t)p->rows * sizeof *sum);
-    sherd__norm_kernels_of(call->in[X]->dtype)->add_up(&p->n, sum, x, mean);
-    sherd__sets_add(p, moments + SQUARES, MOMENTS, sum, NULL);
-    if (!sherd__sets_exchange(call, p, moments, MOMENTS, sherd__join_moments))
-        return false;
-    for (int64_t i = 0; i < p->sets; i++)
-        moments[i * MOMENTS + SQUARES] /= fmax(moments[i * MOMENTS + COUNT], 1);
-    sherd__sets_give(p, mean, moments + CENTRE, MOMENTS);
-    sherd__sets_give(p, var, moments + SQUARES, MOMENTS);
-    return true;
-}
-
-/* ---- coefficients ---------------------------------------------------------------------------- */
-
-static double reciprocal_deviation(const sherd_call *call, double var)
-{
-    return 1 / sqrt(var + attributes_of(call)->eps);
-}
-
-/* ---- backward -------------------------------------------------------------------------------- */
-
 enum { G_DY, G_X, G_MEAN, G_VAR, G_WEIGHT, G_OPERANDS };
 enum { G_DX, G_DWEIGHT, G_DBIAS };
-enum { BY_ONE, BY_X, SUMS };
 
-static void join_sums(double *to, const double *from)
-{
-    to[BY_ONE] += from[BY_ONE];
-    to[BY_X] += from[BY_X];
-}
-
-/* This rank's addends of the gradients of weight and bias. False: failed. */
-static bool write_parameters(sherd_call *call, const sherd__sets *p, const double *sum,
-                             const double *by_x, const double *var)
-{
-    double *weight = sherd__norm_room(call, p->n.channels),
-           *bias = sherd__norm_room(call, p->n.channels);
-
-    if (!weight || !bias || sherd__is_dry(call->world))
-        return weight && bias;
-    for (int64_t r = 0; r < p->rows; r++) {
-        weight[r % p->n.channels] += by_x[r] * reciprocal_deviation(call, var[r]);
-        bias[r % p->n.channels] += sum[r];
-    }
-    sherd__norm_write(call, G_DWEIGHT, p->n.channels, weight);
-    sherd__norm_write(call, G_DBIAS, p->n.channels, bias);
-    return true;
-}
-
-/*
- * dx = r w dy - r (sum of w dy) / n - (x - mean) r^3 (sum of w dy (x - mean)) / n, sums over the n
- * elements of a set; the coefficients of each row. False: failed.
- */
-static bool find_slopes(sherd_call *call, const sherd__sets *p, double *sum, double *by_x,
-                        const double *weight, const double *var)
-{
-    double n = sherd__norm_together(call->in[G_X], attributes_of(call)->groups);
-    double *sums = sherd__norm_room(call, p->sets * SUMS);
-
-    if (!sums)
-        return false;
-    if (sherd__is_dry(call->world))
-        return sherd__sets_exchange(call, p, sums, SUMS, join_sums);
-    sherd__sets_add(p, sums + BY_ONE, SUMS, sum, weight);
-    sherd__sets_add(p, sums + BY_X, SUMS, by_x, weight);
-    if (!sherd__sets_exchange(call, p, sums, SUMS, join_sums))
-        return false;
-    sherd__sets_give(p, sum, sums + BY_ONE, SUMS);
-    sherd__sets_give(p, by_x, sums + BY_X, SUMS);
-    for (int64_t r = 0; r < p->rows; r++) {
-        double inverse = reciprocal_deviation(call, var[r]);
-        sum[r] *= inverse / n;
-        by_x[r] *= inverse * inverse * inverse / n;
-    }
-    return true;
-}
+/* ---- backward -------------------------------------------------------------------------------- */
 
 static bool differentiate(sherd_call *call, bool fixed)
 {
@@ -147,31 +35,7 @@ static bool differentiate(sherd_call *call, bool fixed)
 
     if (sherd__norm_fits_there(call, &p, call->in[G_MEAN], call->in[G_VAR], false))
         return sherd__norm_grad_there(call, &p, fixed);
-    if (!sherd__leave_device(call))
-        return false;
-    double *mean = sherd__norm_read(call, G_MEAN, p.rows, 0),
-           *var = sherd__norm_read(call, G_VAR, p.rows, 0);
-    double *weight = sherd__norm_read(call, G_WEIGHT, p.n.channels, 1);
-    double *sum = sherd__norm_room(call, p.rows), *by_x = sherd__norm_room(call, p.rows),
-           *scale = sherd__norm_room(call, p.rows);
-
-    if (!mean || !var || !weight || !sum || !by_x || !scale)
-        return false;
-    bool dry = sherd__is_dry(call->world);
-    if (!dry)
-        sherd__norm_kernels_of(call->in[X]->dtype)
-            ->add_products(&p.n, sum, by_x, call->from[G_DY], call->from[G_X], mean);
-    if (!write_parameters(call, &p, sum, by_x, var) ||
-        (!fixed && !find_slopes(call, &p, sum, by_x, weight, var)))
-        return false;
-    if (dry)
-        return true;
-    for (int64_t r = 0; r < p.rows; r++)
-        scale[r] = weight[r % p.n.channels] * reciprocal_deviation(call, var[r]);
-    sherd__norm_kernels_of(call->in[X]->dtype)
-        ->gradient(&p.n, call->to[G_DX], call->from[G_DY], call->from[G_X], mean, scale,
-                   fixed ? NULL : sum, fixed ? NULL : by_x);
-    return true;
+    return sherd__leave_device(call) && sherd__norm_grad_here(call, &p, fixed);
 }
 
 static bool norm_grad(sherd_call *call)
@@ -332,39 +196,13 @@ static void fixed_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Normalise by the moments of each row, which are written as well. False: failed. */
-static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean, double *var)
-{
-    double *weight = sherd__norm_read(call, WEIGHT, p->n.channels, 1),
-           *bias = sherd__norm_read(call, BIAS, p->n.channels, 0);
-    double *scale = sherd__norm_room(call, p->rows), *shift = sherd__norm_room(call, p->rows);
-
-    if (!weight || !bias || !scale || !shift)
-        return false;
-    if (sherd__is_dry(call->world))
-        return true;
-    sherd__norm_write(call, MEAN, p->rows, mean);
-    sherd__norm_write(call, VAR, p->rows, var);
-    for (int64_t r = 0; r < p->rows; r++) {
-        scale[r] = weight[r % p->n.channels] * reciprocal_deviation(call, var[r]);
-        shift[r] = bias[r % p->n.channels];
-    }
-    sherd__norm_kernels_of(call->in[X]->dtype)
-        ->spread(&p->n, call->to[Y], call->from[X], mean, scale, shift);
-    return true;
-}
-
 static bool norm(sherd_call *call)
 {
     const sherd__sets p = sherd__sets_of(call->in[X], attributes_of(call)->groups);
 
     if (sherd__norm_fits_there(call, &p, call->out[MEAN], call->out[VAR], false))
         return sherd__norm_there(call, &p, false);
-    if (!sherd__leave_device(call))
-        return false;
-    double *mean = sherd__norm_room(call, p.rows), *var = sherd__norm_room(call, p.rows);
-
-    return mean && var && find_moments(call, &p, mean, var) && normalise(call, &p, mean, var);
+    return sherd__leave_device(call) && sherd__norm_here(call, &p, false);
 }
 
 static bool fixed_norm(sherd_call *call)
@@ -373,12 +211,7 @@ static bool fixed_norm(sherd_call *call)
 
     if (sherd__norm_fits_there(call, &p, call->in[GIVEN_MEAN], call->in[GIVEN_VAR], true))
         return sherd__norm_there(call, &p, true);
-    if (!sherd__leave_device(call))
-        return false;
-    double *mean = sherd__norm_read(call, GIVEN_MEAN, p.rows, 0),
-           *var = sherd__norm_read(call, GIVEN_VAR, p.rows, 0);
-
-    return mean && var && normalise(call, &p, mean, var);
+    return sherd__leave_device(call) && sherd__norm_here(call, &p, true);
 }
 
 double sherd__norm_together(const sherd_tensor *x, int64_t groups)

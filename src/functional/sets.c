@@ -37,29 +37,6 @@ int64_t sherd__slot_end(const sherd__sets *p, int64_t s, int64_t *lo)
     return sherd__min(begin + p->group, p->n.channels);
 }
 
-/* ---- sets and rows --------------------------------------------------------------------------- */
-
-void sherd__sets_add(const sherd__sets *p, double *set, int step, const double *row,
-                     const double *weight)
-{
-    for (int64_t i = 0; i < p->items; i++, row += p->n.channels)
-        for (int64_t s = 0; s < p->slots; s++, set += step) {
-            int64_t c, end = sherd__slot_end(p, s, &c);
-            for (; c < end; c++)
-                *set += weight ? weight[c] * row[c] : row[c];
-        }
-}
-
-void sherd__sets_give(const sherd__sets *p, double *row, const double *set, int step)
-{
-    for (int64_t i = 0; i < p->items; i++, row += p->n.channels)
-        for (int64_t s = 0; s < p->slots; s++, set += step) {
-            int64_t c, end = sherd__slot_end(p, s, &c);
-            for (; c < end; c++)
-                row[c] = *set;
-        }
-}
-
 /* ---- what ranks exchange --------------------------------------------------------------------- */
 
 /*

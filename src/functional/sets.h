@@ -29,13 +29,6 @@ sherd__sets sherd__sets_of(const sherd_tensor *x, int64_t groups);
 /* The channels of slot s on this rank are [*lo, the returned end). */
 int64_t sherd__slot_end(const sherd__sets *p, int64_t s, int64_t *lo);
 
-/* set[i * step] += the rows of set i, each times its channel's weight; NULL = ones. */
-void sherd__sets_add(const sherd__sets *p, double *set, int step, const double *row,
-                     const double *weight);
-
-/* Each row gets the value of its set. */
-void sherd__sets_give(const sherd__sets *p, double *row, const double *set, int step);
-
 /* Dims of x (bits), besides channels, whose shards have parts of one set; *cut: a group's channels
  * are on several ranks. */
 unsigned sherd__sets_shared(const sherd_tensor *x, const sherd__sets *p, bool *cut);

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bodies of bodies.h by AVX-512. The build gives this file the flags that it needs. */
+#include "bodies.h"
+#include "kernels/half.h"
+
+#if defined(__x86_64__)
+
+#define NORMS norms
+#include "kernels/norms_tables.inc"
+
+const sherd__bodies sherd__bodies_avx512 = {.norms = norms};
+
+#endif
