@@ -38,7 +38,15 @@ typedef struct step {
     sherd__pass p;
     sherd_dtype from, to;
     bool back;
+    bool copies; /* each element is one of those that are read */
 } step;
+
+static bool is_copied(const sherd_call *call, bool back)
+{
+    int mode = ((const sherd__taps_attributes *)call->attributes)->mode;
+
+    return !back && (mode == SHERD__TAPS_NEAREST || mode == SHERD__TAPS_EXACT);
+}
 
 static void run(sherd_call *call, const step *s, void *to, const void *from)
 {
@@ -49,6 +57,8 @@ static void run(sherd_call *call, const step *s, void *to, const void *from)
         sherd__device_taps_grad(device, s->to, s->from, &s->p, to, from);
     else if (device)
         sherd__device_taps(device, s->to, s->from, &s->p, to, from);
+    else if (s->copies && !sherd__is_dry(call->world))
+        sherd__taps_copy(sherd_dtype_bytes(s->to), &s->p, to, from);
     else if (!sherd__is_dry(call->world))
         (s->back ? kernels->backward : kernels->forward)(&s->p, to, from);
 }
@@ -64,7 +74,9 @@ static void *between(sherd_call *call, int64_t count)
 
 /*
  * All passes, from elements of `dtype` to such, through temporary memory: of f32 or f64, which
- * `dtype` is too on the CPU. Forward from big to small.
+ * `dtype` is too on the CPU, unless elements are copied. Forward from big to small. Copies begin
+ * with the last dim, where they go one by one: mostly there are the more of them the later they
+ * come.
  */
 static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, const sherd_box *small,
                  bool back, void *to, const void *from)
@@ -74,22 +86,23 @@ static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, cons
     const sherd__run *of = (const sherd__run *)(const void *)call;
     const int64_t *n = back ? call->out[0]->shape : of->arg[0]->shape;
     const int64_t *m = back ? of->arg[0]->shape : call->out[0]->shape;
-    step s = {.from = dtype, .back = back};
+    step s = {.from = dtype, .back = back, .copies = is_copied(call, back)};
     int64_t size[SHERD_MAX_DIMS];
     int ndim = big->ndim;
 
     for (int d = 0; d < ndim; d++)
         size[d] = first->size[d];
-    for (int d = SHERD__SPACE; d < ndim; d++, s.from = s.to) {
+    for (int k = SHERD__SPACE; k < ndim; k++, s.from = s.to) {
+        int d = s.copies ? ndim - 1 - (k - SHERD__SPACE) : k;
         sherd__taps t = sherd__taps_of(a, d - SHERD__SPACE, n[d], m[d], call->out[0]->dtype);
         s.p = (sherd__pass){.outer = count_of(d, size),
                             .in = big->size[d],
                             .rows = small->size[d],
                             .inner = count_of(ndim - d - 1, size + d + 1),
                             .tap = rows_of(call, &t, big, small, d)};
-        s.to = d == ndim - 1 || dtype == SHERD_F64 ? dtype : SHERD_F32;
+        s.to = k == ndim - 1 || s.copies || dtype == SHERD_F64 ? dtype : SHERD_F32;
         size[d] = last->size[d];
-        void *next = d == ndim - 1 ? to : between(call, count_of(ndim, size));
+        void *next = k == ndim - 1 ? to : between(call, count_of(ndim, size));
         if (!s.p.tap || !next)
             return false;
         run(call, &s, next, from);
@@ -117,7 +130,7 @@ static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *sma
         kernels->fill(call->to[0], makes, 0);
     if (reads == 0)
         return true;
-    if (dtype == SHERD_F32 || dtype == SHERD_F64 || sherd__device_in(call))
+    if (!sherd__is_half(dtype) || is_copied(call, back) || sherd__device_in(call))
         return pass(call, dtype, big, small, back, call->to[0], call->from[0]);
     float *from = sherd_call_scratch(call, reads * (int64_t)sizeof *from);
     float *to = sherd_call_scratch(call, makes * (int64_t)sizeof *to);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain maxima over windows: a walk through each window, in row-major order. */
+/* Plain maxima over windows: a walk through each window, in row-major order; those of a line
+ * together, so that the compiler has a loop to vectorise. */
 #include "pool.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/num.h"
+
+/* Outputs of a line that are looked for together; lines shorter than this go one by one. */
+enum { RUN = 128, SHORTEST = 4 };
 
 typedef struct span {
     int64_t first, end, step; /* indices of x */
@@ -30,6 +34,21 @@ static span window_of(const sherd__pool *p, int d, int64_t o)
 static int64_t product(const int64_t *size)
 {
     return size[0] * size[1] * size[2];
+}
+
+/* Where element (i, j, k) of x is in the whole. */
+static int64_t position_of(const sherd__pool *p, int64_t i, int64_t j, int64_t k)
+{
+    return ((i + p->offset[0]) * p->whole[1] + j + p->offset[1]) * p->whole[2] + k + p->offset[2];
+}
+
+static bool is_whole(const sherd__pool *p)
+{
+    bool whole = true;
+
+    for (int d = 0; d < SHERD__POOL_DIMS; d++)
+        whole = whole && p->in[d] == p->whole[d];
+    return whole;
 }
 
 #define REAL    float

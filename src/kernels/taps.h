@@ -30,6 +30,9 @@ typedef struct sherd__taps_kernels {
     void (*backward)(const sherd__pass *p, void *dx, const void *dy);
 } sherd__taps_kernels;
 
+/* forward of elements of 2, 4 or 8 bytes whose taps are one each, of weight 1: copies. */
+void sherd__taps_copy(size_t element_bytes, const sherd__pass *p, void *y, const void *x);
+
 /* Of f32 or f64. */
 const sherd__taps_kernels *sherd__taps_kernels_of(sherd_dtype dtype);
 
