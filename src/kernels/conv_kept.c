@@ -297,13 +297,19 @@ static void destroy(void *thing)
     sherd__free(k->engine->heap, k);
 }
 
+/* Whether each channel has a kernel of its own. */
+static bool is_by_channel(const sherd__conv *c)
+{
+    return c->groups > 1 && c->groups == c->in_channels && c->groups == c->out_channels;
+}
+
 /*
- * Whether the first dim of space is trivial and can be left out. Only with whole blocks of channels
- * is oneDNN faster in fewer dims.
+ * Whether the first dim of space is trivial and can be left out. Only with whole blocks of
+ * channels, or channel by channel, is oneDNN faster in fewer dims.
  */
 static bool is_flat(const sherd__conv *c)
 {
-    return are_whole(c, BLOCK) && c->in[0] == 1 && c->out[0] == 1 && c->kernel[0] == 1 &&
+    return (are_whole(c, BLOCK) || is_by_channel(c)) && c->in[0] == 1 && c->out[0] == 1 && c->kernel[0] == 1 &&
            c->before[0] == 0;
 }
 
