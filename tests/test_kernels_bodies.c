@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels that are one body for all instruction sets (vector/bodies.h): each set computes the bits
+ * of the plain one, whatever the dtype, the shape and the numbers; and what is rounded to 16 bits
+ * is rounded as if once.
+ */
+#define CHECK_PURE
+#include <math.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "check.h"
+#include "kernel_versions.h"
+#include "kernels/cast.h"
+#include "kernels/half.h"
+#include "kernels/taps.h"
+#include "vector/bodies.h"
+
+enum { MOST = 4096, ROWS = 64 };
+
+static unsigned char x[MOST * 8], dy[MOST * 8];
+static double mean[MOST], scale[MOST], shift[MOST];
+
+/* The same numbers each time, some of them strange. */
+static void draw(sherd_dtype dtype)
+{
+    static const double strange[] = {0, -0.0, INFINITY, 1e-40, -3e38, 65504, 1e-8};
+
+    for (int i = 0; i < MOST; i++) {
+        double number = i % 61 == 7 ? strange[i / 61 % 7] : sin(i * 0.7) * (1 + i % 5);
+        sherd__cast(dtype, SHERD_F64, 1, x + (size_t)i * sherd_dtype_bytes(dtype), &number);
+        number = cos(i * 1.3);
+        sherd__cast(dtype, SHERD_F64, 1, dy + (size_t)i * sherd_dtype_bytes(dtype), &number);
+        mean[i] = sin(i), scale[i] = 1 + cos(i), shift[i] = cos(3 * i);
+    }
+}
+
+typedef struct made {
+    unsigned char y[MOST * 8], dx[MOST * 8], along[MOST * 8];
+    double sum[MOST], squares[MOST], one[MOST], by_x[MOST];
+} made;
+
+static void make(const sherd__norm_kernels *k, const sherd__norming *n, made *m)
+{
+    memset(m, 0, sizeof *m);
+    k->add_up(n, m->sum, x, NULL);
+    k->add_up(n, m->squares, x, mean);
+    k->add_products(n, m->one, m->by_x, dy, x, mean);
+    k->spread(n, m->y, x, mean, scale, shift);
+    k->gradient(n, m->dx, dy, x, mean, scale, shift, mean);
+    k->spread_along(n->batch, n->channels * n->inner, m->along, x, mean, scale, scale, shift);
+}
+
+static void every_set_has_the_bits_of_the_plain_one(void)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16};
+    static const sherd__norming shapes[] = {
+        {3, 5, 49, true},    {3, 5, 49, false}, {17, 67, 1, true},  {17, 67, 1, false},
+        {1, 1, 1001, false}, {2, 3, 8, true},   {1, 4096, 1, true}, {0, 4, 3, true}};
+    static made plain, other;
+    sherd__kernels sets[FAST_SETS];
+    int count = versions(sets);
+
+    for (int d = 0; d < 4; d++) {
+        draw(dtypes[d]);
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            make(sherd__norm_kernels_of(dtypes[d]), &shapes[s], &plain);
+            for (int i = 0; i < count; i++) {
+                make(sherd__norms_by(&sets[i], dtypes[d]), &shapes[s], &other);
+                if (!CHECK_EQ(memcmp(&plain, &other, sizeof plain), 0))
+                    printf("%s, dtype %d, shape %zu\n", sets[i].name, (int)dtypes[d], s);
+            }
+        }
+    }
+}
+
+/* scale 1 + 2^-40 makes of a number between two of 16 bits one that is nearer to one of them. */
+static void numbers_of_16_bits_are_rounded_once(void)
+{
+    const double up = 1 + 0x1p-40, down = 1 - 0x1p-40, zero = 0;
+    const sherd__norming n = {1, 1, 1, true};
+
+    for (int bits = 0; bits < 1000; bits++) {
+        uint16_t y, one = sherd__to_bf16(1);
+        double low = (double)sherd__from_bf16((uint16_t)(0x3000 + bits * 13));
+        double middle = (low + (double)sherd__from_bf16((uint16_t)(0x3001 + bits * 13))) / 2;
+        double scales[] = {middle * up, middle * down, middle};
+        for (int i = 0; i < 3; i++) {
+            sherd__norm_kernels_of(SHERD_BF16)->spread(&n, &y, &one, &zero, &scales[i], &zero);
+            CHECK_EQ(y, sherd__double_to_bf16(scales[i]));
+        }
+    }
+}
+
+/* Bits of rows of one element and of several, of each size of elements; a -0 and a NaN stay. */
+static void copies_are_bit_for_bit(void)
+{
+    static const size_t sizes[] = {2, 4, 8};
+    static unsigned char y[MOST * 8];
+    sherd__tap tap[ROWS];
+
+    for (int i = 0; i < MOST * 8; i++)
+        x[i] = (unsigned char)(i * 37 + i / 256);
+    for (int s = 0; s < 3; s++)
+        for (int64_t inner = 1; inner <= 3; inner += 2) {
+            const sherd__pass p = {2, 19, ROWS, inner, tap};
+            size_t row = sizes[s] * (size_t)inner;
+            bool same = true;
+            for (int o = 0; o < ROWS; o++)
+                tap[o] = (sherd__tap){.first = o * 19 / ROWS, .count = 1, .even = true};
+            sherd__taps_copy(sizes[s], &p, y, x);
+            for (size_t i = 0; i < 2 * ROWS; i++)
+                same = same &&
+                       memcmp(y + i * row, x + (i / ROWS * 19 + (size_t)tap[i % ROWS].first) * row,
+                              row) == 0;
+            CHECK(same);
+        }
+}
+
+static const check_test tests[] = {
+    {TEST(every_set_has_the_bits_of_the_plain_one)},
+    {TEST(numbers_of_16_bits_are_rounded_once)},
+    {TEST(copies_are_bit_for_bit)},
+};
+CHECK_MAIN(tests)
