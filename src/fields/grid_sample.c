@@ -43,11 +43,11 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
-/* Where points are in one dim, in elements of it; a corner below or at each, and how far beyond. */
-typedef struct axis {
-    int64_t size, stride;
-    sherd_tensor *at, *low, *beyond;
-} axis;
+/* One of two elements around points in one dim: its weight, and its part of an index into the
+ * field. Outside the field both are 0. */
+typedef struct side {
+    sherd_tensor *weight, *index;
+} side;
 
 /* [-1, 1] is from the first to the last element, or their outer edges. */
 static sherd_tensor *unfold(sherd_tensor *at, int64_t n, const sampling *how)
@@ -58,37 +58,35 @@ static sherd_tensor *unfold(sherd_tensor *at, int64_t n, const sampling *how)
     return how->border ? sherd_clamp(at, 0, (double)(n - 1)) : at;
 }
 
-static axis find_corner(sherd_tensor *grid, const sherd_tensor *x, int d, const sampling *how)
+/* The element below or at points that are at `at` and `beyond` it, or the one above that. */
+static side find_side(sherd_tensor *at, sherd_tensor *beyond, sherd_tensor *low, bool above,
+                      const int64_t size[2])
 {
-    axis a = {.size = x->shape[2 + d], .stride = 1};
+    sherd_tensor *here = above ? sherd_add_scalar(low, 1) : low;
+    sherd_tensor *out = sherd_ne(here, sherd_clamp(here, 0, (double)(size[0] - 1)));
+    sherd_tensor *weight = !beyond ? sherd_add_scalar(sherd_scale(at, 0), 1) /* a gradient of 0 */
+                           : above ? beyond
+                                   : sherd_add_scalar(sherd_scale(beyond, -1), 1);
 
-    for (int k = 3 + d; k < x->ndim; k++)
-        a.stride *= x->shape[k];
-    a.at = unfold(sherd_select(grid, 2, x->ndim - 3 - d), a.size, how);
-    a.low = how->nearest ? sherd_round(sherd_detach(a.at)) : sherd_floor(sherd_detach(a.at));
-    a.beyond = how->nearest ? NULL : sherd_sub(a.at, a.low);
-    return a;
+    here = sherd_cast(sherd_masked_fill(here, out, 0), SHERD_F64);
+    return (side){sherd_masked_fill(weight, out, 0),
+                  sherd_cast(sherd_scale(here, (double)size[1]), SHERD_I32)};
 }
 
-/*
- * Multiply *weight by the weight of this corner along one dim, and advance *index to it; outside
- * the field the weight is 0.
- */
-static void go_along(const axis *a, bool above, sherd_tensor **weight, sherd_tensor **index)
+/* Both sides in one dim; of the nearest element there is one. */
+static void find_sides(side out[2], sherd_tensor *grid, const sherd_tensor *x, int d,
+                       const sampling *how)
 {
-    sherd_tensor *at = above ? sherd_add_scalar(a->low, 1) : a->low;
-    sherd_tensor *in =
-        sherd_logical_and(sherd_ge_scalar(at, 0), sherd_le_scalar(at, (double)(a->size - 1)));
-    sherd_tensor *out = sherd_logical_not(in), *share = NULL;
+    int64_t size[] = {x->shape[2 + d], 1}; /* and from one to the next */
 
-    if (a->beyond)
-        share = above ? a->beyond : sherd_add_scalar(sherd_scale(a->beyond, -1), 1);
-    else
-        share = sherd_add_scalar(sherd_scale(a->at, 0), 1); /* a gradient of 0 */
-    share = sherd_masked_fill(share, out, 0);
-    at = sherd_scale(sherd_cast(sherd_masked_fill(at, out, 0), SHERD_F64), (double)a->stride);
-    *weight = *weight ? sherd_mul(*weight, share) : share;
-    *index = *index ? sherd_add(*index, at) : at;
+    for (int k = 3 + d; k < x->ndim; k++)
+        size[1] *= x->shape[k];
+    sherd_tensor *at = unfold(sherd_select(grid, 2, x->ndim - 3 - d), size[0], how);
+    sherd_tensor *low =
+        how->nearest ? sherd_round(sherd_detach(at)) : sherd_floor(sherd_detach(at));
+    sherd_tensor *beyond = how->nearest ? NULL : sherd_sub(at, low);
+    for (int above = 0; above < (how->nearest ? 1 : 2); above++)
+        out[above] = find_side(at, beyond, low, above, size);
 }
 
 /* field [batch, channels, n], weight and index [batch, points] */
@@ -97,7 +95,7 @@ static sherd_tensor *take_corner(sherd_tensor *field, sherd_tensor *weight, sher
     if (sherd_tensor_failed(index) || sherd_tensor_failed(field))
         return sherd_tensor_failed(index) ? index : field;
     const int64_t shape[] = {field->shape[0], field->shape[1], index->shape[1]};
-    sherd_tensor *all = sherd_expand(sherd_unsqueeze(sherd_cast(index, SHERD_I32), 1), shape, 3);
+    sherd_tensor *all = sherd_expand(sherd_unsqueeze(index, 1), shape, 3);
 
     return sherd_mul(sherd_gather(field, 2, all), sherd_unsqueeze(weight, 1));
 }
@@ -106,14 +104,17 @@ static sherd_tensor *sample(sherd_tensor *x, sherd_tensor *grid, const sampling 
 {
     int dims = x->ndim - 2, corners = how->nearest ? 1 : 1 << dims;
     sherd_tensor *field = sherd_flatten(x, 2, -1), *sum = NULL;
-    axis a[SPACE];
+    side sides[SPACE][2];
 
     for (int d = 0; d < dims; d++)
-        a[d] = find_corner(grid, x, d, how);
+        find_sides(sides[d], grid, x, d, how);
     for (int c = 0; c < corners; c++) {
         sherd_tensor *weight = NULL, *index = NULL;
-        for (int d = 0; d < dims; d++)
-            go_along(&a[d], c >> d & 1, &weight, &index);
+        for (int d = 0; d < dims; d++) {
+            const side *a = &sides[d][c >> d & 1];
+            weight = weight ? sherd_mul(weight, a->weight) : a->weight;
+            index = index ? sherd_add(index, a->index) : a->index;
+        }
         sherd_tensor *part = take_corner(field, sherd_cast(weight, x->dtype), index);
         sum = sum ? sherd_add(sum, part) : part;
     }
