@@ -335,6 +335,8 @@ static int make_any(void *context)
     const sherd__conv_wish *w = ((making *)context)->wish;
 
     k->ndim = is_flat(&w->conv) ? MOST - 1 : MOST;
+    if (k->ndim == MOST && is_by_channel(&w->conv))
+        return false; /* oneDNN makes a matrix of each channel: the plain kernels are faster */
     if (!describe_plain(k, &w->conv))
         return false;
     if (is_own(w))
