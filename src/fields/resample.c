@@ -63,6 +63,41 @@ static void run(sherd_call *call, const step *s, void *to, const void *from)
         (s->back ? kernels->backward : kernels->forward)(&s->p, to, from);
 }
 
+/* Whether all of this dim is averaged to one element, whichever rank has it. */
+static bool is_averaged(const sherd__taps *t)
+{
+    bool averages = t->mode == SHERD__TAPS_ADAPTIVE || t->mode == SHERD__TAPS_AVERAGE;
+
+    return averages && t->m == 1 && sherd__taps_row(t, 0).count == t->n;
+}
+
+/*
+ * The pass of several last dims that are averaged to one element: one dim, as long as all of them
+ * here. Returns the first of them; `ndim`: there are not several, or the GPU computes.
+ */
+static int find_averaged(sherd_call *call, const sherd_box *big, const int64_t *n, const int64_t *m,
+                         sherd__pass *p)
+{
+    int d = big->ndim;
+    double divisor = 1;
+
+    for (; d > SHERD__SPACE && !sherd__device_in(call); d--) {
+        sherd__taps t = sherd__taps_of(call->attributes, d - 1 - SHERD__SPACE, n[d - 1], m[d - 1],
+                                       call->out[0]->dtype);
+        if (!is_averaged(&t))
+            break;
+        divisor *= sherd__taps_row(&t, 0).divisor;
+    }
+    if (big->ndim - d < 2)
+        return big->ndim;
+    *p = (sherd__pass){.in = count_of(big->ndim - d, big->size + d), .rows = 1, .inner = 1};
+    sherd__tap *tap = sherd_call_scratch(call, (int64_t)sizeof *tap);
+    if (tap && !sherd__is_dry(call->world))
+        *tap = (sherd__tap){.count = p->in, .even = true, .divisor = divisor};
+    p->tap = tap;
+    return d;
+}
+
 /* What is between two passes. NULL: no memory. */
 static void *between(sherd_call *call, int64_t count)
 {
@@ -88,12 +123,22 @@ static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, cons
     const int64_t *m = back ? of->arg[0]->shape : call->out[0]->shape;
     step s = {.from = dtype, .back = back, .copies = is_copied(call, back)};
     int64_t size[SHERD_MAX_DIMS];
-    int ndim = big->ndim;
+    sherd__pass averaged = {0};
+    int ndim = big->ndim, one_pass = find_averaged(call, big, n, m, &averaged);
 
     for (int d = 0; d < ndim; d++)
         size[d] = first->size[d];
     for (int k = SHERD__SPACE; k < ndim; k++, s.from = s.to) {
         int d = s.copies ? ndim - 1 - (k - SHERD__SPACE) : k;
+        if (d == one_pass) {
+            averaged.outer = count_of(d, size);
+            s.p = averaged;
+            s.to = dtype;
+            if (!s.p.tap)
+                return false;
+            run(call, &s, to, from);
+            return true;
+        }
         sherd__taps t = sherd__taps_of(a, d - SHERD__SPACE, n[d], m[d], call->out[0]->dtype);
         s.p = (sherd__pass){.outer = count_of(d, size),
                             .in = big->size[d],
