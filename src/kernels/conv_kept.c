@@ -309,8 +309,8 @@ static bool is_by_channel(const sherd__conv *c)
  */
 static bool is_flat(const sherd__conv *c)
 {
-    return (are_whole(c, BLOCK) || is_by_channel(c)) && c->in[0] == 1 && c->out[0] == 1 && c->kernel[0] == 1 &&
-           c->before[0] == 0;
+    return (are_whole(c, BLOCK) || is_by_channel(c)) && c->in[0] == 1 && c->out[0] == 1 &&
+           c->kernel[0] == 1 && c->before[0] == 0;
 }
 
 /* The primitive for so many images. False: oneDNN has none, or none by which parts can be made. */

@@ -2,8 +2,9 @@
 /*
  * Kernels of norms over x[batch,channels,inner], one table per dtype. A row is what shares its
  * coefficients: a channel of one item, or of all items. Numbers of rows, [rows], are f64 whatever
- * the dtype, and so is all arithmetic; each element is rounded once, when it is stored. As all
- * kernels they allocate nothing, keep nothing and cannot fail.
+ * the dtype, and so is all arithmetic; each element is rounded once, when it is stored (one of bf16
+ * below 2^-126 twice). The functions here are plain; vector/bodies.h has the same for each
+ * instruction set. As all kernels they allocate nothing, keep nothing and cannot fail.
  */
 #ifndef SHERD__NORMS_H
 #define SHERD__NORMS_H
