@@ -123,6 +123,46 @@ static void maxima_of_strange_numbers(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The nearest element is copied: a -0 too, and one of 16 bits. */
+static void nearest_elements_are_copied(sherd_world *world)
+{
+    static const int64_t shape[4] = {1, 1, 2, 2};
+    static const float data[4] = {-0.0F, 3, -0.0F, -2};
+    const sherd_interpolate_options twice = {.kind = SHERD_INTERPOLATE_NEAREST, .factor = {2, 2}};
+    const sherd_mesh *mesh = mesh_of(world, "2");
+    sherd_tensor *x = sherd_mark_equal(sherd_from_data(world, SHERD_F32, shape, 4, data));
+
+    x = sherd_distribute(x, layout_of(mesh, 4, shape, "S(2)", NULL), -1);
+    for (int i = 0; i < 2; i++) {
+        sherd_tensor *from = i ? sherd_cast(x, SHERD_BF16) : x;
+        sherd_tensor *y = sherd_cast(sherd_interpolate(from, &twice), SHERD_F32);
+        const float *at = sherd_tensor_read(y);
+        for (int k = 0; k < 8; k++)
+            CHECK(k % 4 < 2 ? at[k] == 0 && signbit(at[k])
+                            : at[k] == data[2 * sherd_world_rank(world) + 1]);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* The mean of all of two dims is that of one long line, whoever has it: here 3 of 9 each. */
+static void averages_of_all_are_one_sum(sherd_world *world)
+{
+    static const int64_t shape[4] = {1, 1, 3, 3}, one[2] = {1, 1};
+    static const float data[9] = {1e8F, 1, 1, 1, 1, 1, 1, 1, -1e8F};
+    const sherd_mesh *mesh = mesh_of(world, "3");
+    sherd_tensor *plain = sherd_mark_equal(sherd_from_data(world, SHERD_F32, shape, 4, data));
+    sherd_tensor *x = sherd_distribute(plain, layout_of(mesh, 4, shape, "S(2)", NULL), -1);
+    sherd_tensor *y = sherd_adaptive_avg_pool(x, one), *want = sherd_adaptive_avg_pool(plain, one);
+
+    CHECK_NEAR(sherd_item(sherd_full(y)), sherd_item(want), 0);
+    sherd_require_grad(x, true);
+    sherd_backward(sherd_sum(sherd_adaptive_avg_pool(x, one)));
+    const float *dx = sherd_tensor_read(sherd_grad(x));
+    for (int k = 0; k < 3; k++)
+        CHECK(dx[k] == 1.0F / 9);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- what travels ---------------------------------------------------------------------------- */
 
 /* Windows that shards hold whole bring nothing; others just the rows that are missing, in one call
@@ -159,9 +199,8 @@ static void only_what_is_missing_travels(sherd_world *world)
 }
 
 static const check_test tests[] = {
-    {TEST(large_fields_are_as_plain), {2, 4}},
-    {TEST(pools_of_ten), {3}},
-    {TEST(maxima_of_strange_numbers), {2}},
-    {TEST(only_what_is_missing_travels), {2, 3, 4}},
+    {TEST(large_fields_are_as_plain), {2, 4}}, {TEST(pools_of_ten), {3}},
+    {TEST(maxima_of_strange_numbers), {2}},    {TEST(nearest_elements_are_copied), {2}},
+    {TEST(averages_of_all_are_one_sum), {3}},  {TEST(only_what_is_missing_travels), {2, 3, 4}},
 };
 CHECK_MAIN(tests)
