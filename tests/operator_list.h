@@ -76,6 +76,7 @@ static const row rows[] = {
     ROW(all, 'd', 0, 3, draw_dims, run_all),
     ROW(argmax, 'd', 0, 3, draw_some_dims, run_argmax),
     ROW(argmin, 'd', 0, 3, draw_some_dims, run_argmin),
+    ROW(multinomial, 'p', 1, 3, draw_weights, run_drawn),
     ROW(drawn, 'p', 1, 3, draw_weights, run_drawn),
     ROW(drawn_repeatedly, 'p', 1, 3, draw_weights, run_drawn_repeatedly),
     ROW(softmax, 'x', 1, 3, draw_dim, run_softmax),

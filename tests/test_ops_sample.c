@@ -178,6 +178,32 @@ static void what_weighs_nothing_is_not_drawn(sherd_world *world)
     }
 }
 
+/* Of two weights near an end of f64, the second is drawn as often as it should be: by itself, and
+ * with replacement. */
+static void the_ends_of_f64_are_weights(sherd_world *world)
+{
+    enum { ROWS = 4000 };
+    static const double pairs[][2] = {{8e307, 8e307},   {1.7e308, 1e308}, {5e-324, 5e-324},
+                                      {5e-324, 2e-323}, {1e-310, 3e-310}, {3e-302, 1e-302}};
+    static const int64_t shape[] = {ROWS, 2};
+    sherd_generator dice = sherd_generator_named("ends");
+
+    for (int i = 0; i < LEN(pairs); i++)
+        for (int count = 1; count <= ROWS; count += ROWS - 1) {
+            sherd_tensor *w =
+                sherd_mark_equal(sherd_from_data(world, SHERD_F64, shape + 1, 1, pairs[i]));
+            if (count == 1)
+                w = sherd_expand(w, shape, 2);
+            const int32_t *index = sherd_tensor_read(sherd_multinomial(w, count, true, &dice));
+            double seconds = 0, by = pairs[i][0] > 1 ? 0.5 : 1;
+            for (int r = 0; r < ROWS && index; r++)
+                seconds += index[r];
+            CHECK_NEAR(seconds / ROWS, by * pairs[i][1] / (by * pairs[i][0] + by * pairs[i][1]),
+                       0.035);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Three of four weights are 0 or less; the generator goes on in any case. */
 static void too_few_weights_are_refused(sherd_world *world)
 {
@@ -192,19 +218,20 @@ static void too_few_weights_are_refused(sherd_world *world)
     CHECK(!sherd_tensor_failed(y) && *(const int32_t *)sherd_tensor_read(y) == 1);
     CHECK_OK(sherd_world_check(world));
     sherd_multinomial(w, 2, false, &dice);
-    refused(world, "a row has too few positive weights");
+    refused(world, ": sherd_multinomial: sherd_drawn: a row has too few positive weights: weights");
     sherd_multinomial(sherd_scale(w, 0), 5, true, &dice);
-    refused(world, "a row has too few positive weights");
+    refused(world, ": sherd_multinomial: sherd_drawn_repeatedly: a row has too few positive weig");
     sherd_multinomial(sherd_scale(w, NAN), 1, false, &dice);
     refused(world, "a weight is NaN");
     sherd_multinomial(sherd_scale(w, NAN), 2, true, &dice);
     refused(world, "a weight is NaN");
     sherd_multinomial(w, 5, false, &dice);
-    refused(world, "sherd_multinomial: fewer weights than indices to draw: weights are f32[1,4]");
+    refused(world,
+            ": sherd_multinomial: fewer weights than indices to draw, 5: weights is f32[1,4]");
     sherd_multinomial(w, 0, true, &dice);
-    refused(world, "count must be 1 or more");
+    refused(world, "count is 0, it must be 1 or more");
     sherd_multinomial(sherd_cast(w, SHERD_I32), 1, true, &dice);
-    refused(world, "weights must be floating-point");
+    refused(world, "sherd_multinomial: it computes f32, f64, bf16 and f16 only");
     CHECK_EQ(dice.calls, 8);
 }
 
@@ -245,5 +272,6 @@ static const check_test tests[] = {
     {TEST(rare_indices_are_rare), {1}},
     {TEST(many_of_many_take_little_memory), {1}},
     {TEST(what_weighs_nothing_is_not_drawn), {1}},
+    {TEST(the_ends_of_f64_are_weights), {1}},
 };
 CHECK_MAIN(tests)

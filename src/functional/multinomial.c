@@ -105,9 +105,10 @@ static bool weigh(sherd_call *call, row_sums *w, const void *row)
 
     sherd__convert(kernels, SHERD_F64, dtype, w->n, w->sum, row);
     w->total = add_up(w->sum, w->n, 1);
-    if (w->total > DBL_MAX) { /* it overflows: scaled, only infinite weights do that */
+    /* It overflows: scaled, only infinite weights do that. Or parts of it would lose digits. */
+    if (w->total > DBL_MAX || (w->total > 0 && w->total < 0x1p-900)) {
         sherd__convert(kernels, SHERD_F64, dtype, w->n, w->sum, row);
-        w->total = add_up(w->sum, w->n, 0x1p-64);
+        w->total = add_up(w->sum, w->n, w->total > 1 ? 0x1p-64 : 0x1p200);
     }
     if (!(w->total > 0))
         return sherd_call_fail(call, SHERD_EINVAL,
@@ -249,54 +250,83 @@ static sherd_tensor *draw_with_replacement(sherd_tensor *weights, int64_t count,
     return sherd_apply(&sherd__drawn_repeatedly_op, &weights, 1, &how);
 }
 
-static sherd_tensor *draw(sherd_tensor *weights, int64_t count, bool replacement,
-                          sherd_generator *generator)
+/*
+ * Weights, in f64, over exponential numbers. Those are as small as 2^-49, so quotients of f64 may
+ * overflow, and those of its least numbers have few digits: square roots of both do not, and are in
+ * the same order.
+ */
+static sherd_tensor *quotients(sherd_tensor *weights, sherd_generator *generator)
 {
-    sherd_tensor *w = sherd__without_pending(sherd_detach(weights)), *index;
+    sherd_tensor *w = sherd_cast(weights, SHERD_F64), *e = exponential(w, generator);
 
-    if (replacement && count > 1 && !sherd_tensor_failed(w))
-        return draw_with_replacement(w, count, generator);
-    w = sherd_cast(w, SHERD_F64);
-    w = sherd_div(w, exponential(w, generator));
-    if (count == 1)
-        return draw_one(w);
-    w = sherd_topk(w, count, -1, true, &index);
-    return sherd_apply(&sherd__drawn_op, (sherd_tensor *[]){index, w}, 2, NULL);
+    return weights->dtype == SHERD_F64 ? sherd_div(sherd_sqrt(sherd_relu(w)), sherd_sqrt(e))
+                                       : sherd_div(w, e);
 }
 
-static const char *fault_of(const sherd_tensor *weights, int64_t count, bool replacement,
-                            const sherd_generator *generator)
+/* What a call is to draw. */
+typedef struct asked {
+    int64_t count;
+    bool replacement;
+    sherd_generator *generator;
+    bool *drew; /* whether the generator has been used */
+} asked;
+
+static const char *describe(sherd_call *call)
 {
-    if (!generator)
+    const asked *a = call->attributes;
+    const sherd_tensor *weights = call->in[0];
+
+    if (!a->generator)
         return "no generator";
     if (weights->ndim < 1)
         return "weights of no dims";
-    if (!sherd__has_fractions(weights->dtype))
-        return "weights must be floating-point";
-    if (count < 1)
-        return "count must be 1 or more";
-    if (!replacement && count > weights->shape[weights->ndim - 1])
-        return "fewer weights than indices to draw";
+    if (a->count < 1)
+        return sherd_call_reason(call, "count is %lld, it must be 1 or more", (long long)a->count);
+    if (!a->replacement && a->count > weights->shape[weights->ndim - 1])
+        return sherd_call_reason(call, "fewer weights than indices to draw, %lld",
+                                 (long long)a->count);
     return NULL;
 }
+
+static bool draw(sherd_call *call)
+{
+    const asked *a = call->attributes;
+    sherd_tensor *w = sherd__without_pending(sherd_detach(call->in[0])), *index;
+
+    *a->drew = true;
+    if (a->replacement && a->count > 1 && !sherd_tensor_failed(w)) {
+        call->out[0] = draw_with_replacement(w, a->count, a->generator);
+        return true;
+    }
+    w = quotients(w, a->generator);
+    if (a->count == 1) {
+        call->out[0] = draw_one(w);
+        return true;
+    }
+    w = sherd_topk(w, a->count, -1, true, &index);
+    call->out[0] = sherd_apply(&sherd__drawn_op, (sherd_tensor *[]){index, w}, 2, NULL);
+    return true;
+}
+
+const sherd_op sherd__multinomial_op = {
+    .name = "sherd_multinomial",
+    .summary = "indices drawn by weights",
+    .operand = {{"weights", 0}},
+    .result = {{"y", SHERD_OP_INDEX}},
+    .field = {SHERD_FIELD(asked, count, INT64), SHERD_FIELD(asked, replacement, BOOL)},
+    .attributes = sizeof(asked),
+    .describe = describe,
+    .compose = draw};
 
 sherd_tensor *sherd_multinomial(sherd_tensor *weights, int64_t count, bool replacement,
                                 sherd_generator *generator)
 {
     sherd_world *world = sherd_tensor_world(weights);
-    const sherd__argument need[] = {{"weights", weights}, {NULL, NULL}};
-    sherd_tensor *y;
+    bool drew = false;
+    const asked how = {count, replacement, generator, &drew};
+    sherd_tensor *y = sherd_apply(&sherd__multinomial_op, &weights, 1, &how);
 
-    if (!sherd__given(world, "sherd_multinomial", need, &y))
-        return y;
-    bool stop = sherd__stop(world, "sherd_multinomial", &weights, 1);
-    const char *fault = stop ? NULL : fault_of(weights, count, replacement, generator);
-    if (!stop && !fault)
-        return draw(weights, count, replacement, generator);
-    if (generator)
+    if (world && generator && !drew)
         skip(world, generator);
-    return stop ? sherd__failed(world)
-                : sherd__fail_tensor(world, weights->layout != NULL, SHERD_EINVAL,
-                                     "sherd_multinomial: %s: weights are %s, count is %lld", fault,
-                                     sherd_tensor_text(weights), (long long)count);
+    return y;
 }
