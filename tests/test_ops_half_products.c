@@ -99,6 +99,26 @@ static void each_way_is_f32_but_for_roundings(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A product and its bias, 16 bits that almost cancel, are rounded once. */
+static void a_bias_is_added_before_rounding(sherd_world *world)
+{
+    const int64_t one[] = {1, 1};
+
+    setenv("SHERD_GEMM", "reference", 1);
+    for (int i = 0; i <= WAYS; i++) {
+        choose(world, i < WAYS ? i : NATIVE);
+        unsetenv("SHERD_GEMM");
+        for (int64_t rows = 1; rows < 70; rows *= 8) {
+            const int64_t shape[] = {rows, 1};
+            sherd_tensor *x = sherd_constant(world, SHERD_BF16, shape, 2, 1.0234375);
+            sherd_tensor *w = sherd_constant(world, SHERD_BF16, one, 2, 1.0234375);
+            sherd_tensor *y = sherd_linear(x, w, sherd_constant(world, SHERD_BF16, one, 1, -1));
+            CHECK_EQ(sherd_item(sherd_mean(y)), 0.04736328125);
+        }
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void compute_once(sherd_world *world)
 {
     sherd_tensor *is[RESULTS];
@@ -118,6 +138,7 @@ static void no_memory_fails_and_leaks_nothing(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(each_way_is_f32_but_for_roundings), {1, 2}},
+    {TEST(a_bias_is_added_before_rounding), {1}},
     {TEST(no_memory_fails_and_leaks_nothing), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -19,21 +19,28 @@ static int64_t bytes_of(int64_t count, sherd_dtype dtype)
     return count * (int64_t)sherd_dtype_bytes(dtype);
 }
 
+static const int64_t stretched[] = {0, 1}; /* strides of a row that is that of all rows */
+
 static void add_bias(const sherd__kernels *k, const sherd__product *p, void *c, const void *bias)
 {
-    int64_t size[] = {p->m, p->n}, whole[] = {p->n, 1}, stretched[] = {0, 1};
+    int64_t size[] = {p->m, p->n}, whole[] = {p->n, 1};
 
     k->binary(SHERD__ADD, 2, size, c, c, whole, bias, stretched);
 }
 
+/* A product of 16 bits begins with its bias: added afterwards, it would be rounded a second time. */
 static void multiply_plain(const sherd__kernels *k, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias)
 {
     int64_t lda = p->ta ? p->m : p->k, ldb = p->tb ? p->k : p->n;
+    int64_t size[] = {p->m, p->n}, whole[] = {p->n, 1};
+    bool begins = p->bias && !p->adds && sherd__is_half(p->result);
 
+    if (begins)
+        sherd__copy_box(sherd_dtype_bytes(p->result), 2, size, c, whole, bias, stretched);
     k->gemm(p->ta, p->tb, p->m, p->n, p->k, 1, a, sherd__max(lda, 1), b, sherd__max(ldb, 1),
-            p->adds ? 1 : 0, c, p->n);
-    if (p->bias)
+            p->adds || begins ? 1 : 0, c, p->n);
+    if (p->bias && !begins)
         add_bias(k, p, c, bias);
 }
 
