@@ -42,6 +42,7 @@ typedef enum extent {
     CHOSEN,
     F32_ROWS, /* statistics, or indices */
     F32_3_ROWS,
+    F64_2_ROWS,
     F32_HEADS,
     F32_ROWS_MLP,
     F32_LOGITS,
@@ -154,14 +155,15 @@ static void cross_entropy(bench *b)
 {
     sherd__device_cross_entropy(b->device, b->dtype, b->rows, b->s->vocabulary, b->x[0], b->x[1],
                                 b->ids, 0);
-    sherd__device_cross_entropy_join(b->device, b->dtype, 1, b->rows, b->x[2], b->x[3], b->x[0],
-                                     1.0 / (double)b->rows);
+    sherd__device_cross_entropy_join(b->device, b->dtype, 1, b->rows, b->x[2],
+                                     (double *)(void *)b->x[3], b->x[0], 1.0 / (double)b->rows);
 }
 
 static void cross_entropy_grad(bench *b)
 {
     sherd__device_cross_entropy_grad(b->device, b->dtype, b->rows, b->s->vocabulary, b->x[0],
-                                     b->x[1], b->ids, 0, b->x[2], b->x[3], 1.0 / (double)b->rows);
+                                     b->x[1], b->ids, 0, (const double *)(void *)b->x[2], b->x[3],
+                                     1.0 / (double)b->rows);
 }
 
 static void embedding(bench *b)
@@ -345,8 +347,8 @@ static const job jobs[] = {
     {"soft_parts", soft_parts, .x = {LOGITS, LOGITS, F32_3_ROWS, F32_ROWS, F32_ROWS}},
     {"norm_parts", norm_parts, .x = {ROWS_DIM, ROWS_DIM, F32_3_ROWS, F32_ROWS, F32_ROWS, DIM, DIM}},
     {"softmax_grad", softmax_grad, .x = {LOGITS, LOGITS, LOGITS}},
-    {"cross_entropy", cross_entropy, .x = {F32_3_ROWS, LOGITS, SCALAR, F32_ROWS}},
-    {"cross_entropy_grad", cross_entropy_grad, .x = {LOGITS, LOGITS, F32_ROWS, SCALAR}},
+    {"cross_entropy", cross_entropy, .x = {F32_3_ROWS, LOGITS, SCALAR, F64_2_ROWS}},
+    {"cross_entropy_grad", cross_entropy_grad, .x = {LOGITS, LOGITS, F64_2_ROWS, SCALAR}},
     {"embedding", embedding, .x = {ROWS_DIM, TABLE}, .gathers = true},
     {"embedding_grad", embedding_grad, .x = {TABLE, ROWS_DIM}},
     {"adamw_dim", adamw_dim, .x = {DIM_DIM, DIM_DIM, DIM_DIM, DIM_DIM}, .again = 3,
@@ -398,6 +400,7 @@ static int64_t elements_of(const bench *b, extent x)
                                 [CHOSEN] = b->rows * MOST_CHOSEN,
                                 [F32_ROWS] = b->rows,
                                 [F32_3_ROWS] = 3 * b->rows,
+                                [F64_2_ROWS] = 4 * b->rows,
                                 [F32_HEADS] = b->rows * b->s->heads,
                                 [F32_ROWS_MLP] = b->rows * b->mlp,
                                 [F32_LOGITS] = b->rows * b->s->vocabulary,

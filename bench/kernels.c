@@ -165,12 +165,13 @@ static void cross_entropy(bench *b)
 static void cross_entropy_join(bench *b)
 {
     b->k->cross_entropy(ROWS, VOCABULARY, b->x[2], b->x[1], b->ids, 0);
-    b->k->cross_entropy_join(1, ROWS, b->x[0], b->x[2]);
+    b->k->cross_entropy_join(1, ROWS, (double *)(void *)b->x[0], b->x[2]);
 }
 
 static void cross_entropy_grad(bench *b)
 {
-    b->k->cross_entropy_grad(ROWS, VOCABULARY, b->x[0], b->x[1], b->ids, 0, b->x[2], 1.0 / ROWS);
+    b->k->cross_entropy_grad(ROWS, VOCABULARY, b->x[0], b->x[1], b->ids, 0,
+                             (const double *)(void *)b->x[2], 1.0 / ROWS);
 }
 
 static void softmax(bench *b)

@@ -26,6 +26,16 @@ static double *sums(trial *t, const char *name, int64_t n)
     return part_of(t, name, CHANGED, F64S, n);
 }
 
+/* Positive ones. */
+static const double *totals(trial *t, const char *name, int64_t n)
+{
+    range(t, 0.5, 2, 0.125);
+    const double *x = doubles(t, name, n);
+
+    range(t, -2, 2, 0.125);
+    return x;
+}
+
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 typedef struct norm_shape {
@@ -181,13 +191,13 @@ static void try_entropy_join(trial *t)
     range(t, 0.5, 2, 0.125);
     const void *stats =
         part_of(t, "stats", READ, STATISTIC, parts * SHERD__ENTROPY_NUMBERS * e.rows);
-    void *log_sum = part_of(t, "log_sum", WRITTEN, F64S, e.rows);
+    double *row_sums = part_of(t, "sums", WRITTEN, F64S, 2 * e.rows);
     void *amount = part_of(t, "amount", WRITTEN, STATISTIC, e.rows);
     double *loss = part_of(t, "loss", WRITTEN, F64S, e.rows);
     double *counted = part_of(t, "counted", WRITTEN, F64S, 1);
     t->slack = 8;
     ready(t);
-    *counted = k->entropy_join(&e, parts, log_sum, amount, loss, stats);
+    *counted = k->entropy_join(&e, parts, row_sums, amount, loss, stats);
 }
 
 static void try_entropy_grad(trial *t)
@@ -195,14 +205,14 @@ static void try_entropy_grad(trial *t)
     const sherd__layer_kernels *k = t->table;
     sherd__entropy e = draw_entropy(t, draw(t, "targets", 2));
     const void *logits = in(t, "logits", e.rows * e.cols);
-    const void *log_sum = part_of(t, "log_sum", READ, F64S, e.rows);
+    const double *row_sums = totals(t, "sums", 2 * e.rows);
     const void *amount = part_of(t, "amount", READ, STATISTIC, e.rows);
     const double *scale = doubles(t, "scale", e.rows);
     void *dlogits = out(t, "dlogits", e.rows * e.cols);
 
     t->slack = 4;
     ready(t);
-    k->entropy_grad(&e, dlogits, logits, log_sum, amount, scale);
+    k->entropy_grad(&e, dlogits, logits, row_sums, amount, scale);
 }
 
 static void try_entropy_subtract(trial *t)
@@ -221,12 +231,12 @@ static void try_entropy_target_grad(trial *t)
     const sherd__layer_kernels *k = t->table;
     sherd__entropy e = draw_entropy(t, false);
     const void *logits = in(t, "logits", e.rows * e.cols);
-    const void *log_sum = part_of(t, "log_sum", READ, F64S, e.rows);
+    const double *row_sums = totals(t, "sums", 2 * e.rows);
     const double *scale = doubles(t, "scale", e.rows);
     void *dtarget = out(t, "dtarget", e.rows * e.cols);
 
     ready(t);
-    k->entropy_target_grad(&e, dtarget, logits, log_sum, scale);
+    k->entropy_target_grad(&e, dtarget, logits, row_sums, scale);
 }
 
 static void try_rotate(trial *t)

@@ -215,11 +215,11 @@ static void try_cross_entropy_join(trial *t)
 
     range(t, 0.5, 2, 0.125);
     const void *stats = part_of(t, "stats", READ, STATISTIC, parts * 3 * rows);
-    void *log_sum = part_of(t, "log_sum", WRITTEN, F64S, rows);
+    double *row_sums = part_of(t, "sums", WRITTEN, F64S, 2 * rows);
     double *loss = part_of(t, "loss", WRITTEN, F64S, 1);
     t->slack = 4;
     ready(t);
-    *loss = k->cross_entropy_join(parts, rows, log_sum, stats);
+    *loss = k->cross_entropy_join(parts, rows, row_sums, stats);
 }
 
 static void try_cross_entropy_grad(trial *t)
@@ -227,13 +227,15 @@ static void try_cross_entropy_grad(trial *t)
     const sherd__kernels *k = t->table;
     int64_t rows = length(t, "rows"), cols = length(t, "cols"), first = draw(t, "first", 50);
     const void *logits = in(t, "logits", rows * cols);
-    const void *log_sum = part_of(t, "log_sum", READ, F64S, rows);
+    range(t, 0.5, 2, 0.125);
+    const double *row_sums = part_of(t, "sums", READ, F64S, 2 * rows);
+    range(t, -2, 2, 0.125);
     const int32_t *targets = some_ids(t, "targets", rows, first, cols);
     void *dlogits = out(t, "dlogits", rows * cols);
 
     t->slack = 4;
     ready(t);
-    k->cross_entropy_grad(rows, cols, dlogits, logits, targets, first, log_sum, 0.25);
+    k->cross_entropy_grad(rows, cols, dlogits, logits, targets, first, row_sums, 0.25);
 }
 
 /* ---- random numbers -------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include "device/entropy.h"
 #include "kernels/layers.h"
 
-enum { LOGITS, PROBABILITIES, WEIGHT, DY, TARGETS, STATS, LOG_SUM, AMOUNT, LOSS, GRAD, ARRAYS };
+enum { LOGITS, PROBABILITIES, WEIGHT, DY, TARGETS, STATS, SUMS, AMOUNT, LOSS, GRAD, ARRAYS };
 
 typedef struct subject {
     int64_t rows, cols, first;
@@ -47,16 +47,16 @@ static void plain(const subject *s, sherd_dtype dtype, array *a, double pair[2],
     plain_of(dtype)->cross_entropy(s->rows, s->cols, a[STATS].host, a[LOGITS].host,
                                    e.target ? e.target : none, s->first);
     k->entropy(&e, a[STATS].host, a[LOGITS].host);
-    pair[1] = k->entropy_join(&e, 1, a[LOG_SUM].host, a[AMOUNT].host, loss, a[STATS].host);
+    pair[1] = k->entropy_join(&e, 1, a[SUMS].host, a[AMOUNT].host, loss, a[STATS].host);
     pair[0] = 0;
     for (int64_t r = 0; r < s->rows; r++)
         pair[0] += loss[r];
     sherd__cast(dtype, SHERD_F64, s->rows, a[LOSS].host, loss);
     sherd__cast(SHERD_F64, dtype, s->rows, scale, a[DY].host);
     if (of_targets)
-        k->entropy_target_grad(&e, a[GRAD].host, a[LOGITS].host, a[LOG_SUM].host, scale);
+        k->entropy_target_grad(&e, a[GRAD].host, a[LOGITS].host, a[SUMS].host, scale);
     else
-        k->entropy_grad(&e, a[GRAD].host, a[LOGITS].host, a[LOG_SUM].host, a[AMOUNT].host, scale);
+        k->entropy_grad(&e, a[GRAD].host, a[LOGITS].host, a[SUMS].host, a[AMOUNT].host, scale);
     free(loss);
     free(none);
 }
@@ -68,9 +68,9 @@ static void by_the_gpu(const subject *s, sherd_dtype dtype, const array *a, doub
     const sherd__entropy_slope slope = {a[DY].data, NULL, true};
 
     sherd__device_entropy(device, dtype, &e, a[STATS].data, a[LOGITS].data);
-    sherd__device_entropy_join(device, dtype, &e, 1, a[LOG_SUM].data, a[AMOUNT].data, a[LOSS].data,
+    sherd__device_entropy_join(device, dtype, &e, 1, a[SUMS].data, a[AMOUNT].data, a[LOSS].data,
                                pair, a[STATS].data);
-    sherd__device_entropy_grad(device, dtype, &e, a[GRAD].data, a[LOGITS].data, a[LOG_SUM].data,
+    sherd__device_entropy_grad(device, dtype, &e, a[GRAD].data, a[LOGITS].data, a[SUMS].data,
                                of_targets ? NULL : a[AMOUNT].data, &slope);
 }
 
@@ -95,12 +95,12 @@ static void spoil(array *logits, sherd_dtype dtype, const subject *s)
 static void entropy_is_plain(sherd_dtype dtype, const subject *s, int shift, bool of_targets)
 {
     static const char *const names[ARRAYS] = {[STATS] = "stats",
-                                              [LOG_SUM] = "log_sum",
+                                              [SUMS] = "sums",
                                               [AMOUNT] = "amount",
                                               [LOSS] = "loss",
                                               [GRAD] = "gradient"};
-    const int64_t n = s->rows * s->cols,
-                  counts[] = {n, n, s->cols, s->rows, 0, 5 * s->rows, s->rows, s->rows, s->rows, n};
+    const int64_t n = s->rows * s->cols, counts[] = {n,           n,           s->cols, s->rows, 0,
+                                                     5 * s->rows, 2 * s->rows, s->rows, s->rows, n};
     array a[ARRAYS], pair = room_for(SHERD_F64, 2, 0);
 
     for (int i = 0; i < ARRAYS; i++) {
@@ -111,9 +111,9 @@ static void entropy_is_plain(sherd_dtype dtype, const subject *s, int shift, boo
             a[i] = drawn(dtype, counts[i], shift, i == LOGITS ? -4 : 0, i == LOGITS ? 4 : 1,
                          (uint64_t)i);
         else
-            a[i] = room_for(i == LOG_SUM ? SHERD_F64
-                            : statistic  ? statistics(dtype)
-                                         : dtype,
+            a[i] = room_for(i == SUMS   ? SHERD_F64
+                            : statistic ? statistics(dtype)
+                                        : dtype,
                             counts[i], 0);
     }
     spoil(&a[LOGITS], dtype, s);
@@ -123,7 +123,7 @@ static void entropy_is_plain(sherd_dtype dtype, const subject *s, int shift, boo
         char what[120];
         snprintf(what, sizeof what, "%s of %d x %d from %d, smoothed %g", names[i], (int)s->rows,
                  (int)s->cols, (int)s->first, s->smoothing);
-        same(&a[i], i == LOG_SUM ? log_sum_of(dtype, 2e-5) : 2e-5, what);
+        same(&a[i], i == SUMS ? log_sum_of(dtype, 2e-5) : 2e-5, what);
     }
     same(&pair, 1e4, "sums");
     by_the_gpu(s, dtype, a, pair.data, of_targets);

@@ -157,7 +157,7 @@ static void an_empty_range_of_classes_says_nothing(void)
 
     for (int t = 0; t < LEN(tables); t++) {
         float stats[2][6];
-        double alone[2], both[2];
+        double alone[4], both[4];
         tables[t].cross_entropy(2, 2, stats[0], logits, targets, 0);
         tables[t].cross_entropy(2, 0, stats[1], logits, targets, 2);
         for (int r = 0; r < 2; r++) {

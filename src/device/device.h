@@ -257,16 +257,16 @@ void sherd__device_cross_entropy(sherd__device *device, sherd_dtype dtype, int64
                                  int64_t cols, void *stats, const void *logits,
                                  const int32_t *targets, int64_t first);
 /*
- * Of stats[parts,3,rows], statistics of `dtype`: log_sum[rows], f64, and *loss, of `dtype`,
+ * Of stats[parts,3,rows], statistics of `dtype`: row_sums[rows,2] and *loss, of `dtype`,
  * `factor` times the sum over rows of what its target costs; the same bits in every run.
  */
 void sherd__device_cross_entropy_join(sherd__device *device, sherd_dtype dtype, int64_t parts,
-                                      int64_t rows, void *loss, void *log_sum, const void *stats,
+                                      int64_t rows, void *loss, double *row_sums, const void *stats,
                                       double factor);
 /* dlogits = factor dy (softmax - one at the target), where dy is one element of `dtype`. */
 void sherd__device_cross_entropy_grad(sherd__device *device, sherd_dtype dtype, int64_t rows,
                                       int64_t cols, void *dlogits, const void *logits,
-                                      const int32_t *targets, int64_t first, const void *log_sum,
+                                      const int32_t *targets, int64_t first, const double *sums,
                                       const void *dy, double factor);
 void sherd__device_embedding(sherd__device *device, sherd_dtype dtype, int64_t n, int64_t width,
                              void *y, const void *weight, const int32_t *ids, int64_t first,

@@ -83,7 +83,7 @@ void sherd__device_entropy(sherd__device *device, sherd_dtype dtype, const sherd
 }
 
 void sherd__device_entropy_join(sherd__device *device, sherd_dtype dtype, const sherd__entropy *e,
-                                int64_t parts, void *log_sum, void *amount, void *loss,
+                                int64_t parts, double *row_sums, void *amount, void *loss,
                                 double pair[2], const void *stats)
 {
     int64_t blocks = sherd__min(sherd__ceil_div(e->rows, TABLE_THREADS), SOME_BLOCKS);
@@ -96,7 +96,7 @@ void sherd__device_entropy_join(sherd__device *device, sherd_dtype dtype, const 
         return;
     }
     args.parts = parts;
-    args.log_sum = log_sum;
+    args.row_sums = row_sums;
     args.amount = amount;
     args.loss = loss;
     args.sums = sums ? sums->data : NULL;
@@ -118,7 +118,7 @@ void sherd__device_entropy_end(sherd__device *device, sherd_dtype dtype, void *l
 }
 
 void sherd__device_entropy_grad(sherd__device *device, sherd_dtype dtype, const sherd__entropy *e,
-                                void *dst, const void *logits, const void *log_sum,
+                                void *dst, const void *logits, const double *row_sums,
                                 const void *amount, const sherd__entropy_slope *slope)
 {
     entropy_grad_args args = {.of = args_of(e, logits),
@@ -128,7 +128,7 @@ void sherd__device_entropy_grad(sherd__device *device, sherd_dtype dtype, const 
                               .each = slope->each,
                               .targets = !amount};
 
-    args.of.log_sum = (void *)(uintptr_t)log_sum; /* only read */
+    args.of.row_sums = (double *)(uintptr_t)row_sums; /* only read */
     args.of.amount = (void *)(uintptr_t)amount;
     launch(device, "entropy_grad", kind_of(dtype, &args.of, dst), dtype,
            e->cols ? blocks_of(&args.of) : 0, &args, sizeof args);

@@ -52,7 +52,7 @@ void sherd__device_norm_columns(sherd__device *device, sherd_dtype dtype, int64_
 }
 
 void sherd__device_cross_entropy_join(sherd__device *device, sherd_dtype dtype, int64_t parts,
-                                      int64_t rows, void *loss, void *log_sum, const void *stats,
+                                      int64_t rows, void *loss, double *row_sums, const void *stats,
                                       double factor)
 {
     int64_t blocks = sherd__min(sherd__ceil_div(rows, TABLE_THREADS), SOME_BLOCKS);
@@ -65,7 +65,7 @@ void sherd__device_cross_entropy_join(sherd__device *device, sherd_dtype dtype, 
             return;
         }
     }
-    cross_entropy_join_args args = {parts, rows, log_sum, stats, sums ? sums->data : NULL};
+    cross_entropy_join_args args = {parts, rows, stats, row_sums, sums ? sums->data : NULL};
     cross_entropy_end_args end = {blocks, loss, args.sums, factor};
     launch(device, "cross_entropy_join", NULL, dtype, blocks, &args, sizeof args);
     launch(device, "cross_entropy_end", NULL, dtype, 1, &end, sizeof end);

@@ -121,11 +121,10 @@ void sherd__device_cross_entropy(sherd__device *device, sherd_dtype dtype, int64
 
 void sherd__device_cross_entropy_grad(sherd__device *device, sherd_dtype dtype, int64_t rows,
                                       int64_t cols, void *dlogits, const void *logits,
-                                      const int32_t *targets, int64_t first, const void *log_sum,
+                                      const int32_t *targets, int64_t first, const double *sums,
                                       const void *dy, double factor)
 {
-    cross_entropy_grad_args args = {rows,    cols, first,   dlogits, logits,
-                                    log_sum, dy,   targets, factor};
+    cross_entropy_grad_args args = {rows, cols, first, dlogits, logits, dy, sums, targets, factor};
     uintptr_t together = (uintptr_t)dlogits | (uintptr_t)logits;
 
     launch(device, "cross_entropy_grad", dtype, cols ? rows : 0, cols,

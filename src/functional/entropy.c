@@ -19,7 +19,7 @@
 #include "sherd/ops_layers.h"
 
 enum { LOGITS = SHERD__LOGITS, TARGETS, WEIGHT, OPERANDS };
-enum { LOSS = SHERD__LOSS, LOG_SUM, AMOUNT, COUNTED };
+enum { LOSS = SHERD__LOSS, SUMS, AMOUNT, COUNTED };
 enum { IGNORED = -100 };
 
 typedef sherd__entropy_attributes entropy_attributes;
@@ -67,16 +67,7 @@ sherd__entropy sherd__entropy_of(const sherd_call *call, int logits)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-enum {
-    G_DY = SHERD__G_DY,
-    G_COUNTED,
-    G_LOGITS,
-    G_TARGETS,
-    G_WEIGHT,
-    G_LOG_SUM,
-    G_AMOUNT,
-    G_OPERANDS
-};
+enum { G_DY = SHERD__G_DY, G_COUNTED, G_LOGITS, G_TARGETS, G_WEIGHT, G_SUMS, G_AMOUNT, G_OPERANDS };
 
 /* The gradient of each row's loss, in f64. NULL: failed. */
 static double *scales(sherd_call *call, int64_t rows)
@@ -112,7 +103,7 @@ static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const 
     size_t row = (size_t)e->cols * sherd_dtype_bytes(call->out[0]->dtype);
     size_t stat = sherd_dtype_bytes(sherd__statistics_dtype(call->out[0]->dtype));
     const char *logits = call->from[G_LOGITS], *amount = call->from[G_AMOUNT];
-    const double *log_sum = call->from[G_LOG_SUM];
+    const double *sums = call->from[G_SUMS];
     char *out = call->to[0];
 
     for (int64_t r = 0; r < e->rows; r++, out += row, logits += row) {
@@ -123,7 +114,7 @@ static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const 
         }
         sherd__cast(SHERD_F64, call->in[G_AMOUNT]->dtype, 1, &share, amount + (size_t)r * stat);
         kernels->cross_entropy_grad(1, e->cols, out, logits, one ? e->target + r : &none, e->first,
-                                    log_sum + r, share * scale[r]);
+                                    sums + 2 * r, share * scale[r]);
     }
     if (!one)
         sherd__layer_kernels_of(call->out[0]->dtype)->entropy_subtract(e, call->to[0], scale);
@@ -145,7 +136,7 @@ static bool differentiate(sherd_call *call)
         differentiate_rows(call, &e, scale);
     else
         sherd__layer_kernels_of(call->out[0]->dtype)
-            ->entropy_grad(&e, call->to[0], call->from[G_LOGITS], call->from[G_LOG_SUM],
+            ->entropy_grad(&e, call->to[0], call->from[G_LOGITS], call->from[G_SUMS],
                            call->from[G_AMOUNT], scale);
     return true;
 }
@@ -159,8 +150,7 @@ static bool differentiate_targets(sherd_call *call)
 
     if (scale && call->out[0]->count && !sherd__is_dry(call->world))
         sherd__layer_kernels_of(call->out[0]->dtype)
-            ->entropy_target_grad(&e, call->to[0], call->from[G_LOGITS], call->from[G_LOG_SUM],
-                                  scale);
+            ->entropy_target_grad(&e, call->to[0], call->from[G_LOGITS], call->from[G_SUMS], scale);
     return scale != NULL;
 }
 
@@ -170,7 +160,7 @@ static const char *describe_grad(sherd_call *call)
     const entropy_attributes *attributes = call->attributes;
     const sherd_tensor *targets = call->in[G_TARGETS];
 
-    snprintf(call->rule, sizeof call->rule, "%s,,...c,%s,c,...,...->...c",
+    snprintf(call->rule, sizeof call->rule, "%s,,...c,%s,c,...m,...->...c",
              attributes->reduction == SHERD_LOSS_NONE ? "..." : "",
              !targets || are_indices(targets) ? "..." : "...c");
     return NULL;
@@ -183,19 +173,19 @@ static const char *describe_grad(sherd_call *call)
             SHERD_FIELD(entropy_attributes, smoothing, DOUBLE) \
     }
 
-#define ENTROPY_GRADIENT(label, result_name, run)                                            \
-    {                                                                                        \
-        .name = label,                                                                       \
-        .operand = {{"dy", 0},                                                               \
-                    {"counted", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                           \
-                    {"logits", 0},                                                           \
-                    {"targets", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                           \
-                    {"weight", SHERD_OP_OPTIONAL},                                           \
-                    {"log_sum", SHERD_OP_ANY},                                               \
-                    {"amount", SHERD_OP_ANY}},                                               \
-        .result = {{result_name, 0}}, .field = ENTROPY_FIELDS,                               \
-        .attributes = sizeof(entropy_attributes), .describe = describe_grad, .forward = run, \
-        .dry = run, .on_device = sherd__fractions_there                                      \
+#define ENTROPY_GRADIENT(label, result_name, run)                                          \
+    {                                                                                      \
+        .name = label,                                                                     \
+        .operand = {{"dy", 0},                                                             \
+                    {"counted", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                         \
+                    {"logits", 0},                                                         \
+                    {"targets", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                         \
+                    {"weight", SHERD_OP_OPTIONAL},                                         \
+                    {"sums", SHERD_OP_ANY},                                                \
+                    {"amount", SHERD_OP_ANY}},                                             \
+        .result = {{result_name, 0}}, .field = ENTROPY_FIELDS,                             \
+        .attributes = sizeof(entropy_attributes), .whole = "m", .describe = describe_grad, \
+        .forward = run, .dry = run, .on_device = sherd__fractions_there                    \
     }
 
 static const sherd_op logits_grad_op =
@@ -230,7 +220,7 @@ static void go_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tenso
                                     sherd_node_operand(node, LOGITS),
                                     sherd_node_operand(node, TARGETS),
                                     sherd_node_operand(node, WEIGHT),
-                                    sherd_node_result(node, LOG_SUM),
+                                    sherd_node_result(node, SUMS),
                                     sherd_node_result(node, AMOUNT)};
     const entropy_attributes *attributes = sherd_node_attributes(node);
 
@@ -292,7 +282,7 @@ static double *losses(sherd_call *call, const sherd__entropy *e, double *counted
         return NULL;
     if (call->out[LOSS]->count && !sherd__is_dry(call->world))
         *counted = kernels_in(call)->entropy_join(e, sherd__stats_parts(all, layout),
-                                                  call->to[LOG_SUM], call->to[AMOUNT], loss, data);
+                                                  call->to[SUMS], call->to[AMOUNT], loss, data);
     return loss;
 }
 
@@ -412,24 +402,25 @@ static const char *describe(sherd_call *call)
         logits->ndim >= SHERD_MAX_DIMS)
         return indices ? "logits must have the dims of targets and one for the classes"
                        : "logits and probabilities must have the same dims";
-    snprintf(call->rule, sizeof call->rule, "...c,%s,c->%s,...,...%s", indices ? "..." : "...c",
+    snprintf(call->rule, sizeof call->rule, "...c,%s,c->%s,...m,...%s", indices ? "..." : "...c",
              attributes->reduction == SHERD_LOSS_NONE ? "..." : "",
              call->results > COUNTED ? "," : "");
-    call->dtype[LOG_SUM] = SHERD_F64;
+    call->dtype[SUMS] = SHERD_F64;
+    call->shape[SUMS][logits->ndim - 1] = 2;
     return NULL;
 }
 
 enum { STATISTIC = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
 #define ENTROPY_NEEDS                                                                           \
     (SHERD_NEEDS_OPERAND(LOGITS) | SHERD_NEEDS_OPERAND(TARGETS) | SHERD_NEEDS_OPERAND(WEIGHT) | \
-     SHERD_NEEDS_RESULT(LOG_SUM) | SHERD_NEEDS_RESULT(AMOUNT))
+     SHERD_NEEDS_RESULT(SUMS) | SHERD_NEEDS_RESULT(AMOUNT))
 
 const sherd_op sherd__cross_entropy_with_op = {
     .name = "sherd_cross_entropy_with",
     .autocast = SHERD_AUTOCAST_FULL,
     .summary = "cross-entropy with options, for each position or summed",
     .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
-    .result = {{"loss", 0}, {"log_sum", SHERD_OP_HIDDEN}, {"amount", STATISTIC}},
+    .result = {{"loss", 0}, {"sums", SHERD_OP_HIDDEN}, {"amount", STATISTIC}},
     .field = ENTROPY_FIELDS,
     .attributes = sizeof(entropy_attributes),
     .joined = "c",
@@ -447,7 +438,7 @@ const sherd_op sherd__cross_entropy_mean_op = {
     .summary = "cross-entropy with options, mean over the targets that count",
     .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"loss", 0},
-               {"log_sum", SHERD_OP_HIDDEN},
+               {"sums", SHERD_OP_HIDDEN},
                {"amount", STATISTIC},
                {"counted", STATISTIC}},
     .field = ENTROPY_FIELDS,

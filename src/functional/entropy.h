@@ -14,14 +14,14 @@ typedef struct sherd__entropy_attributes {
 
 /* Operands and results; backward's operands. */
 enum { SHERD__LOGITS, SHERD__TARGETS, SHERD__WEIGHT };
-enum { SHERD__LOSS, SHERD__LOG_SUM, SHERD__AMOUNT, SHERD__COUNTED };
+enum { SHERD__LOSS, SHERD__SUMS, SHERD__AMOUNT, SHERD__COUNTED };
 enum {
     SHERD__G_DY,
     SHERD__G_COUNTED,
     SHERD__G_LOGITS,
     SHERD__G_TARGETS,
     SHERD__G_WEIGHT,
-    SHERD__G_LOG_SUM,
+    SHERD__G_SUMS,
     SHERD__G_AMOUNT
 };
 

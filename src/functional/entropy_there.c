@@ -12,8 +12,8 @@
 #include "sherd/ops_losses.h"
 
 enum { LOGITS = SHERD__LOGITS, TARGETS };
-enum { LOSS = SHERD__LOSS, LOG_SUM, AMOUNT, COUNTED };
-enum { G_DY = SHERD__G_DY, G_COUNTED, G_LOGITS, G_TARGETS, G_WEIGHT, G_LOG_SUM, G_AMOUNT };
+enum { LOSS = SHERD__LOSS, SUMS, AMOUNT, COUNTED };
+enum { G_DY = SHERD__G_DY, G_COUNTED, G_LOGITS, G_TARGETS, G_WEIGHT, G_SUMS, G_AMOUNT };
 
 /* From the numbers of all classes; `pair`: the sums over this rank's positions. False: failed. */
 static bool losses(sherd_call *call, const sherd__entropy *e, void *loss, double *pair)
@@ -34,7 +34,7 @@ static bool losses(sherd_call *call, const sherd__entropy *e, void *loss, double
         return false;
     if (call->out[LOSS]->count)
         sherd__device_entropy_join(device, dtype, e, sherd__stats_parts(all, layout),
-                                   call->to[LOG_SUM], call->to[AMOUNT], loss, pair, data);
+                                   call->to[SUMS], call->to[AMOUNT], loss, pair, data);
     return true;
 }
 
@@ -100,7 +100,7 @@ bool sherd__entropy_grad_there(sherd_call *call, bool of_targets)
 
     if (call->out[0]->count)
         sherd__device_entropy_grad(sherd__device_in(call), call->out[0]->dtype, &e, call->to[0],
-                                   call->from[G_LOGITS], call->from[G_LOG_SUM],
+                                   call->from[G_LOGITS], call->from[G_SUMS],
                                    of_targets ? NULL : call->from[G_AMOUNT], &slope);
     return true;
 }

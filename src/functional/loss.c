@@ -2,7 +2,8 @@
 /*
  * Cross-entropy over classes that may be sharded. Each rank reduces its classes to three numbers a
  * position (maximum, sum of exponentials, the target's logit); only these are exchanged, and every
- * rank combines them in rank order. The loss is pending over the axes that shard positions and
+ * rank combines them in rank order. Backward has the maximum and the sum over all classes apart: in
+ * one logarithm the sum would be lost beside a large maximum. The loss is pending over the axes that shard positions and
  * equal over those that shard classes.
  */
 #include "stats.h"
@@ -14,7 +15,7 @@
 #include "sherd/ops_reductions.h"
 
 enum { LOGITS, TARGETS };
-enum { LOSS, LOG_SUM };
+enum { LOSS, SUMS };
 
 /* Number of positions in all, at least 1. */
 static double positions(const sherd_tensor *targets)
@@ -24,7 +25,7 @@ static double positions(const sherd_tensor *targets)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-enum { G_DY, G_LOGITS, G_TARGETS, G_LOG_SUM, G_OPERANDS };
+enum { G_DY, G_LOGITS, G_TARGETS, G_SUMS, G_OPERANDS };
 
 static bool differentiate(sherd_call *call)
 {
@@ -36,7 +37,7 @@ static bool differentiate(sherd_call *call)
     if (device && out->count)
         sherd__device_cross_entropy_grad(device, out->dtype, targets->count, out->local[last],
                                          call->to[0], call->from[G_LOGITS], call->from[G_TARGETS],
-                                         sherd_tensor_box(out).offset[last], call->from[G_LOG_SUM],
+                                         sherd_tensor_box(out).offset[last], call->from[G_SUMS],
                                          call->from[G_DY], 1 / positions(targets));
     if (device)
         return true;
@@ -46,15 +47,16 @@ static bool differentiate(sherd_call *call)
         sherd__kernels_in(call)->cross_entropy_grad(targets->count, out->local[last], call->to[0],
                                                     call->from[G_LOGITS], call->from[G_TARGETS],
                                                     sherd_tensor_box(out).offset[last],
-                                                    call->from[G_LOG_SUM], dy / positions(targets));
+                                                    call->from[G_SUMS], dy / positions(targets));
     return true;
 }
 
 static const sherd_op cross_entropy_grad_op = {
     .name = "sherd_cross_entropy backward",
-    .operand = {{"dy", 0}, {"logits", 0}, {"targets", SHERD_OP_INDEX}, {"log_sum", SHERD_OP_ANY}},
+    .operand = {{"dy", 0}, {"logits", 0}, {"targets", SHERD_OP_INDEX}, {"sums", SHERD_OP_ANY}},
     .result = {{"dlogits", 0}},
-    .rule = ",...c,...,...->...c",
+    .rule = ",...c,...,...m->...c",
+    .whole = "m",
     .forward = differentiate,
     .on_device = sherd__fractions_there};
 
@@ -76,7 +78,7 @@ static void cross_entropy_back(sherd_node *node, sherd_tensor *const *grad_out,
     }
     sherd_tensor *in[G_OPERANDS] = {grad_out[0], sherd_node_operand(node, LOGITS),
                                     sherd_node_operand(node, TARGETS),
-                                    sherd_node_result(node, LOG_SUM)};
+                                    sherd_node_result(node, SUMS)};
 
     grad_in[LOGITS] = sherd_apply(&cross_entropy_grad_op, in, G_OPERANDS, NULL);
 }
@@ -104,7 +106,7 @@ static bool cross_entropy_there(sherd_call *call, sherd__device *device)
         return false;
     if (call->out[LOSS]->count)
         sherd__device_cross_entropy_join(device, dtype, sherd__stats_parts(all, logits->layout),
-                                         targets->count, call->to[LOSS], call->to[LOG_SUM], data,
+                                         targets->count, call->to[LOSS], call->to[SUMS], data,
                                          sherd_tensor_count(targets) == 0 ? (double)NAN
                                                                           : 1 / positions(targets));
     return true;
@@ -136,7 +138,7 @@ static bool cross_entropy(sherd_call *call)
     if (call->out[LOSS]->count == 0 || dry)
         return true;
     double sum = kernels->cross_entropy_join(sherd__stats_parts(all, logits->layout), rows,
-                                             call->to[LOG_SUM], data);
+                                             call->to[SUMS], data);
     bool empty = sherd_tensor_count(targets) == 0;
     kernels->fill(call->to[LOSS], 1, empty ? (double)NAN : sum / positions(targets));
     return true;
@@ -144,19 +146,21 @@ static bool cross_entropy(sherd_call *call)
 
 static const char *describe(sherd_call *call)
 {
-    call->dtype[LOG_SUM] = SHERD_F64;
-    return call->in[LOGITS]->ndim == call->in[TARGETS]->ndim + 1 &&
-                   call->in[LOGITS]->ndim < SHERD_MAX_DIMS
-               ? NULL
-               : "logits must have the dims of targets and one for the classes";
+    int last = call->in[LOGITS]->ndim - 1;
+
+    if (last != call->in[TARGETS]->ndim || last + 1 >= SHERD_MAX_DIMS)
+        return "logits must have the dims of targets and one for the classes";
+    call->dtype[SUMS] = SHERD_F64;
+    call->shape[SUMS][last] = 2;
+    return NULL;
 }
 
 const sherd_op sherd__cross_entropy_op = {.name = "sherd_cross_entropy",
                                           .autocast = SHERD_AUTOCAST_FULL,
                                           .summary = "mean of -log softmax(logits)[target]",
                                           .operand = {{"logits", 0}, {"targets", SHERD_OP_INDEX}},
-                                          .result = {{"loss", 0}, {"log_sum", SHERD_OP_HIDDEN}},
-                                          .rule = "...c,...->,...",
+                                          .result = {{"loss", 0}, {"sums", SHERD_OP_HIDDEN}},
+                                          .rule = "...c,...->,...m",
                                           .joined = "c",
                                           .describe = describe,
                                           .forward = cross_entropy,
@@ -165,7 +169,7 @@ const sherd_op sherd__cross_entropy_op = {.name = "sherd_cross_entropy",
                                           .backward = cross_entropy_back,
                                           .needs = {[LOGITS] = SHERD_NEEDS_OPERAND(LOGITS) |
                                                                SHERD_NEEDS_OPERAND(TARGETS) |
-                                                               SHERD_NEEDS_RESULT(LOG_SUM)}};
+                                                               SHERD_NEEDS_RESULT(SUMS)}};
 
 sherd_tensor *sherd_cross_entropy(sherd_tensor *logits, sherd_tensor *targets)
 {

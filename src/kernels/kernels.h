@@ -323,12 +323,13 @@ typedef struct sherd__kernels {
      * all are -inf: classes elsewhere may be finite. */
     void (*cross_entropy)(int64_t rows, int64_t cols, void *stats, const void *logits,
                           const int32_t *targets, int64_t first);
-    /* Join stats[parts,3,rows]: log_sum[rows], f64, = log sum exp over all classes; returns the sum
-     * over rows of log_sum - logit of the target, in f64. */
-    double (*cross_entropy_join)(int64_t parts, int64_t rows, void *log_sum, const void *stats);
-    /* dlogits = (exp(logits - log_sum) - [class == target]) * scale. */
+    /* Join stats[parts,3,rows]: sums[rows,2] = max, sum of exp(l - max) over all classes; in one
+     * number the digits of the sum would be lost beside a large maximum. Returns the sum over rows
+     * of max + log(sum) - logit of the target. */
+    double (*cross_entropy_join)(int64_t parts, int64_t rows, double *sums, const void *stats);
+    /* dlogits = (exp(l - max) / sum - [class == target]) * scale. */
     void (*cross_entropy_grad)(int64_t rows, int64_t cols, void *dlogits, const void *logits,
-                               const int32_t *targets, int64_t first, const void *log_sum,
+                               const int32_t *targets, int64_t first, const double *sums,
                                double scale);
 
     void (*adamw)(int64_t n, void *p, void *m, void *v, const void *grad,

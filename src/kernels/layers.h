@@ -2,9 +2,8 @@
 /*
  * Kernels of layers with all their options, one table per dtype: what rarely runs, or costs little
  * beside what moves. They are plain C for every dtype and compute in f64; each element is rounded
- * once, when it is stored. Statistics are of sherd__statistics_dtype, but
- * log_sum, f64 always. As all kernels they allocate
- * nothing, keep nothing and cannot fail.
+ * once, when it is stored. Statistics are of sherd__statistics_dtype. As all kernels they
+ * allocate nothing, keep nothing and cannot fail.
  */
 #ifndef SHERD__LAYERS_H
 #define SHERD__LAYERS_H
@@ -46,20 +45,20 @@ void sherd__turns(double *turn, int64_t n, int64_t rotated, const int32_t *posit
 typedef struct sherd__layer_kernels {
     /* The last three of stats[5,rows]; the first two are there (cross_entropy in kernels.h). */
     void (*entropy)(const sherd__entropy *e, void *stats, const void *logits);
-    /* Join stats[parts,5,rows]: log_sum[rows] = log sum exp, amount[rows] = sum of shares,
-     * loss[rows] = sum of share (log_sum
-     * - l). Returns the sum of the targets' weights. */
-    double (*entropy_join)(const sherd__entropy *e, int64_t parts, void *log_sum, void *amount,
+    /* Join stats[parts,5,rows]: sums[rows,2] as cross_entropy_join does, amount[rows] = sum of
+     * shares, loss[rows] = sum of share (max + log(sum) - l). Returns the sum of the targets'
+     * weights. */
+    double (*entropy_join)(const sherd__entropy *e, int64_t parts, double *sums, void *amount,
                            double *loss, const void *stats);
-    /* dlogits = (amount exp(l - log_sum) - share) scale[row] */
+    /* dlogits = (amount exp(l - max) / sum - share) scale[row] */
     void (*entropy_grad)(const sherd__entropy *e, void *dlogits, const void *logits,
-                         const void *log_sum, const void *amount, const double *scale);
+                         const double *sums, const void *amount, const double *scale);
     /* dlogits -= share scale[row]: what is left to do where fast kernels have written amount exp(l
-     * - log_sum) scale[row]. */
+     * - max) / sum scale[row]. */
     void (*entropy_subtract)(const sherd__entropy *e, void *dlogits, const double *scale);
-    /* Of probabilities: keep weight (log_sum - l) scale[row] */
+    /* Of probabilities: keep weight (max + log(sum) - l) scale[row] */
     void (*entropy_target_grad)(const sherd__entropy *e, void *dtarget, const void *logits,
-                                const void *log_sum, const double *scale);
+                                const double *sums, const double *scale);
     void (*rotate)(const sherd__rotation *r, void *dst, const void *src);
 } sherd__layer_kernels;
 

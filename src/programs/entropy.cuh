@@ -108,32 +108,32 @@ template <class K, class E> __device__ void entropy(const entropy_args &a)
     }
 }
 
-/* One row, whose parts lie 5 rows apart: its loss, log_sum, sum of shares, weight of the target. */
+/* One row, whose parts lie 5 rows apart: its loss, maximum and sum, sum of shares, weight of the
+ * target. */
 struct joined_row {
-    double loss, log_sum, amount, counted;
+    double loss, most, powers, amount, counted;
 };
 template <class T>
 __device__ inline joined_row join_entropy_row(const T *stats, int64_t parts, int64_t rows)
 {
-    double most = -(double)float_of(0x7f800000u), powers = 0, sum = 0;
-    joined_row row = {0, 0, 0, 0};
+    double sum = 0;
+    joined_row row = {0, -(double)float_of(0x7f800000u), 0, 0, 0};
 
     for (int64_t p = 0; p < parts; p++) {
         double x = (double)stats[5 * p * rows];
-        most = x > most ? x : most;
+        row.most = x > row.most ? x : row.most;
     }
-    double base = is_finite(most) ? most : 0;
+    double base = is_finite(row.most) ? row.most : 0;
     for (int64_t p = 0; p < parts; p++) {
         const T *s = stats + 5 * p * rows;
         double here = (double)s[0], share = (double)s[2 * rows];
-        powers += s[rows] == 0 ? 0 : (double)s[rows] * exp(here - most);
+        row.powers += s[rows] == 0 ? 0 : (double)s[rows] * exp(here - row.most);
         row.amount += share;
         sum += (double)s[3 * rows];
         sum += share == 0 ? 0 : share * ((is_finite(here) ? here : 0) - base);
         row.counted += (double)s[4 * rows];
     }
-    row.log_sum = most + log(powers);
-    row.loss = row.amount * (most - base + log(powers)) - sum;
+    row.loss = row.amount * (row.most - base + log(row.powers)) - sum;
     return row;
 }
 
@@ -147,7 +147,8 @@ template <class E> __device__ void entropy_join(const entropy_args &a)
     for (int64_t r = global_thread(); r < a.rows; r += all_threads()) {
         joined_row row = join_entropy_row((const T *)a.stats + r, a.parts, a.rows);
         row.loss = target_of(a, r).ignored ? 0 : row.loss;
-        ((double *)a.log_sum)[r] = row.log_sum;
+        a.row_sums[2 * r] = row.most;
+        a.row_sums[2 * r + 1] = row.powers;
         ((T *)a.amount)[r] = (T)row.amount;
         if (a.loss)
             ((E *)a.loss)[r] = put<E>((T)row.loss);
@@ -198,8 +199,8 @@ __device__ inline typename number<E>::sum entropy_scale(const entropy_grad_args 
     return get(((const E *)a.dy)[a.each ? r : 0]) / (a.counted ? *(const T *)a.counted : 1);
 }
 
-/* dlogits = (amount exp(l - log_sum) - share) scale; of probabilities, if they are asked for, keep
- * weight (log_sum - l) scale. */
+/* dlogits = (amount exp(l - most) / sum - share) scale; of probabilities, if they are asked for,
+ * keep weight (most - l + log(sum)) scale. */
 template <class K, class E> __device__ void entropy_grad(const entropy_grad_args &a)
 {
     typedef typename number<E>::sum T;
@@ -209,17 +210,18 @@ template <class K, class E> __device__ void entropy_grad(const entropy_grad_args
 
     for (int64_t r = entropy_row(e); r < e.rows; r += entropy_rows(e)) {
         entropy_target t = target_of(e, r);
-        double all = ((const double *)e.log_sum)[r];
-        T log_sum = (T)all, rest = rest_of<T>(all), scale = entropy_scale<E>(a, r);
-        T amount = a.targets ? 0 : ((const T *)e.amount)[r] * exp(-rest);
+        double sum = e.row_sums[2 * r + 1];
+        T most = (T)e.row_sums[2 * r], scale = entropy_scale<E>(a, r);
+        T log_sum = a.targets ? (T)log(sum) : 0;
+        T amount = a.targets ? 0 : (T)((double)((const T *)e.amount)[r] / sum);
         for (int64_t c = entropy_first(e) * N; c < e.cols; c += e.threads * N) {
             load<E, N>(v, (const E *)e.logits + r * e.cols + c);
             if (!a.targets)
                 load_shares<E, N>(share, e, t, r, c);
             UNROLL
             for (int i = 0; i < N; i++) {
-                T slope = a.targets ? (T)e.keep * weight_of<E>(e, c + i) * (log_sum - v[i] + rest)
-                                    : amount * exp(v[i] - log_sum) - share[i];
+                T slope = a.targets ? (T)e.keep * weight_of<E>(e, c + i) * (most - v[i] + log_sum)
+                                    : amount * exp(v[i] - most) - share[i];
                 v[i] = t.ignored ? 0 : slope * scale;
             }
             store<E, N>((E *)a.dst + r * e.cols + c, v);

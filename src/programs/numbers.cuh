@@ -323,14 +323,6 @@ template <class E, int LANES> __device__ inline pack<E, LANES> group_at(const E 
     return group;
 }
 
-/* What rounding x to T takes from it; 0 if x is infinite. */
-template <class T> __device__ inline T rest_of(double x)
-{
-    double rest = x - (double)(T)x;
-
-    return rest == rest ? (T)rest : 0;
-}
-
 /* Elements that are only copied, by their bytes. */
 typedef uint8_t unit_1;
 typedef uint16_t unit_2;

@@ -87,9 +87,9 @@ template <class E> __device__ void norm_columns_end(const norm_columns_end_args 
 
 /* ---- loss ------------------------------------------------------------------------------------ */
 
-/* What one row costs; its log_sum. Statistics of parts lie 3 rows of them apart. */
+/* What one row costs; its maximum and sum. Statistics of parts lie 3 rows of them apart. */
 template <class T>
-__device__ inline double join_row(double *log_sum, const T *s, int64_t parts, int64_t rows)
+__device__ inline double join_row(double *sums, const T *s, int64_t parts, int64_t rows)
 {
     double most = -(double)float_of(0x7f800000u), sum = 0, picked = 0;
 
@@ -102,7 +102,8 @@ __device__ inline double join_row(double *log_sum, const T *s, int64_t parts, in
         sum += part == 0 ? 0 : part * exp((double)s[3 * p * rows] - most);
         picked += (double)s[(3 * p + 2) * rows];
     }
-    *log_sum = most + log(sum);
+    sums[0] = most;
+    sums[1] = sum;
     return most - picked + log(sum);
 }
 
@@ -113,7 +114,7 @@ template <class E> __device__ void cross_entropy_join(const cross_entropy_join_a
     double loss = 0;
 
     for (int64_t r = global_thread(); r < a.rows; r += all_threads())
-        loss += join_row((double *)a.log_sum + r, (const T *)a.stats + r, a.parts, a.rows);
+        loss += join_row(a.row_sums + 2 * r, (const T *)a.stats + r, a.parts, a.rows);
     loss = block_sum(loss, room);
     if (threadIdx.x == 0)
         a.sums[blockIdx.x] = loss;

@@ -24,12 +24,11 @@ typedef struct norm_columns_end_args {
     int32_t add;
 } norm_columns_end_args;
 
-/* sums: one f64 for each block. */
+/* row_sums[rows,2]; sums: one for each block. */
 typedef struct cross_entropy_join_args {
     int64_t parts, rows;
-    void *log_sum;
     const void *stats;
-    double *sums;
+    double *row_sums, *sums;
 } cross_entropy_join_args;
 
 typedef struct cross_entropy_end_args {
@@ -46,9 +45,10 @@ typedef struct entropy_args {
     int32_t ignored, threads;
     const int32_t *target; /* NULL: there are probabilities */
     const void *probability, *weight, *logits;
-    void *stats, *log_sum, *amount;
-    void *loss;   /* of each row; NULL = not wanted */
-    double *sums; /* [2,blocks] */
+    void *stats, *amount;
+    void *loss;       /* of each row; NULL = not wanted */
+    double *row_sums; /* [rows,2] */
+    double *sums;     /* [2,blocks] */
 } entropy_args;
 typedef entropy_args entropy_join_args;
 

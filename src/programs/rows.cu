@@ -330,13 +330,12 @@ template <class K, class E> __device__ void cross_entropy_grad(const cross_entro
     T scale = (T)(a.factor * (double)get(*(const E *)a.dy)), v[N];
 
     for (int64_t r = first_row<K>(); r < a.rows; r += row_step<K>()) {
-        double all = ((const double *)a.log_sum)[r];
-        T log_sum = (T)all, part = exp(-rest_of<T>(all));
+        T most = (T)a.sums[2 * r], part = (T)(1 / a.sums[2 * r + 1]);
         int64_t target = a.targets[r] - a.first;
         for (int64_t c = column<K, E>(0); c < a.cols; c += column<K, E>(1) - column<K, E>(0)) {
             load<E, N>(v, (const E *)a.logits + r * a.cols + c);
             for (int i = 0; i < N; i++)
-                v[i] = (exp(v[i] - log_sum) * part - (T)(c + i == target)) * scale;
+                v[i] = (exp(v[i] - most) * part - (T)(c + i == target)) * scale;
             store<E, N>((E *)a.dlogits + r * a.cols + c, v);
         }
     }

@@ -50,7 +50,8 @@ typedef struct cross_entropy_args {
 typedef struct cross_entropy_grad_args {
     int64_t rows, cols, first;
     void *dlogits;
-    const void *logits, *log_sum, *dy;
+    const void *logits, *dy;
+    const double *sums;
     const int32_t *targets;
     double factor;
 } cross_entropy_grad_args;
