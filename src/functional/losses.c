@@ -21,20 +21,21 @@ typedef struct loss_attributes {
               SHERD_FIELD(loss_attributes, logarithm, BOOL)},  \
     .attributes = sizeof(loss_attributes)
 
-/* The result of a call whose elements lose `each`. */
+/* The result of a call whose elements lose `each`, which may be f32 where operands have 16 bits. */
 static bool reduced(sherd_call *call, sherd_tensor *each)
 {
     const loss_attributes *attributes = call->attributes;
+    sherd_dtype dtype = call->in[0]->dtype;
 
     switch (attributes->reduction) {
     case SHERD_LOSS_MEAN:
-        call->out[0] = sherd_mean(each);
+        call->out[0] = sherd_cast(sherd_mean(each), dtype);
         return true;
     case SHERD_LOSS_SUM:
-        call->out[0] = sherd_sum(each);
+        call->out[0] = sherd_cast(sherd_sum(each), dtype);
         return true;
     case SHERD_LOSS_NONE:
-        call->out[0] = each;
+        call->out[0] = sherd_cast(each, dtype);
         return true;
     default:
         return sherd_call_fail(call, SHERD_EINVAL, "there is no reduction %d",
@@ -119,17 +120,22 @@ sherd_tensor *sherd_smooth_l1_loss(sherd_tensor *x, sherd_tensor *target, double
 
 /*
  * (1 - target) x + w softplus(-x), w = 1 + (positive_weight - 1) target: nothing large is
- * subtracted.
+ * subtracted. Its gradient is a difference: of numbers of 16 bits it is computed in f32.
  */
 static bool bce(sherd_call *call)
 {
     enum { EXACT = 40 }; /* from here on softplus(x) is x, in f64 too */
-    sherd_tensor *x = call->in[0], *target = call->in[1], *weight = call->in[2];
+    sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
+    sherd_tensor *in[4];
+
+    for (int i = 0; i < 4; i++)
+        in[i] = call->in[i] ? sherd_cast(call->in[i], dtype) : NULL;
+    sherd_tensor *x = in[0], *target = in[1], *weight = in[2];
     sherd_tensor *log_s = sherd_softplus(sherd_neg(x), 1, EXACT);
 
-    if (call->in[3])
-        log_s = sherd_mul(
-            log_s, sherd_add_scalar(sherd_mul(sherd_add_scalar(call->in[3], -1), target), 1));
+    if (in[3])
+        log_s =
+            sherd_mul(log_s, sherd_add_scalar(sherd_mul(sherd_add_scalar(in[3], -1), target), 1));
     sherd_tensor *each = sherd_add(sherd_mul(sherd_add_scalar(sherd_neg(target), 1), x), log_s);
     return reduced(call, weight ? sherd_mul(each, weight) : each);
 }
