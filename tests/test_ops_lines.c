@@ -347,6 +347,20 @@ static void compute(int i, sherd_tensor *x, double out[2][MOST_ELEMENTS])
     copy_values(out[1], sherd_cast(sherd_grad(x), SHERD_F64));
 }
 
+/* What comes before an infinite element gets nothing from what comes after, and that gets 0. */
+static void logarithms_beside_an_infinite_one_have_gradients(sherd_world *world)
+{
+    const double data[] = {1, INFINITY, 2};
+    const int64_t shape[] = {3};
+    sherd_tensor *x = sherd_require_grad(
+        sherd_mark_equal(sherd_from_data(world, SHERD_F64, shape, 1, data)), true);
+
+    sherd_backward(sherd_sum(sherd_logcumsumexp(x, 0)));
+    const double *dx = sherd_tensor_read(sherd_grad(x));
+    CHECK(dx && dx[0] == 1 && dx[2] == 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* What 16 bits give is what f32 gives, but for a few roundings. */
 static void sixteen_bits_are_near_to_f32(sherd_world *world)
 {
@@ -410,6 +424,7 @@ static const check_test tests[] = {
     {TEST(near_numbers_are_close), {1}},
     {TEST(diagonals_have_their_indices), {1}},
     {TEST(no_matrix_moves_for_its_diagonal), {1, 2, 3, 4, 8}},
+    {TEST(logarithms_beside_an_infinite_one_have_gradients), {1}},
     {TEST(sixteen_bits_are_near_to_f32), {1}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };

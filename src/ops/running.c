@@ -294,7 +294,8 @@ static bool add_exponentials(sherd_call *call)
 
 /*
  * The sum of dy[k] e^(x[i] - y[k]) over k >= i. y only grows, so that as a recurrence from the end,
- * whose factors are e^(y[i] - y[i + 1]), nothing overflows. What is -inf has no part in it.
+ * whose factors are e^(y[i] - y[i + 1]), nothing overflows. What is -inf has no part in it, and
+ * what comes before an infinite element, none of what comes after.
  */
 static void exponentials_back(sherd_node *node, sherd_tensor *const *grad_out,
                               sherd_tensor **grad_in)
@@ -311,7 +312,7 @@ static void exponentials_back(sherd_node *node, sherd_tensor *const *grad_out,
     one[dim] = 1;
     sherd_tensor *low = sherd_narrow(y, dim, 0, shape[dim] - 1);
     sherd_tensor *rise = sherd_sub(low, sherd_narrow(y, dim, 1, shape[dim] - 1));
-    rise = sherd_masked_fill(rise, sherd_eq_scalar(low, -INFINITY), 0);
+    rise = sherd_masked_fill(rise, sherd_eq_scalar(sherd_abs(low), INFINITY), 0);
     sherd_tensor *sum = recur(sherd_pad(sherd_exp(rise), none, one, 0), grad_out[0], dim,
                               (sherd__course){.reverse = true});
     sherd_tensor *part =
