@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Means are exact where they can be: a sum is divided by the count, and not multiplied by 1 / n, which
- * is rounded.
+ * is rounded. Variances are those of the numbers, whatever f32 takes from their mean or squares.
  */
 #include <math.h>
 
 #include "ops_cases.h"
+#include "sherd/autograd.h"
 #include "sherd/ops_layers.h"
 #include "sherd/ops_reductions.h"
 #include "tensors.h"
@@ -43,8 +44,50 @@ static void a_mean_is_rounded_once(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Numbers far from 0, too large or too small to be squared, on ranks that have rows or columns. */
+static void spreads_are_those_of_the_numbers(sherd_world *world)
+{
+    enum { ROWS = 5, COLS = 17, ALL = ROWS * COLS };
+    static const struct {
+        double first, step; /* numbers: first + step (i % 3) */
+    } kinds[] = {{1e7 + 1, 0}, {1e7, 1}, {1.5e38, 3e37}, {1e-30, 1e-30}, {-3e38, 0}, {3, 1}};
+    static const char *const placements[] = {"R", "S(0)", "S(1)"};
+    const int64_t shape[] = {ROWS, COLS};
+
+    for (int i = 0; i < LEN(kinds) * LEN(placements); i++) {
+        float x[ALL];
+        double mean = 0, var = 0, std, step = kinds[i % LEN(kinds)].step;
+        for (int j = 0; j < ALL; j++) {
+            x[j] = (float)(kinds[i % LEN(kinds)].first + step * (j % 3));
+            mean += (double)x[j] / ALL;
+        }
+        for (int j = 0; j < ALL; j++)
+            var += ((double)x[j] - mean) * ((double)x[j] - mean) / ALL;
+        var = step == 0 ? 0 : var;
+        std = sqrt(var);
+        sherd_scope_begin(world);
+        sherd_tensor *a = sherd_require_grad(
+            sherd_distribute(
+                sherd_mark_equal(sherd_from_data(world, SHERD_F32, shape, 2, x)),
+                layout_of(line_of_ranks(world), 2, shape, placements[i / LEN(kinds)], NULL), -1),
+            true);
+        sherd_tensor *y = sherd_std(a, NULL, 0, 0, false);
+        CHECK_NEAR(sherd_item(y), std, 1e-7 * std);
+        if (var < 1e30)
+            CHECK_NEAR(sherd_item(sherd_var(a, NULL, 0, 0, false)), (double)(float)var, 1e-7 * var);
+        sherd_backward(y);
+        double slope[ALL];
+        CHECK(sherd_full_read(slope, sizeof slope, sherd_grad(a), SHERD_F64, -1));
+        for (int j = 0; j < ALL; j++)
+            CHECK_NEAR(slope[j], std == 0 ? 0 : ((double)x[j] - mean) / std / ALL, 2e-9);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(the_mean_of_equals_is_one_of_them), {1}},
     {TEST(a_mean_is_rounded_once), {1, 2, 3}},
+    {TEST(spreads_are_those_of_the_numbers), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

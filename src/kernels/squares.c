@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of squares, and the gradient of their roots: see squares.h. Bound by memory. */
+/* Sums in f64, of squares too, and gradients: see squares.h. Bound by memory. */
 #include "squares.h"
 
 #include <float.h>
@@ -53,6 +53,108 @@ void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const she
             for (int64_t m = 0; m < s->mid; m++)
                 add_squares(k, dtype, sherd__min(BLOCK, s->inner - i), sum + i,
                             from + (size_t)m * row + (size_t)i * bytes);
+    }
+}
+
+/* ---- about a mean ---------------------------------------------------------------------------- */
+
+enum { LANES = 8 };
+
+/* x[n], n <= BLOCK, in f64. */
+static const double *as_f64(const sherd__kernels *k, sherd_dtype dtype, int64_t n, double *room,
+                            const void *x)
+{
+    float wide[BLOCK];
+
+    if (dtype == SHERD_F64)
+        return x;
+    const float *f = as_f32(k, dtype, n, wide, x);
+    for (int64_t i = 0; i < n; i++)
+        room[i] = (double)f[i];
+    return room;
+}
+
+/* part[LANES] += x[n], or the squares of their differences from the mean. */
+static void add_line(int64_t n, double *restrict part, const double *mean, const double *x)
+{
+    double less = mean ? *mean : 0;
+    int64_t i = 0;
+
+    for (; i + LANES <= n && !mean; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            part[j] += x[i + j];
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            part[j] += (x[i + j] - less) * (x[i + j] - less);
+    for (; i < n; i++)
+        part[i % LANES] += mean ? (x[i] - less) * (x[i] - less) : x[i];
+}
+
+/* The same of sum[n], each with its own numbers and mean. */
+static void add_lines(int64_t n, double *restrict sum, const double *mean, const double *x)
+{
+    for (int64_t i = 0; i < n && !mean; i++)
+        sum[i] += x[i];
+    for (int64_t i = 0; i < n && mean; i++)
+        sum[i] += (x[i] - mean[i]) * (x[i] - mean[i]);
+}
+
+/* Of a row. */
+static double sum_about(const sherd__kernels *k, sherd_dtype dtype, int64_t n, const double *mean,
+                        const char *x)
+{
+    double part[LANES] = {0}, room[BLOCK], sum = 0;
+
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t some = sherd__min(BLOCK, n - i);
+        add_line(some, part, mean,
+                 as_f64(k, dtype, some, room, x + (size_t)i * sherd_dtype_bytes(dtype)));
+    }
+    for (int j = 0; j < LANES; j++)
+        sum += part[j];
+    return sum;
+}
+
+void sherd__sums_about(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
+                       double *sum, const double *mean, const void *x)
+{
+    size_t bytes = sherd_dtype_bytes(dtype), row = (size_t)s->inner * bytes;
+    const char *from = x;
+    double room[BLOCK];
+
+    memset(sum, 0, (size_t)(s->outer * s->inner) * sizeof *sum);
+    for (int64_t o = 0; o < s->outer; o++, from += (size_t)s->mid * row) {
+        for (int64_t m = 0; m < s->mid && s->inner > 1; m++)
+            for (int64_t i = 0; i < s->inner; i += BLOCK) {
+                int64_t some = sherd__min(BLOCK, s->inner - i), at = o * s->inner + i;
+                add_lines(some, sum + at, mean ? mean + at : NULL,
+                          as_f64(k, dtype, some, room, from + (size_t)m * row + (size_t)i * bytes));
+            }
+        if (s->inner == 1)
+            sum[o] = sum_about(k, dtype, s->mid, mean ? mean + o : NULL, from);
+    }
+}
+
+void sherd__spread_slope(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
+                         void *dx, const double *by, const double *mean, const void *x)
+{
+    size_t bytes = sherd_dtype_bytes(dtype);
+    int64_t all = s->outer * s->mid * s->inner, step = s->inner == 1 ? 0 : 1;
+    int64_t row = s->inner == 1 ? s->mid : s->inner;
+    double room[BLOCK], out[BLOCK];
+
+    /* Rows of numbers that have the same mean, or each its own. */
+    for (int64_t r = 0; r < (row ? all / row : 0); r++) {
+        int64_t at = s->inner == 1 ? r : r / s->mid * s->inner;
+        for (int64_t i = 0; i < row; i += BLOCK) {
+            int64_t some = sherd__min(BLOCK, row - i);
+            size_t to = (size_t)(r * row + i) * bytes;
+            const double *from = as_f64(k, dtype, some, room, (const char *)x + to);
+            const double *b = by + at + step * i, *m = mean + at + step * i;
+            for (int64_t j = 0; j < some; j++)
+                out[j] = (from[j] - m[step * j]) * b[step * j];
+            sherd__cast(dtype, SHERD_F64, some, (char *)dx + to, out);
+        }
     }
 }
 

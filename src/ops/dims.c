@@ -70,6 +70,43 @@ const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims)
     return NULL;
 }
 
+bool sherd__dims_are_neighbours(const sherd__dims *dims, int ndim)
+{
+    unsigned bits = sherd__dims_bits(dims, ndim);
+
+    while (bits && !(bits & 1))
+        bits >>= 1;
+    return (bits & (bits + 1)) == 0;
+}
+
+sherd__squares sherd__squares_of(const sherd_tensor *t, const sherd__dims *dims)
+{
+    sherd__dims_box box = {NULL, 1, 1, 1};
+
+    sherd__dims_together(t, sherd__dims_bits(dims, t->ndim), &box);
+    return (sherd__squares){box.outer, box.mid, box.inner};
+}
+
+void sherd__dims_rule_beside(sherd_call *call, const sherd__dims *dims, bool reduces)
+{
+    int last = call->operands - 1, ndim = call->in[last]->ndim, n = 0;
+    unsigned bits = sherd__dims_bits(dims, ndim);
+
+    for (int operand = 0; operand <= call->operands; operand++) {
+        bool narrow = operand<last, result = operand> last && reduces;
+        for (int d = 0; d < ndim; d++)
+            if (!result || !(bits >> d & 1))
+                call->rule[n++] = narrow && bits >> d & 1 ? '1' : (char)('a' + d);
+            else if (dims->keepdim)
+                call->rule[n++] = '1';
+        if (operand <= last)
+            call->rule[n++] = narrow ? ',' : '-';
+        if (operand == last)
+            call->rule[n++] = '>';
+    }
+    call->rule[n] = '\0';
+}
+
 int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t)
 {
     unsigned bits = sherd__dims_bits(dims, t->ndim);

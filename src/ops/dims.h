@@ -3,6 +3,7 @@
 #ifndef SHERD__DIMS_H
 #define SHERD__DIMS_H
 
+#include "kernels/squares.h"
 #include "shared.h"
 
 typedef struct sherd__dims {
@@ -32,7 +33,18 @@ unsigned sherd__dims_bits(const sherd__dims *dims, int ndim);
  */
 const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims);
 
+/*
+ * Write the rule of some operands that have 1 in reduced dims, and a last one that is whole. The
+ * result is whole, or reduced.
+ */
+void sherd__dims_rule_beside(sherd_call *call, const sherd__dims *dims, bool reduces);
+
 #define SHERD__REDUCED "pqrstuvw"
+
+/* Whether the reduced dims of a tensor with `ndim` follow one another. */
+bool sherd__dims_are_neighbours(const sherd__dims *dims, int ndim);
+/* Then: the local tensor as [outer,mid,inner], with them in mid. */
+sherd__squares sherd__squares_of(const sherd_tensor *t, const sherd__dims *dims);
 
 /* How many elements are reduced to one, globally. */
 int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t);

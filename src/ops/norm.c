@@ -28,18 +28,6 @@ typedef struct norm_attributes {
 
 /* ---- of degree 2 ----------------------------------------------------------------------------- */
 
-/*
- * The local tensor as [outer, mid, inner], where mid are the dims in `reduced`, which are
- * neighbours.
- */
-static sherd__squares local_of(const sherd_tensor *t, unsigned reduced)
-{
-    sherd__dims_box box = {NULL, 1, 1, 1};
-
-    sherd__dims_together(t, reduced, &box);
-    return (sherd__squares){box.outer, box.mid, box.inner};
-}
-
 static const char *describe_squares(sherd_call *call)
 {
     call->dtype[0] = SHERD_F64;
@@ -52,7 +40,7 @@ static bool add_squares(sherd_call *call)
     const sherd_tensor *out = call->out[0];
 
     if (out->count && a->count) {
-        const sherd__squares s = local_of(a, sherd__dims_bits(call->attributes, a->ndim));
+        const sherd__squares s = sherd__squares_of(a, call->attributes);
         sherd__sum_squares_of(sherd__kernels_in(call), a->dtype, &s, call->to[0], call->from[0]);
     } else if (out->count) {
         memset(call->to[0], 0, (size_t)out->count * sizeof(double));
@@ -72,19 +60,7 @@ enum { DY, LENGTH, A, OPERANDS };
 /* "a1,a1,ab->ab" */
 static const char *describe_slope(sherd_call *call)
 {
-    const sherd__dims *dims = call->attributes;
-    int ndim = call->in[A]->ndim, n = 0;
-    unsigned reduced = sherd__dims_bits(dims, ndim);
-
-    for (int operand = 0; operand <= OPERANDS; operand++) {
-        for (int d = 0; d < ndim; d++)
-            call->rule[n++] = operand < A && reduced >> d & 1 ? '1' : (char)('a' + d);
-        if (operand < OPERANDS)
-            call->rule[n++] = operand < A ? ',' : '-';
-        if (operand == A)
-            call->rule[n++] = '>';
-    }
-    call->rule[n] = '\0';
+    sherd__dims_rule_beside(call, call->attributes, false);
     return NULL;
 }
 
@@ -93,7 +69,7 @@ static bool slope(sherd_call *call)
     const sherd_tensor *a = call->in[A];
 
     if (a->count) {
-        const sherd__squares s = local_of(a, sherd__dims_bits(call->attributes, a->ndim));
+        const sherd__squares s = sherd__squares_of(a, call->attributes);
         sherd__length_slope(sherd__kernels_in(call), a->dtype, &s, call->to[0], call->from[DY],
                             call->from[LENGTH], call->from[A]);
     }
@@ -157,14 +133,6 @@ static sherd_tensor *length_of(sherd_call *call)
     return y;
 }
 
-/* Whether the dims (bits) are neighbours. */
-static bool are_neighbours(unsigned dims)
-{
-    while (dims && !(dims & 1))
-        dims >>= 1;
-    return (dims & (dims + 1)) == 0;
-}
-
 /* ---- of any degree --------------------------------------------------------------------------- */
 
 static sherd_tensor *composed(sherd_tensor *a, double p, const sherd__dims *dims)
@@ -190,7 +158,7 @@ static bool norm(sherd_call *call)
     if (isnan(attributes->parameter))
         return sherd_call_fail(call, SHERD_EINVAL, "p is not a number");
     if (attributes->parameter == 2 && !sherd__world_device(call->world) &&
-        are_neighbours(sherd__dims_bits(&attributes->dims, a->ndim))) {
+        sherd__dims_are_neighbours(&attributes->dims, a->ndim)) {
         call->out[0] = length_of(call);
         return true;
     }
