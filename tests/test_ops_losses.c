@@ -114,6 +114,18 @@ static void large_logits_are_exact(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The gradient of a logit far below 0 is less the target, in 16 bits too. */
+static void small_targets_keep_their_bits(sherd_world *world)
+{
+    for (sherd_dtype dtype = SHERD_BF16; dtype <= SHERD_F16; dtype++) {
+        sherd_tensor *x = sherd_require_grad(sherd_constant(world, dtype, NULL, 0, -60000), true);
+        sherd_tensor *t = sherd_constant(world, dtype, NULL, 0, 0.0121);
+        sherd_backward(sherd_bce_with_logits(x, t, NULL, NULL, SHERD_LOSS_SUM));
+        CHECK_EQ(sherd_item(sherd_grad(x)), -sherd_item(t));
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A target of 0 loses nothing and gets no gradient. */
 static void a_target_of_0_is_no_nan(sherd_world *world)
 {
@@ -169,6 +181,7 @@ static const check_test tests[] = {
     {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
     {TEST(sixteen_bits_lose_as_much), {1, 2, 4}},
     {TEST(large_logits_are_exact), {1}},
+    {TEST(small_targets_keep_their_bits), {1}},
     {TEST(a_target_of_0_is_no_nan), {1}},
     {TEST(a_mean_of_no_losses_is_nan), {1}},
     {TEST(what_does_not_count_has_no_loss_and_no_gradient), {1}},
