@@ -135,6 +135,18 @@ void sherd__sums_about(const sherd__kernels *k, sherd_dtype dtype, const sherd__
     }
 }
 
+/* by (x - mean) of n numbers, which have the first mean and factor, or each its own. */
+static void slope_line(int64_t n, bool each, float *restrict dx, const double *by,
+                       const double *mean, const float *x)
+{
+    double b = *by, m = *mean;
+
+    for (int64_t i = 0; i < n && !each; i++)
+        dx[i] = (float)(((double)x[i] - m) * b);
+    for (int64_t i = 0; i < n && each; i++)
+        dx[i] = (float)(((double)x[i] - mean[i]) * by[i]);
+}
+
 void sherd__spread_slope(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
                          void *dx, const double *by, const double *mean, const void *x)
 {
@@ -149,8 +161,13 @@ void sherd__spread_slope(const sherd__kernels *k, sherd_dtype dtype, const sherd
         for (int64_t i = 0; i < row; i += BLOCK) {
             int64_t some = sherd__min(BLOCK, row - i);
             size_t to = (size_t)(r * row + i) * bytes;
-            const double *from = as_f64(k, dtype, some, room, (const char *)x + to);
             const double *b = by + at + step * i, *m = mean + at + step * i;
+            if (dtype == SHERD_F32) {
+                slope_line(some, step > 0, (float *)dx + r * row + i, b, m,
+                           (const float *)x + r * row + i);
+                continue;
+            }
+            const double *from = as_f64(k, dtype, some, room, (const char *)x + to);
             for (int64_t j = 0; j < some; j++)
                 out[j] = (from[j] - m[step * j]) * b[step * j];
             sherd__cast(dtype, SHERD_F64, some, (char *)dx + to, out);
