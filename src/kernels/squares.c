@@ -99,6 +99,14 @@ static void add_lines(int64_t n, double *restrict sum, const double *mean, const
         sum[i] += (x[i] - mean[i]) * (x[i] - mean[i]);
 }
 
+static void add_f32_lines(int64_t n, double *restrict sum, const double *mean, const float *x)
+{
+    for (int64_t i = 0; i < n && !mean; i++)
+        sum[i] += (double)x[i];
+    for (int64_t i = 0; i < n && mean; i++)
+        sum[i] += ((double)x[i] - mean[i]) * ((double)x[i] - mean[i]);
+}
+
 /* Of a row. */
 static double sum_about(const sherd__kernels *k, sherd_dtype dtype, int64_t n, const double *mean,
                         const char *x)
@@ -120,15 +128,19 @@ void sherd__sums_about(const sherd__kernels *k, sherd_dtype dtype, const sherd__
 {
     size_t bytes = sherd_dtype_bytes(dtype), row = (size_t)s->inner * bytes;
     const char *from = x;
-    double room[BLOCK];
+    float room[BLOCK];
 
     memset(sum, 0, (size_t)(s->outer * s->inner) * sizeof *sum);
     for (int64_t o = 0; o < s->outer; o++, from += (size_t)s->mid * row) {
         for (int64_t m = 0; m < s->mid && s->inner > 1; m++)
             for (int64_t i = 0; i < s->inner; i += BLOCK) {
                 int64_t some = sherd__min(BLOCK, s->inner - i), at = o * s->inner + i;
-                add_lines(some, sum + at, mean ? mean + at : NULL,
-                          as_f64(k, dtype, some, room, from + (size_t)m * row + (size_t)i * bytes));
+                const void *line = from + (size_t)m * row + (size_t)i * bytes;
+                if (dtype == SHERD_F64)
+                    add_lines(some, sum + at, mean ? mean + at : NULL, line);
+                else
+                    add_f32_lines(some, sum + at, mean ? mean + at : NULL,
+                                  as_f32(k, dtype, some, room, line));
             }
         if (s->inner == 1)
             sum[o] = sum_about(k, dtype, s->mid, mean ? mean + o : NULL, from);
