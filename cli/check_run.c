@@ -8,8 +8,12 @@
 
 #include <string.h>
 
+#include "base/num.h"
 #include "check_data.h"
+#include "plan/inside.h"
 #include "tensor/tensor.h"
+#include "world/inside.h"
+#include "world/limit.h"
 
 /* What a rank is given. */
 typedef struct order {
@@ -76,22 +80,83 @@ static bool run_pass(place *w, int pass, int runs)
     void *elements = w->in_from ? sherd_tensor_write(source) : NULL;
     if (elements)
         cli_check_fill(&w->data, w->from_at, pass, elements);
-    good = move_once(w, source, pass, NULL);
-    for (int i = 0; i < runs && good; i++) {
-        sherd_scope_begin(world);
-        good = move_once(w, source, pass, &w->words[NANOSECONDS + i]);
+    for (int i = -1; i < runs && good; i++) {
+        sherd_scope_begin(world); /* one target at a time */
+        good = move_once(w, source, pass, i < 0 ? NULL : &w->words[NANOSECONDS + i]);
         sherd_scope_end(world);
     }
     sherd_scope_end(world);
     return good;
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static int64_t elements_of(const sherd_layout *layout, int rank)
+{
+    int64_t at[SHERD_MAX_AXES];
+    sherd_box box = {.ndim = 0};
+
+    if (!sherd_mesh_coordinate(sherd_layout_mesh(layout), rank, at))
+        return 0;
+    sherd__layout_box(layout, at, &box);
+    return sherd__box_count(&box);
+}
+
+/* Whether the target is storage of its own on some rank; if nothing is sent it may not be. */
+static bool sends(const cli_problem *p)
+{
+    const sherd_plan_options options = cli_plan_options(p);
+    const sherd_plan *plan = NULL;
+    bool some = false;
+
+    if (sherd_plan_create(&plan, p->from, p->to, p->dtype, &options) != SHERD_OK)
+        return false; /* the move will say why */
+    for (int i = 0; i < plan->steps; i++)
+        some = some || plan->step[i].kind != SHERD_STEP_SLICE;
+    return some;
+}
+
+/* What the ranks that share memory with this one need at once, at least. */
+static int64_t bytes_needed(const cli_problem *p, sherd_world *world)
+{
+    const int64_t bytes = (int64_t)sherd_dtype_bytes(p->dtype);
+    const int me = sherd_world_rank(world);
+    bool target = sends(p);
+    int64_t sum = 0;
+
+    for (int r = world->remote ? me : 0; r < (world->remote ? me + 1 : world->ranks); r++) {
+        int64_t n = elements_of(p->to, r);
+        sum = sherd__add_cut(sum, sherd__mul_cut(elements_of(p->from, r), bytes));
+        sum = sherd__add_cut(sum, sherd__mul_cut(n, target ? bytes + 1 : 1));
+    }
+    return sum;
+}
+
+/* Refuse at once what would swap, or end in a rank that the kernel kills. */
+static bool has_memory(const cli_problem *p, sherd_world *world)
+{
+    int64_t need = bytes_needed(p, world), limit = sherd_world_memory(world).limit_bytes;
+    char text[SHERD_ERROR_BYTES];
+
+    if (need <= limit)
+        return true;
+    snprintf(text, sizeof text,
+             "out of memory: the source, the target and a mark for each of its "
+             "elements need %lld bytes on %s; there are %lld (%s): give a smaller --shape%s",
+             (long long)need, world->remote ? "this rank" : "all ranks", (long long)limit,
+             sherd__limit_name(sherd__limit_of(world).by), world->remote ? ", or more ranks" : "");
+    sherd_world_fail(world, SHERD_ENOMEM, text);
+    return false;
+}
+
+/* ---- a rank ---------------------------------------------------------------------------------- */
+
 static void fail_for_marks(sherd_world *world, int64_t count)
 {
     char text[SHERD_ERROR_BYTES];
 
     snprintf(text, sizeof text,
-             "sherd check: out of memory: %lld bytes, one for each element of a rank's part; all "
+             "out of memory: %lld bytes, one for each element of a rank's part; all "
              "ranks' tensors may have %lld: give a smaller --shape, or more ranks",
              (long long)count + 1, (long long)sherd_world_memory(world).limit_bytes);
     sherd_world_fail(world, SHERD_ENOMEM, text);
@@ -105,7 +170,8 @@ static bool prepare(place *w, const order *given, sherd_world *world)
     memset(w, 0, sizeof *w);
     if (sherd_mesh_create(&w->all, world, 1, &ranks, NULL, NULL) != SHERD_OK)
         return false;
-    if (cli_problem_read(p, world, given->values, CLI_OF_CHECK) != SHERD_OK)
+    if (cli_problem_read(p, world, given->values, CLI_OF_CHECK) != SHERD_OK ||
+        !has_memory(p, world))
         return false;
     cli_check_data_of(&w->data, p->from, p->to, p->dtype);
     w->in_from =
@@ -116,7 +182,7 @@ static bool prepare(place *w, const order *given, sherd_world *world)
         w->count = sherd__box_count(&box);
         if (!cli_check_fold_of(&w->fold, &w->data, w->to_at))
             sherd_world_fail(world, SHERD_ELIMIT,
-                             "sherd check: 16 bits hold no sum of more than 64 addends exactly; "
+                             "16 bits hold no sum of more than 64 addends exactly; "
                              "check with f32");
     }
     w->wrong = sherd__alloc(sherd__world_heap(world), (size_t)w->count + 1, 1);
@@ -157,6 +223,7 @@ static int run_rank(sherd_world *world, void *payload)
     place w;
     bool good = prepare(&w, given, world);
 
+    good = sherd_world_check(world) == SHERD_OK && good;
     for (int pass = 0; pass < w.data.passes && good; pass++)
         good = run_pass(&w, pass, pass == 0 ? CLI_RUNS : 0);
     for (int64_t i = 0; good && i < w.count; i++)
