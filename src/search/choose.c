@@ -6,15 +6,13 @@
  * the lists of the target, or of the source, with the other axes innermost, each in the dim that it
  * divides with least waste. Under prices that count messages they are also the states reached axis
  * by axis, in which some axes are already as in the target and the others still as in the source,
- * or replicated. Up to 2^8 sets of axes are tried, some thousand states at most; the search reports
- * that it was not complete.
+ * or replicated. Up to 2^8 sets of axes are tried, as long as the effort allows more states; the
+ * search reports that it was not complete.
  */
 #include "search.h"
 #include "base/num.h"
 
 #include <string.h>
-
-enum { CHOSEN = 1024 };
 
 static void drop_axes(sherd__state *state, unsigned axes)
 {
@@ -182,7 +180,8 @@ sherd_status sherd__field_choose(sherd__field *field)
     sherd_status status = SHERD_OK;
     sherd__state from, to;
 
-    for (unsigned pending = field->reduced; status == SHERD_OK && field->nodes < CHOSEN;
+    for (unsigned pending = field->reduced;
+         status == SHERD_OK && field->nodes < field->effort->chosen;
          pending = (pending - 1) & field->reduced) {
         status = add_finest(field, pending);
         if (pending == 0)
@@ -192,7 +191,7 @@ sherd_status sherd__field_choose(sherd__field *field)
     sherd__state_of(&to, field->across ? field->problem->from : field->goal);
     unsigned change = changing(field, &from, &to);
     for (unsigned done = change;
-         !field->arena_only && status == SHERD_OK && field->nodes < CHOSEN && change;
+         !field->arena_only && status == SHERD_OK && field->nodes < field->effort->chosen && change;
          done = (done - 1) & change) {
         status = add_between(field, &from, &to, change, done);
         if (done == 0)

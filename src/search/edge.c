@@ -353,7 +353,7 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
 
 bool sherd__edge_note(sherd__field *field, int a, int b, bool allowed, sherd__cost cost)
 {
-    if (field->sures == SHERD__SURE)
+    if (field->sures >= field->effort->sure)
         return false;
     field->sure[field->sures++] =
         (sherd__known){field->node[a].number + 1, field->node[b].number + 1, true, allowed, cost};

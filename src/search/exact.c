@@ -26,6 +26,16 @@
 
 static const char function[] = "sherd_plan_create";
 
+const sherd__effort sherd__effort_usual = {
+    .states = 4096,
+    .chosen = 1024,
+    .looks = 4000000,
+    .prices = 20000,
+    .prices_of_some = 1000,
+    .sure = SHERD__SURE,
+    .pairs = 8000000,
+};
+
 /* ---- the parts of a problem ------------------------------------------------------------------ */
 
 /*
@@ -363,7 +373,6 @@ static sherd_status price_all(best *b, bool *kept, sherd__field *field)
  */
 static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field)
 {
-    enum { PAIRS = 8000000 };
     sherd_status status = SHERD_OK;
     bool sure = false, kept = true;
     int64_t pairs = 0;
@@ -386,17 +395,28 @@ static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field
         else if (status == SHERD_OK && found.known)
             take(b, &found.path, found.cost);
         pairs += (int64_t)field->nodes * field->nodes;
-        kept = kept && *complete && pairs < PAIRS;
+        kept = kept && *complete && pairs < field->effort->pairs;
         *complete = *complete && (sure || kept);
     }
     b->searched = false;
     return status;
 }
 
-static sherd_status search(best *b, bool *proven, sherd__field *field)
+/*
+ * Whether no plan is cheaper than what a search has found that was cut off: others take longer than
+ * the least that a plan beside the direct step takes, receive more than the least that any receives,
+ * or have more than one step, as all but the direct one, which is known.
+ */
+static bool is_least(const best *b, const sherd__field *field, sherd__cost least)
+{
+    return b->known && field->arena_only && b->cost.picoseconds <= least.picoseconds &&
+           b->cost.bytes <= least.bytes && b->cost.steps <= 2;
+}
+
+static sherd_status search(best *b, bool *proven, sherd__field *field, int64_t least_bytes)
 {
     bool links = field->price == &sherd__price_links;
-    int64_t bound = field->arena_only ? sherd__least_beside_direct(field) : 0; /* direct is in b */
+    int64_t beside = field->arena_only ? sherd__least_beside_direct(field) : 0;
 
     sherd_status status = sherd__field_fill(field);
     if (status == SHERD_OK && !field->all_states)
@@ -408,7 +428,7 @@ static sherd_status search(best *b, bool *proven, sherd__field *field)
             status = try_other(b, field->problem, field->goal, sherd__greedy_find);
         if (links && field->all_states && !field->across && status == SHERD_OK)
             status = try_other(b, field->problem, field->goal, sherd__graph_find);
-        *proven = b->known && field->arena_only && b->cost.picoseconds <= bound;
+        *proven = is_least(b, field, (sherd__cost){beside, least_bytes, 2});
     }
     sherd__field_clear(field);
     return status;
@@ -436,7 +456,7 @@ static bool direct_is_best(const sherd__field *field, const sherd__priced *direc
 }
 
 static sherd_status find_path(sherd__answer *out, const sherd__problem *problem,
-                              const sherd_layout *goal)
+                              const sherd_layout *goal, const sherd__effort *effort)
 {
     best b = {.known = false};
     sherd__path path = {.stops = 0};
@@ -447,8 +467,10 @@ static sherd_status find_path(sherd__answer *out, const sherd__problem *problem,
     if (sherd__step_allowed(problem, &out->direct))
         take(&b, &path, cost_of(&out->direct));
     sherd__field_start(&field, problem, goal);
+    field.effort = effort;
     out->proven = b.known && direct_is_best(&field, &out->direct);
-    sherd_status status = out->proven ? SHERD_OK : search(&b, &out->proven, &field);
+    int64_t least_bytes = sherd__mul_cut(out->direct.amounts.bound_total, field.bytes);
+    sherd_status status = out->proven ? SHERD_OK : search(&b, &out->proven, &field, least_bytes);
     if (status == SHERD_OK && !b.known)
         status = fail_limits(problem);
     out->path = b.path;
@@ -456,7 +478,8 @@ static sherd_status find_path(sherd__answer *out, const sherd__problem *problem,
     return status;
 }
 
-sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem)
+sherd_status sherd__exact_find_within(sherd__answer *out, const sherd__problem *problem,
+                                      const sherd__effort *effort)
 {
     sherd__priced parting;
     const sherd_layout *goal;
@@ -476,7 +499,7 @@ sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem
     if (status == SHERD_OK)
         status = check_bytes(problem, moves ? &out->direct : NULL, parts ? &parting : NULL);
     if (status == SHERD_OK && moves)
-        status = find_path(out, problem, goal);
+        status = find_path(out, problem, goal, effort);
     if (status != SHERD_OK || !parts)
         return status;
     if (!sherd__step_allowed(problem, &parting))
@@ -484,4 +507,9 @@ sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem
     push(&out->path, problem->to);
     out->picoseconds = sherd__add_cut(out->picoseconds, parting.step.picoseconds);
     return SHERD_OK;
+}
+
+sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem)
+{
+    return sherd__exact_find_within(out, problem, &sherd__effort_usual);
 }

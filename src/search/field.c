@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The states that a search may visit. Per dim there are the ways to shard it (lists of axes); a
- * node takes one way of each dim, with no axis twice, and leaves some reductions pending. Up to
- * NODES of them are listed at once: 3 axes and 3 dims make 106, 4 and 4 make 1457; beyond that,
- * some are chosen (choose.c). Axes of extent 1 are where the target has them and make no states of
+ * node takes one way of each dim, with no axis twice, and leaves some reductions pending. They are
+ * listed all at once: 3 axes and 3 dims make 106, 4 and 4 make 1457. If the effort allows no list
+ * as long, some are chosen (choose.c). Axes of extent 1 are where the target has them and make no states of
  * their own. Costs some tens of nanoseconds a state, and the cuts of a way if they are explicit.
  */
 #include "search.h"
@@ -11,8 +11,6 @@
 
 #include <stddef.h>
 #include <string.h>
-
-enum { NODES = 4096 };
 
 /* ---- the problem ----------------------------------------------------------------------------- */
 
@@ -24,6 +22,7 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
 
     memset(field, 0, offsetof(sherd__field, least_alpha));
     field->problem = problem;
+    field->effort = &sherd__effort_usual;
     field->price = sherd__price_model_of(problem->request->price.kind);
     field->goal = goal;
     field->across = goal->spec.mesh != mesh;
@@ -309,13 +308,14 @@ sherd_status sherd__field_add(sherd__field *field, const sherd__state *state)
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 /*
- * Lists of k axes over the dims, by how many axes may stay pending instead: NODES + 1 = too many.
+ * Lists of k axes over the dims, by how many axes may stay pending instead; counted until they are
+ * too many.
  */
 static int64_t count_states(const sherd__field *field)
 {
     int64_t count = 0;
 
-    for (unsigned used = 0; used <= field->movable && count <= NODES; used++) {
+    for (unsigned used = 0; used <= field->movable && count <= field->effort->states; used++) {
         int64_t each = 1, k = 0;
         if (used & ~field->movable)
             continue;
@@ -378,7 +378,7 @@ sherd_status sherd__field_fill(sherd__field *field)
     sherd_status status = add_ends(field);
     sherd__node node = {.pending = 0};
 
-    field->all_states = count_states(field) <= NODES;
+    field->all_states = count_states(field) <= field->effort->states;
     for (int d = 0; d < field->ndim && status == SHERD_OK && field->all_states; d++) {
         sherd__dim none = {.axes = 0};
         status = list_ways(field, d, &none, 0);

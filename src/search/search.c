@@ -11,11 +11,8 @@
 
 #include <string.h>
 
-/*
- * The limits of one search: looks (the time of a step counts as several, so do its bytes), and
- * prices, fewer if not all states are listed. Far beyond what most searches need.
- */
-enum { LOOKS = 4000000, TIME_LOOKS = 8, TOTAL_LOOKS = 20, PRICES = 20000, FEW_PRICES = 1000 };
+/* What else is done of a step, in the time of so many looks: to find its time, or its bytes. */
+enum { TIME_LOOKS = 8, TOTAL_LOOKS = 20 };
 
 /* A step by which a node was reached at the cost that it had then. */
 typedef struct link {
@@ -36,7 +33,8 @@ typedef struct finder {
     sherd__cost best; /* what the goal may cost at most */
     bool rough;       /* see sherd__search_run */
     bool cut;         /* a limit was reached */
-    int64_t looks, prices;
+    int64_t looks;
+    int prices;
     int *open; /* nodes, in no order */
     int opens;
     int links, link_room;
@@ -195,7 +193,7 @@ static sherd_status make_sure(finder *f, sherd__edge *edge, bool *allowed, int f
     }
     if (!*allowed || (!limited && edge->sure_time && edge->sure_bytes))
         return SHERD_OK;
-    if (++f->prices > (field->all_states ? PRICES : FEW_PRICES))
+    if (++f->prices > (field->all_states ? field->effort->prices : field->effort->prices_of_some))
         f->cut = true;
     return sherd__edge_price(edge, allowed, field, from, to, enough_of(f, from, to));
 }
@@ -296,7 +294,7 @@ static sherd_status expand(finder *f, int from)
         if (to != from && !(field->node[to].pending & ~pending))
             status = try_step(f, from, to);
     f->looks += field->nodes;
-    f->cut = f->cut || f->looks > LOOKS;
+    f->cut = f->cut || f->looks > field->effort->looks;
     return status;
 }
 

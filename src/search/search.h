@@ -23,6 +23,21 @@
 #include "planners.h"
 #include "price/links.h"
 
+/*
+ * How much a search does at most. It counts work, not time: plans must not depend on the machine.
+ * A search that comes to a limit has left something out; then `proven` is false. exact.c says why
+ * the usual limits are what they are.
+ */
+typedef struct sherd__effort {
+    int states;         /* that are listed; if there are more, some are chosen */
+    int chosen;         /* until there are so many */
+    int64_t looks;      /* of one run of the search */
+    int prices;         /* of one run, if all states are listed */
+    int prices_of_some; /* if not */
+    int sure;           /* steps priced over all ranks, at most SHERD__SURE */
+    int64_t pairs;      /* of states, in all runs of a search that is repeated */
+} sherd__effort;
+
 /* What plans are compared by, in this order; bytes are received, summed over all ranks. */
 typedef struct sherd__cost {
     int64_t picoseconds, bytes, steps;
@@ -144,6 +159,7 @@ enum { SHERD__SOURCE = 0, SHERD__GOAL = 1, SHERD__MASKS = 1 << SHERD_MAX_AXES };
 typedef struct sherd__field {
     const sherd__problem *problem;
     const sherd__price_model *price;
+    const sherd__effort *effort;
     const sherd_layout *goal; /* the target without the reductions that a partition makes */
     /* besides the source: the layout whose cuts and axes of extent 1 states take */
     const sherd_layout *other;
@@ -251,7 +267,7 @@ int64_t sherd__links_wanted(const sherd__field *field, int d, int x, int y, unsi
 
 /* ---- field.c: which states there are --------------------------------------------------------- */
 
-/* Set what follows from the problem alone; allocates nothing. */
+/* Set what follows from the problem alone, and the usual effort; allocates nothing. */
 void sherd__field_start(sherd__field *field, const sherd__problem *problem,
                         const sherd_layout *goal);
 /* List all nodes; if these are too many, only the two ends, and all_states is false. ENOMEM. */
@@ -442,6 +458,14 @@ void sherd__least_find(sherd__field *field);
  * direct step.
  */
 int64_t sherd__least_beside_direct(const sherd__field *field);
+
+/* ---- exact.c --------------------------------------------------------------------------------- */
+
+extern const sherd__effort sherd__effort_usual;
+
+/* As sherd__exact_find (planners.h), with limits of one's own. */
+sherd_status sherd__exact_find_within(sherd__answer *out, const sherd__problem *problem,
+                                      const sherd__effort *effort);
 
 /* ---- search.c -------------------------------------------------------------------------------- */
 
