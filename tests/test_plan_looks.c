@@ -82,8 +82,8 @@ static void compare(tally *t, const sherd__problem *problem, uint64_t *dice)
     CHECK_OK(sherd__field_fill(&field));
     sherd__bound_fill(&field);
     sherd__links_pairs(&field);
-    sherd__free(problem->space->heap, field.known);
-    field.known = NULL;
+    sherd__free(problem->space->heap, field.priced.table);
+    field.priced.table = NULL;
     for (int i = 0; i < 300; i++) {
         int a = roll(dice, field.nodes), b = 1 + roll(dice, field.nodes - 1);
         sherd__edge look, price = {.sure_time = false};
@@ -98,10 +98,10 @@ static void compare(tally *t, const sherd__problem *problem, uint64_t *dice)
                     (long long)price.cost.picoseconds);
         look_early(&field, a, b, dice);
         glance_both(&field, a, b, price.cost.picoseconds, dice, t);
-        field.known = i % 8 ? NULL : known;
-        if (field.known)
+        field.priced.table = i % 8 ? NULL : known;
+        if (field.priced.table)
             price_again(&field, a, b, price.cost);
-        field.known = NULL;
+        field.priced.table = NULL;
         t->steps++;
         t->near += 10 * look.cost.picoseconds >= 9 * price.cost.picoseconds;
     }

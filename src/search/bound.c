@@ -40,29 +40,29 @@ static void cut_weights(sherd__field *field, const sherd__wide *weight, const sh
 {
     sherd__wide sum = 0;
 
-    for (int j = 0; j < field->lanes.axes; j++)
+    for (int j = 0; j < field->links.lanes.axes; j++)
         sum += weight[j] + added[j];
-    field->shift = 0;
-    while (sum >> field->shift >= SHERD__MOST / (2 * field->mesh->count))
-        field->shift++;
-    for (int j = 0; j < field->lanes.axes; j++) {
-        field->weight[j] = (int64_t)(weight[j] >> field->shift);
-        field->added[j] = (int64_t)(added[j] >> field->shift);
+    field->bound.shift = 0;
+    while (sum >> field->bound.shift >= SHERD__MOST / (2 * field->mesh->count))
+        field->bound.shift++;
+    for (int j = 0; j < field->links.lanes.axes; j++) {
+        field->bound.weight[j] = (int64_t)(weight[j] >> field->bound.shift);
+        field->bound.added[j] = (int64_t)(added[j] >> field->bound.shift);
     }
 }
 
 /* By level: the least gamma of its classes and slower ones, beyond that of the faster level. */
 static void find_added(sherd__wide *added, const sherd__field *field)
 {
-    const sherd__lanes *lanes = &field->lanes;
+    const sherd__lanes *lanes = &field->links.lanes;
     int64_t gamma = SHERD__MOST;
     int j = lanes->axes;
 
-    for (int i = field->levels - 1; i >= 0; i--) {
-        while (j > field->level[i].lane)
+    for (int i = field->links.levels - 1; i >= 0; i--) {
+        while (j > field->links.level[i].lane)
             gamma = sherd__min(gamma, lanes->link[--j].gamma_femtoseconds);
         added[i] = (sherd__wide)gamma * field->tensor / field->mesh->count;
-        if (i + 1 < field->levels)
+        if (i + 1 < field->links.levels)
             added[i + 1] -= added[i];
     }
 }
@@ -74,13 +74,13 @@ static void find_peers(sherd__field *field)
 
     for (int i = 0; i < field->mesh->axes; i++) {
         int64_t p = field->mesh->extent[i];
-        field->peers[i] = straight ? p - 1 : sherd__rounds_of(p);
+        field->bound.peers[i] = straight ? p - 1 : sherd__rounds_of(p);
     }
 }
 
 void sherd__bound_start(sherd__field *field)
 {
-    const sherd__lanes *lanes = &field->lanes;
+    const sherd__lanes *lanes = &field->links.lanes;
     bool overlap = field->problem->request->price.overlap;
     int64_t shared = -1;
     sherd__wide weight[SHERD_MAX_AXES], added[SHERD_MAX_AXES] = {0};
@@ -89,7 +89,7 @@ void sherd__bound_start(sherd__field *field)
     for (unsigned axes = 0; axes < 1u << field->mesh->axes; axes++)
         field->extent[axes] = sherd__extent_of(field->mesh, axes);
     for (int j = lanes->axes - 1; j >= 0; j--) {
-        int64_t beta = field->beta[j] - (j > 0 ? field->beta[j - 1] : 0);
+        int64_t beta = field->links.beta[j] - (j > 0 ? field->links.beta[j - 1] : 0);
         shared = rate_of(shared, lanes->link[j].beta_femtoseconds);
         weight[j] = (sherd__wide)(overlap ? shared : beta) * field->tensor / field->mesh->count;
     }
@@ -160,7 +160,7 @@ static uint64_t join(groups *g, const sherd__field *field, const sherd__node *a,
             to = (int)(b->homes >> (shift - 7) & 0xff);
         left ^= (uint64_t)1 << shift;
         if (sherd__dims_link(&g->ring, from - 1, to - 1))
-            g->moved |= 1u << field->lanes.axis[shift / 8];
+            g->moved |= 1u << field->links.lanes.axis[shift / 8];
     }
     return left;
 }
@@ -179,7 +179,8 @@ static int64_t sum_above(const sherd__field *field, int64_t scale, int64_t picos
 
     if (picoseconds < INT64_MAX / SHERD__FEMTO - 1 &&
         __builtin_mul_overflow(
-            ((picoseconds + 1) * SHERD__FEMTO >> sherd__min(field->shift, 63)) + 1, scale, &sum))
+            ((picoseconds + 1) * SHERD__FEMTO >> sherd__min(field->bound.shift, 63)) + 1, scale,
+            &sum))
         return INT64_MAX;
     return sum;
 }
@@ -190,7 +191,7 @@ static int64_t peers_of(const sherd__field *field, unsigned axes)
     int64_t messages = 0;
 
     for (; axes && !field->hollow; axes &= axes - 1)
-        messages += field->peers[__builtin_ctz(axes)];
+        messages += field->bound.peers[__builtin_ctz(axes)];
     return messages;
 }
 
@@ -207,18 +208,18 @@ sherd__cost sherd__bound_between(const sherd__field *field, int from, int to, in
 
     if (from == to || field->elements == 0)
         return (sherd__cost){0, 0, from != to};
-    for (int level = field->levels - 1; level >= 0; level--) {
-        const sherd__level *l = &field->level[level];
+    for (int level = field->links.levels - 1; level >= 0; level--) {
+        const sherd__level *l = &field->links.level[level];
         left = join(&g, field, a, b, left, l->lane);
         g.slow = field->movable & ~(l->faster | b->pending);
         int64_t n = crossings(field, a, b, &g, scale);
         if (n > 0 && most == 0)
             alpha = l->alpha;
         most = sherd__max(most, n);
-        int64_t time = field->weight[l->lane] * most;
+        int64_t time = field->bound.weight[l->lane] * most;
         if (reduced & g.slow) {
             int64_t more = l->alpha - (level > 0 ? l[-1].alpha : 0);
-            time += field->added[level] * (field->extent[reduced & g.slow] - 1) * scale;
+            time += field->bound.added[level] * (field->extent[reduced & g.slow] - 1) * scale;
             messages =
                 sherd__add_cut(messages, sherd__mul_cut(peers_of(field, reduced & g.slow), more));
         }
@@ -227,8 +228,8 @@ sherd__cost sherd__bound_between(const sherd__field *field, int from, int to, in
             return (sherd__cost){enough + 1, 0, 1};
     }
     int64_t time = scaled(sum * each, 1, scale);
-    if (field->shift)
-        time = sherd__mul_cut(time, (int64_t)1 << sherd__min(field->shift, 61));
+    if (field->bound.shift)
+        time = sherd__mul_cut(time, (int64_t)1 << sherd__min(field->bound.shift, 61));
     return (sherd__cost){sherd__max(sherd__add_cut(time / SHERD__FEMTO, messages), alpha),
                          scaled(most * each, field->tensor, scale), 1};
 }

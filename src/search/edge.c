@@ -14,7 +14,7 @@
 /* Some rank receives at least the mean, in however many steps. */
 int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
 {
-    const sherd_link *link = &field->link;
+    const sherd_link *link = &field->floor.link;
     int64_t mean = bytes / field->mesh->count, ps = link->beta_femtoseconds / 1000;
     int64_t fs = link->beta_femtoseconds % 1000;
 
@@ -30,7 +30,7 @@ int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
 static bool gathers(const sherd__field *field, const sherd__node *a, const sherd__node *b)
 {
     for (int d = 0; d < field->ndim; d++) {
-        const sherd__way *x = &field->way[d][a->way[d]], *y = &field->way[d][b->way[d]];
+        const sherd__way *x = &field->dim[d].way[a->way[d]], *y = &field->dim[d].way[b->way[d]];
         if (x != y && sherd__ways_shared(field, d, x, y) < x->axes)
             return true;
     }
@@ -115,9 +115,9 @@ static void look(sherd__edge *out, const sherd__field *field, const sherd__node 
         elements = sherd__mul_cut(b->total / k, 2 * (k - 1));
     out->cost.bytes = sherd__mul_cut(elements, field->bytes);
     if (!arena && kind != SHERD_STEP_SLICE)
-        out->cost.picoseconds =
-            sherd__max(k > 1 ? field->price->floor(field->problem, b->longest, k) : field->arrival,
-                       sherd__carry_time(field, out->cost.bytes));
+        out->cost.picoseconds = sherd__max(
+            k > 1 ? field->price->floor(field->problem, b->longest, k) : field->floor.arrival,
+            sherd__carry_time(field, out->cost.bytes));
 }
 
 /* To another mesh: addends must come together; without any, ranks may have all that they need. */
@@ -273,7 +273,7 @@ static sherd__known *place_of(const sherd__field *field, int a, int b)
 {
     uint64_t key = (uint64_t)field->node[a].number << 32 | (uint64_t)field->node[b].number;
 
-    return &field->known[sherd__hash_word(0, key) % SHERD__KNOWN];
+    return &field->priced.table[sherd__hash_word(0, key) % SHERD__KNOWN];
 }
 
 static bool is_of(const sherd__known *k, const sherd__field *field, int a, int b)
@@ -283,9 +283,9 @@ static bool is_of(const sherd__known *k, const sherd__field *field, int a, int b
 
 static const sherd__known *find_sure(const sherd__field *field, int a, int b)
 {
-    for (int i = 0; i < field->sures; i++)
-        if (is_of(&field->sure[i], field, a, b))
-            return &field->sure[i];
+    for (int i = 0; i < field->priced.sures; i++)
+        if (is_of(&field->priced.sure[i], field, a, b))
+            return &field->priced.sure[i];
     return NULL;
 }
 
@@ -296,7 +296,7 @@ static const sherd__known *find_known(const sherd__field *field, int a, int b, i
 
     if (sure)
         return sure;
-    const sherd__known *k = field->known ? place_of(field, a, b) : NULL;
+    const sherd__known *k = field->priced.table ? place_of(field, a, b) : NULL;
     if (!k || !is_of(k, field, a, b))
         return NULL;
     return k->complete || (enough && k->cost.picoseconds > enough) ? k : NULL;
@@ -305,7 +305,7 @@ static const sherd__known *find_known(const sherd__field *field, int a, int b, i
 static void note_known(const sherd__field *field, int a, int b, int64_t enough, bool allowed,
                        sherd__cost cost)
 {
-    if (field->known)
+    if (field->priced.table)
         *place_of(field, a, b) =
             (sherd__known){field->node[a].number + 1, field->node[b].number + 1,
                            !enough || cost.picoseconds <= enough, allowed, cost};
@@ -353,9 +353,9 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
 
 bool sherd__edge_note(sherd__field *field, int a, int b, bool allowed, sherd__cost cost)
 {
-    if (field->sures >= field->effort->sure)
+    if (field->priced.sures >= field->effort->sure)
         return false;
-    field->sure[field->sures++] =
+    field->priced.sure[field->priced.sures++] =
         (sherd__known){field->node[a].number + 1, field->node[b].number + 1, true, allowed, cost};
     return true;
 }

@@ -20,7 +20,7 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
     const sherd__layout_spec *from = &problem->from->spec;
     const sherd_mesh *mesh = from->mesh;
 
-    memset(field, 0, offsetof(sherd__field, least_alpha));
+    memset(field, 0, offsetof(sherd__field, glance.least_alpha));
     field->problem = problem;
     field->effort = &sherd__effort_usual;
     field->price = sherd__price_model_of(problem->request->price.kind);
@@ -32,9 +32,9 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
     field->bytes = (int64_t)problem->element_bytes;
     field->arena_only = field->price == &sherd__price_arena && !problem->request->forbidden &&
                         !problem->request->max_bytes;
-    field->arrival = field->price->floor(problem, 1, 1);
+    field->floor.arrival = field->price->floor(problem, 1, 1);
     if (field->price->least_link)
-        field->link = field->price->least_link(problem);
+        field->floor.link = field->price->least_link(problem);
     for (int d = 0; d < from->ndim; d++)
         field->explicit_cuts =
             field->explicit_cuts || from->dim[d].cuts || field->other->spec.dim[d].cuts;
@@ -65,9 +65,9 @@ void sherd__field_clear(sherd__field *field)
     sherd__heap *heap = field->problem->space->heap;
 
     for (int d = 0; d < field->ndim; d++) {
-        for (int i = 0; i < field->ways[d]; i++)
-            sherd__free(heap, field->way[d][i].cuts);
-        sherd__free(heap, field->way[d]);
+        for (int i = 0; i < field->dim[d].ways; i++)
+            sherd__free(heap, field->dim[d].way[i].cuts);
+        sherd__free(heap, field->dim[d].way);
     }
     sherd__links_forget(field);
     sherd__free(heap, field->node);
@@ -126,6 +126,7 @@ static int find_way(sherd__field *field, int d, const sherd__dim *dim)
 {
     sherd__way way = {.axes = dim->axes, .cuts = NULL};
     sherd__heap *heap = field->problem->space->heap;
+    sherd__field_dim *of = &field->dim[d];
     sherd__dim known;
 
     for (int i = 0; i < dim->axes; i++) {
@@ -134,21 +135,20 @@ static int find_way(sherd__field *field, int d, const sherd__dim *dim)
         way.mask |= 1u << dim->axis[i];
         way.place[dim->axis[i]] = (int8_t)i;
     }
-    for (int i = 0; i < field->ways[d]; i++) {
-        if (field->way[d][i].word != way.word)
+    for (int i = 0; i < of->ways; i++) {
+        if (of->way[i].word != way.word)
             continue;
-        dim_of(&known, &field->way[d][i]);
+        dim_of(&known, &of->way[i]);
         if (sherd__dim_equal(field->mesh, &known, dim, field->shape[d]))
             return i;
     }
-    if (field->ways[d] == field->way_room[d]) {
-        int more = field->way_room[d] ? 2 * field->way_room[d] : 16;
-        sherd__way *list = sherd__grow(heap, field->way[d], (size_t)field->way_room[d],
-                                       (size_t)more, sizeof *list);
+    if (of->ways == of->room) {
+        int more = of->room ? 2 * of->room : 16;
+        sherd__way *list = sherd__grow(heap, of->way, (size_t)of->room, (size_t)more, sizeof *list);
         if (!list)
             return -1;
-        field->way[d] = list;
-        field->way_room[d] = more;
+        of->way = list;
+        of->room = more;
     }
     measure(field, d, dim, &way);
     if (dim->cuts) {
@@ -159,8 +159,8 @@ static int find_way(sherd__field *field, int d, const sherd__dim *dim)
         memcpy(way.cuts, dim->cuts, count * sizeof *way.cuts);
     }
     field->hollow = field->hollow || way.hollow;
-    field->way[d][field->ways[d]] = way;
-    return field->ways[d]++;
+    of->way[of->ways] = way;
+    return of->ways++;
 }
 
 /* The same for a list of axes that has the cuts of a state. */
@@ -174,7 +174,7 @@ static int find_state_way(sherd__field *field, int d, const sherd__dim *dim)
     cut.cuts = cuts;
     int way = find_way(field, d, &cut);
     if (way >= 0)
-        field->way[d][way].ruled = true;
+        field->dim[d].way[way].ruled = true;
     sherd__free(field->problem->space->heap, cuts);
     return way;
 }
@@ -220,11 +220,11 @@ static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be
     node->longest = 1;
     node->hollow = false;
     for (int d = 0; d < field->ndim; d++) {
-        const sherd__way *way = &field->way[d][node->way[d]];
+        const sherd__way *way = &field->dim[d].way[node->way[d]];
         for (int i = 0; i < way->axes; i++) {
             int axis = (int)(way->word >> 8 * i & 0xff) - 1;
             node->home[axis] = (int8_t)d;
-            node->homes |= (uint64_t)(d + 1) << 8 * field->pace[axis];
+            node->homes |= (uint64_t)(d + 1) << 8 * field->links.pace[axis];
             node->used |= 1u << axis;
             copies /= field->mesh->extent[axis];
         }
@@ -363,8 +363,8 @@ static sherd_status list_nodes(sherd__field *field, int d, sherd__node *node, un
                 return status;
         }
     }
-    for (int i = 0; i < field->ways[d] && status == SHERD_OK; i++) {
-        const sherd__way *way = &field->way[d][i];
+    for (int i = 0; i < field->dim[d].ways && status == SHERD_OK; i++) {
+        const sherd__way *way = &field->dim[d].way[i];
         if (way->mask & used || !way->ruled) /* the goal's own cuts are no state's */
             continue;
         node->way[d] = (uint16_t)i;
@@ -432,7 +432,7 @@ const sherd_layout *sherd__field_layout(const sherd__field *field, int number, s
     room->spec.ndim = field->ndim;
     memcpy(room->spec.shape, field->shape, sizeof room->spec.shape);
     for (int d = 0; d < field->ndim; d++) {
-        dim_of(&room->spec.dim[d], &field->way[d][node->way[d]]);
+        dim_of(&room->spec.dim[d], &field->dim[d].way[node->way[d]]);
         append_ones(field, &room->spec.dim[d], d);
         for (int i = 0; i < room->spec.dim[d].axes; i++)
             room->shard_axes |= 1u << room->spec.dim[d].axis[i];

@@ -18,7 +18,7 @@
 /* The least alpha and beta of the links of these axes. */
 static void find_least(sherd__field *field, unsigned axes)
 {
-    const sherd__lanes *lanes = &field->lanes;
+    const sherd__lanes *lanes = &field->links.lanes;
     int64_t alpha = SHERD__MOST, beta = SHERD__MOST;
     unsigned slower = 0;
 
@@ -30,18 +30,18 @@ static void find_least(sherd__field *field, unsigned axes)
         alpha = sherd__min(alpha, lanes->link[j].alpha_picoseconds);
         beta = sherd__min(beta, lanes->link[j].beta_femtoseconds);
     }
-    field->slower[axes] = (uint8_t)slower;
-    field->least_alpha[axes] = alpha;
-    field->least_beta[axes] = beta;
+    field->glance.slower[axes] = (uint8_t)slower;
+    field->glance.least_alpha[axes] = alpha;
+    field->glance.least_beta[axes] = beta;
 }
 
 void sherd__glances_links(sherd__field *field)
 {
     const sherd_price *price = &field->problem->request->price;
 
-    field->glances = price->straight && !price->overlap && !field->explicit_cuts &&
-                     !field->across && field->elements > 0;
-    for (unsigned axes = 0; field->glances && axes < 1u << field->mesh->axes; axes++)
+    field->glance.possible = price->straight && !price->overlap && !field->explicit_cuts &&
+                             !field->across && field->elements > 0;
+    for (unsigned axes = 0; field->glance.possible && axes < 1u << field->mesh->axes; axes++)
         find_least(field, axes);
 }
 
@@ -49,13 +49,14 @@ void sherd__glances_start(sherd__glances *out, const sherd__field *field, int no
 {
     const sherd__node *at = &field->node[node];
 
-    *out = (sherd__glances){.field = field, .node = at, .from = from, .none = !field->glances};
+    *out =
+        (sherd__glances){.field = field, .node = at, .from = from, .none = !field->glance.possible};
     for (int d = 0; d < field->ndim && !out->none; d++) {
-        out->none = !field->shifts[d];
-        out->stride[d] = from ? 1 : field->ways[d];
+        out->none = !field->dim[d].shifts;
+        out->stride[d] = from ? 1 : field->dim[d].ways;
         if (!out->none)
-            out->row[d] = field->shifts[d] + at->way[d] * (from ? field->ways[d] : 1);
-        out->longest[d] = field->way[d][at->way[d]].longest;
+            out->row[d] = field->dim[d].shifts + at->way[d] * (from ? field->dim[d].ways : 1);
+        out->longest[d] = field->dim[d].way[at->way[d]].longest;
     }
 }
 
@@ -64,8 +65,8 @@ static int64_t time_of_least(const sherd__field *field, unsigned axes, int64_t n
 {
     int64_t bytes = sherd__mul_cut(n, field->bytes);
 
-    return sherd__add_cut(sherd__mul_cut(sherd__ceil_div(n, one), field->least_alpha[axes]),
-                          sherd__mul_cut(bytes, field->least_beta[axes]) / SHERD__FEMTO);
+    return sherd__add_cut(sherd__mul_cut(sherd__ceil_div(n, one), field->glance.least_alpha[axes]),
+                          sherd__mul_cut(bytes, field->glance.least_beta[axes]) / SHERD__FEMTO);
 }
 
 /* The bound of a step, from the sets of all its dims together (sherd__shift). */
@@ -79,12 +80,13 @@ static int64_t glance(const sherd__field *field, const sherd__node *a, const she
         return 0;
     unsigned leads = b->waste == SHERD__EVEN ? sherd__shift_set(sets, SHERD__LEADS) : 0;
     int64_t lacked = sherd__mul_cut(b->longest, field->extent[reduced]) - (leads ? 0 : one);
-    int64_t time = time_of_least(field, crossed & field->slower[leads], lacked, one);
+    int64_t time = time_of_least(field, crossed & field->glance.slower[leads], lacked, one);
     if (time > enough || cut & ~crossed)
         return time;
     unsigned trails = a->waste == SHERD__EVEN ? sherd__shift_set(sets, SHERD__TRAILS) : 0;
     int64_t asked = sherd__mul_cut(a->longest, field->extent[crossed & ~cut]) - (trails ? 0 : one);
-    return sherd__max(time, time_of_least(field, crossed & field->slower[trails], asked, one));
+    return sherd__max(time,
+                      time_of_least(field, crossed & field->glance.slower[trails], asked, one));
 }
 
 int64_t sherd__glance(const sherd__glances *g, int other, int64_t enough)
@@ -102,10 +104,10 @@ int64_t sherd__glance(const sherd__glances *g, int other, int64_t enough)
         if (!shift->pair)
             sherd__links_shift_made(field, d, g->from ? g->node->way[d] : at,
                                     g->from ? at : g->node->way[d], NULL);
-        if (sherd__mul_cut(shift->messages, field->alpha[0]) > enough)
+        if (sherd__mul_cut(shift->messages, field->links.alpha[0]) > enough)
             return enough + 1;
         sets |= shift->sets;
-        one *= sherd__min(g->longest[d], field->way[d][at].longest);
+        one *= sherd__min(g->longest[d], field->dim[d].way[at].longest);
     }
     return g->from ? glance(field, g->node, node, sets, one, enough)
                    : glance(field, node, g->node, sets, one, enough);

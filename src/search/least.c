@@ -130,7 +130,7 @@ void sherd__least_find(sherd__field *field)
     bounds b;
 
     prepare(&b, field);
-    fill(&b, field->least);
+    fill(&b, field->floor.left);
     for (int i = 0; i < field->nodes; i++) {
         sherd__node *node = &field->node[i];
         sherd__edge direct;
@@ -140,7 +140,8 @@ void sherd__least_find(sherd__field *field)
             sherd__edge_look(&direct, field, i, SHERD__GOAL, SHERD__MOST);
             node->left = direct.cost;
         } else {
-            node->left = (sherd__cost){field->least[node->pending], bytes_left(field, node), 1};
+            node->left =
+                (sherd__cost){field->floor.left[node->pending], bytes_left(field, node), 1};
         }
     }
 }

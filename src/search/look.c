@@ -59,7 +59,7 @@ static int64_t last_by(const step *s, int d, const sherd__way *way, int axis)
 /* How much of a dim a rank has at the last coordinate of an axis, and the first of all others. */
 static int64_t part_of_last(const step *s, const sherd__node *node, int d, int axis)
 {
-    const sherd__way *way = &s->field->way[d][node->way[d]];
+    const sherd__way *way = &s->field->dim[d].way[node->way[d]];
 
     return node->home[axis] != d || way->even ? way->longest : last_by(s, d, way, axis);
 }
@@ -96,7 +96,7 @@ static int64_t source_of_last(const step *s, int axis)
 /* The rank that lies apart along the slowest of these axes. */
 static apart find_apart(const step *s, unsigned axes, int64_t (*part)(const step *s, int axis))
 {
-    const sherd__lanes *lanes = &s->field->lanes;
+    const sherd__lanes *lanes = &s->field->links.lanes;
 
     for (int j = lanes->axes - 1; j >= 0; j--) {
         int64_t n = axes >> lanes->axis[j] & 1 ? part(s, lanes->axis[j]) : 0;
@@ -110,12 +110,12 @@ static void find_links(step *s, unsigned crossed)
 {
     const sherd__field *field = s->field;
     int64_t alpha = SHERD__MOST, beta = SHERD__MOST, gamma = SHERD__MOST;
-    int j = field->lanes.axes;
+    int j = field->links.lanes.axes;
 
-    for (int i = field->levels - 1; i >= 0; i--) {
-        while (j > field->level[i].lane) {
-            const sherd_link *link = &field->lanes.link[--j];
-            if (!(crossed >> field->lanes.axis[j] & 1))
+    for (int i = field->links.levels - 1; i >= 0; i--) {
+        while (j > field->links.level[i].lane) {
+            const sherd_link *link = &field->links.lanes.link[--j];
+            if (!(crossed >> field->links.lanes.axis[j] & 1))
                 continue;
             alpha = sherd__min(alpha, link->alpha_picoseconds);
             beta = sherd__min(beta, link->beta_femtoseconds);
@@ -140,7 +140,7 @@ static void compare(step *s, sherd__pair *rooms)
         int x = s->a->way[d], y = s->b->way[d];
         s->sets[d] = sherd__links_shift(field, d, x, y, &room)->sets;
         s->dim[d] = sherd__links_pair(field, d, x, y, &rooms[d]);
-        s->one *= sherd__min(field->way[d][x].longest, field->way[d][y].longest);
+        s->one *= sherd__min(field->dim[d].way[x].longest, field->dim[d].way[y].longest);
         sets |= s->sets[d];
     }
     s->gathered = sherd__shift_set(sets, SHERD__GATHERED);
@@ -159,7 +159,7 @@ static void compare(step *s, sherd__pair *rooms)
 /* Gather n elements of which each rank has a block, or reduce them to blocks; `times`: 2 = both. */
 static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
 {
-    const sherd__lanes *lanes = &s->field->lanes;
+    const sherd__lanes *lanes = &s->field->links.lanes;
     sherd__span sum = 0;
 
     for (int j = 0; j < lanes->axes; j++) {
@@ -191,8 +191,8 @@ static void find_lacked(needs *out, const step *s)
     const sherd__field *field = s->field;
 
     out->exact = !field->explicit_cuts;
-    for (int i = 0; i < field->levels; i++) {
-        const sherd__level *l = &field->level[i];
+    for (int i = 0; i < field->links.levels; i++) {
+        const sherd__level *l = &field->links.level[i];
         int64_t found = 1; /* no more than the target */
         for (int d = 0; d < field->ndim; d++)
             found *= s->dim[d]->receive[i];
@@ -204,8 +204,8 @@ static void find_lacked(needs *out, const step *s)
 static void find_apart_by(needs *out, const step *s, const apart *rank, int64_t times)
 {
     out->exact = false;
-    for (int i = 0; i < s->field->levels; i++)
-        out->over[i] = s->field->level[i].lane <= rank->lane
+    for (int i = 0; i < s->field->links.levels; i++)
+        out->over[i] = s->field->links.level[i].lane <= rank->lane
                            ? sherd__cut((sherd__wide)rank->elements * times)
                            : 0;
 }
@@ -234,16 +234,16 @@ static void find_asked_alone(needs *out, const step *s)
 
     for (int d = 0; d < field->ndim; d++) {
         bool whole = !(sherd__shift_set(s->sets[d], SHERD__CUT) & ~s->crossed);
-        wanted[d] = whole ? field->way[d][s->a->way[d]].longest : wanted_of_first(s, d);
+        wanted[d] = whole ? field->dim[d].way[s->a->way[d]].longest : wanted_of_first(s, d);
         all *= wanted[d];
     }
-    for (int i = 0; i < field->levels; i++) {
+    for (int i = 0; i < field->links.levels; i++) {
         int64_t found = 1; /* no more than `all` */
         for (int d = 0; d < field->ndim; d++)
             found *= sherd__min(wanted[d], s->dim[d]->send[i]);
         out->over[i] =
             sherd__cut((sherd__wide)all * s->copies -
-                       (sherd__wide)found * field->extent[copied & field->level[i].faster]);
+                       (sherd__wide)found * field->extent[copied & field->links.level[i].faster]);
     }
 }
 
@@ -262,8 +262,8 @@ static void find_asked(needs *out, const step *s)
         find_asked_alone(out, s);
         return;
     }
-    for (int i = 0; i < field->levels; i++) {
-        const sherd__level *l = &field->level[i];
+    for (int i = 0; i < field->links.levels; i++) {
+        const sherd__level *l = &field->links.level[i];
         int64_t copies = field->extent[copied & l->faster];
         if (s->cut & ~crossed) {
             out->over[i] =
@@ -293,8 +293,8 @@ static sherd__span time_in_turn(const step *s, const needs *rank)
     int64_t alpha = 0, beta = 0, gamma = s->gamma;
     sherd__span sum = 0;
 
-    for (int i = 0; i < field->levels; i++) {
-        const sherd__level *l = &field->level[i];
+    for (int i = 0; i < field->links.levels; i++) {
+        const sherd__level *l = &field->links.level[i];
         if (!(crossed & l->axes))
             continue;
         if (rank->over[i] <= 0)
@@ -319,12 +319,12 @@ static sherd__span time_side_by_side(const step *s, const needs *rank)
     sherd__span most = 0, each;
     int classes = 0;
 
-    for (int i = 0; i < field->levels; i++)
-        classes += (crossed & field->level[i].axes) != 0;
-    for (int i = 0; i < field->levels; i++) {
-        const sherd__level *l = &field->level[i];
-        const sherd_link *link = &field->lanes.link[l->lane];
-        int64_t later = i + 1 < field->levels ? rank->over[i + 1] : 0;
+    for (int i = 0; i < field->links.levels; i++)
+        classes += (crossed & field->links.level[i].axes) != 0;
+    for (int i = 0; i < field->links.levels; i++) {
+        const sherd__level *l = &field->links.level[i];
+        const sherd_link *link = &field->links.lanes.link[l->lane];
+        int64_t later = i + 1 < field->links.levels ? rank->over[i + 1] : 0;
         if (!(crossed & l->axes))
             continue;
         if (rank->over[i] <= 0)
@@ -381,11 +381,12 @@ static sherd__span time_of(step *s, bool collective)
     direct = straight(s);
     if (!all_reduce && (!collective || price->straight))
         return direct;
-    by_stages = price->straight
-                    ? sherd__straight_time_sliced(s->field->mesh, s->reduced, s->a->longest,
-                                                  s->field->bytes, &s->field->lanes, price->overlap)
-                    : staged(s, s->gathered | s->reduced,
-                             s->reduced ? s->a->longest : s->b->longest, all_reduce ? 2 : 1);
+    by_stages =
+        price->straight
+            ? sherd__straight_time_sliced(s->field->mesh, s->reduced, s->a->longest,
+                                          s->field->bytes, &s->field->links.lanes, price->overlap)
+            : staged(s, s->gathered | s->reduced, s->reduced ? s->a->longest : s->b->longest,
+                     all_reduce ? 2 : 1);
     return direct < by_stages ? direct : by_stages;
 }
 

@@ -156,6 +156,55 @@ enum { SHERD__EVEN = 1 << 20 };
 
 enum { SHERD__SOURCE = 0, SHERD__GOAL = 1, SHERD__MASKS = 1 << SHERD_MAX_AXES };
 
+/* The ways of one dim. */
+typedef struct sherd__field_dim {
+    int ways, room;
+    sherd__way *way;
+    sherd__shift *shifts; /* [ways * ways], each empty until it is asked for; or NULL */
+} sherd__field_dim;
+
+/* Steps whose price is known. */
+typedef struct sherd__field_prices {
+    sherd__known *table; /* [SHERD__KNOWN]: the last priced step of each hash; or NULL */
+    int sures;           /* steps that were priced over all ranks */
+    sherd__known sure[SHERD__SURE];
+} sherd__field_prices;
+
+/* What any plan takes at least, whatever its states (least.c). */
+typedef struct sherd__field_floor {
+    int64_t left[SHERD__MASKS]; /* picoseconds to the goal, by what is pending */
+    int64_t arrival;            /* picoseconds of a step in which some rank receives */
+    sherd_link link;            /* the price's least link; 0 if it has none */
+} sherd__field_floor;
+
+/* The classes of messages under the price of links, fastest first (ways.c). */
+typedef struct sherd__field_links {
+    sherd__lanes lanes;                                  /* all axes that may cut or are reduced */
+    int64_t alpha[SHERD_MAX_AXES], beta[SHERD_MAX_AXES]; /* the least of a class and slower ones */
+    int pace[SHERD_MAX_AXES];                            /* the class of an axis */
+    int levels;
+    sherd__level level[SHERD_MAX_AXES];
+    sherd__pairs *pairs;
+} sherd__field_links;
+
+/* What the bound of any path needs (bound.c). */
+typedef struct sherd__field_bound {
+    /* of a class: what sending a whole tensor takes, per rank, in 2^shift femtoseconds */
+    int64_t weight[SHERD_MAX_AXES];
+    /* of a level: what adding a whole tensor takes more than at the faster ones, likewise */
+    int64_t added[SHERD_MAX_AXES];
+    int64_t peers[SHERD_MAX_AXES]; /* messages to each rank by which an axis is reduced, at least */
+    int shift;
+} sherd__field_bound;
+
+/* What a glance needs (glance.c), by sets of axes. */
+typedef struct sherd__field_glance {
+    bool possible;
+    int64_t least_alpha[SHERD__MASKS], least_beta[SHERD__MASKS]; /* of the links of these axes */
+    uint8_t slower[SHERD__MASKS]; /* the slowest of them, and those that are slower still */
+} sherd__field_glance;
+
+/* A search between two layouts: what is asked, the states, and what is known of them. */
 typedef struct sherd__field {
     const sherd__problem *problem;
     const sherd__price_model *price;
@@ -165,51 +214,29 @@ typedef struct sherd__field {
     const sherd_layout *other;
     const sherd_mesh *mesh; /* of the source and of all states but a goal across */
     int64_t shape[SHERD_MAX_DIMS];
-    int64_t elements; /* of the tensor */
-    int64_t bytes;    /* of an element */
     int ndim;
-    bool across;        /* the goal is on another mesh */
-    bool explicit_cuts; /* in some state */
-    bool hollow;        /* in some state a rank holds nothing */
-    bool all_states;    /* the nodes are all states there are */
+    int64_t elements, tensor;     /* of the tensor; its bytes */
+    int64_t bytes;                /* of an element */
+    int64_t extent[SHERD__MASKS]; /* under links: how many ranks each set of axes has */
+    bool across;                  /* the goal is on another mesh */
     bool arena_only;    /* arena prices, no limits: without a reduction the direct step is best */
+    bool explicit_cuts; /* in some state */
     unsigned movable;   /* axes that may cut dims: extent > 1, not pending in source and goal */
     unsigned reduced;   /* movable, and pending in the source */
     unsigned frozen;    /* axes pending in source and goal */
-    int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
-    sherd__way *way[SHERD_MAX_DIMS];
-    /* [ways * ways], each empty until it is asked for; or NULL */
-    sherd__shift *shifts[SHERD_MAX_DIMS];
-    sherd__pairs *pairs;
-    sherd__known *known; /* [SHERD__KNOWN]: the last priced step of each hash; or NULL */
-    int sures;           /* steps that were priced over all ranks */
-    sherd__known sure[SHERD__SURE];
+
+    sherd__field_dim dim[SHERD_MAX_DIMS];
     int nodes, room; /* those that a search goes through */
     int all;         /* with those behind them, which are left out */
     sherd__node *node;
-    int64_t least[SHERD__MASKS]; /* picoseconds to the goal at least, by what is pending */
-    int64_t arrival;             /* picoseconds of a step in which some rank receives, at least */
-    sherd_link link;             /* the price's least link; 0 if it has none */
-    sherd__lanes lanes;          /* of the price of links: all axes */
-    /* the least of a class and slower ones */
-    int64_t alpha[SHERD_MAX_AXES], beta[SHERD_MAX_AXES];
-    int pace[SHERD_MAX_AXES]; /* the class of an axis */
-    int levels;
-    sherd__level level[SHERD_MAX_AXES];
-    /*
-     * Under the price of links (bound.c): how many ranks each set of axes has; for each class what
-     * sending a whole tensor takes, per rank, in 2^shift femtoseconds.
-     */
-    int64_t extent[SHERD__MASKS], weight[SHERD_MAX_AXES];
-    /* by level: what adding a whole tensor takes more than at the faster ones, likewise */
-    int64_t added[SHERD_MAX_AXES];
-    int64_t peers[SHERD_MAX_AXES]; /* messages to each rank by which an axis is reduced, at least */
-    int shift;
-    int64_t tensor; /* bytes */
-    bool glances;
-    /* Last, as they are not cleared: for glances, by axes, the least of their links. */
-    int64_t least_alpha[SHERD__MASKS], least_beta[SHERD__MASKS];
-    uint8_t slower[SHERD__MASKS]; /* the slowest of them, and those that are slower still */
+    bool all_states; /* the nodes are all states there are */
+    bool hollow;     /* in some state a rank holds nothing */
+
+    sherd__field_prices priced;
+    sherd__field_floor floor;
+    sherd__field_links links;
+    sherd__field_bound bound;
+    sherd__field_glance glance; /* the last: what it has by sets is not cleared, for speed */
 } sherd__field;
 
 /* ---- ways.c: ways two by two ----------------------------------------------------------------- */
@@ -247,16 +274,17 @@ const sherd__pair *sherd__links_pair_made(const sherd__field *field, int d, int 
 static inline const sherd__shift *sherd__links_shift(const sherd__field *field, int d, int x, int y,
                                                      sherd__shift *room)
 {
-    const sherd__shift *known = field->shifts[d] ? &field->shifts[d][x * field->ways[d] + y] : room;
+    const sherd__shift *known =
+        field->dim[d].shifts ? &field->dim[d].shifts[x * field->dim[d].ways + y] : room;
 
     return known != room && known->pair ? known : sherd__links_shift_made(field, d, x, y, room);
 }
 static inline const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
                                                    sherd__pair *room)
 {
-    int at = field->shifts[d] ? field->shifts[d][x * field->ways[d] + y].pair - 1 : -1;
+    int at = field->dim[d].shifts ? field->dim[d].shifts[x * field->dim[d].ways + y].pair - 1 : -1;
 
-    return at >= 0 ? &field->pairs->page[at / SHERD__PAGE][at % SHERD__PAGE]
+    return at >= 0 ? &field->links.pairs->page[at / SHERD__PAGE][at % SHERD__PAGE]
                    : sherd__links_pair_made(field, d, x, y, room);
 }
 /*
@@ -449,7 +477,7 @@ void sherd__meeting_clear(sherd__meeting *m);
 /* ---- least.c: what any plan costs ------------------------------------------------------------ */
 
 /*
- * Fill field->least, from the smallest boxes of the nodes, or of any shards if there are no nodes.
+ * Fill field->floor.left, from the smallest boxes of the nodes, or of any shards if there are no nodes.
  */
 void sherd__least_find(sherd__field *field);
 

@@ -28,13 +28,13 @@ static void find_levels(sherd__field *field)
     bool overlap = field->problem->request->price.overlap;
     unsigned faster = 0;
 
-    for (int j = 0; j < field->lanes.axes; j++) {
-        int64_t alpha = field->alpha[j], beta = field->beta[j];
-        const sherd__level *last = &field->level[j > 0 ? field->levels - 1 : 0];
+    for (int j = 0; j < field->links.lanes.axes; j++) {
+        int64_t alpha = field->links.alpha[j], beta = field->links.beta[j];
+        const sherd__level *last = &field->links.level[j > 0 ? field->links.levels - 1 : 0];
         if (overlap || j == 0 || alpha != last->alpha || beta != last->beta)
-            field->level[field->levels++] = (sherd__level){j, 0, faster, alpha, beta};
-        field->level[field->levels - 1].axes |= 1u << field->lanes.axis[j];
-        faster |= 1u << field->lanes.axis[j];
+            field->links.level[field->links.levels++] = (sherd__level){j, 0, faster, alpha, beta};
+        field->links.level[field->links.levels - 1].axes |= 1u << field->links.lanes.axis[j];
+        faster |= 1u << field->links.lanes.axis[j];
     }
 }
 
@@ -42,14 +42,14 @@ void sherd__links_start(sherd__field *field)
 {
     sherd_link least = {"", SHERD__MOST, SHERD__MOST, 0, 0};
 
-    sherd__lanes_find(&field->lanes, field->problem, field->movable | field->frozen);
-    for (int j = field->lanes.axes - 1; j >= 0; j--) {
-        const sherd_link *link = &field->lanes.link[j];
+    sherd__lanes_find(&field->links.lanes, field->problem, field->movable | field->frozen);
+    for (int j = field->links.lanes.axes - 1; j >= 0; j--) {
+        const sherd_link *link = &field->links.lanes.link[j];
         least.alpha_picoseconds = sherd__min(least.alpha_picoseconds, link->alpha_picoseconds);
         least.beta_femtoseconds = sherd__min(least.beta_femtoseconds, link->beta_femtoseconds);
-        field->alpha[j] = least.alpha_picoseconds;
-        field->beta[j] = least.beta_femtoseconds;
-        field->pace[field->lanes.axis[j]] = j;
+        field->links.alpha[j] = least.alpha_picoseconds;
+        field->links.beta[j] = least.beta_femtoseconds;
+        field->links.pace[field->links.lanes.axis[j]] = j;
     }
     find_levels(field);
 }
@@ -63,12 +63,14 @@ void sherd__links_pairs(sherd__field *field)
     enum { WAYS = 96 };
     sherd__heap *heap = field->problem->space->heap;
 
-    field->known = sherd__alloc(heap, SHERD__KNOWN, sizeof *field->known);
-    field->pairs = sherd__alloc(heap, 1, sizeof *field->pairs);
-    for (int d = 0; d < field->ndim && field->pairs; d++)
-        if (field->ways[d] <= WAYS)
-            field->shifts[d] = sherd__alloc(heap, (size_t)field->ways[d] * (size_t)field->ways[d],
-                                            sizeof *field->shifts[d]);
+    field->priced.table = sherd__alloc(heap, SHERD__KNOWN, sizeof *field->priced.table);
+    field->links.pairs = sherd__alloc(heap, 1, sizeof *field->links.pairs);
+    for (int d = 0; d < field->ndim && field->links.pairs; d++) {
+        sherd__field_dim *of = &field->dim[d];
+        size_t ways = (size_t)of->ways;
+        if (ways <= WAYS)
+            of->shifts = sherd__alloc(heap, ways * ways, sizeof *of->shifts);
+    }
 }
 
 void sherd__links_forget(sherd__field *field)
@@ -76,11 +78,11 @@ void sherd__links_forget(sherd__field *field)
     sherd__heap *heap = field->problem->space->heap;
 
     for (int d = 0; d < field->ndim; d++)
-        sherd__free(heap, field->shifts[d]);
-    for (int i = 0; field->pairs && i < field->pairs->pages; i++)
-        sherd__free(heap, field->pairs->page[i]);
-    sherd__free(heap, field->pairs);
-    sherd__free(heap, field->known);
+        sherd__free(heap, field->dim[d].shifts);
+    for (int i = 0; field->links.pairs && i < field->links.pairs->pages; i++)
+        sherd__free(heap, field->links.pairs->page[i]);
+    sherd__free(heap, field->links.pairs);
+    sherd__free(heap, field->priced.table);
 }
 
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way)
@@ -131,8 +133,8 @@ static void fill_reach(int64_t *out, const sherd__field *field, int d, const she
     bool exact = field->problem->request->price.overlap && !field->explicit_cuts;
     unsigned number = 0, done = 0;
 
-    for (int i = 0; i < field->levels; i++) {
-        unsigned more = axes & field->level[i].faster & ~done;
+    for (int i = 0; i < field->links.levels; i++) {
+        unsigned more = axes & field->links.level[i].faster & ~done;
         if (i > 0 && !more) {
             out[i] = out[i - 1];
             continue;
@@ -173,8 +175,9 @@ static unsigned apart_in(const sherd__field *field, const sherd__way *x, const s
 const sherd__shift *sherd__links_shift_made(const sherd__field *field, int d, int x, int y,
                                             sherd__shift *room)
 {
-    sherd__shift *p = field->shifts[d] ? &field->shifts[d][x * field->ways[d] + y] : room;
-    const sherd__way *source = &field->way[d][x], *target = &field->way[d][y];
+    sherd__shift *p =
+        field->dim[d].shifts ? &field->dim[d].shifts[x * field->dim[d].ways + y] : room;
+    const sherd__way *source = &field->dim[d].way[x], *target = &field->dim[d].way[y];
     int depth = x == y ? source->axes : sherd__ways_shared(field, d, source, target);
     unsigned kept = sherd__way_first(source, depth);
 
@@ -191,14 +194,14 @@ const sherd__shift *sherd__links_shift_made(const sherd__field *field, int d, in
 
 int64_t sherd__links_wanted(const sherd__field *field, int d, int x, int y, unsigned crossed)
 {
-    return first_of(field, &field->way[d][y], 0, field->shape[d], crossed,
-                    field->way[d][x].longest);
+    return first_of(field, &field->dim[d].way[y], 0, field->shape[d], crossed,
+                    field->dim[d].way[x].longest);
 }
 
 /* Room for one more pair; NULL where there is none. */
 static sherd__pair *add_pair(const sherd__field *field)
 {
-    sherd__pairs *of = field->pairs;
+    sherd__pairs *of = field->links.pairs;
 
     if (of->pairs == of->pages * SHERD__PAGE) {
         sherd__pair *page = NULL;
@@ -220,10 +223,10 @@ const sherd__pair *sherd__links_pair_made(const sherd__field *field, int d, int 
     sherd__pair *p = shift != &other ? add_pair(field) : NULL;
 
     if (p)
-        field->shifts[d][x * field->ways[d] + y].pair = (int16_t)field->pairs->pairs;
+        field->dim[d].shifts[x * field->dim[d].ways + y].pair = (int16_t)field->links.pairs->pairs;
     else
         p = room;
-    const sherd__way *source = &field->way[d][x], *target = &field->way[d][y];
+    const sherd__way *source = &field->dim[d].way[x], *target = &field->dim[d].way[y];
     fill_reach(p->receive, field, d, source, sherd__shift_set(shift->sets, SHERD__GATHERED),
                target->longest);
     fill_reach(p->send, field, d, target, sherd__shift_set(shift->sets, SHERD__CUT),
