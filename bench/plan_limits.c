@@ -4,7 +4,7 @@
  * bring: random pairs of layouts, on meshes of three to eight axes, even sizes and uneven ones,
  * under all prices, planned with each limit as it is, lowered, and raised. A line says of how many
  * plans it was proven that they are the cheapest, how many take longer than with the usual limits,
- * and what planning took (median, worst). On paper: no ranks, one core. `plan_limits
+ * and less, and what planning took (median, worst). On paper: no ranks, one core. `plan_limits
  * --pairs N`: of each mesh and price.
  */
 #include <stdio.h>
@@ -122,7 +122,7 @@ static void ask_all(set *s, int pairs)
 static void plan_all(set *s, const char *name, const sherd__effort *effort, bool usual)
 {
     double *times = malloc((size_t)s->count * sizeof *times);
-    int proven = 0, longer = 0;
+    int proven = 0, longer = 0, shorter = 0, few = 0, few_proven = 0;
 
     for (int i = 0; i < s->count; i++) {
         question *q = &s->list[i];
@@ -136,12 +136,17 @@ static void plan_all(set *s, const char *name, const sherd__effort *effort, bool
         times[i] = 1e3 * seconds() - start;
         sherd__layouts_cut(&s->space, mark);
         q->usual = usual ? answer.picoseconds : q->usual;
+        bool is_few = sherd_mesh_axes(sherd_layout_mesh(q->from)) <= 4;
+        few += is_few;
+        few_proven += is_few && answer.proven;
         proven += answer.proven;
         longer += answer.picoseconds > q->usual;
+        shorter += answer.picoseconds < q->usual;
     }
     sort_times(times, s->count);
-    printf("%-22s proven %4d of %d, longer %3d, median %.2f ms, p99 %.1f ms, worst %.1f ms\n", name,
-           proven, s->count, longer, times[s->count / 2], times[s->count * 99 / 100],
+    printf("%-23s proven %d of %d, on up to four axes %d of %d; %d longer, %d shorter; median %.2f "
+           "ms, worst %.0f ms\n",
+           name, proven, s->count, few_proven, few, longer, shorter, times[s->count / 2],
            times[s->count - 1]);
     fflush(stdout);
     free(times);

@@ -14,7 +14,7 @@
  * Costs a glance for each pair of a state that is taken and one that is not, a bound for some of
  * them, and a look for few.
  */
-#include "search.h"
+#include "left.h"
 #include "base/num.h"
 
 typedef sherd__side side;
