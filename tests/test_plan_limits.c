@@ -2,7 +2,7 @@
 /*
  * What becomes of an exact plan when its search comes to a limit: `proven` is false, or the plan is
  * the cheapest all the same; it costs what it says, no more than the direct step, than greedy's
- * plan and, under links whose states are all listed, than graph's. The limits are lowered one by
+ * plan and, if all states are listed, than graph's. The limits are lowered one by
  * one, since what they are usually is seldom come to.
  */
 #define CHECK_PURE
@@ -105,7 +105,7 @@ static void try_all(tally_of *t, paper *p, const sherd_layout *from, const sherd
                     const sherd_price *price)
 {
     const sherd_plan_options options = {.price = price};
-    bool across = from->spec.mesh != to->spec.mesh, links = price->kind == SHERD_PRICE_LINKS;
+    bool across = from->spec.mesh != to->spec.mesh;
     sherd__request request;
 
     CHECK_OK(sherd__request_make(&request, from, to, &options));
@@ -116,7 +116,7 @@ static void try_all(tally_of *t, paper *p, const sherd_layout *from, const sherd
         other = least_of(other, planned(from, to, price, SHERD_PLANNER_GREEDY));
     for (int i = 0; i < LEN(efforts); i++) {
         cost most = other;
-        if (links && !across && efforts[i].states > 4)
+        if (!across && efforts[i].states > 4)
             most = least_of(most, planned(from, to, price, SHERD_PLANNER_GRAPH));
         try_effort(&t[i], &problem, &efforts[i], best, most);
     }

@@ -153,7 +153,6 @@ static bool is_least(const sherd__best *b, const sherd__field *field, sherd__cos
 
 static sherd_status search(sherd__best *b, bool *proven, sherd__field *field, int64_t least_bytes)
 {
-    bool links = field->price == &sherd__price_links;
     int64_t beside = field->arena_only ? sherd__least_beside_direct(field) : 0;
 
     sherd_status status = sherd__field_fill(field);
@@ -164,7 +163,7 @@ static sherd_status search(sherd__best *b, bool *proven, sherd__field *field, in
     if (status == SHERD_OK && !*proven) {
         if (!field->across)
             status = try_other(b, field->problem, field->goal, sherd__greedy_find);
-        if (links && field->all_states && !field->across && status == SHERD_OK)
+        if (field->all_states && !field->across && status == SHERD_OK)
             status = try_other(b, field->problem, field->goal, sherd__graph_find);
         *proven = is_least(b, field, (sherd__cost){beside, least_bytes, 2});
     }

@@ -33,9 +33,7 @@ typedef struct finder {
     sherd__cost best; /* what the goal may cost at most */
     bool rough;       /* see sherd__search_run */
     bool cut;         /* a limit was reached */
-    int64_t looks;
-    int prices;
-    int *open; /* nodes, in no order */
+    int *open;        /* nodes, in no order */
     int opens;
     int links, link_room;
     link *link;
@@ -183,17 +181,18 @@ static sherd_status make_sure(finder *f, sherd__edge *edge, bool *allowed, int f
     if (!limited && !edge->sure_time && edge->sure_kind && field->price->of_kinds) {
         sherd__edge_time(edge, field, from, to);
         *allowed = hopeful(f, to, sherd__cost_add(field->node[from].spent, edge->cost));
-        f->looks += TIME_LOOKS;
+        f->field->priced.looks += TIME_LOOKS;
     }
     if (*allowed && edge->open_bytes && !edge->sure_bytes &&
         !(f->lazy && edge->cost.picoseconds > 0)) {
         sherd__edge_total(edge, field, from, to);
         *allowed = hopeful(f, to, sherd__cost_add(field->node[from].spent, edge->cost));
-        f->looks += TOTAL_LOOKS;
+        f->field->priced.looks += TOTAL_LOOKS;
     }
     if (!*allowed || (!limited && edge->sure_time && edge->sure_bytes))
         return SHERD_OK;
-    if (++f->prices > (field->all_states ? field->effort->prices : field->effort->prices_of_some))
+    if (++f->field->priced.prices >
+        (field->all_states ? field->effort->prices : field->effort->prices_of_some))
         f->cut = true;
     return sherd__edge_price(edge, allowed, field, from, to, enough_of(f, from, to));
 }
@@ -293,8 +292,8 @@ static sherd_status expand(finder *f, int from)
     for (int to = SHERD__GOAL + 1; to < field->nodes && status == SHERD_OK && !f->cut; to++)
         if (to != from && !(field->node[to].pending & ~pending))
             status = try_step(f, from, to);
-    f->looks += field->nodes;
-    f->cut = f->cut || f->looks > field->effort->looks;
+    f->field->priced.looks += field->nodes;
+    f->cut = f->cut || f->field->priced.looks > field->effort->looks;
     return status;
 }
 

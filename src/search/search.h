@@ -31,8 +31,8 @@
 typedef struct sherd__effort {
     int states;         /* that are listed; if there are more, some are chosen */
     int chosen;         /* until there are so many */
-    int64_t looks;      /* of one run of the search */
-    int prices;         /* of one run, if all states are listed */
+    int64_t looks;      /* of all runs of a search together */
+    int prices;         /* likewise, if all states are listed */
     int prices_of_some; /* if not */
     int sure;           /* steps priced over all ranks, at most SHERD__SURE */
     int64_t pairs;      /* of states, in all runs of a search that is repeated */
@@ -166,6 +166,8 @@ typedef struct sherd__field_dim {
 /* Steps whose price is known. */
 typedef struct sherd__field_prices {
     sherd__known *table; /* [SHERD__KNOWN]: the last priced step of each hash; or NULL */
+    int prices;          /* that runs of the search have asked for */
+    int64_t looks;       /* that they have taken */
     int sures;           /* steps that were priced over all ranks */
     sherd__known sure[SHERD__SURE];
 } sherd__field_prices;
