@@ -16,7 +16,7 @@
 #include "command_line.h"
 #include "timing.h"
 
-enum { PAIRS = 12, MOST = 4096, LIMITS = 6, FACTORS = 5 };
+enum { PAIRS = 12, MOST = 4096, LIMITS = 7, FACTORS = 5 };
 
 typedef struct question {
     const sherd_layout *from, *to;
@@ -167,14 +167,15 @@ static sherd__effort changed(int limit, double factor)
     e.looks = limit == 2 ? scaled(e.looks, factor) : e.looks;
     e.prices = limit == 3 ? (int)scaled(e.prices, factor) : e.prices;
     e.prices_of_some = limit == 4 ? (int)scaled(e.prices_of_some, factor) : e.prices_of_some;
+    e.hopes = limit == 6 ? (int)scaled(e.hopes, factor) : e.hopes;
     e.pairs = limit == 5 ? scaled(e.pairs, factor) : e.pairs;
     return e;
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const names[LIMITS] = {"states", "chosen",         "looks",
-                                              "prices", "prices_of_some", "pairs"};
+    static const char *const names[LIMITS] = {"states",         "chosen", "looks", "prices",
+                                              "prices_of_some", "pairs",  "hopes"};
     static const double factors[FACTORS] = {4, 0.25, 1.0 / 16, 1.0 / 64, 1.0 / 256};
     static set s = {.diag = {.rank = -1}};
     int64_t pairs = PAIRS;

@@ -121,6 +121,7 @@ static bool push_hope(finder *f, const hope *step)
         f->hope_room = more;
     }
     int i = f->hopes++;
+    f->cut = f->cut || f->hopes > f->field->effort->hopes;
     for (; i > 0 && goes_before(step, &f->hope[(i - 1) / 2]); i = (i - 1) / 2)
         f->hope[i] = f->hope[(i - 1) / 2];
     f->hope[i] = *step;

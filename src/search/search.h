@@ -32,7 +32,8 @@ typedef struct sherd__effort {
     int states;         /* that are listed; if there are more, some are chosen */
     int chosen;         /* until there are so many */
     int64_t looks;      /* of all runs of a search together */
-    int prices;         /* likewise, if all states are listed */
+    int hopes;          /* steps that wait for their price at once */
+    int prices;         /* of all runs together, if all states are listed */
     int prices_of_some; /* if not */
     int sure;           /* steps priced over all ranks, at most SHERD__SURE */
     int64_t pairs;      /* of states, in all runs of a search that is repeated */
