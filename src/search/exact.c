@@ -141,9 +141,9 @@ static sherd_status try_other(sherd__best *b, const sherd__problem *problem,
 }
 
 /*
- * Whether no plan is cheaper than what a search has found that was cut off: others take longer than
- * the least that a plan beside the direct step takes, receive more than the least that any receives,
- * or have more than one step, as all but the direct one, which is known.
+ * Whether no plan is cheaper than what a search has found that was cut off: it takes no longer than
+ * the least that a plan beside the direct step takes, receives no more than the least that any
+ * receives, and has no more steps than any but the direct one, which is known.
  */
 static bool is_least(const sherd__best *b, const sherd__field *field, sherd__cost least)
 {

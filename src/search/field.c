@@ -3,8 +3,9 @@
  * The states that a search may visit. Per dim there are the ways to shard it (lists of axes); a
  * node takes one way of each dim, with no axis twice, and leaves some reductions pending. They are
  * listed all at once: 3 axes and 3 dims make 106, 4 and 4 make 1457. If the effort allows no list
- * as long, some are chosen (choose.c). Axes of extent 1 are where the target has them and make no states of
- * their own. Costs some tens of nanoseconds a state, and the cuts of a way if they are explicit.
+ * as long, some are chosen (choose.c). Axes of extent 1 are where the target has them and make no
+ * states of their own. Costs some tens of nanoseconds a state, and the cuts of a way if they are
+ * explicit.
  */
 #include "search.h"
 #include "base/num.h"

@@ -10,8 +10,8 @@
 
 /*
  * Measured with bench/plan_limits --pairs 4 (192 pairs in three dims, on meshes of three to eight
- * axes, under four prices): with these limits 114 plans are proven, 94 of the 96 on up to four axes;
- * planning takes 0.6 ms in the median, and a second at worst.
+ * axes, under four prices): with these limits 114 plans are proven, 94 of the 96 on up to four
+ * axes; planning takes 0.6 ms in the median, and a second at worst.
  */
 const sherd__effort sherd__effort_usual = {
     /*
@@ -114,8 +114,8 @@ static sherd_status keep_between(sherd__meeting *meeting, sherd__cost *limit, sh
 
 /*
  * From the goal to all nodes; if they are many, only to those that are of use. It makes no
- * difference how many are many, from 16 to 500; if none are, planning takes half as long again where
- * classes overlap, or messages are all that counts (bench/plan cluster --price FILE).
+ * difference how many are many, from 16 to 500; if none are, planning takes half as long again
+ * where classes overlap, or messages are all that counts (bench/plan cluster --price FILE).
  */
 static sherd_status find_left(sherd__route *route, sherd__cost *limit, sherd__field *field)
 {

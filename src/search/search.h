@@ -437,7 +437,8 @@ sherd_status sherd__left_find(sherd__route *route, sherd__field *field, sherd__c
 /* ---- least.c: what any plan costs ------------------------------------------------------------ */
 
 /*
- * Fill field->floor.left, from the smallest boxes of the nodes, or of any shards if there are no nodes.
+ * Fill field->floor.left, from the smallest boxes of the nodes, or of any shards if there are no
+ * nodes.
  */
 void sherd__least_find(sherd__field *field);
 
