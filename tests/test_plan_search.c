@@ -269,6 +269,7 @@ static void what_takes_for_ever_is_planned(void)
         const sherd_layout *to = paper_layout(&p, moves[i][1]);
         CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, &options));
         CHECK(plan && plan->price.picoseconds == ((int64_t)1 << 62) - 1);
+        CHECK(plan && !plan->price.proven);
         move_paper_close(&p);
     }
 }

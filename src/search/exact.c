@@ -208,6 +208,8 @@ static sherd_status find_path(sherd__answer *out, const sherd__problem *problem,
     out->proven = b.known && direct_is_best(&field, &out->direct);
     int64_t least_bytes = sherd__mul_cut(out->direct.amounts.bound_total, field.bytes);
     sherd_status status = out->proven ? SHERD_OK : search(&b, &out->proven, &field, least_bytes);
+    /* times that are cut off are told apart no more */
+    out->proven = out->proven && b.cost.picoseconds < SHERD__MOST;
     if (status == SHERD_OK && !b.known)
         status = fail_limits(problem);
     out->path = b.path;
