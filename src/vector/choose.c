@@ -5,7 +5,7 @@
  * bisect a failure.
  */
 #include "fast.h"
-#include "loops.h"
+#include "bodies.h"
 #include "kernels/engine.h"
 #include "kernels/ref.h"
 
@@ -221,7 +221,7 @@ static void install_fast(sherd__kernel_set *set)
     fast->half(&set->bf16, &set->f16);
 #if defined(__x86_64__)
     if (fast != &sherd__simd128)
-        sherd__install_loops_avx2(set);
+        sherd__install_bodies_avx2(set);
 #endif
 }
 
