@@ -374,6 +374,35 @@ static void random_numbers_go_on(sherd_world *world)
     remove_file(world, start);
 }
 
+/* What no file names stays as it is; of several files each may name a module. */
+static void parts_of_a_model_bring_their_generators(sherd_world *world)
+{
+    sherd_module *m = dropping(world), *drop = sherd_module_child(m, 0);
+    char room[2][256];
+    const char *path[] = {scratch(room[0], "drawn_a"), scratch(room[1], "drawn_b")};
+    const sherd_read_options part = {.partial = true};
+
+    sherd_module_generator(m)->calls = 4;
+    CHECK_OK(sherd_module_write(m, NULL, path[0]));
+    sherd_module_generator(m)->calls = 0;
+    sherd_module_generator(drop)->calls = 7;
+    CHECK_OK(sherd_module_write(m, NULL, path[1]));
+    sherd_module_generator(m)->calls = 9;
+    sherd_module_generator(drop)->calls = 2;
+    CHECK_OK(sherd_module_read(m, NULL, path[1], &part));
+    CHECK_EQ(sherd_module_generator(m)->calls, 9);
+    CHECK_EQ(sherd_module_generator(drop)->calls, 7);
+    CHECK_OK(sherd_module_read_files(m, NULL, path, 2, &part));
+    CHECK_EQ(sherd_module_generator(m)->calls, 4);
+    CHECK_EQ(sherd_module_generator(drop)->calls, 7);
+    CHECK_OK(sherd_module_read(m, NULL, path[0], NULL));
+    CHECK_EQ(sherd_module_generator(m)->calls, 4);
+    CHECK_EQ(sherd_module_generator(drop)->calls, 0);
+    sherd_module_destroy(m);
+    remove_file(world, path[0]);
+    remove_file(world, path[1]);
+}
+
 /* As PyTorch writes it. */
 static void a_file_without_notes_leaves_generators_alone(sherd_world *world)
 {
@@ -462,6 +491,7 @@ static const check_test tests[] = {
     {TEST(training_goes_on_on_any_mesh), {1, 2, 3, 4}},
     {TEST(ranks_outside_of_the_mesh_read_it_too), {3}},
     {TEST(random_numbers_go_on), {1, 2, 3}},
+    {TEST(parts_of_a_model_bring_their_generators), {1, 2}},
     {TEST(a_file_without_notes_leaves_generators_alone), {1, 2}},
     {TEST(names_shapes_and_dtypes_must_fit), {1, 2, 3}},
     {TEST(several_files_are_one_state), {1, 2, 3}},

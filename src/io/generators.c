@@ -146,19 +146,35 @@ static void forget(sherd_module *m)
         forget(m->child[i].module);
 }
 
-bool sherd__generators_read(sherd_module *module, const sherd_file *file)
+static bool tells(const sherd_file *file)
 {
-    if (!sherd_file_text(file, all_key))
-        return false;
-    forget(module);
+    return sherd_file_text(file, all_key) != NULL;
+}
+
+/* Set those that a file names to 0, or to its numbers where these are larger. */
+static void take_notes(sherd_module *module, const sherd_file *file, bool zero)
+{
     for (int i = 0; i < file->header.notes; i++) {
         const sherd_file_note *n = &file->header.note[i];
         const char *path = n->key + sizeof key - 1;
         if (strncmp(n->key, key, sizeof key - 1) != 0)
             continue;
         sherd_module *m = *path ? sherd__module_at(module, path, strlen(path)) : module;
-        if (m)
-            m->generator.calls = strtoull(n->text, NULL, 10);
+        uint64_t calls = zero ? 0 : strtoull(n->text, NULL, 10);
+        if (m && (zero || m->generator.calls < calls))
+            m->generator.calls = calls;
     }
-    return true;
+}
+
+void sherd__generators_read(sherd_module *module, sherd_file *const *file, int count, bool partial)
+{
+    bool told = false;
+
+    for (int i = 0; i < count; i++)
+        told = told || tells(file[i]);
+    if (told && !partial)
+        forget(module);
+    for (int i = 0; i < 2 * count; i++)
+        if (tells(file[i % count]))
+            take_notes(module, file[i % count], i < count);
 }

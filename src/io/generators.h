@@ -27,7 +27,11 @@ sherd_status sherd__take_most(sherd_world *world, int64_t *number, int64_t count
 /* Whether a note with this key belongs to the generators. */
 bool sherd__generators_have(const char *key);
 
-/* Set the generators of a module as the notes of a file say. False: the file has none. */
-bool sherd__generators_read(sherd_module *module, const sherd_file *file);
+/*
+ * Set the generators of a module as the notes of file[count] say, if there are any: one that no file
+ * names has not been called, or, with `partial`, stays as it is; if several name one, the largest
+ * number counts.
+ */
+void sherd__generators_read(sherd_module *module, sherd_file *const *file, int count, bool partial);
 
 #endif

@@ -306,9 +306,8 @@ static sherd_status read_all(sherd__state *s, const char *const *path, int count
                           i < s->of_module ? own
                           : i < s->states  ? its
                                            : SHERD__LOAD_TOGETHER);
-    for (int i = 0; !status && i < f.count; i++)
-        if (sherd__generators_read(s->module, f.file[i]))
-            break;
+    if (!status)
+        sherd__generators_read(s->module, f.file, f.count, options->partial);
     close_files(s, &f);
     return status;
 }
