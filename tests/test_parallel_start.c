@@ -157,6 +157,61 @@ static void tied_parameters_are_drawn_once(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Two trees that share a tensor, as stages do: whichever is placed first, it stays one. */
+static void ties_hold_across_trees(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_parallel_entry cut[] = {{"", sherd_colwise()}}, other[] = {{"", sherd_rowwise()}};
+
+    for (int way = 0; way < 3; way++) {
+        sherd_module *table = NULL, *out = NULL;
+        CHECK_OK(sherd_embedding_create(&table, world, 9, 4, NULL));
+        CHECK_OK(sherd_linear_create(&out, world, 4, 9, NULL));
+        CHECK_OK(
+            sherd_module_set_parameter(out, "weight", sherd_module_parameter(table, "weight")));
+        if (way < 2)
+            CHECK_OK(sherd_parallelize(table, mesh, "tp", other, way));
+        else
+            CHECK_OK(sherd_fully_shard(table, mesh, "tp", NULL));
+        sherd_status status = sherd_parallelize(out, mesh, "tp", cut, way);
+        CHECK_EQ(status, way < 2 ? SHERD_OK : SHERD_EINVAL);
+        CHECK(sherd_module_parameter(out, "weight") == sherd_module_parameter(table, "weight"));
+        sherd_module_destroy(table);
+        sherd_module_destroy(out);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* It would change tensors that no module has any more. */
+static void an_optimizer_that_was_made_too_early_says_so(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *x = wave(world, SHERD_F32, 2, SHAPE(3, 6), 1, 1, 0);
+
+    for (int way = 0; way < 2; way++) {
+        sherd_module *m = NULL;
+        sherd_optimizer *early = NULL, *late = NULL;
+        CHECK_OK(sherd_linear_create(&m, world, 6, 4, NULL));
+        CHECK_OK(sherd_adamw_create(&early, m, NULL));
+        if (way)
+            CHECK_OK(sherd_fully_shard(m, mesh, "tp", NULL));
+        else
+            CHECK_OK(sherd_parallelize(m, mesh, "tp", NULL, 0));
+        CHECK_OK(sherd_adamw_create(&late, m, NULL));
+        sherd_backward(sherd_mean(sherd_module_call(m, x)));
+        CHECK_OK(sherd_world_check(world));
+        sherd_optimizer_step(early, 0.1, 1);
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "sherd_optimizer_step: the parameter \"weight\" got "
+                                               "another layout") != NULL);
+        sherd_optimizer_step(late, 0.1, 1);
+        CHECK_OK(sherd_world_check(world));
+        sherd_optimizer_destroy(early);
+        sherd_optimizer_destroy(late);
+        sherd_module_destroy(m);
+    }
+}
+
 /* Without styles: a plain model takes its memory in the first call, and an optimizer works as
  * ever. */
 static void a_plain_model_is_made_when_it_is_called(sherd_world *world)
@@ -217,6 +272,8 @@ static const check_test tests[] = {
     {TEST(shards_hold_what_the_whole_would), {1, 2, 3, 4, 8}},
     {TEST(what_was_replaced_is_still_good), {1, 2, 3}},
     {TEST(tied_parameters_are_drawn_once), {1, 2, 3, 4}},
+    {TEST(ties_hold_across_trees), {1, 2, 3}},
+    {TEST(an_optimizer_that_was_made_too_early_says_so), {1, 2, 3}},
     {TEST(a_plain_model_is_made_when_it_is_called), {1, 2}},
     {TEST(no_memory_for_a_shard_fails_on_all), {1, 2, 3}},
 };

@@ -175,10 +175,11 @@ typedef struct sherd_parallel_entry {
  * Make a module parallel: apply each entry's style to every module that its path matches, then
  * replicate on the mesh all parameters and buffers that no style has placed.
  *
- * All paths are matched before anything changes. Tied parameters (one tensor of several modules)
- * stay tied. Plain parameters must be equal on all ranks: see sherd_module_equalize. To make a
- * module parallel along several axes of a mesh, call this once for each axis: a later call shards
- * what earlier calls have replicated, or sharded over other axes, further.
+ * All paths are matched before anything changes. Tied parameters (one tensor of several modules, of
+ * this tree or of one that was made parallel before) stay tied. Plain parameters must be equal on
+ * all ranks: see sherd_module_equalize. To make a module parallel along several axes of a mesh,
+ * call this once for each axis: a later call shards what earlier calls have replicated, or sharded over
+ * other axes, further. Make optimizers afterwards.
  *
  * On ranks outside the mesh the module stays as it is, with plain parameters: these ranks must not
  * call it with tensors of the mesh, because its outputs would have other layouts there.

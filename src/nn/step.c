@@ -33,17 +33,17 @@ static void convert(sherd_tensor *p, sherd__device *device, sherd_dtype to, sher
 bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device)
 {
     sherd_tensor *p = item->p;
+
+    if (item->version == p->storage->version)
+        return true;
     void *exact = to_write(item->tensor[SHERD__OPTIMIZER_EXACT], device);
     const void *from = device ? sherd__device_data(p) : sherd__data(p);
-
     if (!exact || !from)
         return false;
-    if (item->version != p->storage->version) {
-        convert(p, device, SHERD_F32, p->dtype, exact, from);
-        if (device && !sherd__device_sound(p->world))
-            return false;
-        item->version = p->storage->version;
-    }
+    convert(p, device, SHERD_F32, p->dtype, exact, from);
+    if (device && !sherd__device_sound(p->world))
+        return false;
+    item->version = p->storage->version;
     return true;
 }
 
@@ -147,6 +147,21 @@ static bool takes_part(const sherd__optimized *item)
     return sherd__raw_grad(item->p) && !item->whole;
 }
 
+/* Refuse a step of parameters that are no longer the module's. */
+static bool is_in_place(const sherd_optimizer *o, const sherd__optimized *item)
+{
+    const char *name = item->name[SHERD__OPTIMIZER_STEPS]; /* "weight.steps" */
+
+    if (!item->p->placed_as)
+        return true;
+    sherd__raise(o->world, SHERD_EINVAL,
+                 "sherd_optimizer_step: the parameter \"%.*s\" got another layout "
+                 "(sherd_parallelize, sherd_fully_shard) after the optimizer was made: make the "
+                 "optimizer afterwards",
+                 (int)strcspn(name, "."), name);
+    return false;
+}
+
 /*
  * Before anything changes. Where memory is taken that later steps have (the first step, on GPUs),
  * ranks wait for each other: parameters that only some ranks have changed would be lost. Also after
@@ -160,6 +175,8 @@ static bool prepare_all(sherd_optimizer *o)
 
     for (int i = 0; i < o->count; i++) {
         sherd__optimized *item = &o->item[i];
+        if (!is_in_place(o, item))
+            return false;
         if (!takes_part(item))
             continue;
         if (!prepare(o, item))

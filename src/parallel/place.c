@@ -91,6 +91,21 @@ static sherd_tensor *relaid(sherd_tensor *t, const sherd_layout *layout)
     return t->layout ? sherd__move_to(t, layout, false) : sherd_distribute(t, layout, -1);
 }
 
+/*
+ * A parameter that is tied to one of another tree of modules, which was placed before: take what
+ * that one is now.
+ */
+void sherd__follow_tie(sherd_module *m, sherd__named_tensor *named)
+{
+    sherd_tensor *fresh;
+
+    while ((fresh = named->tensor->placed_as)) {
+        sherd_tensor_retain(fresh);
+        replace_tied(root_of(m), named->tensor, fresh);
+        sherd_tensor_release(fresh);
+    }
+}
+
 /* Whether nothing but this name, and perhaps a scope, holds a tensor: then no other module has
  * it. */
 static bool is_named_once(const sherd_tensor *t)
@@ -120,10 +135,12 @@ sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sh
         fresh->autograd.of_leaf = old->autograd.of_leaf; /* also of a parameter that is frozen */
         fresh->storage->leaf |= old->autograd.of_leaf;
         sherd_tensor_retain(old);
-        if (once)
+        if (once) {
             replace_in(named, 1, old, fresh);
-        else
+        } else {
             replace_tied(root_of(m), old, fresh);
+            old->placed_as = sherd_tensor_retain(fresh);
+        }
         sherd_tensor_release(old);
     }
     sherd_scope_end(m->world);
@@ -183,6 +200,7 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
 
     if (!p)
         return SHERD_OK;
+    sherd__follow_tie(module, p);
     const char *fault = misplaced(p, mesh, axis, placement, granule);
     if (fault)
         return refuse(module, p, fault);
@@ -240,11 +258,12 @@ sherd_status sherd_style_place_parameter(sherd_module *module, const char *name,
 sherd_status sherd__replicate(sherd_module *module, sherd__named_tensor *named,
                               const sherd_mesh *mesh)
 {
-    const sherd_tensor *t = named->tensor;
     const sherd_mesh *root = sherd_mesh_root(mesh);
     const sherd_layout *layout;
     sherd_status status;
 
+    sherd__follow_tie(module, named);
+    const sherd_tensor *t = named->tensor;
     if (t->layout && sherd_layout_mesh(t->layout) != root)
         return refuse(module, named, "is distributed already, on another mesh");
     if (t->layout)

@@ -418,6 +418,7 @@ static sherd_status cut(const job *j, sherd_module *m)
 
     for (int i = 0; !status && i < m->parameters; i++) {
         sherd__named_tensor *p = &m->parameter[i];
+        sherd__follow_tie(m, p);
         const sherd_layout *whole = p->tensor->layout, *pieces;
         if (!is_wanted(j, p->tensor) || is_sharded(j, p->tensor))
             continue;

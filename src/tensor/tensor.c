@@ -88,7 +88,7 @@ void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
     sherd__heap *heap = sherd__world_heap(s->world);
     sherd__refcounted *node = t->autograd.node, *watch = t->autograd.watch;
     sherd_tensor *grad = t->autograd.grad, *compact = t->compact,
-                 *moved_from = t->autograd.moved_from;
+                 *moved_from = t->autograd.moved_from, *placed_as = t->placed_as;
     sherd__storage *storage = t->storage;
 
     if (t->autograd.saved && t->autograd.forget)
@@ -96,7 +96,7 @@ void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
     sherd__free(heap, t->text);
     t->text = NULL;
     t->autograd.node = t->autograd.watch = NULL;
-    t->autograd.grad = t->compact = t->autograd.moved_from = NULL;
+    t->autograd.grad = t->compact = t->autograd.moved_from = t->placed_as = NULL;
     t->storage = NULL;
     sherd__layout_set(&t->layout, NULL);
     sherd__layout_set(&t->was, NULL);
@@ -108,6 +108,8 @@ void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
         sherd_tensor_release(compact);
     if (moved_from)
         sherd_tensor_release(moved_from);
+    if (placed_as)
+        sherd_tensor_release(placed_as);
     storage_release(s, storage);
 }
 

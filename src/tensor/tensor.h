@@ -135,6 +135,8 @@ struct sherd_tensor {
     sherd__in_ledger ledger;
     sherd__in_tape autograd;
     sherd__visit visit;
+    /* of a parameter that others than its module hold: what parallel/ put in its place; counted */
+    sherd_tensor *placed_as;
     char *text;                    /* of sherd_tensor_text; NULL until asked */
     sherd_tensor *compact;         /* a strided view that was read: its contiguous copy; counted */
     sherd_tensor *previous, *next; /* all tensors that live, so that closing the world frees them */
