@@ -2,7 +2,9 @@
 /* Modules and optimizers after a step that some ranks had done, and others not. */
 #include "secret.h"
 
+#include "sherd/autograd.h"
 #include "sherd/layers.h"
+#include "sherd/ops_elements.h"
 #include "sherd/optimizer.h"
 
 static double first(sherd_tensor *t)
@@ -138,9 +140,36 @@ static void averages_do_not_go_on_without_their_count(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* A file that cannot be written costs no state, though 16-bit parameters have exact copies. */
+static void a_refused_file_loses_no_state(sherd_world *world)
+{
+    sherd_module *m = NULL;
+    sherd_optimizer *o = NULL;
+    sherd_named_state list[8];
+
+    sherd_tensor *p = sherd_constant_on(
+        layout_of(line_of_ranks(world), 1, (int64_t[]){7}, "S(0)", NULL), SHERD_BF16, 1);
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    CHECK_OK(sherd_module_add_parameter(m, "p", p));
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    for (int step = 0; step < 3; step++) {
+        sherd_scope_begin(world);
+        sherd_backward(sherd_sum(sherd_mul(p, p)));
+        sherd_optimizer_step(o, 0.5, 1);
+        sherd_optimizer_clear(o);
+        sherd_scope_end(world);
+        CHECK(sherd_optimizer_state(o, list, LEN(list)) > 0);
+        CHECK_EQ(sherd_world_most(NULL, world, 1), SHERD_EINVAL);
+        CHECK_OK(sherd_world_check(world));
+    }
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+}
+
 static const check_test tests[] = {
     {TEST(a_buffer_that_was_lost_is_loaded_again), {2, 3}},
     {TEST(what_an_optimizer_changes_is_lost_together), {2, 3}},
     {TEST(averages_do_not_go_on_without_their_count), {2, 3}},
+    {TEST(a_refused_file_loses_no_state), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -136,6 +136,46 @@ static void what_all_have_written_is_there(sherd_world *world)
     }
 }
 
+/* Who has come to a function has left the code where it wrote; a failed step after that counts. */
+static void a_function_that_fails_on_all_loses_nothing(sherd_world *world)
+{
+    for (int way = 0; way < LEN(ways); way++) {
+        sherd_tensor *t = new_field(world, 1);
+        CHECK_OK(sherd_world_check(world));
+        ways[way](t);
+        CHECK_EQ(sherd_world_most(NULL, world, 1), SHERD_EINVAL);
+        CHECK_EQ(first(t), 7);
+        CHECK_OK(sherd_world_check(world));
+        CHECK_EQ(first(sherd_scale(t, 1)), 7);
+        CHECK_OK(sherd_world_check(world));
+        ways[way](t);
+        CHECK_EQ(sherd_world_most(NULL, world, 1), SHERD_EINVAL);
+        if (sherd_world_rank(world) == 0)
+            sherd_world_fail(world, SHERD_EINVAL, "in the middle");
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK_EQ(sherd_tensor_failed(t), ways[way] == by_pointer && sherd_world_ranks(world) > 1);
+        ways[LEN(ways) - 1 == way ? 0 : way](t);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
+/* Who comes to it by an alarm may have left in the middle. */
+static void a_function_that_an_alarm_ends_loses_what_is_open(sherd_world *world)
+{
+    sherd_tensor *t = new_field(world, 1);
+    int64_t most;
+
+    CHECK_OK(sherd_world_check(world));
+    by_pointer(t);
+    if (sherd_world_rank(world) == 0)
+        sherd_world_fail(world, SHERD_EINVAL, "in the middle");
+    CHECK_EQ(sherd_world_most(&most, world, 1), SHERD_EINVAL);
+    CHECK(sherd_tensor_failed(t));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK_EQ(first(fill(t)), 7);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void what_nobody_has_written_is_there(sherd_world *world)
 {
     for (int way = 0; way < LEN(ways); way++) {
@@ -333,6 +373,8 @@ static void ranks_agree_on_what_is_lost(sherd_world *world)
 static const check_test tests[] = {
     {TEST(what_some_have_written_is_lost_on_all), {2, 3, 4}},
     {TEST(what_all_have_written_is_there), {1, 2, 3, 4}},
+    {TEST(a_function_that_fails_on_all_loses_nothing), {1, 2, 3, 4}},
+    {TEST(a_function_that_an_alarm_ends_loses_what_is_open), {2, 3}},
     {TEST(what_nobody_has_written_is_there), {2, 3}},
     {TEST(what_is_only_read_is_there), {2, 3, 8}},
     {TEST(it_is_taken_as_it_is), {2, 3, 8}},

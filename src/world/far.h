@@ -66,8 +66,10 @@ bool sherd__remote_claims(sherd_world *world, const sherd__group *group);
 bool sherd__remote_arrive(sherd_world *world, uint64_t round);
 /* On the rank that decides: what it could not raise, as it was at this meeting. OK: nothing. */
 sherd_status sherd__remote_lacks(sherd_world *world, char *text, size_t room);
-/* Hand out the verdict of a round; say that it has been acted upon. */
-void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool lower);
+/* Hand out the verdict of a round (`finished`: see sherd__ledgers_failed); say that it has been
+ * acted upon. */
+void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool lower,
+                           bool finished);
 void sherd__remote_taken(sherd_world *world, uint64_t round, bool new_epoch);
 
 #endif

@@ -63,10 +63,10 @@ bool sherd__openings_differ(const sherd_world *world, int lane, int a, int b, bo
  * is told in a lane. */
 void sherd__openings_lose(const sherd_world *world, int lane, sherd__remains *out);
 /* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that
- * are open. */
+ * are open. `finished`: with what was written by pointers on all ranks. */
 void sherd__ledgers_passed(sherd_world *world);
-void sherd__ledgers_failed(sherd_world *world, bool dropped);
+void sherd__ledgers_failed(sherd_world *world, bool dropped, bool finished);
 /* What a failed check leaves on the mesh that is told in a lane, by what its ranks have told. */
-void sherd__remains_find(const sherd_world *world, int lane, sherd__remains *out);
+void sherd__remains_find(const sherd_world *world, int lane, bool finished, sherd__remains *out);
 
 #endif

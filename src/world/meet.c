@@ -19,7 +19,8 @@ enum {
     NEW_EPOCH = 1, /* open calls are dropped, tickets settled, the alarm is down */
     CLOSED = 2,    /* the text is that of the end word */
     REVIEW = 4,    /* no new epoch, but ranks may have done different things before they failed */
-    STAY = 8       /* who came to check has not been told: it comes again */
+    STAY = 8,      /* who came to check has not been told: it comes again */
+    FINISHED = 16  /* what ranks had opened for writing by pointers is written on all of them */
 };
 
 static uint64_t verdict_word(uint64_t round, int flags, sherd_status status)
@@ -202,6 +203,21 @@ static uint64_t highest_number(const sherd_world *world)
     return most;
 }
 
+/*
+ * Whether all came to one function and none of them by an alarm. So each has left the code before
+ * it, where tensors were written by pointers.
+ */
+static bool all_finished(const sherd_world *world)
+{
+    const sherd__post *first = post_of(world, 0);
+
+    for (int q = 0; q < world->ranks; q++)
+        if (post_of(world, q)->kind != SHERD__AGREE ||
+            strcmp(post_of(world, q)->name, first->name) != 0)
+            return false;
+    return !sherd__look(world->alarm);
+}
+
 /* What any rank has used since the last good check. */
 static void find_touched(sherd_world *world)
 {
@@ -249,10 +265,11 @@ static void decide_round(sherd_world *world, uint64_t round)
         status || world->post->kind == SHERD__CLOSE ? highest_number(world) : world->base;
     if (lower)
         atomic_store(world->alarm, 0);
-    int flags = lower ? NEW_EPOCH : stay ? REVIEW | STAY : REVIEW;
+    bool finished = !lower && !stay && all_finished(world);
+    int flags = lower ? NEW_EPOCH : stay ? REVIEW | STAY : finished ? REVIEW | FINISHED : REVIEW;
     decide(world, round, verdict_word(round, status ? flags : 0, status));
     if (world->remote)
-        sherd__remote_verdict(world, round, status != SHERD_OK, lower);
+        sherd__remote_verdict(world, round, status != SHERD_OK, lower, finished);
     if (mixed)
         end_if_left(world);
 }
@@ -314,11 +331,13 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
  * have read that. When this returns after a new epoch, nothing of the old one runs on, here or at a
  * peer.
  */
-static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, uint64_t base)
+static void leave_together(sherd_world *world, uint64_t round, int flags, uint64_t base)
 {
+    bool new_epoch = flags & NEW_EPOCH;
+
     if (new_epoch)
         sherd__drop_calls(world);
-    sherd__ledgers_failed(world, new_epoch);
+    sherd__ledgers_failed(world, new_epoch, flags & FINISHED);
     if (new_epoch) {
         if (base != world->base)
             sherd__put(&world->post->numbers_before, world->base);
@@ -357,7 +376,7 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round, bool *stay)
     if (!status && world->post->kind != SHERD__AGREE)
         sherd__ledgers_passed(world);
     if (flags & (NEW_EPOCH | REVIEW))
-        leave_together(world, round, flags & NEW_EPOCH, verdict->base);
+        leave_together(world, round, flags, verdict->base);
     else if (world->post->kind == SHERD__CLOSE && !(flags & CLOSED))
         world->base = verdict->base;
     world->arrived = false;

@@ -90,9 +90,10 @@ static void join(sherd__remains *out, uint64_t k, const sherd__marks *from)
 
 /*
  * What a member has written by deeds after the last common one. Those that it no longer shows, or
- * for which there is no set, count as all that it has written since the last good check.
+ * for which there is no set, count as all that it has written since the last good check. What was
+ * written by pointers since its last deed is not lost if all have `finished` that.
  */
-static void lose_writes(sherd__remains *out, const sherd__work *work)
+static void lose_writes(sherd__remains *out, const sherd__work *work, bool finished)
 {
     uint64_t beyond = work->count - out->kept;
 
@@ -102,10 +103,11 @@ static void lose_writes(sherd__remains *out, const sherd__work *work)
     }
     for (uint64_t k = 0; k < beyond; k++)
         join(out, k, &work->last[(out->kept + 1 + k) % SHERD__DEEDS].wrote);
-    join(out, beyond, &work->wrote);
+    if (beyond || !finished)
+        join(out, beyond, &work->wrote);
 }
 
-void sherd__remains_find(const sherd_world *world, int lane, sherd__remains *out)
+void sherd__remains_find(const sherd_world *world, int lane, bool finished, sherd__remains *out)
 {
     sherd__ranks members;
 
@@ -118,7 +120,7 @@ void sherd__remains_find(const sherd_world *world, int lane, sherd__remains *out
     sherd__openings_lose(world, lane, out);
     for (int q = -1; (q = sherd__ranks_next(&members, q + 1)) >= 0;) {
         lose_flights(out, sherd__work_of(world, q, lane));
-        lose_writes(out, sherd__work_of(world, q, lane));
+        lose_writes(out, sherd__work_of(world, q, lane), finished);
     }
 }
 
@@ -167,7 +169,7 @@ uint64_t sherd__failed_checks(const sherd_world *world)
  * All count on from the highest number that any of them had reached. Where some are far, the rank
  * that decides has told what is left.
  */
-void sherd__ledgers_failed(sherd_world *world, bool dropped)
+void sherd__ledgers_failed(sherd_world *world, bool dropped, bool finished)
 {
     world->failed++;
     for (int i = 0; i < world->meshes; i++) {
@@ -176,7 +178,7 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped)
         if (!group)
             continue;
         if (!world->remote)
-            sherd__remains_find(world, group->lane, &ledger->remains);
+            sherd__remains_find(world, group->lane, finished, &ledger->remains);
         ledger->dropped = dropped;
     }
     if (world->watcher.after_failure)
@@ -187,7 +189,8 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped)
             continue;
         ledger->count = ledger->good = ledger->told = ledger->remains.most;
         ledger->hash = 0;
-        sherd__forget_writes(ledger);
+        if (!finished) /* else they go on: a pointer may be written through again */
+            sherd__forget_writes(ledger);
     }
     sherd__openings_failed(world);
     for (int lane = 0; lane < world->lanes; lane++)

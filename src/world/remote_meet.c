@@ -248,7 +248,7 @@ static void add_remains(sent_remains *sent, int lane, const sherd__remains *rema
 }
 
 /* What is left of what was done on each mesh: the same to all, as all have to go by the same. */
-static void tell_what_is_left(sherd_world *world)
+static void tell_what_is_left(sherd_world *world, bool finished)
 {
     sent_remains sent = {.head = {.kind = SHERD__SENT_REMAINS}};
     sherd__remains remains;
@@ -257,7 +257,7 @@ static void tell_what_is_left(sherd_world *world)
         const sherd__member *member = &world->mesh[i];
         if (!member->lanes)
             continue;
-        sherd__remains_find(world, widest_lane(member), &remains);
+        sherd__remains_find(world, widest_lane(member), finished, &remains);
         if (member->widest)
             member->mesh->ledger->remains = remains;
         if (sent.head.number + REMAINS_MOST > sizeof sent.word / sizeof *sent.word)
@@ -280,7 +280,8 @@ sherd_status sherd__remote_lacks(sherd_world *world, char *text, size_t room)
     return status;
 }
 
-void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool lower)
+void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool lower,
+                           bool finished)
 {
     const sherd__verdict *verdict = &world->arena.control->verdict[round & 1];
     sent_verdict sent = {
@@ -290,7 +291,7 @@ void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool
 
     memcpy(sent.text, verdict->text, sizeof sent.text);
     if (failed)
-        tell_what_is_left(world);
+        tell_what_is_left(world, finished);
     if (lower)
         sherd__remote_lowered(world);
     sent.lowered = world->remote->lowered;
