@@ -117,6 +117,35 @@ static void a_layer_wants_a_positional_tensor(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* What a layer does not read is refused, unless it is NULL. */
+static void a_layer_takes_nothing_else(sherd_world *world)
+{
+    sherd_module *layer[4] = {NULL};
+    sherd_tensor *x = wave(world, SHERD_F32, 2, SHAPE(3, 4), 1, 1, 0);
+    static const char *const names[][3] = {{NULL, NULL}, {NULL, "mask"}, {NULL, NULL, NULL}};
+    static const char *const says[] = {"\": it takes one positional tensor, and got more",
+                                       "\": it takes no keyword tensor \"mask\"", "more"};
+
+    CHECK_OK(sherd_linear_create(&layer[0], world, 4, 4, NULL));
+    CHECK_OK(sherd_dropout_create(&layer[1], world, 0.5));
+    CHECK_OK(sherd_group_norm_create(&layer[2], world, 2, 4, NULL, NULL));
+    CHECK_OK(sherd_layer_norm_create(&layer[3], world, 4, NULL));
+    for (int i = 0; i < 4; i++) {
+        for (int how = i == 3 ? 1 : 0; how < LEN(says); how++) {
+            sherd_args in = {.count = how == 2 ? 3 : 2, .value = {x, x, x}}, out;
+            memcpy(in.name, names[how], sizeof names[how]);
+            sherd_module_run(layer[i], &in, &out);
+            CHECK(sherd_tensor_failed(out.value[0]));
+            CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+            CHECK(strstr(sherd_world_error(world), says[how]) != NULL);
+            in.value[1] = in.value[2] = NULL;
+            sherd_module_run(layer[i], &in, &out);
+            CHECK_OK(sherd_world_check(world));
+        }
+        sherd_module_destroy(layer[i]);
+    }
+}
+
 static void dropout_draws_by_path(sherd_world *world)
 {
     static _Thread_local double first[MOST], second[MOST];
@@ -264,6 +293,7 @@ static const check_test tests[] = {
     {TEST(layers_compute_what_their_operators_do), {1}},
     {TEST(a_bad_layer_is_refused), {1}},
     {TEST(a_layer_wants_a_positional_tensor), {1, 2}},
+    {TEST(a_layer_takes_nothing_else), {1, 2}},
     {TEST(dropout_draws_by_path), {1}},
     {TEST(layers_have_the_dtype_that_was_asked_for), {1, 2}},
     {TEST(a_norm_takes_what_is_added_before_it), {1, 2}},

@@ -233,6 +233,58 @@ static void its_first_values_are_those_of_its_layers(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* Dropout only in training, by the module's own generator unless there is another. */
+static void it_drops_only_in_training(sherd_world *world)
+{
+    static _Thread_local double first[MOST], undropped[MOST];
+    sherd_generator own = sherd_generator_named("own");
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(2, 5, WIDTH), 1, 1, 0);
+
+    for (int given = 0; given < 2; given++) {
+        const sherd_attention_options how = {.dropout = 0.5, .generator = given ? &own : NULL};
+        sherd_module *m = make(world, &how), *sure = make(world, NULL);
+        int64_t n = whole(sherd_module_call(sure, x), undropped);
+        CHECK(distance_to(sherd_module_call(m, x), undropped, n) > 1e-3);
+        whole(sherd_module_call(m, x), first);
+        CHECK(distance_to(sherd_module_call(m, x), first, n) > 1e-3);
+        CHECK_EQ(sherd_module_generator(m)->calls, given ? 0 : 3);
+        sherd_module_train(m, false);
+        CHECK_EQ(distance_to(sherd_module_call(m, x), undropped, n), 0);
+        sherd_module_destroy(m);
+        sherd_module_destroy(sure);
+    }
+    CHECK_EQ(own.calls, 3);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* The module's own mask outlives its maker's scope; one of the call takes its place. */
+static void a_mask_is_held_or_passed(sherd_world *world)
+{
+    static _Thread_local double wanted[MOST];
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(2, 5, WIDTH), 1, 1, 0);
+    sherd_module *sure = make(world, &causal), *bare = make(world, NULL);
+    int64_t n = whole(sherd_module_call(sure, x), wanted);
+
+    sherd_scope_begin(world);
+    sherd_tensor *mask = sherd_tril(sherd_constant(world, SHERD_F64, SHAPE(5, 5), 2, 1), 0);
+    mask = sherd_gt(mask, sherd_constant(world, SHERD_F64, SHAPE(5, 5), 2, 0));
+    sherd_module *m = make(world, &(sherd_attention_options){.mask = mask});
+    sherd_args in = {.count = 2, .value = {x, mask}, .name = {NULL, "mask"}}, out;
+    sherd_module_run(bare, &in, &out);
+    CHECK(distance_to(out.value[0], wanted, n) < 1e-12);
+    in.name[1] = "musk";
+    sherd_module_run(bare, &in, &out);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "it takes no keyword tensor \"musk\"") != NULL);
+    sherd_scope_end(world);
+    wave(world, SHERD_BOOL, 2, SHAPE(5, 5), 3, 1, 0);
+    CHECK(distance_to(sherd_module_call(m, x), wanted, n) < 1e-12);
+    sherd_module_destroy(m);
+    sherd_module_destroy(sure);
+    sherd_module_destroy(bare);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(it_is_its_four_layers_and_the_operator), {1, 2}},
     {TEST(split_by_heads_it_is_the_same), {1, 2, 3, 4}},
@@ -241,6 +293,8 @@ static const check_test tests[] = {
     {TEST(shared_heads_must_divide_the_others), {1, 2}},
     {TEST(what_does_not_fit_is_refused), {1, 2}},
     {TEST(generators_stay_in_step_where_one_rank_fails), {1, 2, 3, 4}},
+    {TEST(it_drops_only_in_training), {1, 2}},
+    {TEST(a_mask_is_held_or_passed), {1, 2}},
     {TEST(its_first_values_are_those_of_its_layers), {1}},
 };
 CHECK_MAIN(tests)

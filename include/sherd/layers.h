@@ -3,7 +3,8 @@
  * Layers: modules with parameters. The parameters of a new layer are plain, and equal on all ranks:
  * random values depend only on the world's seed and on `name`. They are deferred until their data
  * is first needed (see sherd_random_later); so after sherd_parallelize each rank draws only its
- * part, and no rank needs memory for all of them. Dtypes are floating-point.
+ * part, and no rank needs memory for all of them. Dtypes are floating-point. A layer that is called
+ * with tensors that it does not take, positional or keyword, fails (EINVAL).
  *
  *     sherd_module *up; // a Linear with 1024 inputs and 4096 outputs
  *     const sherd_layer_options options = {.name = "blocks.0.up", .bias = true};
@@ -22,7 +23,10 @@ SHERD_BEGIN
 
 /* All zero = f32, standard deviation 0.02, no bias. */
 typedef struct sherd_layer_options {
-    /* names the generator of the initial values: pass the path that the layer will have */
+    /*
+     * names the generator of the initial values: pass the path that the layer will have. Layers of
+     * one shape that have the same name, or none, begin with the same values
+     */
     const char *name;
     sherd_dtype dtype; /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
     double deviation;  /* of the weights; 0 = 0.02 */
@@ -82,7 +86,8 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
 /**
  * Multi-head attention with the children "wq", "wk", "wv" and "wo", each a Linear [width, width]; x
  * [batch, positions, width] -> shape of x. Keys and values are computed from the keyword tensor
- * "memory" [batch, t, width] if there is one, otherwise from x. To shard it by heads, use
+ * "memory" [batch, t, width] if there is one, otherwise from x. A keyword tensor "mask" replaces
+ * that of `how` in this call. In evaluation mode nothing is dropped. To shard it by heads, use
  * sherd_colwise on wq, wk and wv and sherd_rowwise on wo, all with granule width / heads.
  *
  * With options->kv_heads, each head of keys and values is shared by heads / kv_heads neighbouring
@@ -91,9 +96,11 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
  * and wv is width / heads as before.
  *
  * @local
- * @shapes how: options of its sherd_attention; options->name: names the module, and is the prefix
- *         of its children's names; NULL = all zero
- * @owns   the caller destroys *out or adds it to a module; NULL on failure
+ * @shapes how: options of its sherd_attention; without a generator there, numbers for dropout come
+ *         from the module's own; options->name: names the module, and is the prefix of its
+ *         children's names; NULL = all zero
+ * @owns   the caller destroys *out or adds it to a module; NULL on failure. The module holds the
+ *         mask of `how`; the generator of `how` must live as long as the module
  * @errors EINVAL a size < 1, a width that is not a multiple of `heads`, `heads` that is not a
  *         multiple of kv_heads; ENOMEM
  */

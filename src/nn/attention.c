@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nn/module.h"
-#include "sherd/layers.h"
+#include "nn/layer.h"
 #include "sherd/ops.h"
 
 enum { WQ, WK, WV, WO, CHILDREN };
@@ -41,9 +40,26 @@ static sherd_tensor *heads_of(sherd_module *m, int child, sherd_tensor *x)
     return sherd_view(sherd_module_call(m->child[child].module, x), shape, 4);
 }
 
-static sherd_tensor *attend(sherd_module *m, sherd_tensor *x, sherd_tensor *memory)
+/* The options of a call: nothing is dropped in evaluation mode. */
+static sherd_attention_options options_of(sherd_module *m, sherd_tensor *mask)
 {
     const attention *a = m->options.payload;
+    sherd_attention_options how = a->how;
+
+    if (m->eval)
+        how.dropout = 0;
+    if (!how.generator)
+        how.generator = &m->generator;
+    if (mask)
+        how.mask = mask;
+    return how;
+}
+
+static sherd_tensor *attend(sherd_module *m, sherd_tensor *x, sherd_tensor *memory,
+                            sherd_tensor *mask)
+{
+    const attention *a = m->options.payload;
+    const sherd_attention_options how = options_of(m, mask);
     const int64_t whole[] = {-1, x->ndim > 1 ? x->shape[1] : 0, a->width};
     sherd_tensor *y;
 
@@ -54,19 +70,17 @@ static sherd_tensor *attend(sherd_module *m, sherd_tensor *x, sherd_tensor *memo
     bool good = !sherd_tensor_failed(x) && !sherd_tensor_failed(memory);
     if (good && (x->ndim != 3 || memory->ndim != 3))
         return refuse(m, "it takes tensors [batch, positions, width]");
-    y = sherd_attention(heads_of(m, WQ, x), heads_of(m, WK, memory), heads_of(m, WV, memory),
-                        &a->how);
+    y = sherd_attention(heads_of(m, WQ, x), heads_of(m, WK, memory), heads_of(m, WV, memory), &how);
     return sherd_module_call(m->child[WO].module, sherd_view(y, whole, 3));
 }
 
 static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
-    sherd_tensor *x = in->count > 0 && !in->name[0] ? in->value[0] : NULL;
+    static const char *const names[] = {"memory", "mask", NULL};
+    sherd_tensor *x = sherd__layer_arguments(self, in, 1, names);
     sherd_tensor *memory = sherd_args_find(in, "memory");
 
-    out->value[0] =
-        x ? attend(self, x, memory ? memory : x) : refuse(self, "it takes one positional tensor");
-    out->count = 1;
+    sherd__layer_give(out, attend(self, x, memory ? memory : x, sherd_args_find(in, "mask")));
 }
 
 /* ---- making one ----------------------------------------------------------------------------- */
@@ -74,6 +88,7 @@ static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 static void free_attention(void *payload)
 {
     attention *a = payload;
+    sherd_tensor_release(a->how.mask);
     sherd__free(sherd__world_heap(a->world), a);
 }
 
@@ -151,6 +166,7 @@ sherd_status sherd_attention_create(sherd_module **out, sherd_world *world, int6
                      .heads = heads,
                      .kv_heads = options && options->kv_heads ? options->kv_heads : heads,
                      .how = how ? *how : (sherd_attention_options){0}};
+    sherd_tensor_retain(a->how.mask);
     module.payload = a;
     sherd_status status = sherd_module_create(&m, world, forward, &module);
     if (status) {

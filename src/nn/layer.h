@@ -31,8 +31,15 @@ sherd_tensor *sherd__layer_draw(sherd_world *world, const int64_t *shape, int nd
 /* Destroy a partly made module, but not its payload; NULL is a no-op. */
 void sherd__layer_drop(sherd_module *m);
 
-/* The one positional argument; the failed tensor, raised, if there is none. */
+/*
+ * The one positional argument; the failed tensor, raised, if there is none, or anything else.
+ * Arguments that are NULL do not count.
+ */
 sherd_tensor *sherd__layer_argument(const sherd_module *m, const sherd_args *in);
+/* The first of at most so many positional arguments, beside keywords of these names (NULL: none;
+ * the list ends with NULL). */
+sherd_tensor *sherd__layer_arguments(const sherd_module *m, const sherd_args *in, int most,
+                                     const char *const *names);
 
 /* The one output. */
 void sherd__layer_give(sherd_args *out, sherd_tensor *t);

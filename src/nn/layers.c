@@ -9,16 +9,52 @@
 #include "sherd/autocast.h"
 #include "sherd/ops_layers.h"
 
+#include <string.h>
+
 static const double default_deviation = 0.02;
 static const double epsilon = 1e-5;
 
-sherd_tensor *sherd__layer_argument(const sherd_module *m, const sherd_args *in)
+static bool is_one_of(const char *const *names, const char *name)
 {
-    if (in->count > 0 && in->value[0] && !in->name[0])
+    while (names && *names && strcmp(*names, name) != 0)
+        names++;
+    return names && *names;
+}
+
+static const char *fault_of(const sherd_args *in, int most, const char *const *names,
+                            const char **which)
+{
+    if (in->count < 1 || !in->value[0] || in->name[0])
+        return most == 1 ? "it takes one positional tensor" : "it takes a positional tensor";
+    for (int i = 1; i < in->count; i++) {
+        if (!in->value[i])
+            continue;
+        *which = in->name[i];
+        if (!in->name[i] && i >= most)
+            return most == 1 ? "it takes one positional tensor, and got more"
+                             : "it got more positional tensors than it takes";
+        if (in->name[i] && !is_one_of(names, in->name[i]))
+            return "it takes no keyword tensor";
+    }
+    return NULL;
+}
+
+sherd_tensor *sherd__layer_arguments(const sherd_module *m, const sherd_args *in, int most,
+                                     const char *const *names)
+{
+    const char *which = NULL, *fault = fault_of(in, most, names, &which);
+
+    if (!fault)
         return in->value[0];
     return sherd__fail_tensor(m->world, true, SHERD_EINVAL,
-                              "sherd_module_run: module \"%s\": it takes one positional tensor",
-                              sherd__module_name(m));
+                              which ? "sherd_module_run: module \"%s\": %s \"%s\""
+                                    : "sherd_module_run: module \"%s\": %s",
+                              sherd__module_name(m), fault, which);
+}
+
+sherd_tensor *sherd__layer_argument(const sherd_module *m, const sherd_args *in)
+{
+    return sherd__layer_arguments(m, in, 1, NULL);
 }
 
 void sherd__layer_give(sherd_args *out, sherd_tensor *t)
@@ -236,7 +272,8 @@ static void run_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     const norm *n = self->options.payload;
     bool rms = self->options.kind == SHERD_MODULE_RMS_NORM;
-    sherd_tensor *x = sherd__layer_argument(self, in), *weight = self->parameter[0].tensor;
+    sherd_tensor *x = sherd__layer_arguments(self, in, 2, NULL);
+    sherd_tensor *weight = self->parameter[0].tensor;
     sherd_dtype low = n->low ? sherd_autocast(self->world) : SHERD_DTYPE_NONE;
     sherd_add_norm_options o = {.weight = weight, .eps = n->eps};
 
