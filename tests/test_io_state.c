@@ -392,7 +392,7 @@ static void parts_of_a_model_bring_their_generators(sherd_world *world)
     CHECK_OK(sherd_module_read(m, NULL, path[1], &part));
     CHECK_EQ(sherd_module_generator(m)->calls, 9);
     CHECK_EQ(sherd_module_generator(drop)->calls, 7);
-    CHECK_OK(sherd_module_read_files(m, NULL, path, 2, &part));
+    CHECK_OK(sherd_module_read_files(m, path, 2, &part));
     CHECK_EQ(sherd_module_generator(m)->calls, 4);
     CHECK_EQ(sherd_module_generator(drop)->calls, 7);
     CHECK_OK(sherd_module_read(m, NULL, path[0], NULL));
