@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attention module: what its four layers and the operator give, alone and split by heads. */
 #include "models.h"
+#include "sherd/ops_elements.h"
 
 enum { HEADS = 3, HEAD = 4, WIDTH = HEADS * HEAD };
 
