@@ -501,7 +501,9 @@ static void programs_on_a_mesh_equal_plain_ones(sherd_world *world)
         sherd_scope_begin(world);
         draw_program(&b->drawing, world, &b->program, first + i);
         sherd_scope_end(world);
-        CHECK_OK(sherd_world_check(world));
+        if (!CHECK_OK(sherd_world_check(world)))
+            fprintf(stderr, "program %llu: %s\n", (unsigned long long)(first + i),
+                    sherd_world_error(world));
         count_program(&b->sum, &b->program);
         if (only && sherd_world_rank(world) == 0)
             say_program(stdout, &b->program);

@@ -14,9 +14,11 @@
 #include "vector/bodies.h"
 #include "apply/solve.h"
 
-static const sherd__norm_kernels *kernels_of(const sherd_call *call)
+/* Kernels for rows of the dtype that an operand has: x, which in a gradient may not be that of
+ * dy. */
+static const sherd__norm_kernels *kernels_of(const sherd_call *call, int x)
 {
-    return sherd__norms_by(sherd__kernels_in(call), call->in[0]->dtype);
+    return sherd__norms_by(sherd__kernels_in(call), call->in[x]->dtype);
 }
 
 static int dims_of(const sherd_call *call)
@@ -189,7 +191,7 @@ static bool join_moments(sherd_call *call, const sherd__rows *p, double *moments
  */
 static bool find_moments(sherd_call *call, const sherd__rows *p, bool centred, double *moments)
 {
-    const sherd__norm_kernels *kernels = kernels_of(call);
+    const sherd__norm_kernels *kernels = kernels_of(call, 0);
     const sherd__norming n = {.batch = p->rows, .channels = 1, .inner = p->inner};
     double *squares = moments + p->rows;
 
@@ -222,8 +224,8 @@ bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of)
     double *mean = moments, *scale = moments + p.rows;
     for (int64_t r = 0; r < p.rows; r++)
         scale[r] = 1 / sqrt(scale[r] / fmax(p.length, 1) + a->eps);
-    kernels_of(call)->spread_along(p.rows, p.inner, call->to[0], call->from[0], mean, scale, weight,
-                                   bias);
+    kernels_of(call, 0)->spread_along(p.rows, p.inner, call->to[0], call->from[0], mean, scale,
+                                      weight, bias);
     if (of->mean >= 0)
         sherd__norm_write(call, of->mean, p.rows, mean);
     sherd__norm_write(call, of->scale, p.rows, scale);
@@ -248,8 +250,8 @@ static bool find_slopes(sherd_call *call, const sherd__rows *p, const sherd__row
     double *by_x = sums + p->rows;
 
     if (!dry)
-        kernels_of(call)->add_along(p->rows, p->inner, sums, by_x, call->from[DY], call->from[X],
-                                    mean, weight);
+        kernels_of(call, X)->add_along(p->rows, p->inner, sums, by_x, call->from[DY], call->from[X],
+                                       mean, weight);
     if (!join_sums(call, p, centred ? sums : by_x, centred ? 2 : 1))
         return false;
     for (int64_t r = 0; r < p->rows && !dry; r++) {
@@ -277,8 +279,9 @@ bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of)
         return false;
     if (sherd__is_dry(call->world))
         return true;
-    kernels_of(call)->gradient_along(p.rows, p.inner, call->to[DX], dweight, dbias, call->from[DY],
-                                     call->from[X], mean, scale, sums, sums + p.rows, weight);
+    kernels_of(call, X)->gradient_along(p.rows, p.inner, call->to[DX], dweight, dbias,
+                                        call->from[DY], call->from[X], mean, scale, sums,
+                                        sums + p.rows, weight);
     sherd__norm_write(call, DWEIGHT, p.inner, dweight);
     if (of->mean >= 0)
         sherd__norm_write(call, DBIAS, p.inner, dbias);
