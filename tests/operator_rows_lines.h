@@ -58,7 +58,7 @@ static inline bool draw_recurrence(call_plan *p, uint64_t *dice)
 RUN(run_kthvalue, sherd_kthvalue(in[0], n[2], (int)n[0], n[1], &a->more))
 RUN(run_median, sherd_median(in[0], (int)n[0], n[1], &a->more))
 RUN(run_quantile,
-    sherd_quantile(in[0], (double)n[2] / 7, (int)n[0], (sherd_quantile_way)n[3], n[1]))
+    sherd_quantile(in[0], (double)(n[2] % 8) / 7, (int)n[0], (sherd_quantile_way)n[3], n[1]))
 
 /* number: the dim, keepdim, a number in order or sevenths, a way. */
 static inline bool draw_ranked(call_plan *p, uint64_t *dice)
