@@ -128,7 +128,7 @@ static void a_layer_takes_nothing_else(sherd_world *world)
 
     CHECK_OK(sherd_linear_create(&layer[0], world, 4, 4, NULL));
     CHECK_OK(sherd_dropout_create(&layer[1], world, 0.5));
-    CHECK_OK(sherd_group_norm_create(&layer[2], world, 2, 4, NULL, NULL));
+    CHECK_OK(sherd_group_norm_create(&layer[2], world, 4, 2, NULL, NULL));
     CHECK_OK(sherd_layer_norm_create(&layer[3], world, 4, NULL));
     for (int i = 0; i < 4; i++) {
         for (int how = i == 3 ? 1 : 0; how < LEN(says); how++) {

@@ -232,7 +232,7 @@ MISUSE(what_is_written_must_fit)
     FAILS(SHERD_EINVAL, sherd_add_to(NEW(SHERD_F32), NUL(b)));
     FAILS(SHERD_EINVAL, sherd_mul_by(NEW(SHERD_F32), NUL(b)));
     FAILS(SHERD_EINVAL, sherd_mul_by(NEW(SHERD_F32), BAD(t.ids, b)));
-    FAILS(SHERD_EINVAL, sherd_scale_by(BAD(NEW(SHERD_I32), NEW(SHERD_F32)), 2));
+    FAILS(SHERD_EINVAL, sherd_scale_by(NEW(SHERD_I32), BAD(0.5, 2)));
     FAILS(SHERD_EINVAL, sherd_copy_from(NEW(SHERD_F32), NUL(b)));
     FAILS(SHERD_EINVAL, sherd_copy_from(BAD(t.three, NEW(SHERD_F32)), b));
     FAILS(SHERD_EINVAL, sherd_copy_from(BAD(b, NEW(SHERD_F32)), t.spread));
