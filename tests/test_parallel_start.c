@@ -161,6 +161,7 @@ static void tied_parameters_are_drawn_once(sherd_world *world)
 static void ties_hold_across_trees(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
+    bool is_even = sherd_world_ranks(world) == 2; /* then the table's columns are shared out */
     const sherd_parallel_entry columns[] = {{"", sherd_colwise()}},
                                rows[] = {{"", sherd_rowwise()}};
 
@@ -174,7 +175,8 @@ static void ties_hold_across_trees(sherd_world *world)
             CHECK_OK(sherd_parallelize(table, mesh, "tp", rows, way));
         else
             CHECK_OK(sherd_fully_shard(table, mesh, "tp", NULL));
-        sherd_status status = sherd_parallelize(out, mesh, "tp", way < 2 ? columns : rows, way > 0);
+        sherd_status status =
+            sherd_parallelize(out, mesh, "tp", way < 2 || is_even ? columns : rows, way > 0);
         CHECK_EQ(status, way < 2 ? SHERD_OK : SHERD_EINVAL);
         CHECK(sherd_module_parameter(out, "weight") == sherd_module_parameter(table, "weight"));
         sherd_module_destroy(table);

@@ -279,7 +279,7 @@ static void run_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
 
     if (!rms)
         o.bias = self->parameter[1].tensor;
-    if (in->count < 2 || in->name[1]) {
+    if (in->count < 2 || in->name[1] || !in->value[1]) {
         sherd_tensor *y =
             rms ? sherd_rms_norm(x, weight, n->eps) : sherd_layer_norm(x, weight, o.bias, n->eps);
         sherd__layer_give(out, lowered(y, low));
