@@ -251,11 +251,11 @@ static void a_norm_takes_what_is_added_before_it(sherd_world *world)
         CHECK_EQ(sherd_tensor_dtype(sum), SHERD_F32);
         CHECK_EQ(distance_to(norm, y, 24), 0);
         CHECK_EQ(distance_to(sum, s, 24), 0);
-        /* Alone, and beside a tensor that has a name. */
+        /* Alone, and beside a name without a tensor. */
         norm = sherd_module_call(m, x);
         CHECK_EQ(sherd_tensor_dtype(norm), dtype);
         CHECK_EQ(distance_to(norm, alone, 24), 0);
-        CHECK_EQ(distance_to(norm_of_sum(m, x, delta, "other", &sum), alone, 24), 0);
+        CHECK_EQ(distance_to(norm_of_sum(m, x, NULL, "other", &sum), alone, 24), 0);
         sherd_set_autocast(world, SHERD_DTYPE_NONE);
         sherd_module_destroy(m);
     }
