@@ -87,6 +87,7 @@ static const op_case cases[] = {
     {"sort nothing", run_sort, 1, {2}, .shape = {{0, 3}}},
     {"sorted", run_sorted, 1, {2}, .shape = {{7, 2}}},
     {"topk", run_topk, 1, {2}, .shape = {{9, 2}}},
+    {"topk of many", run_topk, 1, {2}, .shape = {{40, 2}}},
     {"topk smallest", run_smallest, 1, {2}, .shape = {{3, 4}}},
     {"cumsum", run_cumsum, 1, {2}, .shape = {{5, 3}}},
     {"tril", run_tril, 1, {3}, .shape = {{2, 5, 3}}},

@@ -349,7 +349,7 @@ SHERD_API sherd_tensor *sherd_sort(sherd_tensor *a, int dim, bool descending,
 /**
  * The k largest (or smallest) elements along a dim, in order; of equal elements the first ones.
  *
- * @collective only if the dim is sharded
+ * @collective only if the dim is sharded; each shard sends its first k, if that is less
  * @shapes     indices: gets an i32 tensor: where each element was; NULL = not wanted
  * @owns       scope, both
  * @errors     see ops.h; EINVAL no such dim, or fewer than k elements

@@ -210,6 +210,7 @@ typedef struct answer {
     sherd__rule rule;                                 /* of an operator that describes */
     int64_t shape[SHERD_MAX_RESULTS][SHERD_MAX_DIMS]; /* likewise */
     void *attributes;                                 /* of one with ways */
+    sherd_dtype dtype;                                /* likewise: it may set their price */
 } answer;
 
 enum { ANSWERS_KEPT = 4096 };
@@ -233,7 +234,7 @@ static uint64_t hash_of(const question *q)
         hash = sherd__hash_word(hash, run->call.reduces);
     }
     if (op->ways)
-        return hash ^ sherd__attributes_hash(q->run);
+        return sherd__hash_word(hash, run->dtype) ^ sherd__attributes_hash(q->run);
     if (op->describe) {
         hash = sherd__hash_bytes(hash, run->rule.operand,
                                  (size_t)run->call.operands * sizeof run->rule.operand[0]);
@@ -269,6 +270,8 @@ static bool is_answer(const void *item, const void *key)
     for (int i = 0; i < a->count; i++)
         if (a->operands[i] != q->operands[i])
             return false;
+    if (a->op->ways && a->dtype != q->run->dtype)
+        return false;
     if (a->attributes && !sherd__same_fields(a->op, a->attributes, call->attributes))
         return false;
     return !a->op->describe || a->op->ways || same_rule(a, q->run);
@@ -455,6 +458,7 @@ static answer *learn(sherd__answers *all, const question *q, uint64_t hash)
         return NULL;
     }
     a->hash = hash;
+    a->dtype = q->run->dtype;
     count_layouts(a);
     *free_slot(all) = a;
     return a;

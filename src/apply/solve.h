@@ -50,6 +50,13 @@ sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
  */
 const sherd_layout *sherd__way_given(const sherd_ways *ways, int i);
 
+/*
+ * In `ways`: as sherd_way_add, where forward itself exchanges so much more, as sherd__price_moves
+ * counts.
+ */
+sherd_status sherd__way_add(sherd_ways *ways, const sherd_layout *const *operands,
+                            const sherd_layout *const *results, int64_t more);
+
 /* Prices here are of elements of so many bytes; and what could be copied in the time of a call. */
 enum { SHERD__PRICED_BYTES = 4, SHERD__CALL_ELEMENTS = 4096 };
 

@@ -66,11 +66,15 @@ static int64_t elements_of(int count, const sherd_layout *const *layouts)
 sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *const *operands,
                            const sherd_layout *const *results)
 {
+    return !ways || !operands || !results ? SHERD_EINVAL
+                                          : sherd__way_add(ways, operands, results, 0);
+}
+
+sherd_status sherd__way_add(sherd_ways *ways, const sherd_layout *const *operands,
+                            const sherd_layout *const *results, int64_t more)
+{
     sherd_status status = SHERD_OK;
     int64_t bytes = 0, elements;
-
-    if (!ways || !operands || !results)
-        return SHERD_EINVAL;
     const sherd_call *call = &ways->run->call;
     if (ways->count == MOST_WAYS)
         return sherd__fail(sherd__world_diag(call->world), SHERD_ELIMIT,
@@ -85,6 +89,7 @@ sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *const *operands
         status = sherd__price_moves(&bytes, call->operands, ways->operands, operands);
     if (status)
         return status;
+    bytes += more;
     elements = elements_of(call->operands, operands) + elements_of(call->results, results);
     if (ways->count++ &&
         (bytes > ways->bytes || (bytes == ways->bytes && elements >= ways->elements)))

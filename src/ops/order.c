@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operators that need a whole dim: sorting, the largest elements, running sums; and triangles,
- * which do not. A sharded dim is gathered first, or its shards are moved to another dim, whichever
- * is cheaper.
+ * which do not. A sharded dim is gathered first, or its shards are moved to another dim, or they
+ * exchange the largest elements of each (candidates.c), whichever is cheapest.
  */
 #include "order.h"
-#include "apply/sketch.h"
 
 #include <string.h>
 
@@ -55,8 +54,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
     const along *at = call->attributes;
 
     return sherd__whole_ways(call, ways, 1u << sherd__dim_of(at->dim, call->in[0]->ndim),
-                             call->op->linearity == SHERD_LINEAR ? SHERD__PASS_SUMS
-                                                                 : SHERD__PASS_NONE);
+                             SHERD__PASS_SUMS);
 }
 
 void sherd__size_along(int64_t size[3], const sherd_tensor *t, int dim)
@@ -66,19 +64,21 @@ void sherd__size_along(int64_t size[3], const sherd_tensor *t, int dim)
     size[2] = sherd__local_count(t, dim + 1, t->ndim);
 }
 
+const void *sherd__keys_of(sherd_call *call, int64_t n, const void *from, sherd_dtype *dtype)
+{
+    *dtype = call->in[0]->dtype;
+    if (!sherd__is_half(*dtype))
+        return from;
+    void *wide = sherd_call_scratch(call, n * (int64_t)sizeof(float));
+    if (wide && !sherd__is_dry(call->world))
+        sherd__convert(sherd__world_kernels(call->world), SHERD_F32, *dtype, n, wide, from);
+    *dtype = SHERD_F32;
+    return wide;
+}
+
 const void *sherd__keys_in(sherd_call *call, int i, sherd_dtype *dtype)
 {
-    const sherd_tensor *a = call->in[i];
-
-    *dtype = a->dtype;
-    if (!sherd__is_half(a->dtype))
-        return call->from[i];
-    void *wide = sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
-    *dtype = SHERD_F32;
-    if (wide && !sherd__is_dry(call->world))
-        sherd__convert(sherd__world_kernels(call->world), SHERD_F32, a->dtype, a->count, wide,
-                       call->from[i]);
-    return wide;
+    return sherd__keys_of(call, call->in[i]->count, call->from[i], dtype);
 }
 
 void *sherd__wide_result(sherd_call *call)
@@ -107,29 +107,31 @@ void sherd__taken_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
+static sherd_status lie_order(const sherd_call *call, sherd_ways *ways)
+{
+    const along *at = call->attributes;
+    int dim = sherd__dim_of(at->dim, call->in[0]->ndim);
+
+    return sherd__candidates_ways(call, ways, dim, call->shape[0][dim]);
+}
+
 static bool order(sherd_call *call)
 {
     const along *at = call->attributes;
-    const sherd_tensor *a = call->in[0];
-    int dim = sherd__dim_of(at->dim, a->ndim);
-    int64_t size[3], k = call->out[0]->local[dim];
-    sherd_dtype dtype;
+    int dim = sherd__dim_of(at->dim, call->in[0]->ndim);
+    int64_t k = call->out[0]->local[dim];
+    sherd__candidates c;
 
+    if (sherd_tensor_count(call->out[0]) == 0)
+        return true;
+    if (!sherd__candidates_in(call, dim, k, at->flag, &c))
+        return false;
     if (call->out[0]->count == 0)
         return true;
-    sherd__size_along(size, a, dim);
-    if (sherd__device_in(call)) {
-        sherd__device_order(sherd__device_in(call), a->dtype, size, k, at->flag, call->to[0],
-                            call->to[1], call->from[0]);
-        return true;
-    }
-    const void *keys = sherd__keys_in(call, 0, &dtype);
-    void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
-    if (!scratch || sherd__is_dry(call->world))
-        return scratch != NULL;
-    sherd__order(dtype, size, k, at->flag, call->to[1], keys, scratch);
-    sherd__pick p = {size[0], k, size[2], size[1], 0, call->to[1], false};
-    sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[0]);
+    int32_t *found = sherd__candidates_found(call, &c);
+    if (!found || !sherd__take_first(call, c.size, k, at->flag, call->to[0], found, c.values))
+        return false;
+    sherd__candidates_named(call, &c, k, found);
     return true;
 }
 
@@ -140,20 +142,22 @@ static void order_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
     sherd__taken_back(node, grad_out, grad_in, at->dim);
 }
 
-#define ORDER(label, text)                                                              \
-    {                                                                                   \
-        .name = label, .summary = text, .operand = {{"a", 0}},                          \
-        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, .field = ALONG_FIELDS,  \
-        .attributes = sizeof(along), .numbers = SHERD_EVERYTHING, .describe = describe, \
-        .ways = lie, .forward = order, .dry = order, .on_device = sherd__copies_there,  \
-        .backward = order_back, .needs = {                                              \
-            SHERD_NEEDS_RESULT(1)                                                       \
-        }                                                                               \
+#define ORDER(label, text, how)                                                              \
+    {                                                                                        \
+        .name = label, .summary = text, .layouts = how, .operand = {{"a", 0}},               \
+        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, .field = ALONG_FIELDS,       \
+        .attributes = sizeof(along), .numbers = SHERD_EVERYTHING, .describe = describe,      \
+        .ways = lie_order, .forward = order, .dry = order, .on_device = sherd__copies_there, \
+        .backward = order_back, .needs = {                                                   \
+            SHERD_NEEDS_RESULT(1)                                                            \
+        }                                                                                    \
     }
 
-const sherd_op sherd__sort_op = ORDER("sherd_sort", "sort a dim, with indices");
+const sherd_op sherd__sort_op = ORDER("sherd_sort", "sort a dim, with indices",
+                                      "the dim is gathered, or its shards move to another dim");
 const sherd_op sherd__topk_op =
-    ORDER("sherd_topk", "the k largest or smallest of a dim, with indices");
+    ORDER("sherd_topk", "the k largest or smallest of a dim, with indices",
+          "the dim is gathered, its shards move to another dim, or each sends its first k");
 
 sherd_tensor *sherd_sort(sherd_tensor *a, int dim, bool descending, sherd_tensor **indices)
 {

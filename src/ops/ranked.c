@@ -2,9 +2,9 @@
 /*
  * The k-th element of a dim in order, the median, and quantiles, which lie between two elements.
  * Each makes one search for a few places in order, which sorts nothing and moves a sharded dim
- * once. If a NaN must show in the result, the end where NaN stands is one of the places.
+ * once, or only the first ones of each shard, if the places are near the front. If a NaN must show
+ * in the result, the end where NaN stands is one of the places.
  */
-#include "apply/sketch.h"
 #include "order.h"
 #include "shared.h"
 #include "sherd/ops_elements.h"
@@ -41,62 +41,83 @@ static const char *describe_places(sherd_call *call)
     return NULL;
 }
 
+/* How many elements in order the last place needs. */
+static int64_t most_of(const places *at)
+{
+    int64_t most = 0;
+
+    for (int j = 0; j < at->count; j++)
+        most = sherd__max(most, at->place[j] + 1);
+    return most;
+}
+
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
     const places *at = call->attributes;
 
-    return sherd__whole_ways(call, ways, 1u << sherd__dim_of(at->dim, call->in[0]->ndim),
-                             SHERD__PASS_NONE);
+    return sherd__candidates_ways(call, ways, sherd__dim_of(at->dim, call->in[0]->ndim),
+                                  most_of(at));
 }
 
 /* On the GPU the dim is sorted up to the last place, and the places are copied. */
-static bool find_there(sherd_call *call, const int64_t size[3])
+static bool find_there(sherd_call *call, const sherd__candidates *c, int32_t *found)
 {
-    sherd__device *device = sherd__device_in(call);
     const places *at = call->attributes;
-    const sherd_dtype dtype = call->in[0]->dtype;
-    int64_t bytes[] = {(int64_t)sherd_dtype_bytes(dtype), sizeof(int32_t)}, most = 0;
+    const int64_t *size = c->size, most = most_of(at);
+    const size_t bytes[] = {sherd_dtype_bytes(call->in[0]->dtype), sizeof(int32_t)};
+    char *const to[] = {call->to[0], (char *)(void *)found};
     char *first[2];
 
-    for (int j = 0; j < at->count; j++)
-        most = sherd__max(most, at->place[j] + 1);
     for (int r = 0; r < 2; r++) {
-        first[r] = sherd__device_scratch(call, size[0] * most * size[2] * bytes[r]);
+        first[r] = sherd__device_scratch(call, size[0] * most * size[2] * (int64_t)bytes[r]);
         if (!first[r])
             return false;
     }
-    sherd__device_order(device, dtype, size, most, at->largest, first[0],
-                        (int32_t *)(void *)first[1], call->from[0]);
+    sherd__device_order(sherd__device_in(call), call->in[0]->dtype, size, most, at->largest,
+                        first[0], (int32_t *)(void *)first[1], c->values);
     for (int r = 0; r < 2; r++)
         for (int j = 0; j < at->count; j++) {
             const int64_t box[] = {size[0], size[2]}, from[] = {most * size[2], 1};
-            const int64_t to[] = {at->count * size[2], 1};
-            sherd__device_copy_box(device, (size_t)bytes[r], 2, box,
-                                   (char *)call->to[r] + j * size[2] * bytes[r], to,
-                                   first[r] + at->place[j] * size[2] * bytes[r], from);
+            const int64_t stride[] = {at->count * size[2], 1};
+            sherd__copy_in(call, bytes[r], 2, box, to[r] + (size_t)(j * size[2]) * bytes[r], stride,
+                           first[r] + (size_t)(at->place[j] * size[2]) * bytes[r], from);
         }
+    return true;
+}
+
+static bool find_here(sherd_call *call, const sherd__candidates *c, int32_t *found)
+{
+    const places *at = call->attributes;
+    const int64_t *size = c->size;
+    sherd_dtype dtype;
+    const void *keys = sherd__keys_of(call, size[0] * size[1] * size[2], c->values, &dtype);
+    void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
+
+    if (!scratch || sherd__is_dry(call->world))
+        return scratch != NULL;
+    sherd__order_places(dtype, size, at->count, at->place, at->largest, found, keys, scratch);
+    sherd__pick p = {size[0], at->count, size[2], size[1], 0, found, false};
+    sherd__gather(sherd_dtype_bytes(call->in[0]->dtype), &p, call->to[0], c->values);
     return true;
 }
 
 static bool find(sherd_call *call)
 {
     const places *at = call->attributes;
-    const sherd_tensor *a = call->in[0];
-    int64_t size[3];
-    sherd_dtype dtype;
+    int dim = sherd__dim_of(at->dim, call->in[0]->ndim);
+    sherd__candidates c;
 
+    if (sherd_tensor_count(call->out[0]) == 0)
+        return true;
+    if (!sherd__candidates_in(call, dim, most_of(at), at->largest, &c))
+        return false;
     if (call->out[0]->count == 0)
         return true;
-    sherd__size_along(size, a, sherd__dim_of(at->dim, a->ndim));
-    if (sherd__device_in(call))
-        return find_there(call, size);
-    const void *keys = sherd__keys_in(call, 0, &dtype);
-    void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
-    if (!scratch || sherd__is_dry(call->world))
-        return scratch != NULL;
-    sherd__order_places(dtype, size, at->count, at->place, at->largest, call->to[1], keys, scratch);
-    sherd__pick p = {size[0], at->count, size[2], size[1], 0, call->to[1], false};
-    sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[0]);
+    int32_t *found = sherd__candidates_found(call, &c);
+    if (!found ||
+        !(sherd__device_in(call) ? find_there(call, &c, found) : find_here(call, &c, found)))
+        return false;
+    sherd__candidates_named(call, &c, at->count, found);
     return true;
 }
 
@@ -143,7 +164,8 @@ typedef struct rank {
               SHERD_FIELD(rank, dim, INT), SHERD_FIELD(rank, way, INT),  \
               SHERD_FIELD(rank, keepdim, BOOL)},                         \
     .attributes = sizeof(rank)
-#define LAYOUTS "the dim is gathered, or its shards move to another dim"
+#define MOVED "the dim is gathered, or its shards move to another dim"
+#define FIRST "the dim is gathered, its shards move to another dim, or each sends its first ones"
 
 static const char *describe_dim(sherd_call *call)
 {
@@ -229,17 +251,17 @@ static bool median(sherd_call *call)
     return true;
 }
 
-#define RANKED(label, text, describes, composed)                                   \
-    {                                                                              \
-        .name = label, .summary = text, .layouts = LAYOUTS, .operand = {{"a", 0}}, \
-        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, FIELDS,            \
-        .numbers = SHERD_EVERYTHING, .describe = describes, .compose = composed    \
+#define RANKED(label, text, how, describes, composed)                           \
+    {                                                                           \
+        .name = label, .summary = text, .layouts = how, .operand = {{"a", 0}},  \
+        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, FIELDS,         \
+        .numbers = SHERD_EVERYTHING, .describe = describes, .compose = composed \
     }
 
-const sherd_op sherd__kthvalue_op =
-    RANKED("sherd_kthvalue", "the k-th smallest of a dim, with its index", describe_kth, kth);
+const sherd_op sherd__kthvalue_op = RANKED(
+    "sherd_kthvalue", "the k-th smallest of a dim, with its index", FIRST, describe_kth, kth);
 const sherd_op sherd__median_op =
-    RANKED("sherd_median", "the median of a dim, with its index", describe_dim, median);
+    RANKED("sherd_median", "the median of a dim, with its index", MOVED, describe_dim, median);
 
 sherd_tensor *sherd_kthvalue(sherd_tensor *a, int64_t k, int dim, bool keepdim,
                              sherd_tensor **indices)
@@ -301,7 +323,7 @@ static bool quantile(sherd_call *call)
 
 const sherd_op sherd__quantile_op = {.name = "sherd_quantile",
                                      .summary = "a quantile of a dim",
-                                     .layouts = LAYOUTS,
+                                     .layouts = FIRST,
                                      .operand = {{"a", 0}},
                                      .result = {{"y", 0}},
                                      FIELDS,
