@@ -77,6 +77,19 @@ static sherd_tensor *f_order(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, 
                      sherd_sum_over(made(most), (int[]){1}, 1, true));
 }
 
+/* Of one row, of which only candidates travel; their indices lead to them. */
+static sherd_tensor *f_first(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    sherd_tensor *row = sherd_narrow(b, 0, 2, 1), *indices = NULL;
+    sherd_tensor *most = made(sherd_topk(row, 1, 1, true, &indices));
+    sherd_tensor *least = made(sherd_kthvalue(sherd_narrow(a, 0, 3, 1), 1, 1, true, NULL));
+
+    (void)w;
+    (void)ids;
+    return sherd_mul(sherd_add(a, made(sherd_gather(row, 1, made(indices)))),
+                     sherd_mul(most, least));
+}
+
 static sherd_tensor *f_places(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
 {
     sherd_tensor *indices = NULL, *middle = made(sherd_median(a, 1, true, &indices));
@@ -112,7 +125,7 @@ static const struct {
     {"select", "R", f_select},        {"gather", "R S(0)", f_gather},
     {"scatter", "R S(0)", f_scatter}, {"scatter_add", "R S(0)", f_add},
     {"order", "R S(0)", f_order},     {"experts", "R S(0)", f_experts},
-    {"places", "R", f_places},
+    {"first", "R", f_first},          {"places", "R", f_places},
 };
 
 /* Input i and `shift` times its direction. */

@@ -88,17 +88,24 @@ bool sherd__take_first(sherd_call *call, const int64_t size[3], int64_t k, bool 
     return true;
 }
 
-/* Indices in a shard become those in the dim. */
-static void shift(const sherd_call *call, int32_t *index, int64_t n, int64_t first)
+/* Indices in a shard become those in the dim. GPUs add fractions only. False: no memory. */
+static bool shift(sherd_call *call, int32_t *index, int64_t n, int64_t first)
 {
+    sherd__device *device = sherd__device_in(call);
     const double by = (double)first;
 
-    if (sherd__device_in(call)) {
-        sherd__device_unary(sherd__device_in(call), SHERD_I32, SHERD__SHIFT, n, index, index, &by);
-        return;
+    if (!device) {
+        for (int64_t i = 0; i < n; i++)
+            index[i] += (int32_t)first;
+        return true;
     }
-    for (int64_t i = 0; i < n; i++)
-        index[i] += (int32_t)first;
+    double *wide = sherd__device_scratch(call, n * (int64_t)sizeof *wide);
+    if (!wide)
+        return false;
+    sherd__device_convert(device, SHERD_F64, SHERD_I32, n, wide, index);
+    sherd__device_unary(device, SHERD_F64, SHERD__SHIFT, n, wide, wide, &by);
+    sherd__device_convert(device, SHERD_I32, SHERD_F64, n, index, wide);
+    return true;
 }
 
 static void *fresh(const sherd_call *call, sherd_tensor *t)
@@ -125,7 +132,8 @@ static bool find_own(sherd_call *call, int dim, int64_t width, bool descending, 
         return false;
     if (n == 0 || sherd__is_dry(call->world))
         return true;
-    shift(call, first[1], n, sherd_tensor_box(call->in[0]).offset[dim]);
+    if (!shift(call, first[1], n, sherd_tensor_box(call->in[0]).offset[dim]))
+        return false;
     for (int i = 0; i < 2; i++)
         sherd__copy_in(call, bytes[i], 3, box, fresh(call, part[i]), to, first[i], from);
     return true;
