@@ -98,8 +98,8 @@ static bool draw_rows(const llama *m, const drawing *d, sherd_tensor *p, int64_t
     bool all = n >= m->c.vocabulary, good = true;
     sherd_tensor *ids = NULL,
                  *likely = all ? sherd_sort(p, -1, true, &ids) : sherd_topk(p, n, -1, true, &ids);
-    const float *x = sherd_tensor_read(likely);
-    const int32_t *id = sherd_tensor_read(ids);
+    const float *x = sherd_tensor_read(sherd_full(likely));
+    const int32_t *id = sherd_tensor_read(sherd_full(ids));
     int64_t batch = sherd_tensor_shape(p)[0];
 
     n = all ? m->c.vocabulary : n;
@@ -110,7 +110,10 @@ static bool draw_rows(const llama *m, const drawing *d, sherd_tensor *p, int64_t
     return good;
 }
 
-/* The next token of each row, the same on all ranks. Of a GPU little is fetched. */
+/*
+ * The next token of each row, the same on all ranks. Of a sharded vocabulary little travels, and of
+ * a GPU little is fetched.
+ */
 static void choose(const llama *m, drawing *d, sherd_tensor *logits, int64_t batch, int32_t *token)
 {
     const int last[] = {-1};
@@ -124,8 +127,8 @@ static void choose(const llama *m, drawing *d, sherd_tensor *logits, int64_t bat
         sherd_random(m->world, SHERD_F64, &batch, 1, sherd_uniform(0, 1), &d->generator);
     const double *number = sherd_tensor_read(random);
     int64_t first = d->how->likely ? d->how->likely : LIKELY;
-    sherd_tensor *all = sherd_cast(sherd_full(logits), SHERD_F32);
-    sherd_tensor *p = sherd_softmax(sherd_scale(all, 1 / d->how->temperature), -1);
+    sherd_tensor *x = sherd_scale(sherd_cast(logits, SHERD_F32), 1 / d->how->temperature);
+    sherd_tensor *p = sherd_softmax(x, -1);
     if (number && !sherd_tensor_failed(p) && !draw_rows(m, d, p, first, number, token))
         draw_rows(m, d, p, m->c.vocabulary, number, token);
 }
