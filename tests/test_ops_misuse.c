@@ -140,6 +140,7 @@ MISUSE(giving_up_nothing_does_nothing)
     ANSWERS(sherd_tensor_revive(NULL) == NULL);
     ANSWERS(sherd_tensor_revive_all(NULL) == 0);
     ANSWERS(!sherd_set_recording(NULL, true));
+    ANSWERS(!sherd_set_gradient_sync(NULL, true));
     sherd_tensor_release(NULL);
     sherd_scope_begin(NULL);
     sherd_scope_end(NULL);

@@ -9,7 +9,7 @@
  * sums. The gradients of all uses of a tensor are added first; the result is settled, once, before
  * it enters the backward of the operator that produced the tensor. The gradient of a leaf stays
  * pending until it is used (sherd_grad, an optimizer), unless it would take more memory than the
- * leaf: then it is settled as soon as it arrives.
+ * leaf: then it is settled as soon as it arrives (but see sherd_set_gradient_sync).
  *
  *     sherd_require_grad(w, true);
  *     sherd_backward(sherd_mean(sherd_matmul(x, w)));
@@ -39,6 +39,33 @@ SHERD_API bool sherd_requires_grad(const sherd_tensor *t);
 
 /** Turn the recording of operators on or off; returns the last setting. @local @errors none */
 SHERD_API bool sherd_set_recording(sherd_world *world, bool on);
+
+/**
+ * Turn off, or on again, that gradients larger than their leaf are settled as they arrive; returns
+ * the last setting (PyTorch: set_requires_gradient_sync). For microbatches with sharded parameters:
+ *
+ *     for (int i = 0; i < count; i++) {
+ *         sherd_set_gradient_sync(world, i == count - 1);
+ *         sherd_backward(loss_of(model, i));
+ *     }
+ *     sherd_optimizer_step(optimizer, rate, 1);
+ *
+ * While it is off, the gradient of a sharded leaf that arrives as a pending sum stays one, and those
+ * of later backwards are added to it without communication. It takes the memory of the gathered
+ * leaf, on every rank: for a module of sherd_fully_shard that of all its parameters. The sum is
+ * settled, in one reduce-scatter, by the first backward that adds to it while this is on, by
+ * sherd_grad, or by whatever an optimizer does with gradients (then all leaves in one round). So
+ * results are right whether it is turned on again or not.
+ *
+ * A gradient that is settled already, and one that a hook on the leaf sees (sherd_tensor_hook),
+ * does not wait: what is added to it is settled first. Gradients of replicated leaves wait anyway.
+ *
+ * @local      all ranks pass the same value, or the next call that the ranks make ends in EDIFFER
+ * @numerics   first each rank adds up its own addends, then they are added in rank order; so sums
+ *             may differ in rounding from those of gradients that are settled one by one
+ * @errors     none; false for a world NULL
+ */
+SHERD_API bool sherd_set_gradient_sync(sherd_world *world, bool on);
 
 /**
  * Add d(loss)/d(leaf) to the gradient of every leaf that `loss` depends on. The tensors that the

@@ -347,7 +347,8 @@ static bool take_turn(sherd__pass *p, int k)
     if (first && !node->needed)
         return true;
     sherd_scope_begin(p->world);
-    bool good = (rests ? run_rest(p, node) : run_node(p, node)) &&
+    bool good = (node->op != &sherd__together_op || sherd__settle_together(p, k)) &&
+                (rests ? run_rest(p, node) : run_node(p, node)) &&
                 (node->later || sherd__finish_leaves(p, node));
     sherd_scope_end(p->world);
     if (first && node->rest)

@@ -192,6 +192,12 @@ static bool holds_more(const sherd_layout *a, const sherd_layout *b)
     return largest > 0 && (largest > sherd__layout_largest(b) || a->sharers < b->sharers);
 }
 
+bool sherd__is_larger(const sherd_tensor *leaf, const sherd_tensor *grad)
+{
+    return leaf->layout && grad->layout && grad->layout->spec.mesh == leaf->layout->spec.mesh &&
+           holds_more(grad->layout, leaf->layout);
+}
+
 /*
  * A gradient as its leaf may keep it: unchanged, unless it takes more memory than the leaf. Then it
  * is settled here: a leaf is sharded so that nothing of its full size stays in memory.
@@ -200,12 +206,47 @@ static sherd_tensor *as_kept(const sherd_tensor *leaf, sherd_tensor *grad)
 {
     const sherd_layout *to;
 
-    if (!leaf->layout || !grad->layout || grad->layout->spec.mesh != leaf->layout->spec.mesh ||
-        !holds_more(grad->layout, leaf->layout))
+    if (!sherd__is_larger(leaf, grad))
         return grad;
     if (sherd__layout_settle(&to, leaf->layout) != SHERD_OK)
         return sherd__fail_diag(leaf->world, true);
     return sherd__move_to(grad, to, false);
+}
+
+/* The same of what the leaf has. False: failed, raised. */
+static bool settle_kept(sherd_tensor *leaf)
+{
+    sherd_tensor *kept = as_kept(leaf, leaf->autograd.grad);
+
+    if (kept->storage)
+        sherd__set_grad(leaf, kept);
+    return kept->storage != NULL;
+}
+
+/*
+ * Add to a leaf's gradient one that is larger than the leaf, if that is to wait for others, or is
+ * what others have waited for: then one call settles all of them. A rank that waits while others do
+ * not makes fewer calls, so it notes that it does.
+ */
+static bool add_larger(sherd_tensor *leaf, sherd_tensor *grad)
+{
+    bool waits = sherd__tape_of(leaf->world)->waits;
+    uint64_t identity;
+
+    if (waits)
+        sherd__deed_add(grad->layout->spec.mesh, "gradient that waits", 0, &identity);
+    return sherd__add_grad(&leaf->autograd.grad, grad) && (waits || settle_kept(leaf));
+}
+
+static bool add_to_leaf(sherd_tensor *leaf, sherd_tensor *grad)
+{
+    const sherd_tensor *kept = leaf->autograd.grad;
+    bool together = kept ? kept->layout == grad->layout : sherd__tape_of(leaf->world)->waits;
+
+    if (sherd__is_larger(leaf, grad) && together)
+        return add_larger(leaf, grad);
+    return (!kept || !sherd__is_larger(leaf, kept) || settle_kept(leaf)) &&
+           sherd__add_grad(&leaf->autograd.grad, as_kept(leaf, grad));
 }
 
 double sherd__averaged(const sherd_layout *layout)
@@ -242,8 +283,7 @@ bool sherd__add_leaf_grad(const sherd__pass *p, sherd_tensor *leaf, sherd_tensor
     if (!leaf->autograd.requires_grad)
         return true;
     const sherd_tensor *before = leaf->autograd.grad;
-    bool good = sherd__add_grad(&leaf->autograd.grad, as_kept(leaf, grad)) &&
-                sherd__keep_apart(p, &leaf->autograd.grad);
+    bool good = add_to_leaf(leaf, grad) && sherd__keep_apart(p, &leaf->autograd.grad);
     leaf->autograd.grad_seen &= leaf->autograd.grad == before;
     if (good && leaf->autograd.grad)
         sherd__serve(leaf->autograd.grad->storage, SHERD_MEMORY_GRADIENTS);

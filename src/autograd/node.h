@@ -78,16 +78,18 @@ typedef struct sherd__result {
  * Either `base` is set: it is a move of that, and will be moved again; or `kept` is the tensor that
  * is held.
  */
+typedef struct sherd__group sherd__group; /* of those that are moved again in one call */
 typedef struct sherd__kept {
     sherd__refcounted head; /* counts slots, and those that are moved from here */
     sherd_world *world;
     sherd_tensor *owner;   /* whose `saved` this is; not counted, NULL once it is gone */
     int64_t owner_version; /* of its storage when it was saved */
     struct sherd__kept *base;
-    sherd_tensor *kept; /* counted, in no scope, without node */
-    int64_t version;    /* of its storage when it was kept */
-    bool counted;       /* counted in saved_bytes */
-    bool packed;        /* by these hooks: */
+    sherd__group *group; /* counted, or NULL; only with a base */
+    sherd_tensor *kept;  /* counted, in no scope, without node */
+    int64_t version;     /* of its storage when it was kept */
+    bool counted;        /* counted in saved_bytes */
+    bool packed;         /* by these hooks: */
     sherd_saved_hooks hooks;
     const void *undo;
     const sherd_layout *layout; /* of the tensor, as are the rest; counted */
@@ -137,6 +139,7 @@ typedef struct sherd__tape {
     int again;             /* how many replays are recomputing, one inside another */
     bool paused;           /* not recording */
     bool graph;            /* the backward that runs is recorded (create_graph) */
+    bool waits;            /* gradients of sharded leaves wait to be settled */
     sherd_dtype low;       /* autocast's dtype; SHERD_DTYPE_NONE = autocast is off */
     uint64_t order;
     int64_t saved_bytes;
@@ -181,6 +184,9 @@ bool sherd__replay_save(sherd_node *node, int slot, sherd_tensor *t);
 bool sherd__replay_fill(sherd_node *node);
 /* Backward has left the node, but it may run again: drop what was computed for it. */
 void sherd__replay_empty(sherd_node *node);
+
+/* What the part that is recomputed did next, the first time; NULL: nothing, or none is recomputed. */
+const sherd_op *sherd__replay_next(sherd_world *world);
 
 /* Whether keeping a tensor takes no memory: it is a leaf's, or can be moved again from one. */
 bool sherd__keeps_free(const sherd_tensor *t);
@@ -322,12 +328,32 @@ sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, 
 void sherd__saved_used(const sherd_node *node, int k);
 void sherd__saved_forget(const sherd_node *node, int k);
 
+/* What was saved, restored for the operator `name`; the failed tensor if it was written since. */
+sherd_tensor *sherd__restored(sherd__kept *k, const char *name);
+
+/* ---- gathered together (together.c) ---------------------------------------------------------- */
+
+extern const sherd_op sherd__together_op;
+
+/* What is kept goes, and its group no longer knows of it. */
+void sherd__group_leave(sherd__kept *k);
+/* Restore all of a group that are there. False: failed, raised. */
+bool sherd__group_restore(sherd__group *g, const char *name);
+/*
+ * The k-th node is the first of those that gathered leaves in one call: settle their gradients in
+ * one round. False: failed, raised.
+ */
+bool sherd__settle_together(const sherd__pass *pass, int k);
+
+/* Whether a gradient takes more memory than its leaf: a pending sum of what that has a part of. */
+bool sherd__is_larger(const sherd_tensor *leaf, const sherd_tensor *grad);
+
 /* Add a gradient to a sum (NULL = none yet); the sum counts both. False: failed. */
 bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad);
 
 /*
- * Add a gradient to a leaf's; one that takes more memory than the leaf is settled first. False:
- * failed.
+ * Add a gradient to a leaf's; one that takes more memory than the leaf is settled, unless
+ * gradients wait. False: failed.
  */
 bool sherd__add_leaf_grad(const sherd__pass *pass, sherd_tensor *leaf, sherd_tensor *grad);
 

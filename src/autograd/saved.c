@@ -105,6 +105,7 @@ static void kept_destroy(sherd__refcounted *head)
     let_go(k);
     sherd_tensor_release(k->restored);
     sherd__layout_set(&k->layout, NULL);
+    sherd__group_leave(k);
     if (k->base)
         sherd__refcounted_release(&k->base->head);
     sherd__free(sherd__world_heap(k->world), k);
@@ -286,19 +287,19 @@ static sherd_tensor *unpack(sherd__kept *k)
     return k->restored ? k->restored : sherd__failed(world);
 }
 
-static sherd_tensor *restore(sherd__kept *k, const char *name);
-
 static sherd_tensor *move_again(sherd__kept *k, const char *name)
 {
-    sherd_tensor *source = restore(k->base, name), *t = sherd__move_to(source, k->layout, false);
+    sherd_tensor *source = sherd__restored(k->base, name), *t = source;
 
+    if (source->storage && k->group)
+        return sherd__group_restore(k->group, name) ? k->restored : sherd__failed(k->world);
+    t = sherd__move_to(source, k->layout, false);
     if (t->storage)
         k->restored = sherd_tensor_retain(t);
     return t;
 }
 
-/* The saved tensor, for the backward of the operator `name`. */
-static sherd_tensor *restore(sherd__kept *k, const char *name)
+sherd_tensor *sherd__restored(sherd__kept *k, const char *name)
 {
     if (k->restored)
         return k->restored;
@@ -314,7 +315,7 @@ static sherd_tensor *restore(sherd__kept *k, const char *name)
 
 static sherd_tensor *restored_of(sherd_node *node, int slot)
 {
-    return node->slot[slot] ? restore(node->slot[slot], node->op->name) : NULL;
+    return node->slot[slot] ? sherd__restored(node->slot[slot], node->op->name) : NULL;
 }
 
 sherd_tensor *sherd__saved_constant(sherd_node *node, int result)

@@ -46,6 +46,18 @@ bool sherd_set_recording(sherd_world *world, bool on)
     return before;
 }
 
+bool sherd_set_gradient_sync(sherd_world *world, bool on)
+{
+    if (!world)
+        return false;
+
+    sherd__tape *tape = sherd__tape_of(world);
+    bool before = !tape->waits;
+
+    tape->waits = !on;
+    return before;
+}
+
 sherd_dtype sherd__low(sherd_world *world)
 {
     return sherd__tape_of(world)->low;

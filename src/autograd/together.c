@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What was gathered in one call. There is a node for each tensor, since a node has few results; the
+ * nodes of a call have numbers that follow one another, so backward comes to all of them at once,
+ * when all gradients have arrived: it settles them in one round, at the first. What the tape has
+ * saved of them is a group, whose tensors are moved again in one call. The group counts what is
+ * moved, not those that are restored, so that all ranks move the same even if one of them keeps a
+ * part of the graph alive.
+ */
+#include "autograd/together.h"
+
+#include "autograd/node.h"
+
+/* ---- recording ------------------------------------------------------------------------------ */
+
+/*
+ * A leaf's gradient is passed on unchanged, if it has not been settled with the others: the leaf
+ * decides.
+ */
+static void gather_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    (void)node;
+    grad_in[0] = grad_out[0];
+}
+
+const sherd_op sherd__together_op = {
+    .name = "sherd_fully_shard", .takes_pending = true, .backward = gather_back};
+
+/* It may have been gathered before the call, so its origin is noted now. */
+void sherd__record_gather(sherd_tensor *const *pieces, sherd_tensor *const *whole, int count,
+                          bool keep)
+{
+    uint64_t call = count > 0 ? sherd__tape_of(whole[0]->world)->order : 0;
+
+    for (int i = 0; i < count; i++) {
+        if (whole[i] == pieces[i] || sherd_tensor_failed(whole[i]))
+            continue;
+        if (!keep && pieces[i]->layout->sharers > whole[i]->layout->sharers)
+            whole[i]->autograd.moved_from = sherd_tensor_retain(pieces[i]);
+        sherd__origin_pass(&pieces[i], 1, &whole[i], 1);
+        sherd__record_node(whole[i]->world, &sherd__together_op, &pieces[i], 1, &whole[i], 1, &call,
+                           sizeof call);
+    }
+}
+
+void sherd__stand_in(sherd_tensor *const *pieces, sherd_tensor *const *whole, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (whole[i] == pieces[i] || sherd_tensor_failed(whole[i]))
+            continue;
+        sherd__origin_pass(&pieces[i], 1, &whole[i], 1);
+        whole[i]->autograd.requires_grad = pieces[i]->autograd.requires_grad;
+    }
+}
+
+bool sherd__gather_comes(sherd_world *world)
+{
+    return sherd__replay_next(world) == &sherd__together_op;
+}
+
+/* ---- restoring ------------------------------------------------------------------------------ */
+
+typedef struct member {
+    sherd__kept *kept; /* not counted; NULL once it is gone */
+    sherd__kept *base; /* what it is moved from; counted */
+    const sherd_layout *layout;
+} member;
+
+struct sherd__group {
+    int refs; /* of members */
+    sherd_world *world;
+    int count;
+    member *member;
+};
+
+static void release(sherd__group *g)
+{
+    sherd__heap *heap = sherd__world_heap(g->world);
+
+    if (--g->refs > 0)
+        return;
+    for (int i = 0; i < g->count; i++) {
+        sherd__layout_set(&g->member[i].layout, NULL);
+        sherd__refcounted_release(&g->member[i].base->head);
+    }
+    sherd__free(heap, g->member);
+    sherd__free(heap, g);
+}
+
+void sherd__group_leave(sherd__kept *k)
+{
+    sherd__group *g = k->group;
+
+    if (!g)
+        return;
+    k->group = NULL;
+    for (int i = 0; i < g->count; i++)
+        if (g->member[i].kept == k)
+            g->member[i].kept = NULL;
+    release(g);
+}
+
+/* What the tape has saved of a tensor, if it is to be moved again. */
+static sherd__kept *moved_again(const sherd_tensor *t)
+{
+    sherd__kept *k = (sherd__kept *)t->autograd.saved;
+
+    return k && k->base && !k->group ? k : NULL;
+}
+
+static sherd__group *new_group(sherd_world *world, int room)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+    sherd__group *g = sherd__alloc(heap, 1, sizeof *g);
+    member *list = g ? sherd__alloc(heap, (size_t)room, sizeof *list) : NULL;
+
+    if (!list) {
+        sherd__raise(world, SHERD_ENOMEM, "sherd_fully_shard: out of memory");
+        sherd__free(heap, g);
+        return NULL;
+    }
+    *g = (sherd__group){.world = world, .member = list};
+    return g;
+}
+
+void sherd__restore_together(sherd_tensor *const *whole, int count)
+{
+    int n = 0;
+
+    for (int i = 0; i < count; i++)
+        n += moved_again(whole[i]) != NULL;
+    sherd__group *g = n > 1 ? new_group(whole[0]->world, n) : NULL;
+    for (int i = 0; i < count && g; i++) {
+        sherd__kept *k = moved_again(whole[i]);
+        if (!k)
+            continue;
+        member *m = &g->member[g->count++];
+        *m = (member){.kept = k, .base = k->base};
+        k->base->head.refs++;
+        sherd__layout_set(&m->layout, k->layout);
+        k->group = g;
+        g->refs++;
+    }
+}
+
+/* A leaf that was written since is moved like the others, but restores nothing. */
+static bool is_written(const sherd__kept *base)
+{
+    return base->kept && base->kept->storage->version != base->version;
+}
+
+static bool move_all(sherd__group *g, sherd_tensor **out, sherd_tensor **from,
+                     const sherd_layout **to, const char *name)
+{
+    for (int i = 0; i < g->count; i++) {
+        sherd__kept *base = g->member[i].base;
+        from[i] = base->kept ? base->kept : sherd__restored(base, name);
+        to[i] = g->member[i].layout;
+    }
+    sherd__move_list(out, from, to, g->count, false);
+    return !sherd_tensor_failed(out[0]);
+}
+
+bool sherd__group_restore(sherd__group *g, const char *name)
+{
+    sherd__heap *heap = sherd__world_heap(g->world);
+    sherd_tensor **both = sherd__alloc(heap, 2 * (size_t)g->count, sizeof(sherd_tensor *));
+    const sherd_layout **to = sherd__alloc(heap, (size_t)g->count, sizeof *to);
+    bool good = both && to;
+
+    if (!good)
+        sherd__raise(g->world, SHERD_ENOMEM, "%s: out of memory", name);
+    good = good && move_all(g, both, both + g->count, to, name);
+    for (int i = 0; i < g->count && good; i++) {
+        sherd__kept *k = g->member[i].kept;
+        if (k && !k->restored && !is_written(k->base))
+            k->restored = sherd_tensor_retain(both[i]);
+    }
+    sherd__free(heap, both);
+    sherd__free(heap, to);
+    return good;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------ */
+
+static uint64_t call_of(const sherd_node *node)
+{
+    return *(const uint64_t *)node->attributes;
+}
+
+/* How many nodes from the k-th on are of its call. */
+static int nodes_of_call(const sherd__pass *p, int k)
+{
+    int n = 1;
+
+    while (k + n < p->nodes && p->node[k + n] && p->node[k + n]->op == &sherd__together_op &&
+           call_of(p->node[k + n]) == call_of(p->node[k]))
+        n++;
+    return n;
+}
+
+/*
+ * What the leaf has kept for this gradient is added first: then both are settled at once. False:
+ * failed, raised.
+ */
+static bool add_waiting(const sherd__pass *p, sherd_tensor *leaf, sherd__result *out)
+{
+    sherd_tensor *kept = leaf->autograd.grad;
+
+    if (p->only || !kept || kept->layout != out->grad->layout ||
+        sherd__is_watching((const sherd__watch *)leaf->autograd.watch))
+        return true;
+    bool good = sherd__add_grad(&leaf->autograd.grad, out->grad);
+    if (!good)
+        return false;
+    sherd_tensor *sum = sherd_tensor_retain(leaf->autograd.grad);
+    sherd__set_grad(leaf, NULL);
+    sherd_tensor_release(out->grad);
+    out->grad = sum;
+    return true;
+}
+
+/* Whether the gradient of a gathered leaf is to be settled with the others. */
+static bool is_due(const sherd_node *node)
+{
+    const sherd__result *out = &node->out[0];
+    const sherd_tensor *leaf = node->in[0].leaf;
+
+    return node->needed && leaf && leaf->autograd.requires_grad && out->grad &&
+           !sherd__is_watching(out->watch) && sherd__is_larger(leaf, out->grad);
+}
+
+/* Bring the gradients of n nodes to the layouts of their leaves. */
+static bool settle(const sherd__pass *p, sherd_node *const *node, int n, sherd_tensor **list,
+                   const sherd_layout **to)
+{
+    sherd_tensor **from = list + n;
+    int count = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (!is_due(node[i]))
+            continue;
+        if (!add_waiting(p, node[i]->in[0].leaf, &node[i]->out[0]))
+            return false;
+        if (sherd__layout_settle(&to[count], node[i]->in[0].leaf->layout) != SHERD_OK) {
+            sherd__raise_diag(p->world);
+            return false;
+        }
+        from[count++] = node[i]->out[0].grad;
+    }
+    sherd__where_set(p->world, sherd__where_at(node[0]->place, true));
+    sherd__move_list(list, from, to, count, false);
+    for (int i = 0, at = 0; i < n; i++) {
+        sherd_tensor *before = node[i]->out[0].grad;
+        if (!is_due(node[i]))
+            continue;
+        if (sherd_tensor_failed(list[at]))
+            return false;
+        node[i]->out[0].grad = sherd_tensor_retain(list[at++]);
+        node[i]->out[0].ours = false;
+        sherd_tensor_release(before);
+    }
+    return true;
+}
+
+bool sherd__settle_together(const sherd__pass *p, int k)
+{
+    sherd__heap *heap = sherd__world_heap(p->world);
+    int n = nodes_of_call(p, k);
+
+    if (p->graph || sherd__tape_of(p->world)->waits || n == 1)
+        return true;
+    sherd_tensor **list = sherd__alloc(heap, 2 * (size_t)n, sizeof(sherd_tensor *));
+    const sherd_layout **to = sherd__alloc(heap, (size_t)n, sizeof *to);
+    bool good = list && to;
+    if (!good)
+        sherd__raise(p->world, SHERD_ENOMEM, "%s: out of memory", p->function);
+    good = good && settle(p, p->node + k, n, list, to);
+    sherd__free(heap, list);
+    sherd__free(heap, to);
+    return good;
+}
