@@ -242,12 +242,27 @@ SHERD_API size_t sherd_parallel_text(const sherd_module *module, char *out, size
 /** Print sherd_parallel_text to a file on one rank. @local @errors EINVAL no such rank; ENOMEM */
 SHERD_CALL sherd_status sherd_parallel_print(const sherd_module *module, FILE *file, int rank);
 
-/* All zero = shard every parameter, prefetch, and gather again in backward. */
+/* All zero = shard every parameter, each module on its own, prefetch, gather again in backward. */
 typedef struct sherd_shard_options {
     int64_t min_elements; /* smaller parameters stay replicated over the axis */
     bool no_prefetch;     /* gather a module's parameters when it is called, not ahead of that */
     bool keep_gathered;   /* keep gathered parameters for backward, instead of gathering again */
-    bool skip_sharded;    /* leave parameters that the axis shards already; otherwise EINVAL */
+    bool skip_sharded;    /* leave parameters that a style has sharded over the axis; or EINVAL */
+    /*
+     * The path of modules whose parameters are gathered together with those of all modules below
+     * them ("layers.*"; as in sherd_parallelize, "" is the module itself). NULL = of each module
+     * only its own.
+     */
+    const char *unit;
+    /*
+     * [ignored_count], of parameters that stay replicated over the axis: "layers.*.norm.weight".
+     * All names may have wildcards.
+     */
+    const char *const *ignored;
+    int ignored_count;
+    /* the dim by which a parameter is sharded; -1 = as without; NULL = all. Pure, alike everywhere */
+    int (*dim)(const sherd_module *module, const char *name, void *payload);
+    void *payload; /* of `dim` */
 } sherd_shard_options;
 
 /**
@@ -256,23 +271,44 @@ typedef struct sherd_shard_options {
  * gradient, and of the state of an optimizer that is made afterwards; parts are uneven if the
  * number of ranks does not divide the size.
  *
- * A module's own parameters are gathered when it is called, freed as soon as it has computed, and
- * gathered again for its backward (unless keep_gathered is set). Gradients are reduce-scattered as
- * they arrive. While a forward runs, sherd_module_parameter of the running module returns the
- * gathered parameter, which is whole unless other axes shard it.
+ * The dim that is cut is the one whose largest part is the smallest fraction of it; of equal ones
+ * the first. So a weight [13,7] is cut in dim 0 by 2 ranks (7/13 is less than 4/7), and in dim 1 by
+ * 4 (2/7 is less than 4/13). What other axes shard already is cut further: the largest of their
+ * parts counts. options.dim chooses other dims.
+ *
+ * A module's own parameters are gathered when it is called, in one call, freed as soon as it has
+ * computed, and gathered again for its backward (unless keep_gathered is set). Their gradients are
+ * reduce-scattered in one call when all have arrived, or later: see sherd_set_gradient_sync. While a
+ * forward runs, sherd_module_parameter of the running module returns the gathered parameter, which
+ * is whole unless other axes shard it.
+ *
+ * Units make fewer and larger calls: all parameters below a unit are gathered at once, ahead of its
+ * forward, and again when its backward needs the first of them; their gradients wait for each other.
+ * That takes the memory of a unit's parameters, and in backward of its gradients. Units may also be
+ * made by calls of their own, as in PyTorch; what earlier calls have sharded over the axis is left
+ * to them:
+ *
+ *     const sherd_shard_options whole = {.unit = ""};
+ *     for (int i = 0; i < sherd_module_children(layers) && !status; i++)
+ *         status = sherd_fully_shard(sherd_module_child(layers, i), mesh, "dp", &whole);
+ *     if (!status)
+ *         status = sherd_fully_shard(model, mesh, "dp", &whole);
  *
  * Use it after sherd_parallelize on another axis, or alone; parameters that it does not shard are
- * replicated then. While a module computes, the parameters of the module that came next in the last
- * call are being gathered (unless no_prefetch is set), so those of two modules are in memory at
- * once.
+ * replicated then. While a module computes, the parameters of the module or unit that came next in
+ * the last call are being gathered (unless no_prefetch is set), so those of two are in memory at
+ * once. Modules in a unit that are called alone gather their own.
  *
  * @collective the world, with ranks outside the mesh, on which nothing changes
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis; options: NULL = all zero
  * @numerics   values are copied bit for bit; the sums of gradients are added in rank order
- * @owns       the module keeps hooks until it is destroyed; tied parameters stay tied
- * @errors     EINVAL no such axis, min_elements negative, a parameter that varies, is on another
- *             mesh, or is sharded over the axis already (skip_sharded allows it); ENOMEM; EDIFFER;
- *             after an error the module is partly changed
+ * @owns       the module keeps hooks until it is destroyed; tied parameters stay tied; options are
+ *             only read during the call
+ * @errors     EINVAL no such axis, min_elements negative, a pattern that is NULL or matches nothing,
+ *             a dim that a parameter lacks, a parameter that varies, is on another mesh, or was
+ *             sharded over the axis by a style (skip_sharded allows it), a module that was sharded
+ *             over the axis before, or is below such a one; ENOMEM; EDIFFER; after an error the
+ *             module is partly changed
  */
 SHERD_CALL sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh,
                                           const char *axis, const sherd_shard_options *options);

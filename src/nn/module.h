@@ -17,7 +17,8 @@ typedef struct sherd__named_tensor {
     char *name;
     sherd_tensor *tensor; /* counted */
     unsigned placed;      /* by styles: bits of the axes of the mesh's root */
-    bool sharded;         /* by sherd_fully_shard: it is gathered, so it has a layout */
+    /* by sherd_fully_shard, as bits of axes: it is gathered, so it has a layout */
+    unsigned sharded;
 } sherd__named_tensor;
 
 /* A list, so that hooks may be added and removed while it is walked. */
@@ -59,6 +60,7 @@ struct sherd_module {
     sherd__map names; /* of children, parameters and buffers: see sherd__find_name */
     char *styles;     /* names of those that were applied, for tables; NULL = none */
     bool distributed; /* by sherd_distribute_module */
+    unsigned sharded; /* sherd_fully_shard was called with it: bits of axes */
     bool spread; /* something of it or below it was put on a mesh; set on ranks outside that too */
     sherd__hook_entry *before, *after; /* in order of running */
     int next_hook;

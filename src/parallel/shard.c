@@ -1,283 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fully sharded parameters. A parameter is sharded over one axis; the shard is the leaf, so its
- * gradient and the optimizer's state are sharded too. Hooks gather the parameters of a module
- * before its forward, put the gathered tensors in place of the sharded ones, and take them out
- * again afterwards. The rest follows from what the tape does with any move: it saves the source of
- * a gather, not its result (decision 002), so a gathered parameter is freed after the forward and
- * gathered again in backward; and a leaf keeps no gradient larger than itself (decision 015), so
- * gradients are reduce-scattered as they arrive.
- *
- * While a module computes, the gather for the module that came next in the last call is begun: at
- * most one is ahead. The order is learned anew after a failed check, because in a call that fails
- * some ranks call modules that others, which have seen the failure, do not call.
+ * sherd_fully_shard: which parameters are sharded, by which dim, and which of them are gathered
+ * together (unit.c). All is found and checked first; then the parameters are cut, since tied ones
+ * change in all their places at once. What an earlier call has sharded over the axis, of a module
+ * below, is left to that; only the order of calls is learned for all units together.
  */
+#include <fnmatch.h>
+
 #include "base/hash.h"
 #include "base/num.h"
+#include "nn/pattern.h"
 #include "parallel/style.h"
+#include "parallel/unit.h"
 
-/* What all modules of one sherd_fully_shard share; counted by their hooks. */
-typedef struct sharding {
-    sherd_world *world;
-    int refs;
-    sherd_shard_options options;
-    uint64_t failed;    /* checks that had failed when the order below was learned */
-    int running;        /* calls of the root under way */
-    struct unit *last;  /* the unit that was called last in this forward */
-    struct unit *ahead; /* gathered before its call */
-} sharding;
-
-/*
- * A parameter of a unit. The arrays of layouts and tensors beside it are the arguments of a list of
- * moves.
- */
-typedef struct slot {
-    int parameter;      /* its number in the module */
-    sherd_tensor *home; /* while the module runs: the pieces; counted */
-} slot;
-
-/* One module with its sharded parameters; the payload of its two hooks, which count it. */
-typedef struct unit {
-    sharding *all;
-    sherd_module *module;
-    struct unit *next; /* the one that was called after this one, the last time */
-    uint64_t failed;   /* of `next`, as in sharding */
-    int refs, depth;   /* depth: calls of the module under way */
-    bool gathered;
-    int count;
-    slot *slot;              /* [count] */
-    const sherd_layout **to; /* gathered; counted */
-    sherd_tensor **pieces;   /* as a gather begins; not counted */
-    sherd_tensor **whole;    /* counted, while gathered; else NULL */
-} unit;
-
-/* ---- gathering ------------------------------------------------------------------------------ */
-
-/*
- * A leaf's gradient is passed on unchanged: a leaf holds no gradient larger than itself, so it
- * scatters it.
- */
-static void gather_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    (void)node;
-    grad_in[0] = grad_out[0];
-}
-
-static const sherd_op gather_table = {
-    .name = "sherd_fully_shard", .takes_pending = true, .backward = gather_back};
-
-/* Record as sherd_redistribute does: unless `keep`, the tape may save the shards. */
-static void record(sherd_tensor *pieces, sherd_tensor *whole, bool keep)
-{
-    if (whole == pieces || sherd_tensor_failed(whole))
-        return;
-    if (!keep && pieces->layout->sharers > whole->layout->sharers)
-        whole->autograd.moved_from = sherd_tensor_retain(pieces);
-    sherd__origin_pass(&pieces, 1, &whole, 1); /* it may have been gathered before the call */
-    sherd__record_node(whole->world, &gather_table, &pieces, 1, &whole, 1, NULL, 0);
-}
-
-/* One call for all parameters of the module. */
-static void gather(unit *u, bool begin)
-{
-    for (int i = 0; i < u->count; i++)
-        u->pieces[i] = u->module->parameter[u->slot[i].parameter].tensor;
-    sherd__move_list(u->whole, u->pieces, u->to, u->count, begin);
-    for (int i = 0; i < u->count; i++)
-        sherd_tensor_retain(u->whole[i]);
-    u->gathered = true;
-}
-
-static void drop(unit *u)
-{
-    u->gathered = false;
-    for (int i = 0; i < u->count; i++) {
-        sherd_tensor *whole = u->whole[i];
-        u->whole[i] = NULL;
-        sherd_tensor_release(whole);
-    }
-}
-
-/*
- * Whether a parameter was written or replaced since its gather was begun, as by a forward that
- * moves the parameters of another module before it calls that.
- */
-static bool is_stale(const unit *u)
-{
-    bool stale = false;
-
-    for (int i = 0; i < u->count; i++) {
-        const sherd_tensor *now = u->module->parameter[u->slot[i].parameter].tensor;
-        const sherd_tensor *whole = u->whole[i];
-        stale |= now != u->pieces[i];
-        if (!stale && whole != now && now->storage && whole->storage)
-            stale = whole->autograd.moved_version != now->storage->version;
-    }
-    return stale;
-}
-
-/* Drop what was gathered ahead for a call that did not come. */
-static void drop_ahead(sharding *all)
-{
-    unit *u = all->ahead;
-
-    all->ahead = NULL;
-    if (u && u->depth == 0)
-        drop(u);
-}
-
-/*
- * The forward sees the gathered tensors. They are recorded here and not where their gather was
- * begun: what is on the tape must not depend on what ran before, or a recomputed module would
- * record something else.
- */
-static void put_in(unit *u)
-{
-    for (int i = 0; i < u->count; i++) {
-        sherd__named_tensor *p = &u->module->parameter[u->slot[i].parameter];
-        record(p->tensor, u->whole[i], u->all->options.keep_gathered);
-        u->slot[i].home = p->tensor;
-        p->tensor = sherd_tensor_retain(u->whole[i]);
-    }
-}
-
-/* Unless the forward has replaced it. */
-static void take_out(unit *u)
-{
-    for (int i = 0; i < u->count; i++) {
-        sherd__named_tensor *p = &u->module->parameter[u->slot[i].parameter];
-        sherd_tensor *home = u->slot[i].home, *now = p->tensor;
-        u->slot[i].home = NULL;
-        if (now == u->whole[i]) {
-            p->tensor = home;
-            sherd_tensor_release(now);
-        } else {
-            sherd_tensor_release(home);
-        }
-    }
-}
-
-/* ---- hooks ---------------------------------------------------------------------------------- */
-
-static void begin_next(sharding *all, unit *u)
-{
-    unit *next = u->failed == all->failed ? u->next : NULL;
-
-    if (all->options.no_prefetch || !all->running || !next || next->gathered || next->depth > 0)
-        return;
-    gather(next, true);
-    all->ahead = next;
-}
-
-/* Forget the order of calls, if a check has failed since. */
-static void renew(sharding *all)
-{
-    uint64_t failed = sherd__failed_checks(all->world);
-
-    if (all->failed == failed)
-        return;
-    drop_ahead(all);
-    all->last = NULL;
-    all->failed = failed;
-}
-
-static void arrive(sherd_module *self, sherd_args *in, void *payload)
-{
-    unit *u = payload;
-    sharding *all = u->all;
-
-    (void)self, (void)in;
-    if (u->depth++ > 0)
-        return;
-    renew(all);
-    if (all->ahead != u)
-        drop_ahead(all);
-    all->ahead = NULL;
-    if (u->gathered && is_stale(u))
-        drop(u);
-    if (!u->gathered)
-        gather(u, false);
-    put_in(u);
-    if (all->running && all->last) {
-        all->last->next = u;
-        all->last->failed = all->failed;
-    }
-    all->last = u;
-    begin_next(all, u);
-}
-
-static void leave(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload)
-{
-    unit *u = payload;
-
-    (void)self, (void)in, (void)out;
-    if (--u->depth > 0)
-        return;
-    take_out(u);
-    drop(u);
-}
-
-static void enter_root(sherd_module *self, sherd_args *in, void *payload)
-{
-    sharding *all = payload;
-
-    (void)self, (void)in;
-    if (all->running++ == 0)
-        all->last = NULL;
-}
-
-static void leave_root(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload)
-{
-    sharding *all = payload;
-
-    (void)self, (void)in, (void)out;
-    if (--all->running == 0) {
-        all->last = NULL;
-        drop_ahead(all);
-    }
-}
-
-/* ---- what hooks own ------------------------------------------------------------------------- */
-
-static void release_all(void *payload)
-{
-    sharding *all = payload;
-
-    if (--all->refs == 0)
-        sherd__free(sherd__world_heap(all->world), all);
-}
-
-/* Another unit may still point here only while the tree is destroyed, when nothing runs. */
-static void release_unit(void *payload)
-{
-    unit *u = payload;
-    sherd__heap *heap = sherd__world_heap(u->all->world);
-
-    if (--u->refs > 0)
-        return;
-    for (int i = 0; i < u->count; i++)
-        sherd__layout_set(&u->to[i], NULL);
-    if (u->gathered)
-        drop(u);
-    if (u->all->ahead == u)
-        u->all->ahead = NULL;
-    release_all(u->all);
-    sherd__free(heap, u->slot);
-    sherd__free(heap, u->to);
-    sherd__free(heap, u->pieces);
-    sherd__free(heap, u->whole);
-    sherd__free(heap, u);
-}
-
-/* ---- laying out ----------------------------------------------------------------------------- */
+static const char function[] = "sherd_fully_shard";
 
 typedef struct job {
     sherd_world *world;
+    sherd_module *module;
     const sherd_mesh *mesh, *root;
     int axis, root_axis;
     const sherd_shard_options *options;
-    sharding *all;
+    sherd__sharding *all;
+    sherd_module **unit; /* that options.unit matches */
+    int units, unit_room;
+    uint64_t ignored; /* the walk that has met ignored parameters */
+    bool matched;     /* the pattern that is looked at has led to something */
 } job;
+
+/* ---- which dim ------------------------------------------------------------------------------ */
 
 /*
  * The dim to shard: the one whose largest piece is the smallest fraction of it, the first of equal
@@ -302,114 +53,244 @@ static int choose_dim(const job *j, const sherd_layout *layout)
     return best;
 }
 
+static int dim_of(const job *j, const sherd_module *m, const sherd__named_tensor *p,
+                  const sherd_layout *layout)
+{
+    int dim = j->options->dim ? j->options->dim(m, p->name, j->options->payload) : -1;
+
+    return dim == -1 ? choose_dim(j, layout) : dim;
+}
+
+/* ---- which parameters ----------------------------------------------------------------------- */
+
 static bool is_sharded(const job *j, const sherd_tensor *t)
 {
     return t->layout && (t->layout->shard_axes >> j->root_axis & 1);
 }
 
-static bool is_wanted(const job *j, const sherd_tensor *t)
+/* Whether an earlier call has sharded a tensor, by whatever name of the tree below m. */
+static bool is_gathered_below(const job *j, const sherd_module *m, const sherd_tensor *t)
 {
-    return t->ndim > 0 && sherd_tensor_count(t) > 0 &&
-           sherd_tensor_count(t) >= j->options->min_elements &&
-           !(j->options->skip_sharded && is_sharded(j, t));
+    bool found = false;
+
+    for (int i = 0; i < m->parameters && !found; i++)
+        found = m->parameter[i].tensor == t && (m->parameter[i].sharded >> j->root_axis & 1);
+    for (int i = 0; i < m->children && !found; i++)
+        found = is_gathered_below(j, m->child[i].module, t);
+    return found;
+}
+
+/* The same of what is sharded: then it is tied to a parameter of a unit, and gathered here too. */
+static bool is_tied_to_unit(const job *j, const sherd_module *m, const sherd_tensor *t)
+{
+    while (m->parent)
+        m = m->parent;
+    return is_gathered_below(j, m, t);
+}
+
+static bool is_wanted(const job *j, const sherd_module *m, const sherd__named_tensor *p)
+{
+    const sherd_tensor *t = p->tensor;
+
+    if (t->ndim == 0 || sherd_tensor_count(t) == 0 || t->visit.walk == j->ignored ||
+        sherd_tensor_count(t) < j->options->min_elements)
+        return false;
+    if (!is_sharded(j, t))
+        return true;
+    return !(p->sharded >> j->root_axis & 1) &&
+           (!j->options->skip_sharded || is_tied_to_unit(j, m, t));
+}
+
+static sherd_status refuse(const sherd_module *m, const sherd__named_tensor *p, const char *fault)
+{
+    return sherd__module_fail(m, SHERD_EINVAL, "%s: parameter \"%s\" of \"%s\" %s", function,
+                              p->name, sherd__module_name(m), fault);
 }
 
 /* The layout of a parameter when it is gathered. */
 static sherd_status gathered_layout(const sherd_layout **out, const job *j, const sherd_module *m,
                                     const sherd__named_tensor *p)
 {
-    const char *fault = NULL;
-
-    if (p->tensor->layout && sherd_layout_mesh(p->tensor->layout) != j->root)
-        fault = "lies on another mesh";
-    else if (is_sharded(j, p->tensor))
-        fault = "is sharded over the axis already (options.skip_sharded leaves it)";
-    if (fault)
-        return sherd__module_fail(m, SHERD_EINVAL,
-                                  "sherd_fully_shard: parameter \"%s\" of \"%s\" %s", p->name,
-                                  sherd__module_name(m), fault);
-    if (!p->tensor->layout)
-        return sherd__replicated(out, j->root, p->tensor->ndim, p->tensor->shape);
-    *out = p->tensor->layout;
-    return SHERD_OK;
-}
-
-/* With room for n parameters; NULL for lack of memory. */
-static unit *new_unit(const job *j, sherd_module *m, size_t n)
-{
-    sherd__heap *heap = sherd__world_heap(j->world);
-    unit *u = sherd__alloc(heap, 1, sizeof *u);
-
-    if (!u)
-        return NULL;
-    *u = (unit){.all = j->all, .module = m, .refs = 1};
-    j->all->refs++;
-    u->slot = sherd__alloc(heap, n, sizeof *u->slot);
-    u->to = sherd__alloc(heap, n, sizeof *u->to);
-    u->pieces = sherd__alloc(heap, n, sizeof *u->pieces);
-    u->whole = sherd__alloc(heap, n, sizeof *u->whole);
-    if (u->slot && u->to && u->pieces && u->whole)
-        return u;
-    release_unit(u);
-    return NULL;
-}
-
-/* The unit of a module; *out is NULL if none of its parameters is to be sharded. */
-static sherd_status make_unit(unit **out, const job *j, sherd_module *m)
-{
-    unit *u = new_unit(j, m, (size_t)m->parameters);
+    const sherd_tensor *t = p->tensor;
     sherd_status status = SHERD_OK;
 
-    *out = NULL;
-    if (!u)
-        return sherd__no_memory(sherd__world_diag(j->world), "sherd_fully_shard");
+    if (t->layout && sherd_layout_mesh(t->layout) != j->root)
+        return refuse(m, p, "lies on another mesh");
+    if (is_sharded(j, t) && !is_tied_to_unit(j, m, t))
+        return refuse(m, p, "is sharded over the axis already (options.skip_sharded leaves it)");
+    if (is_sharded(j, t))
+        return sherd_layout_with(out, t->layout, j->mesh, j->axis, sherd_replicate());
+    *out = t->layout;
+    if (!t->layout)
+        status = sherd__replicated(out, j->root, t->ndim, t->shape);
+    int dim = status ? 0 : dim_of(j, m, p, *out);
+    return !status && (dim < 0 || dim >= t->ndim) ? refuse(m, p, "lacks the dim that was chosen")
+                                                  : status;
+}
+
+/* ---- units ---------------------------------------------------------------------------------- */
+
+static int parameters_of(const sherd_module *m, bool deep)
+{
+    int n = m->parameters;
+
+    for (int i = 0; deep && i < m->children; i++)
+        n += parameters_of(m->child[i].module, true);
+    return n;
+}
+
+static sherd_status fill_unit(sherd__unit *u, const job *j, sherd_module *m, bool deep)
+{
+    sherd_status status = SHERD_OK;
+
     for (int i = 0; !status && i < m->parameters; i++) {
         const sherd_layout *to;
-        if (!is_wanted(j, m->parameter[i].tensor))
+        if (!is_wanted(j, m, &m->parameter[i]))
             continue;
         status = gathered_layout(&to, j, m, &m->parameter[i]);
         if (status)
             break;
-        m->parameter[i].sharded = true;
-        u->slot[u->count].parameter = i;
+        u->slot[u->count] = (sherd__slot){.module = m, .parameter = i};
         sherd__layout_set(&u->to[u->count++], to);
     }
-    if (status || u->count == 0)
-        release_unit(u);
-    else
+    for (int i = 0; deep && !status && i < m->children; i++)
+        status = fill_unit(u, j, m->child[i].module, true);
+    return status;
+}
+
+/* *out is not counted; it is NULL if none of its parameters is to be sharded. */
+static sherd_status make_unit(sherd__unit **out, const job *j, sherd_module *m, sherd__unit *outer,
+                              bool deep)
+{
+    sherd__unit *u = sherd__unit_create(j->all, m, parameters_of(m, deep));
+
+    *out = NULL;
+    if (!u)
+        return sherd__no_memory(sherd__world_diag(j->world), function);
+    u->outer = outer;
+    u->keeps = j->options->keep_gathered;
+    u->prefetches = !j->options->no_prefetch;
+    sherd_status status = fill_unit(u, j, m, deep);
+    bool any = u->count > 0;
+    if (!status && any)
+        status = sherd__unit_hook(u);
+    if (!status && any)
+        status = sherd__note_style(m, "FullyShard", sherd_mesh_axis_name(j->mesh, j->axis));
+    sherd__unit_release(u);
+    if (!status && any)
         *out = u;
     return status;
 }
 
-static sherd_status hook_unit(unit *u)
+static bool is_unit(const job *j, const sherd_module *m)
 {
-    sherd_hook_options options = {.prepend = true, .payload = u, .destroy = release_unit};
-    sherd_status status;
+    bool found = false;
 
-    u->refs++;
-    status = sherd_module_hook_before(NULL, u->module, arrive, &options);
-    if (status)
-        return status;
-    u->refs++;
-    options.prepend = false;
-    return sherd_module_hook_after(NULL, u->module, leave, &options);
+    for (int i = 0; i < j->units && !found; i++)
+        found = j->unit[i] == m;
+    return found;
 }
 
-/* Check everything first: tied parameters change in all their places at once. */
-static sherd_status make_units(const job *j, sherd_module *m)
+static sherd_status make_units(const job *j, sherd_module *m, sherd__unit *outer)
 {
-    unit *u;
-    sherd_status status = make_unit(&u, j, m);
+    bool deep = !outer && is_unit(j, m);
+    sherd__unit *u;
+    sherd_status status = make_unit(&u, j, m, outer, deep);
 
-    if (!status && u) {
-        status = hook_unit(u);
-        release_unit(u);
-        if (!status)
-            status = sherd__note_style(m, "FullyShard", sherd_mesh_axis_name(j->mesh, j->axis));
-    }
     for (int i = 0; !status && i < m->children; i++)
-        status = make_units(j, m->child[i].module);
+        status = make_units(j, m->child[i].module, deep ? u : outer);
     return status;
+}
+
+/* Units of earlier calls are called in one order with these. */
+static void join_units(const job *j, sherd_module *m)
+{
+    sherd__unit *u;
+
+    for (int i = 0; (u = sherd__unit_of(m, j->root_axis, &i)) != NULL;)
+        sherd__unit_join(u, j->all);
+    for (int i = 0; i < m->children; i++)
+        join_units(j, m->child[i].module);
+}
+
+/* ---- patterns ------------------------------------------------------------------------------- */
+
+static sherd_status add_unit(void *data, sherd_module *m, const char *rest)
+{
+    job *j = data;
+    sherd_module **list = sherd__reserve(sherd__world_heap(j->world), j->unit, j->units,
+                                         &j->unit_room, 8, sizeof(sherd_module *));
+
+    (void)rest;
+    j->matched = true;
+    if (!list)
+        return sherd__no_memory(sherd__world_diag(j->world), function);
+    j->unit = list;
+    j->unit[j->units++] = m;
+    return SHERD_OK;
+}
+
+static sherd_status ignore(void *data, sherd_module *m, const char *rest)
+{
+    job *j = data;
+
+    for (int i = 0; i < m->parameters; i++) {
+        if (fnmatch(rest, m->parameter[i].name, 0) != 0)
+            continue;
+        j->matched = true;
+        m->parameter[i].tensor->visit.walk = j->ignored;
+    }
+    return SHERD_OK;
+}
+
+/* Visit what a pattern leads to: modules, or those of which its last name names parameters. */
+static sherd_status follow(job *j, const char *pattern, bool parameters)
+{
+    sherd__heap *heap = sherd__world_heap(j->world);
+    sherd__descent d = {.visit = parameters ? ignore : add_unit, .data = j, .deepest = -1};
+    int levels;
+
+    if (!pattern)
+        return sherd__module_fail(j->module, SHERD_EINVAL, "%s: a pattern is NULL", function);
+    char *names = sherd__path_names(heap, pattern, &levels);
+    if (!names)
+        return sherd__no_memory(sherd__world_diag(j->world), function);
+    j->matched = false;
+    sherd_status status = SHERD_OK;
+    if (levels > 0 || !parameters)
+        status = sherd__descend(&d, j->module, names, levels - parameters);
+    sherd__free(heap, names);
+    if (!status && !j->matched)
+        status = sherd__module_fail(j->module, SHERD_EINVAL, "%s: \"%s\" matches no %s of \"%s\"",
+                                    function, pattern, parameters ? "parameter" : "module",
+                                    sherd__module_name(j->module));
+    return status;
+}
+
+static sherd_status follow_all(job *j)
+{
+    const sherd_shard_options *o = j->options;
+    sherd_status status = o->unit ? follow(j, o->unit, false) : SHERD_OK;
+
+    j->ignored = sherd__walk_number(j->world);
+    for (int i = 0; !status && o->ignored && i < o->ignored_count; i++)
+        status = follow(j, o->ignored[i], true);
+    return status;
+}
+
+/* ---- cutting -------------------------------------------------------------------------------- */
+
+static sherd_status cut_one(const job *j, sherd_module *m, sherd__named_tensor *p)
+{
+    const sherd_layout *whole = p->tensor->layout, *pieces;
+    sherd_status status = SHERD_OK;
+
+    if (!whole)
+        status = sherd__replicated(&whole, j->root, p->tensor->ndim, p->tensor->shape);
+    int dim = status ? 0 : dim_of(j, m, p, whole);
+    if (!status)
+        status = sherd_layout_with(&pieces, whole, j->mesh, j->axis, sherd_shard(dim));
+    return status ? status : sherd__spread(m, p, pieces);
 }
 
 static sherd_status cut(const job *j, sherd_module *m)
@@ -418,83 +299,122 @@ static sherd_status cut(const job *j, sherd_module *m)
 
     for (int i = 0; !status && i < m->parameters; i++) {
         sherd__named_tensor *p = &m->parameter[i];
-        sherd__follow_tie(m, p);
-        const sherd_layout *whole = p->tensor->layout, *pieces;
-        if (!is_wanted(j, p->tensor) || is_sharded(j, p->tensor))
+        if (!is_wanted(j, m, p))
             continue;
-        if (!whole)
-            status = sherd__replicated(&whole, j->root, p->tensor->ndim, p->tensor->shape);
-        if (!status)
-            status = sherd_layout_with(&pieces, whole, j->mesh, j->axis,
-                                       sherd_shard(choose_dim(j, whole)));
-        if (!status)
-            status = sherd__spread(m, p, pieces);
+        p->sharded |= 1u << j->root_axis;
+        if (!is_sharded(j, p->tensor))
+            status = cut_one(j, m, p);
     }
     for (int i = 0; !status && i < m->children; i++)
         status = cut(j, m->child[i].module);
     return status;
 }
 
-static sherd_status hook_root(const job *j, sherd_module *module)
+static void follow_ties(sherd_module *m)
 {
-    sherd_hook_options options = {.prepend = true, .payload = j->all, .destroy = release_all};
-    sherd_status status;
-
-    j->all->refs++;
-    status = sherd_module_hook_before(NULL, module, enter_root, &options);
-    if (status)
-        return status;
-    j->all->refs++;
-    options.prepend = false;
-    return sherd_module_hook_after(NULL, module, leave_root, &options);
+    for (int i = 0; i < m->parameters; i++)
+        sherd__follow_tie(m, &m->parameter[i]);
+    for (int i = 0; i < m->children; i++)
+        follow_ties(m->child[i].module);
 }
 
-static sherd_status run(job *j, sherd_module *module)
+static sherd_status run(job *j)
 {
     sherd__heap *heap = sherd__world_heap(j->world);
-    sherd_status status;
 
     if (!sherd__in_mesh(j->world, j->mesh))
-        return sherd__replicate_rest(module, j->mesh);
-    j->all = sherd__alloc(heap, 1, sizeof *j->all);
-    if (!j->all)
-        return sherd__no_memory(sherd__world_diag(j->world), "sherd_fully_shard");
-    *j->all = (sharding){.world = j->world, .refs = 1, .options = *j->options};
+        return sherd__replicate_rest(j->module, j->mesh);
+    follow_ties(j->module);
+    sherd_status status = follow_all(j);
+    j->all = status ? NULL : sherd__alloc(heap, 1, sizeof *j->all);
+    if (!status && !j->all)
+        status = sherd__no_memory(sherd__world_diag(j->world), function);
+    if (status)
+        return status;
+    *j->all = (sherd__sharding){.world = j->world, .refs = 1, .axis = j->root_axis};
     sherd_scope_begin(j->world);
-    status = make_units(j, module);
+    status = make_units(j, j->module, NULL);
     if (!status)
-        status = hook_root(j, module); /* before the hooks of its own unit, and after them */
+        status = sherd__sharding_hook(j->all, j->module);
     if (!status)
-        status = cut(j, module);
+        status = cut(j, j->module);
     if (!status)
-        status = sherd__replicate_rest(module, j->mesh);
+        status = sherd__replicate_rest(j->module, j->mesh);
+    if (!status)
+        join_units(j, j->module);
     sherd_scope_end(j->world);
-    release_all(j->all);
+    sherd__sharding_release(j->all);
     return status;
+}
+
+/* ---- the function --------------------------------------------------------------------------- */
+
+static sherd_status check(const job *j)
+{
+    const sherd_module *m = j->module;
+
+    if (j->options->min_elements < 0)
+        return sherd__module_fail(m, SHERD_EINVAL, "%s: min_elements is negative", function);
+    if (j->options->ignored_count > 0 && !j->options->ignored)
+        return sherd__module_fail(m, SHERD_EINVAL, "%s: ignored is NULL", function);
+    while (m && !(m->sharded >> j->root_axis & 1))
+        m = m->parent;
+    return m ? sherd__module_fail(m, SHERD_EINVAL,
+                                  "%s: \"%s\" is sharded over the axis already, and all below it",
+                                  function, sherd__module_name(m))
+             : SHERD_OK;
+}
+
+/* Of the dims that options.dim chooses, also on ranks that cut nothing. */
+static uint64_t hash_dims(uint64_t hash, const job *j, const sherd_module *m)
+{
+    for (int i = 0; i < m->parameters; i++) {
+        int dim = j->options->dim(m, m->parameter[i].name, j->options->payload);
+        hash = sherd__hash_word(hash, (uint64_t)dim);
+    }
+    for (int i = 0; i < m->children; i++)
+        hash = hash_dims(hash, j, m->child[i].module);
+    return hash;
+}
+
+/* What ranks must agree on. */
+static uint64_t hash_of(const job *j)
+{
+    const sherd_shard_options *o = j->options;
+    const int of[] = {j->axis, o->no_prefetch, o->keep_gathered, o->skip_sharded, o->unit != NULL};
+    uint64_t hash = sherd__hash_word(j->mesh->hash, (uint64_t)o->min_elements);
+
+    for (int i = 0; i < 5; i++)
+        hash = sherd__hash_word(hash, (uint64_t)of[i]);
+    if (o->unit)
+        hash = sherd__hash_text(hash, o->unit);
+    for (int i = 0; i < o->ignored_count; i++)
+        hash = sherd__hash_text(hash, o->ignored && o->ignored[i] ? o->ignored[i] : "");
+    if (o->dim)
+        hash = hash_dims(hash, j, j->module);
+    return sherd__hash_tree(hash, j->module);
 }
 
 sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh, const char *axis,
                                const sherd_shard_options *options)
 {
-    static const char function[] = "sherd_fully_shard";
     const sherd_shard_options o = options ? *options : (sherd_shard_options){0};
-    job j = {.mesh = mesh, .root = sherd_mesh_root(mesh), .options = &o};
+    job j = {.module = module, .mesh = mesh, .root = sherd_mesh_root(mesh), .options = &o};
     sherd_status status = sherd__style_axis(&j.axis, &j.world, module, mesh, axis, function);
     uint64_t hash = 1;
 
     if (!j.world)
         return status;
-    if (!status && o.min_elements < 0)
-        status = sherd__module_fail(module, SHERD_EINVAL, "%s: min_elements is negative", function);
     if (!status) {
         j.root_axis = mesh->root_axis[j.axis];
-        const int of[] = {j.axis, o.no_prefetch, o.keep_gathered, o.skip_sharded};
-        hash = sherd__hash_word(mesh->hash, (uint64_t)o.min_elements);
-        for (int i = 0; i < 4; i++)
-            hash = sherd__hash_word(hash, (uint64_t)of[i]);
-        hash = sherd__hash_tree(hash, module);
-        status = run(&j, module);
+        hash = hash_of(&j);
+        status = check(&j);
+    }
+    if (!status) {
+        status = run(&j);
         module->spread = true;
+        module->sharded |= status ? 0 : 1u << j.root_axis;
+        sherd__free(sherd__world_heap(j.world), j.unit);
     }
     return sherd__agree(j.world, status, hash, function);
 }

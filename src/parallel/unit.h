@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Units: modules whose sharded parameters are gathered, and freed, together. */
+#ifndef SHERD__UNIT_H
+#define SHERD__UNIT_H
+
+#include "nn/module.h"
+
+/* What the units of one tree and axis share; counted by them and by the hooks of the root. */
+typedef struct sherd__sharding {
+    sherd_world *world;
+    int refs;
+    int axis;                  /* of the root mesh */
+    uint64_t failed;           /* checks that had failed when the order below was learned */
+    int running;               /* calls of the root under way */
+    struct sherd__unit *last;  /* the unit that was called last in this forward */
+    struct sherd__unit *ahead; /* gathered before its call */
+} sherd__sharding;
+
+/*
+ * A parameter of a unit. The arrays of layouts and tensors beside it are the arguments of a list of
+ * moves.
+ */
+typedef struct sherd__slot {
+    sherd_module *module;
+    int parameter;      /* its number in the module */
+    sherd_tensor *home; /* while the unit runs: the pieces; counted */
+} sherd__slot;
+
+/*
+ * A module with its sharded parameters, and perhaps those of all modules below it; the payload of
+ * its two hooks, which count it. The modules below are units as well, for calls of them alone.
+ */
+typedef struct sherd__unit {
+    sherd__sharding *all; /* counted */
+    sherd_module *module;
+    struct sherd__unit *outer; /* the unit that has its parameters too, or NULL */
+    struct sherd__unit *next;  /* the one that was called after this one, the last time */
+    uint64_t failed;           /* of `next`, as in sharding */
+    int refs, depth;           /* depth: calls of the module under way */
+    bool keeps, prefetches;    /* as the options of its sherd_fully_shard say */
+    bool in;                   /* its parameters are in their places: not those of `outer` */
+    bool gathered;
+    int count;
+    sherd__slot *slot;       /* [count] */
+    const sherd_layout **to; /* gathered; counted */
+    sherd_tensor **pieces;   /* as a gather begins; not counted */
+    sherd_tensor **whole;    /* counted, while gathered; else NULL */
+} sherd__unit;
+
+/* With room for n parameters; NULL for lack of memory. */
+sherd__unit *sherd__unit_create(sherd__sharding *all, sherd_module *m, int n);
+void sherd__unit_release(sherd__unit *u);
+void sherd__sharding_release(sherd__sharding *all);
+
+/* Gather and free the unit's parameters around calls of its module. */
+sherd_status sherd__unit_hook(sherd__unit *u);
+/* The unit of a module and axis after its i-th: set i to 0 for the first; NULL: there is no other.
+ */
+sherd__unit *sherd__unit_of(const sherd_module *m, int axis, int *i);
+/* From now on the unit is called in an order that it shares with those of `all`. */
+void sherd__unit_join(sherd__unit *u, sherd__sharding *all);
+/* Learn that order in calls of this module. Its own unit, if it is one, is hooked before. */
+sherd_status sherd__sharding_hook(sherd__sharding *all, sherd_module *root);
+
+#endif
