@@ -263,10 +263,27 @@ MISUSE(resharding_needs_a_module_a_mesh_and_an_axis)
     destroy_layers(layer);
 }
 
+static int beyond(const sherd_module *module, const char *name, void *payload)
+{
+    (void)module, (void)name, (void)payload;
+    return 1 << 20;
+}
+
 MISUSE(sharding_needs_a_module_a_mesh_and_an_axis)
 {
     const sherd_mesh *mesh = line(m->world), *other;
     const sherd_shard_options bad = {.min_elements = INT64_MIN}, good = {.min_elements = 0};
+    static const char *const names[] = {NULL, "", ".", "*.*", "weight.*", "none"};
+    const sherd_shard_options wrong[] = {
+        {.unit = "none"},
+        {.unit = "weight"},
+        {.ignored_count = 1},
+        {.ignored = &names[0], .ignored_count = 1},
+        {.ignored = &names[1], .ignored_count = 1},
+        {.ignored = &names[2], .ignored_count = 3},
+        {.ignored = &names[5], .ignored_count = 1},
+        {.dim = beyond, .min_elements = 1},
+    };
     sherd_module *layer[LAYERS];
     sherd_world *second = NULL;
 
@@ -279,6 +296,8 @@ MISUSE(sharding_needs_a_module_a_mesh_and_an_axis)
     ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[3], mesh, NUL("x"), NULL));
     ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[4], mesh, BAD("y", "x"), NULL));
     ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[5], mesh, "x", BAD(&bad, &good)));
+    for (int i = 0; i < LEN(wrong); i++)
+        ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[5], mesh, "x", &wrong[i]));
     ALL_REFUSE(SHERD_OK, sherd_fully_shard(layer[6], mesh, "x", NULL));
     sherd_tensor *old = sherd_module_parameter(layer[6], "weight");
     sherd_tensor *t = sherd_constant(m->world, SHERD_F32, sherd_tensor_shape(old), 2, 1);

@@ -289,10 +289,11 @@ typedef struct sherd_shard_options {
  * to them:
  *
  *     const sherd_shard_options whole = {.unit = ""};
- *     for (int i = 0; i < sherd_module_children(layers) && !status; i++)
- *         status = sherd_fully_shard(sherd_module_child(layers, i), mesh, "dp", &whole);
- *     if (!status)
- *         status = sherd_fully_shard(model, mesh, "dp", &whole);
+ *     for (int i = 0; i < sherd_module_children(model); i++)
+ *         if (sherd_fully_shard(sherd_module_child(model, i), mesh, "dp", &whole))
+ *             return 1;
+ *     if (sherd_fully_shard(model, mesh, "dp", &whole))
+ *         return 1;
  *
  * Use it after sherd_parallelize on another axis, or alone; parameters that it does not shard are
  * replicated then. While a module computes, the parameters of the module or unit that came next in

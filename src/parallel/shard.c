@@ -388,8 +388,8 @@ static uint64_t hash_of(const job *j)
         hash = sherd__hash_word(hash, (uint64_t)of[i]);
     if (o->unit)
         hash = sherd__hash_text(hash, o->unit);
-    for (int i = 0; i < o->ignored_count; i++)
-        hash = sherd__hash_text(hash, o->ignored && o->ignored[i] ? o->ignored[i] : "");
+    for (int i = 0; o->ignored && i < o->ignored_count; i++)
+        hash = sherd__hash_text(hash, o->ignored[i] ? o->ignored[i] : "");
     if (o->dim)
         hash = hash_dims(hash, j, j->module);
     return sherd__hash_tree(hash, j->module);
@@ -413,8 +413,10 @@ sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh, con
     if (!status) {
         status = run(&j);
         module->spread = true;
-        module->sharded |= status ? 0 : 1u << j.root_axis;
         sherd__free(sherd__world_heap(j.world), j.unit);
     }
-    return sherd__agree(j.world, status, hash, function);
+    status = sherd__agree(j.world, status, hash, function);
+    if (!status)
+        module->sharded |= 1u << j.root_axis;
+    return status;
 }
