@@ -348,6 +348,7 @@ static void units_are_made_once(sherd_world *world)
     CHECK_OK(sherd_fully_shard(m, mesh, "dp", &whole));
     CHECK_EQ(sherd_fully_shard(m, mesh, "dp", &whole), SHERD_EINVAL);
     CHECK_EQ(sherd_fully_shard(sherd_module_child(m, 2), mesh, "dp", NULL), SHERD_EINVAL);
+    CHECK_OK(sherd_fully_shard(m, mesh, "dp", &(sherd_shard_options){.skip_sharded = true}));
     sherd_module_destroy(m);
     CHECK_OK(sherd_world_check(world));
 }

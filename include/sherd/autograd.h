@@ -44,9 +44,9 @@ SHERD_API bool sherd_set_recording(sherd_world *world, bool on);
  * Turn off, or on again, that gradients larger than their leaf are settled as they arrive; returns
  * the last setting (PyTorch: set_requires_gradient_sync). For microbatches with sharded parameters:
  *
- *     for (int i = 0; i < count; i++) {
- *         sherd_set_gradient_sync(world, i == count - 1);
- *         sherd_backward(loss_of(model, i));
+ *     for (int i = 0; i < 8; i++) {
+ *         sherd_set_gradient_sync(world, i == 7);
+ *         sherd_backward(loss_of(sherd_module_call(model, x)));
  *     }
  *     sherd_optimizer_step(optimizer, rate, 1);
  *

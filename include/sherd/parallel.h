@@ -247,7 +247,7 @@ typedef struct sherd_shard_options {
     int64_t min_elements; /* smaller parameters stay replicated over the axis */
     bool no_prefetch;     /* gather a module's parameters when it is called, not ahead of that */
     bool keep_gathered;   /* keep gathered parameters for backward, instead of gathering again */
-    bool skip_sharded;    /* leave parameters that a style has sharded over the axis; or EINVAL */
+    bool skip_sharded;    /* leave what is sharded over the axis already; otherwise EINVAL */
     /*
      * The path of modules whose parameters are gathered together with those of all modules below
      * them ("layers.*"; as in sherd_parallelize, "" is the module itself). NULL = of each module
@@ -306,9 +306,9 @@ typedef struct sherd_shard_options {
  * @owns       the module keeps hooks until it is destroyed; tied parameters stay tied; options are
  *             only read during the call
  * @errors     EINVAL no such axis, min_elements negative, a pattern that is NULL or matches nothing,
- *             a dim that a parameter lacks, a parameter that varies, is on another mesh, or was
- *             sharded over the axis by a style (skip_sharded allows it), a module that was sharded
- *             over the axis before, or is below such a one; ENOMEM; EDIFFER; after an error the
+ *             a dim that a parameter lacks, a parameter that varies or is on another mesh; without
+ *             skip_sharded, one that a style has sharded over the axis, and a module that was
+ *             sharded over it before, or is below such a one; ENOMEM; EDIFFER; after an error the
  *             module is partly changed
  */
 SHERD_CALL sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh,

@@ -359,10 +359,11 @@ static sherd_status check(const job *j)
         return sherd__module_fail(m, SHERD_EINVAL, "%s: ignored is NULL", function);
     while (m && !(m->sharded >> j->root_axis & 1))
         m = m->parent;
-    return m ? sherd__module_fail(m, SHERD_EINVAL,
-                                  "%s: \"%s\" is sharded over the axis already, and all below it",
-                                  function, sherd__module_name(m))
-             : SHERD_OK;
+    return m && !j->options->skip_sharded
+               ? sherd__module_fail(m, SHERD_EINVAL,
+                                    "%s: \"%s\" is sharded over the axis already, and all below it",
+                                    function, sherd__module_name(m))
+               : SHERD_OK;
 }
 
 /* Of the dims that options.dim chooses, also on ranks that cut nothing. */
