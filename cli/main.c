@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "sherd/version.h"
 
 typedef struct command {
     const char *name;
@@ -113,7 +114,7 @@ int main(int argc, char **argv)
     if (is_any(argv[1], "help", "--help", "-h"))
         return argc > 2 ? help_on(argv[2]) : help();
     if (is_any(argv[1], "version", "--version", "-V")) {
-        puts("sherd " SHERD_VERSION);
+        printf("sherd %s\n", sherd_version());
         return cli_flush("") ? 0 : CLI_FAILED;
     }
     const command *c = find(argv[1]);

@@ -4,6 +4,7 @@
 #define SHERD_H
 
 #include "sherd/status.h"
+#include "sherd/version.h"
 #include "sherd/dtype.h"
 #include "sherd/world.h"
 #include "sherd/carrier.h"

@@ -29,6 +29,7 @@ typedef struct launch {
     sherd__output output;
     sherd__signals signals;
     sherd__child child[SHERD_MAX_RANKS];
+    struct pollfd fds[2 * SHERD_MAX_RANKS + 1 + SHERD__OUTPUT_FDS];
     sherd__watch watch;
 } launch;
 
@@ -229,6 +230,7 @@ static int run(launch *l, sherd__diag *diag)
 {
     l->watch.arena = &l->arena;
     l->watch.child = l->child;
+    l->watch.fds = l->fds;
     l->watch.ranks = l->options->ranks;
     l->watch.signals = &l->signals;
     l->watch.launcher = true;

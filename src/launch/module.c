@@ -124,42 +124,72 @@ bool sherd__leave_job(void)
 
 /* ---- the module ------------------------------------------------------------------------------ */
 
-/* The folder of what this code is in: the shared library, or the program. */
-static bool own_folder(char *out, size_t room)
+/* The file that this code is mapped from, wherever the working folder is now. */
+static bool mapped_file(char *out, size_t room)
+{
+    char *line = NULL;
+    size_t line_room = 0;
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+
+    while (maps && !found && getline(&line, &line_room, maps) > 0) {
+        unsigned long from, to;
+        const char *path = strchr(line, '/');
+        line[strcspn(line, "\n")] = '\0';
+        found = path && sscanf(line, "%lx-%lx", &from, &to) == 2 && (uintptr_t)marks >= from &&
+                (uintptr_t)marks < to && snprintf(out, room, "%s", path) < (int)room;
+    }
+    free(line);
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+/* Folders to begin from: of the library, or of the program if that has it in itself, as it was
+ * named and as it is; and of the program. "" if there is none. */
+enum { FOLDERS = 3, FOLDER_BYTES = 1024 };
+typedef char folder_list[FOLDERS][FOLDER_BYTES];
+
+static void find_folders(folder_list folder)
 {
     Dl_info info;
-    char path[1024];
 
-    if (!dladdr((const void *)&marks, &info) || !info.dli_fname)
-        return false;
-    if (strchr(info.dli_fname, '/')) {
-        snprintf(path, sizeof path, "%s", info.dli_fname);
-    } else {
-        ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-        if (n < 0)
-            return false;
-        path[n] = '\0';
+    memset(folder, 0, sizeof(folder_list));
+    if (dladdr((const void *)&marks, &info) && info.dli_fname && info.dli_fname[0] == '/')
+        snprintf(folder[0], FOLDER_BYTES, "%s", info.dli_fname);
+    (void)mapped_file(folder[1], FOLDER_BYTES);
+    (void)readlink("/proc/self/exe", folder[2], FOLDER_BYTES - 1);
+    for (int i = 0; i < FOLDERS; i++) {
+        char *slash = strrchr(folder[i], '/');
+        if (slash)
+            *slash = '\0';
     }
-    char *slash = strrchr(path, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
-    return snprintf(out, room, "%s", path) < (int)room;
 }
 
 /* In the folder itself and around it, as things lie where they are built and where they are
  * installed. */
 static void *load_beside(const char *folder, const char *module)
 {
-    static const char *const places[] = {".", "..", "sherd", "../lib/sherd"};
-    char path[1200];
+    static const char *const places[] = {
+        ".", "..", "sherd", "../lib/sherd", "../lib64/sherd", "../lib/" SHERD_MULTIARCH "/sherd"};
+    char path[FOLDER_BYTES + 128];
     void *handle = NULL;
 
-    for (size_t i = 0; i < sizeof places / sizeof places[0] && !handle; i++) {
+    for (size_t i = 0; *folder && i < sizeof places / sizeof places[0] && !handle; i++) {
         snprintf(path, sizeof path, "%s/%s/sherd_mpi_%s.so", folder, places[i], module);
         if (access(path, R_OK) == 0)
             handle = sherd__library_open(path);
     }
+    return handle;
+}
+
+static void *load_module(folder_list folder, const char *module)
+{
+    char path[FOLDER_BYTES];
+    void *handle = NULL;
+
+    for (int i = 0; i < FOLDERS && !handle; i++)
+        handle = load_beside(folder[i], module);
     snprintf(path, sizeof path, "%s/sherd_mpi_%s.so", SHERD_MODULES, module);
     return handle ? handle : sherd__library_open(path);
 }
@@ -178,16 +208,16 @@ static void *load(const struct mark *mark, char *text, size_t room)
 {
     const char *given = getenv("SHERD_MPI_MODULE"), *linked = linked_module();
     const char *module[] = {linked ? linked : mark->module[0], linked ? NULL : mark->module[1]};
-    char folder[1024] = "/";
+    folder_list folder;
     void *handle = NULL;
 
     (void)dlerror();
     if (given)
         handle = sherd__library_open(given);
-    else if (!own_folder(folder, sizeof folder))
-        snprintf(folder, sizeof folder, "/");
+    else
+        find_folders(folder);
     for (int i = 0; !given && i < 2 && module[i] && !handle; i++)
-        handle = load_beside(folder, module[i]);
+        handle = load_module(folder, module[i]);
     if (!handle)
         snprintf(text, room, "%s", sherd__library_fault());
     return handle;
@@ -212,8 +242,9 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
         return sherd__fail(
             diag, SHERD_EINVAL,
             "%s says that this is rank %s of a job of MPI, but sherd's module for it "
-            "can not be loaded (build sherd where this MPI is, or name the module in "
-            "SHERD_MPI_MODULE): %.200s",
+            "can not be loaded (build sherd where this MPI is, or set SHERD_MPI_MODULE to the "
+            "path of sherd_mpi_openmpi.so or sherd_mpi_mpich.so, which lie in lib/sherd of "
+            "where sherd is installed): %.200s",
             mark->rank, getenv(mark->rank), text);
     memcpy(&open, &door, sizeof open);
     sherd_status status = open(out, text, sizeof text);

@@ -71,10 +71,10 @@ sherd_status sherd__outcome(const sherd__arena *arena, int ranks, sherd__diag *d
     return SHERD_OK;
 }
 
-sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *plan,
-                                    sherd__diag *diag)
+/* `child`: one a rank; `fds`: see sherd__watch. */
+static sherd_status spawn_and_watch(int *exit_status, const sherd__launch_plan *plan,
+                                    sherd__child *child, struct pollfd *fds, sherd__diag *diag)
 {
-    sherd__child child[SHERD_MAX_RANKS] = {{0}};
     sherd__arena arena = plan->arena;
     sherd__signals signals;
     pid_t parent = getpid();
@@ -102,6 +102,7 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
     if (!status) {
         sherd__watch watch = {.arena = &arena,
                               .child = child,
+                              .fds = fds,
                               .ranks = plan->ranks,
                               .signals = &signals,
                               .grace_ns = grace_ns};
@@ -113,5 +114,24 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
     sherd__signals_give_back(&signals);
     if (signal)
         raise(signal); /* it was for this process too */
+    return status;
+}
+
+/* Who spawns may be a thread with a small stack. */
+sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *plan,
+                                    sherd__diag *diag)
+{
+    sherd__heap heap = {0};
+    size_t ranks = (size_t)plan->ranks;
+    sherd__child *child = sherd__alloc(&heap, ranks, sizeof *child);
+    struct pollfd *fds = sherd__alloc(&heap, 2 * ranks + 1, sizeof *fds);
+    sherd_status status;
+
+    if (child && fds)
+        status = spawn_and_watch(exit_status, plan, child, fds, diag);
+    else
+        status = sherd__no_memory(diag, "sherd_spawn");
+    sherd__free(&heap, fds);
+    sherd__free(&heap, child);
     return status;
 }

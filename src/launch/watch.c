@@ -10,7 +10,6 @@
 #include "watch.h"
 #include "world/inside.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -175,7 +174,7 @@ static void look_for_missing(sherd__watch *w)
 
 static void sleep_a_while(sherd__watch *w)
 {
-    struct pollfd fds[2 * SHERD_MAX_RANKS + 1 + SHERD__OUTPUT_FDS];
+    struct pollfd *fds = w->fds;
     nfds_t count = 0;
     bool blind = w->signal_fd < 0;
 

@@ -3,6 +3,7 @@
 #ifndef SHERD__WATCH_H
 #define SHERD__WATCH_H
 
+#include <poll.h>
 #include <signal.h>
 
 #include "output.h"
@@ -61,6 +62,7 @@ struct sherd__flight; /* flight.h */
 typedef struct sherd__watch {
     sherd__arena *arena;
     sherd__child *child; /* one a rank */
+    struct pollfd *fds;  /* room for 2 a rank and 1; with an output, for SHERD__OUTPUT_FDS more */
     int ranks;
     const sherd__signals *signals;
     int64_t grace_ns;      /* from a signal that ends all, or the end of the world, to SIGKILL */

@@ -6,6 +6,7 @@
  * that ends takes it all along.
  */
 #include "inside.h"
+#include "shared_file.h"
 
 #include "base/num.h"
 
@@ -120,47 +121,18 @@ static size_t region_size(int ranks, size_t asked)
     return sherd__round_up(bytes, (size_t)1 << PAGE_LOG2);
 }
 
-static int open_memory(size_t bytes)
-{
-    struct rlimit limit, raised;
-    int fd = memfd_create("sherd", MFD_CLOEXEC);
-
-    if (fd < 0)
-        return -1;
-    /* A limit on the size of files is not meant for memory, and going past it would end the process
-     * by a signal. */
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        raised = limit;
-        raised.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_FSIZE, &raised);
-        if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < bytes)
-            errno = EFBIG;
-        else
-            errno = ftruncate(fd, (off_t)bytes) ? errno : 0;
-        int reason = errno;
-        setrlimit(RLIMIT_FSIZE, &limit);
-        errno = reason;
-    } else {
-        errno = ftruncate(fd, (off_t)bytes) ? errno : 0;
-    }
-    if (errno) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-/* Map `bytes`; with `fd` through a memfd, which is left open. */
-static void *reserve(size_t bytes, int *fd)
+/* Map `bytes`; with `fd` through a file without a name, which is left open. *where: of what failed. */
+static void *reserve(size_t bytes, int *fd, const char **where)
 {
     int flags = MAP_SHARED | MAP_NORESERVE;
     void *base;
 
+    *where = "mmap";
     if (!fd) {
         base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
         return base == MAP_FAILED ? NULL : base;
     }
-    if ((*fd = open_memory(bytes)) < 0)
+    if ((*fd = sherd__shared_file(bytes, where)) < 0)
         return NULL;
     base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, *fd, 0);
     if (base == MAP_FAILED) {
@@ -171,7 +143,7 @@ static void *reserve(size_t bytes, int *fd)
     return base;
 }
 
-static sherd_status no_space(sherd__diag *diag, int ranks, size_t asked)
+static sherd_status no_space(sherd__diag *diag, int ranks, size_t asked, const char *where)
 {
     size_t least =
         outline_of(ranks).regions + (size_t)ranks * step_of((size_t)1 << SHERD__REGION_FLOOR_LOG2);
@@ -188,6 +160,17 @@ static sherd_status no_space(sherd__diag *diag, int ranks, size_t asked)
                            "no address space: the arena of %d ranks takes %zu MB of it at least, "
                            "but this process is limited to %llu MB (RLIMIT_AS): raise `ulimit -v`",
                            ranks, least >> 20, (unsigned long long)limit.rlim_cur >> 20);
+    if (reason == ENOSPC)
+        return sherd__fail(diag, SHERD_ENOMEM,
+                           "memfd_create is forbidden here (seccomp), and %s has no room for the "
+                           "%zu MB that %d ranks need at least: allow memfd_create, or make it "
+                           "larger (docker run --shm-size)",
+                           where, least >> 20, ranks);
+    if (sherd__is_forbidden(reason))
+        return sherd__fail(diag, SHERD_ENOMEM,
+                           "no memory that processes share: %s: %s: the seccomp profile of this "
+                           "container or service forbids it, and must allow it",
+                           where, strerror(reason));
     return sherd__fail(diag, SHERD_ENOMEM, "no address space for %d regions of %zu MB: %s", ranks,
                        asked >> 20, strerror(reason));
 }
@@ -199,11 +182,12 @@ sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_byt
     size_t region = region_size(ranks, region_bytes);
     size_t asked = region;
     void *base = NULL;
+    const char *where;
 
     memset(out, 0, sizeof *out);
-    while (!(base = reserve(parts.regions + step_of(region) * (size_t)ranks, fd))) {
+    while (!(base = reserve(parts.regions + step_of(region) * (size_t)ranks, fd, &where))) {
         if (region >> (SHERD__REGION_FLOOR_LOG2 + 1) == 0)
-            return no_space(diag, ranks, asked);
+            return no_space(diag, ranks, asked, where);
         region = sherd__round_up(region / 2, (size_t)1 << PAGE_LOG2);
     }
     out->base = base;
