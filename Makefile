@@ -51,9 +51,11 @@ verify: ready ## build and run all tests with SHERD_VERIFY=1: replicas are compa
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
 	@cd $(BUILD) && SHERD_VERIFY=1 SHERD_TEST_SECONDS=500 ctest --no-label-summary --output-on-failure --parallel $(JOBS) $(ARGS)
 
-install: ready ## install libraries, headers and the command (make install PREFIX=/usr/local)
+install: ## install libraries, headers and the command (make install PREFIX=/usr/local)
+	@tools/bootstrap.sh
+	$(call configure,$(BUILD),-DCMAKE_INSTALL_PREFIX="$(PREFIX)")
 	@cmake --build $(BUILD) --parallel $(JOBS) --target parts
-	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@cmake --install $(BUILD)
 
 asan: ## run the tests under the address and undefined behaviour sanitizers
 	@tools/bootstrap.sh

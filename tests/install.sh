@@ -49,21 +49,41 @@ for kind in shared static; do
 find_package(sherd 0.1 REQUIRED $components)
 add_executable(hello_$kind ../hello.c)
 target_link_libraries(hello_$kind PRIVATE sherd::sherd)
+foreach(mpi openmpi mpich)
+    if(TARGET sherd::mpi_\${mpi})
+        add_executable(with_\${mpi}_$kind ../with_mpi.c)
+        target_link_libraries(with_\${mpi}_$kind PRIVATE sherd::mpi_\${mpi})
+    endif()
+endforeach()
+find_package(sherd QUIET COMPONENTS nonsense)
+if(sherd_FOUND)
+    message(FATAL_ERROR "sherd has a component that there is not")
+endif()
 END
 done
-quietly cmake -S "$work/user" -B "$work/user/build" -DCMAKE_PREFIX_PATH="$work/there"
-quietly cmake --build "$work/user/build"
-check "$work/user/build/shared/hello_shared"
-check "$work/user/build/static/hello_static"
+# A program that leaves its folder before it opens its world.
+cat >"$work/user/away.c" <<'END'
+#include <sherd.h>
+#include <stdio.h>
+#include <unistd.h>
 
-command -v pkg-config >/dev/null 2>&1 || { echo "install: no pkg-config here, so it was not tried"; exit 0; }
-pc=$(find "$work/there" -name sherd.pc)
-[ -n "$pc" ] || fail "sherd.pc is not installed"
-export PKG_CONFIG_PATH="${pc%/*}"
-flags=$(pkg-config --cflags --libs sherd)
-quietly "${CC:-cc}" "$work/user/hello.c" -o "$work/user/hello" $flags
-check env LD_LIBRARY_PATH="$(pkg-config --variable=libdir sherd)" "$work/user/hello"
-# A program that uses MPI itself, by each MPI that sherd was built with; alone it is a job of one rank.
+int main(void)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = NULL;
+    int gone = chdir("/");
+    sherd_status status = sherd_world_open(&world, &(sherd_world_options){.error = text});
+
+    printf("%d ranks%s\n", sherd_world_ranks(world), text);
+    status = status ? status : sherd_world_close(world);
+    return gone || status != SHERD_OK;
+}
+END
+cat >>"$work/user/static/CMakeLists.txt" <<'END'
+add_executable(away ../away.c)
+target_link_libraries(away PRIVATE sherd::sherd)
+END
+# A program that uses MPI itself; alone it is a job of one rank.
 cat >"$work/user/with_mpi.c" <<'END'
 #include <mpi.h>
 #include <sherd.h>
@@ -82,6 +102,35 @@ int main(int argc, char **argv)
     return status != SHERD_OK;
 }
 END
+quietly cmake -S "$work/user" -B "$work/user/build" -DCMAKE_PREFIX_PATH="$work/there"
+quietly cmake --build "$work/user/build"
+check "$work/user/build/shared/hello_shared"
+check "$work/user/build/static/hello_static"
+
+# The module lies beside a program in the tree, and not where it was configured; the program has the library in itself, is
+# named relatively, and has left its folder.
+for module in "$work"/there/lib*/sherd/sherd_mpi_*.so "$work"/there/lib/*/sherd/sherd_mpi_*.so; do
+    kind=${module##*/sherd_mpi_} kind=${kind%.so}
+    [ -f "$module" ] && command -v "mpirun.$kind" >/dev/null 2>&1 || continue
+    for with in shared static; do
+        "$work/user/build/$with/with_${kind}_$with" >"$work/seen" 2>&1 || { cat "$work/seen" >&2; fail "with_${kind}_$with failed"; }
+        grep -qx '1 ranks' "$work/seen" || { cat "$work/seen" >&2; fail "with_${kind}_$with: another output"; }
+    done
+    cp "$work/user/build/static/away" "$work/there/bin/away"
+    (cd "$work/there/bin" && export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+        OMPI_MCA_rmaps_base_oversubscribe=1 && "mpirun.$kind" -n 2 ./away) >"$work/seen" 2>&1 ||
+        { cat "$work/seen" >&2; fail "a program beside the module for $kind failed"; }
+    [ "$(grep -cx '2 ranks' "$work/seen")" = 2 ] || { cat "$work/seen" >&2; fail "beside the module for $kind: another output"; }
+done
+
+command -v pkg-config >/dev/null 2>&1 || { echo "install: no pkg-config here, so it was not tried"; exit 0; }
+pc=$(find "$work/there" -name sherd.pc)
+[ -n "$pc" ] || fail "sherd.pc is not installed"
+export PKG_CONFIG_PATH="${pc%/*}"
+flags=$(pkg-config --cflags --libs sherd)
+quietly "${CC:-cc}" "$work/user/hello.c" -o "$work/user/hello" $flags
+check env LD_LIBRARY_PATH="$(pkg-config --variable=libdir sherd)" "$work/user/hello"
+# The same by each MPI that sherd was built with.
 for module in "$work"/there/lib*/sherd/sherd_mpi_*.so "$work"/there/lib/*/sherd/sherd_mpi_*.so; do
     [ -f "$module" ] || continue
     kind=${module##*/sherd_mpi_} kind=${kind%.so}

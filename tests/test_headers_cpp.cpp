@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public headers as C++17: they compile without a warning, and what they declare links as C. */
+/* The public headers as C++17: they compile without a warning, also of casts as in C, and what they declare links as C. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wold-style-cast"
 #include "sherd.h"
+#pragma GCC diagnostic pop
 
 #include <cstdio>
 #include <string>

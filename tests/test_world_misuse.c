@@ -8,6 +8,7 @@
 #include "sherd/comm.h"
 #include "sherd/info.h"
 #include "sherd/plan.h"
+#include "sherd/version.h"
 
 #define MISUSE(name) MISUSE_WORKS(name, misuse_works)
 
@@ -33,6 +34,11 @@ static const sherd_layout *rows(const sherd_mesh *mesh)
 
 MISUSE(numbers_that_mean_nothing_have_a_name)
 {
+    char version[32];
+
+    snprintf(version, sizeof version, "%d.%d.%d", SHERD_VERSION_MAJOR, SHERD_VERSION_MINOR,
+             SHERD_VERSION_PATCH);
+    ANSWERS(strcmp(sherd_version(), version) == 0);
     ANSWERS(strcmp(sherd_status_name((sherd_status)-99), "unknown") == 0);
     ANSWERS(strstr(sherd_status_text((sherd_status)99), "not a status") != NULL);
     ANSWERS(sherd_dtype_bytes((sherd_dtype)-1) == 0 && sherd_dtype_bytes((sherd_dtype)99) == 0);

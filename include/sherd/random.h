@@ -72,7 +72,11 @@ static inline sherd_distribution sherd_truncated_normal(double mean, double devi
  */
 static inline sherd_distribution sherd_integers(int64_t low, int64_t high)
 {
+#ifdef __cplusplus
+    sherd_distribution d = {SHERD_DRAW_INTEGERS, double(low), double(high), 0, 0};
+#else
     sherd_distribution d = {SHERD_DRAW_INTEGERS, (double)low, (double)high, 0, 0};
+#endif
     return d;
 }
 

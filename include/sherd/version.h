@@ -6,7 +6,7 @@
 #ifndef SHERD_VERSION_H
 #define SHERD_VERSION_H
 
-#include "sherd/status.h"
+#include "status.h"
 
 /* The only place that says it: CMakeLists.txt reads these lines. */
 #define SHERD_VERSION_MAJOR 0
