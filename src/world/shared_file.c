@@ -33,7 +33,8 @@ static int extend(int fd, size_t bytes)
     return reason;
 }
 
-/* In a folder. A page that finds no room there when it is touched ends the process: all must fit. */
+/* In a folder. A page without room there ends the process that touches it: there must be room for
+ * all. */
 static int open_in(const char *folder, size_t bytes)
 {
     struct statvfs room;
