@@ -121,7 +121,7 @@ static size_t region_size(int ranks, size_t asked)
     return sherd__round_up(bytes, (size_t)1 << PAGE_LOG2);
 }
 
-/* Map `bytes`; with `fd` through a file without a name, which is left open. *where: of what failed. */
+/* Map `bytes`; with `fd` through a file without a name, which is left open. *where: what failed. */
 static void *reserve(size_t bytes, int *fd, const char **where)
 {
     int flags = MAP_SHARED | MAP_NORESERVE;
