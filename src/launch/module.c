@@ -176,8 +176,9 @@ static void *load_beside(const char *folder, const char *module)
     void *handle = NULL;
 
     for (size_t i = 0; *folder && i < sizeof places / sizeof places[0] && !handle; i++) {
-        snprintf(path, sizeof path, "%s/%s/sherd_mpi_%s.so", folder, places[i], module);
-        if (access(path, R_OK) == 0)
+        int length =
+            snprintf(path, sizeof path, "%s/%s/sherd_mpi_%s.so", folder, places[i], module);
+        if (length < (int)sizeof path && access(path, R_OK) == 0)
             handle = sherd__library_open(path);
     }
     return handle;
