@@ -55,7 +55,7 @@ install: ## install libraries, headers and the command (make install PREFIX=/usr
 	@tools/bootstrap.sh
 	$(call configure,$(BUILD),-DCMAKE_INSTALL_PREFIX="$(PREFIX)")
 	@cmake --build $(BUILD) --parallel $(JOBS) --target parts
-	@cmake --install $(BUILD)
+	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 asan: ## run the tests under the address and undefined behaviour sanitizers
 	@tools/bootstrap.sh
