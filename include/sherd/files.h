@@ -225,7 +225,8 @@ typedef struct sherd_read_options {
  * sherd_module_write; or parameters and buffers from a file of another program, such as PyTorch.
  * Works on any mesh: each rank reads some rows of each tensor. Where the file has optimizer state,
  * but none of one parameter, that was frozen until then: its state becomes that before the first
- * step, zeros (with `partial` it stays as it is). The modules' own generators are set as the file's
+ * step, zeros (with `partial` it stays as it is). Where the file has state of a parameter that was
+ * frozen when the optimizer was made, that state begins now. The modules' own generators are set as the file's
  * notes say (with `partial`, those that no file names stay as they are; of several files the
  * largest number counts); without such notes they do not change.
  *

@@ -27,17 +27,22 @@ static void clear(sherd__state *s)
     sherd__free(heap, s->source);
     sherd__free(heap, s->named);
     sherd__free(heap, s->entry);
+    s->source = NULL;
+    s->named = NULL;
+    s->entry = NULL;
+    s->count = 0;
 }
 
-static char *name_of(const sherd__state *s, int i)
+/* The name that an entry, of the optimizer or of the module, has in a file. */
+static char *name_of(const sherd__state *s, const sherd_named_state *entry, bool of_optimizer)
 {
-    size_t before = i < s->of_module ? 0 : strlen(prefix);
-    size_t length = (size_t)sherd_state_name(&s->entry[i], NULL, 0);
+    size_t before = of_optimizer ? strlen(prefix) : 0;
+    size_t length = (size_t)sherd_state_name(entry, NULL, 0);
     char *name = sherd__alloc(sherd__world_heap(s->world), before + length + 1, 1);
 
     if (name) {
         memcpy(name, prefix, before);
-        sherd_state_name(&s->entry[i], name + before, length + 1);
+        sherd_state_name(entry, name + before, length + 1);
     }
     return name;
 }
@@ -83,7 +88,7 @@ static sherd_status list(sherd__state *s)
     status = sherd__choose(&s->choice, s->function, s->module, s->optimizer, s->entry,
                            &s->of_module, &s->states);
     for (int i = 0; !status && i < s->states; i++)
-        status = list_one(s, s->entry[i].tensor, name_of(s, i));
+        status = list_one(s, s->entry[i].tensor, name_of(s, &s->entry[i], i >= s->of_module));
     for (int i = 0; !status && i < s->more_count; i++)
         status = list_more(s, &s->more[i], i);
     return status;
@@ -230,6 +235,78 @@ static sherd_status open_files(const sherd__state *s, sherd__files *f, const cha
     return status;
 }
 
+static bool is_chosen(const sherd__state *s, const sherd_tensor *parameter)
+{
+    bool found = !sherd__choice_leaves(&s->choice);
+
+    for (int i = 0; i < s->of_module && !found; i++)
+        found = s->entry[i].tensor == parameter;
+    return found;
+}
+
+/* Whether a file has this tensor of an optimizer's; for lack of memory *good becomes false. */
+static bool is_in_file(const sherd__state *s, const sherd__files *f, const sherd_named_state *entry,
+                       bool *good)
+{
+    char *name = name_of(s, entry, true);
+    bool found = false;
+
+    for (int i = 0; name && i < f->count; i++)
+        found |= sherd_file_find(f->file[i], name) != NULL;
+    *good &= name != NULL;
+    sherd__free(sherd__world_heap(s->world), name);
+    return found;
+}
+
+/*
+ * begun[]: 1 for each parameter that is read and has no state, but has some in the files. Returns
+ * how many there are; -1 for lack of memory.
+ */
+static int find_begun(const sherd__state *s, const sherd__files *f, int64_t *begun)
+{
+    sherd_optimizer *o = s->optimizer;
+    uint64_t walk = sherd__mark_holders(o->module);
+    sherd_named_state entry;
+    bool good = true;
+    int count = 0;
+
+    for (int i = 0; i < o->count; i++) {
+        sherd__optimized *item = &o->item[i];
+        if (item->tensor[SHERD__OPTIMIZER_STEPS])
+            continue;
+        for (int e = 0; e < SHERD__OPTIMIZER_TENSORS && !begun[i]; e++)
+            begun[i] = sherd__optimizer_entry(o, item, e, walk, &entry) &&
+                       is_in_file(s, f, &entry, &good) && is_chosen(s, item->p);
+        count += begun[i] != 0;
+    }
+    return good ? count : -1;
+}
+
+/*
+ * A parameter that was frozen when the optimizer was made may have state in the files, of steps
+ * before or after that: it begins now, on all ranks, and everything is listed again.
+ */
+static sherd_status start_stored(sherd__state *s, const sherd__files *f)
+{
+    sherd_optimizer *o = s->optimizer;
+    sherd__heap *heap = sherd__world_heap(s->world);
+    int64_t *begun = sherd__alloc(heap, (size_t)o->count + 1, sizeof *begun);
+    int count = begun ? find_begun(s, f, begun) : -1;
+    sherd_status status = SHERD_OK;
+
+    if (count < 0)
+        status = sherd__no_memory(sherd__world_diag(s->world), s->function);
+    status = sherd__agree(s->world, status, (uint64_t)count, s->function);
+    if (!status && count) {
+        clear(s);
+        status = sherd__optimizer_start_begun(o, begun);
+        status = status ? status : list(s);
+        status = sherd__agree(s->world, status, 0, s->function);
+    }
+    sherd__free(heap, begun);
+    return status;
+}
+
 /* In the layout of t. */
 static sherd_tensor *zeros_like(const sherd_tensor *t)
 {
@@ -295,6 +372,8 @@ static sherd_status read_all(sherd__state *s, const char *const *path, int count
     status = sherd__agree(s->world, status, 0, s->function);
     if (!status)
         status = open_files(s, &f, path, count);
+    if (!status && s->optimizer)
+        status = start_stored(s, &f);
     if (!status) {
         status = sherd__state_match(s, &f, options);
         status = sherd__agree(s->world, status, how_of(s, options), s->function);

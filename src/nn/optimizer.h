@@ -134,6 +134,12 @@ sherd__device *sherd__optimizer_device(const sherd_optimizer *o, const sherd_ten
 int sherd__optimizer_states(const sherd_optimizer *o, const sherd__optimized *item);
 /* Make the state of an item that has none yet, where its parameter is. */
 sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optimized *item);
+/*
+ * What the e-th tensor of an item is called, and the tensor, NULL if it has not begun; false: there
+ * is none, or the parameter is no longer in the module. `walk`: of sherd__mark_holders.
+ */
+bool sherd__optimizer_entry(const sherd_optimizer *o, const sherd__optimized *item, int e,
+                            uint64_t walk, sherd_named_state *out);
 /* begun[count]: 1 for each item that has state; and make that of items that have a 1. */
 void sherd__optimizer_begun(const sherd_optimizer *o, int64_t *begun);
 sherd_status sherd__optimizer_start_begun(const sherd_optimizer *o, const int64_t *begun);

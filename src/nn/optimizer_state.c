@@ -9,18 +9,21 @@
 #include "nn/module.h"
 #include "nn/optimizer.h"
 
-/*
- * The e-th tensor of an item; false: it has none, or its parameter is no longer in the module.
- * `walk`: of sherd__mark_holders.
- */
-static bool entry_at(const sherd_optimizer *o, sherd__optimized *item, int e, uint64_t walk,
-                     sherd_named_state *out)
+bool sherd__optimizer_entry(const sherd_optimizer *o, const sherd__optimized *item, int e,
+                            uint64_t walk, sherd_named_state *out)
 {
-    if (!item->tensor[e] || item->p->visit.walk != walk)
+    if (!item->name[e] || item->p->visit.walk != walk)
         return false;
     *out = (sherd_named_state){sherd__path_below(o->module, item->p->visit.holder), item->name[e],
                                item->tensor[e], true};
     return true;
+}
+
+/* The same of a tensor that there is. */
+static bool entry_at(const sherd_optimizer *o, const sherd__optimized *item, int e, uint64_t walk,
+                     sherd_named_state *out)
+{
+    return item->tensor[e] && sherd__optimizer_entry(o, item, e, walk, out);
 }
 
 void sherd__optimizer_begun(const sherd_optimizer *o, int64_t *begun)
