@@ -176,22 +176,6 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     ANSWERS(out == NULL);
 }
 
-MISUSE(a_child_is_taken_also_where_there_is_no_parent)
-{
-    sherd_module *root = NULL;
-
-    CHECK_OK(sherd_module_create(&root, m->world, NULL, NULL));
-    REFUSES(SHERD_EINVAL, sherd_module_add(NULL, "a", linear(m->world)));
-    ONLY_SAYS(SHERD_EINVAL, sherd_module_add(NULL, "a", NULL));
-    REFUSES(SHERD_ENOMEM, sherd_module_add(root, "a", NULL));
-    REFUSES(SHERD_EINVAL, sherd_module_add(root, NULL, linear(m->world)));
-    REFUSES(SHERD_EINVAL, sherd_module_add(root, "", linear(m->world)));
-    REFUSES(SHERD_EINVAL, sherd_module_add(root, "a.b", linear(m->world)));
-    REFUSES(SHERD_EINVAL, sherd_module_add(root, "a", root));
-    ANSWERS(sherd_module_children(root) == 0);
-    sherd_module_destroy(root);
-}
-
 MISUSE(a_buffer_is_a_tensor_with_a_name)
 {
     const int64_t shape[] = {4, 4};
@@ -471,7 +455,6 @@ static const check_test tests[] = {
     {TEST(an_argument_that_is_not_there_is_not_found), {1}},
     {TEST(giving_up_nothing_does_nothing), {1, 2}},
     {TEST(a_layer_needs_a_world_and_sizes), {1, 2}},
-    {TEST(a_child_is_taken_also_where_there_is_no_parent), {1, 2}},
     {TEST(a_buffer_is_a_tensor_with_a_name), {1, 2}},
     {TEST(state_is_loaded_by_a_name_that_is_there), {1, 2, 3}},
     {TEST(a_parameter_is_a_tensor_with_a_name), {1, 2}},

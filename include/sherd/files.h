@@ -226,9 +226,9 @@ typedef struct sherd_read_options {
  * Works on any mesh: each rank reads some rows of each tensor. Where the file has optimizer state,
  * but none of one parameter, that was frozen until then: its state becomes that before the first
  * step, zeros (with `partial` it stays as it is). Where the file has state of a parameter that was
- * frozen when the optimizer was made, that state begins now. The modules' own generators are set as the file's
- * notes say (with `partial`, those that no file names stay as they are; of several files the
- * largest number counts); without such notes they do not change.
+ * frozen when the optimizer was made, that state begins now. The modules' own generators are set as
+ * the file's notes say (with `partial`, those that no file names stay as they are; of several files
+ * the largest number counts); without such notes they do not change.
  *
  * @collective the world
  * @shapes     optimizer: NULL = none; optimizer state in the file is ignored then; options: NULL =

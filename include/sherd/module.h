@@ -107,6 +107,46 @@ SHERD_CALL sherd_status sherd_module_add(sherd_module *module, const char *name,
                                          sherd_module *child);
 
 /**
+ * Take a child out of its parent: it becomes a root of its own, whose paths and generators begin
+ * anew, with its parameters, layouts, styles and hooks. Optimizers that were made before keep its
+ * parameters, but no longer list their state. Tied parameters stay tied.
+ *
+ * @local  all ranks must do the same
+ * @shapes out: gets the child; NULL = it is destroyed
+ * @owns   the caller destroys *out or adds it to a module; on failure *out is NULL and the child
+ *         stays where it is
+ * @errors EINVAL no child of this name; `module` is a layer that needs its children (replace them);
+ *         the child, a module below it or one above it is being called or destroyed; *out is wanted
+ *         and backward may still run the child again (sherd_module_checkpoint); it would be
+ *         destroyed in a backward that may still need it; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_module_remove(sherd_module **out, sherd_module *module,
+                                            const char *name);
+
+/**
+ * Put another module in the place of a child, under its name: a new head, or an adapter around the
+ * old child, which can then be added to it.
+ *
+ *     if (sherd_module_replace(&old, attention, "wq", adapter) ||
+ *         sherd_module_add(adapter, "base", old))
+ *         return 1;
+ *
+ * The old child becomes a root, as in sherd_module_remove. The new one brings its own layouts,
+ * styles and hooks: those of the old one stay with that, so make the new one parallel
+ * (sherd_parallelize, sherd_fully_shard). Optimizers that were made before do not have its
+ * parameters: make them afterwards.
+ *
+ * @local  all ranks must do the same
+ * @shapes out: gets the old child; NULL = it is destroyed
+ * @owns   the module owns `child`, also on failure, as in sherd_module_add; the caller destroys
+ *         *out or adds it to a module, NULL on failure
+ * @errors EINVAL `child` as in sherd_module_add, the old one as in sherd_module_remove, but that of
+ *         a layer can be replaced; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_module_replace(sherd_module **out, sherd_module *module,
+                                             const char *name, sherd_module *child);
+
+/**
  * Add a parameter to a module: a leaf (autograd.h), which requires a gradient from now on; to
  * freeze it, call sherd_require_grad afterwards. A deferred tensor (sherd_random_later,
  * sherd_constant_later) takes memory only when it is placed on a mesh or used.
@@ -196,7 +236,8 @@ SHERD_API sherd_module_kind sherd_module_kind_of(const sherd_module *module);
 /**
  * The module's path; "" for a root.
  *
- * @local   @owns borrowed; valid until the module, or one above it, gets a parent   @errors none
+ * @local   @errors none
+ * @owns    borrowed; valid until the module, or one above it, gets a parent or loses it
  */
 SHERD_API const char *sherd_module_path(const sherd_module *module);
 
@@ -292,6 +333,28 @@ SHERD_API int sherd_module_all_parameters(const sherd_module *module, sherd_name
  *          and if `module` is NULL
  */
 SHERD_CALL int sherd_module_require_grad(sherd_module *module, const char *pattern, bool wanted);
+
+/**
+ * Cast the parameters and the floating-point buffers of a module, and of all below it, to another
+ * dtype (PyTorch's module.to(dtype)). Running averages of batch and instance norms become f32 for a
+ * 16-bit dtype. Tied parameters stay tied, in the whole tree; shards are cast where they are, and
+ * what is frozen or deferred stays so. A deferred parameter is drawn in the new dtype: in 16 bits
+ * the rounded numbers of f32; in f64 with more digits than f32 has. Attention's mask and what
+ * payloads hold stays as it is.
+ *
+ * The parameters become other tensors. So cast before optimizers are made, and before a pipeline
+ * ties them: a step, or a run, with an old one is refused (EINVAL). Hooks on gradients stay with
+ * the old ones.
+ *
+ * @collective the world, if any tensor of the module is or was distributed on any rank;
+ *             otherwise local
+ * @shapes     dtype: f32, f64, bf16 or f16
+ * @numerics   rounded to nearest, ties to even
+ * @errors     EINVAL `module` is NULL, a dtype without fractions, a tensor that has a gradient or
+ *             was lost, the module or one below or above it is being called; EDIFFER; ENOMEM,
+ *             EPEER: then some tensors are cast and others not
+ */
+SHERD_CALL sherd_status sherd_module_cast(sherd_module *module, sherd_dtype dtype);
 
 /* ---- state ----------------------------------------------------------------------------------- */
 

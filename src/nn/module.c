@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The tree of modules: names, paths, children. A path is set when a module gets a parent, for the
- * whole subtree at once, so that reading one costs nothing. Adding costs a walk over the subtree.
- */
+/* A module: made, destroyed, found, and what it says of itself; children.c has its children. */
 #include <stdio.h>
 #include <string.h>
 
@@ -78,12 +75,12 @@ static void destroy_tree(sherd_module *m)
     sherd__free(heap, m);
 }
 
-static bool is_running(const sherd_module *m)
+bool sherd__is_running(const sherd_module *m)
 {
     bool running = m->running > 0;
 
     for (int i = 0; !running && i < m->children; i++)
-        running = is_running(m->child[i].module);
+        running = sherd__is_running(m->child[i].module);
     return running;
 }
 
@@ -99,6 +96,11 @@ static bool is_recorded(const sherd_module *m)
     return recorded;
 }
 
+bool sherd__is_in_backward(const sherd_module *m)
+{
+    return sherd__where_now(m->world) & SHERD__BACKWARD && !m->of_backward && is_recorded(m);
+}
+
 void sherd_module_destroy(sherd_module *module)
 {
     const char *fault = NULL;
@@ -106,136 +108,15 @@ void sherd_module_destroy(sherd_module *module)
     if (!module || module->parent)
         return;
     /* Otherwise its forward, or a caller of that, would go on with a module that is gone. */
-    if (is_running(module))
+    if (sherd__is_running(module))
         fault = "or one below it is being called, or destroyed";
-    else if (sherd__where_now(module->world) & SHERD__BACKWARD && !module->of_backward &&
-             is_recorded(module))
+    else if (sherd__is_in_backward(module))
         fault = "is in a backward that is under way: destroy it when that has returned";
     if (fault)
         sherd__raise(module->world, SHERD_EINVAL, "sherd_module_destroy: module \"%s\" %s",
                      sherd__module_name(module), fault);
     else
         destroy_tree(module);
-}
-
-/* ---- children ------------------------------------------------------------------------------- */
-
-static int find_child(const sherd_module *m, const char *name, size_t length)
-{
-    sherd__name_kind kind;
-    int i = sherd__find_name(m, name, length, &kind);
-
-    return i >= 0 && kind == SHERD__CHILD ? i : -1;
-}
-
-static int count_modules(const sherd_module *m)
-{
-    int n = 1;
-    for (int i = 0; i < m->children; i++)
-        n += count_modules(m->child[i].module);
-    return n;
-}
-
-static char *join(sherd__heap *heap, const char *path, const char *name)
-{
-    size_t room = strlen(path) + strlen(name) + 2;
-    char *text = sherd__alloc(heap, room, 1);
-    if (text)
-        snprintf(text, room, "%s%s%s", path, path[0] ? "." : "", name);
-    return text;
-}
-
-/* The paths that m and all below it will have, parents first; false for lack of memory. */
-static bool make_paths(const sherd_module *m, const char *path, const char *name, char **paths,
-                       int *count)
-{
-    char *mine = join(heap_of(m), path, name);
-    if (!mine)
-        return false;
-    paths[(*count)++] = mine;
-    for (int i = 0; i < m->children; i++)
-        if (!make_paths(m->child[i].module, mine, m->child[i].name, paths, count))
-            return false;
-    return true;
-}
-
-static void take_paths(sherd_module *m, char **paths, int *count)
-{
-    sherd__free(heap_of(m), m->path);
-    m->path = paths[(*count)++];
-    m->place = 0;
-    m->generator = sherd_generator_named(m->path);
-    for (int i = 0; i < m->children; i++)
-        take_paths(m->child[i].module, paths, count);
-}
-
-/* Nothing has changed if it returns false. */
-static bool adopt(sherd_module *m, const char *name, sherd_module *child)
-{
-    sherd__heap *heap = heap_of(m);
-    int modules = count_modules(child), made = 0, taken = 0;
-    size_t n = (size_t)m->children;
-    char **paths = sherd__alloc(heap, (size_t)modules, sizeof *paths);
-    char *copy = sherd__copy_text(heap, name);
-    sherd__named_child *grown = sherd__grow(heap, m->child, n, n + 1, sizeof *grown);
-    bool good;
-
-    if (grown)
-        m->child = grown;
-    good = paths && copy && grown && make_paths(child, m->path, name, paths, &made) &&
-           sherd__add_name(m, SHERD__CHILD, m->children, copy);
-    if (good) {
-        take_paths(child, paths, &taken);
-        child->parent = m;
-        m->child[m->children++] = (sherd__named_child){copy, child};
-    } else {
-        for (int i = 0; i < made; i++)
-            sherd__free(heap, paths[i]);
-        sherd__free(heap, copy);
-    }
-    sherd__free(heap, paths);
-    return good;
-}
-
-static sherd_status check_child(const sherd_module *m, const char *name, const sherd_module *child)
-{
-    const char *fault = sherd__name_fault(m, name);
-
-    if (!fault && child->world != m->world)
-        fault = "the child is of another world";
-    if (!fault)
-        return SHERD_OK;
-    return sherd__module_fail(m, SHERD_EINVAL, "sherd_module_add: child \"%s\" of \"%s\": %s",
-                              name ? name : "(null)", sherd__module_name(m), fault);
-}
-
-sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_module *child)
-{
-    const sherd_module *root = module;
-    sherd_status status;
-
-    if (!module) {
-        status = child ? sherd__module_fail(child, SHERD_EINVAL, "sherd_module_add: module is NULL")
-                       : SHERD_EINVAL;
-        sherd_module_destroy(child);
-        return status;
-    }
-    if (!child)
-        return sherd__no_memory(sherd__world_diag(module->world), "sherd_module_add");
-    while (root->parent)
-        root = root->parent;
-    /* These two belong to a tree already, which would lose them. */
-    if (child->parent || child == root)
-        return sherd__module_fail(module, SHERD_EINVAL,
-                                  "sherd_module_add: child \"%s\" of \"%s\": it %s",
-                                  name ? name : "(null)", sherd__module_name(module),
-                                  child->parent ? "has a parent" : "is the root of this tree");
-    status = check_child(module, name, child);
-    if (!status && !adopt(module, name, child))
-        status = sherd__no_memory(sherd__world_diag(module->world), "sherd_module_add");
-    if (status)
-        sherd_module_destroy(child);
-    return status;
 }
 
 /* ---- what a module is ----------------------------------------------------------------------- */
@@ -246,7 +127,7 @@ sherd_module *sherd__module_at(sherd_module *module, const char *path, size_t le
 
     while (module && path < end) {
         const char *dot = memchr(path, '.', (size_t)(end - path));
-        int i = find_child(module, path, (size_t)((dot ? dot : end) - path));
+        int i = sherd__find_child(module, path, (size_t)((dot ? dot : end) - path));
         bool trailing = dot && dot + 1 == end;
         path = dot ? dot + 1 : end;
         module = i < 0 || trailing ? NULL : module->child[i].module;

@@ -74,6 +74,11 @@ struct sherd_module {
 /* The module's path for messages; "(root)" for a root. */
 const char *sherd__module_name(const sherd_module *module);
 
+/* Whether a module or one below it is being called, or destroyed. */
+bool sherd__is_running(const sherd_module *module);
+/* Whether a backward is under way that has not made the module, and may still need it. */
+bool sherd__is_in_backward(const sherd_module *module);
+
 /*
  * Note in each parameter below `module` the first module that has it (tensor->holder). Returns the
  * number that they have as `walk` now; others have it not.
@@ -123,6 +128,10 @@ int sherd__find_name(const sherd_module *m, const char *name, size_t length,
                      sherd__name_kind *kind);
 /* The same of one kind; m or name may be NULL. */
 int sherd__find_named(const sherd_module *m, const char *name, sherd__name_kind kind);
+/* The number of a child; -1 if there is none of this name. */
+int sherd__find_child(const sherd_module *m, const char *name, size_t length);
+/* Take a child, but not the module or its name, off the list; false for lack of memory. */
+bool sherd__drop_child(sherd_module *m, int child);
 /* Note the name of what has this number in its list; false for lack of memory. */
 bool sherd__add_name(sherd_module *m, sherd__name_kind kind, int index, const char *name);
 
@@ -147,6 +156,22 @@ sherd_status sherd__refuse_named(const sherd_module *m, const char *function, co
 /* Replace a named tensor by one of the same shape and dtype; otherwise EINVAL. */
 sherd_status sherd__set_named(sherd_module *m, const char *function, const char *kind,
                               sherd__named_tensor *named, sherd_tensor *t);
+
+sherd_module *sherd__module_root(sherd_module *m);
+/* Whether nothing but one name, and perhaps a scope, holds a tensor: no other module has it. */
+bool sherd__is_named_once(const sherd_tensor *t);
+/*
+ * Put a tensor of another layout or dtype in the place of a parameter or buffer of m, and of what
+ * is tied to it in m's tree. Who else holds the old one finds the new one in its placed_as; `once`:
+ * the old one is named once.
+ */
+void sherd__put_in_place(sherd_module *m, sherd__named_tensor *named, sherd_tensor *fresh,
+                         bool once);
+/*
+ * If a parameter or buffer of m is tied to one of another tree, which was placed before, give m and
+ * what is tied to it the tensor that stands there now.
+ */
+void sherd__follow_tie(sherd_module *m, sherd__named_tensor *named);
 
 /* Append a style, "Colwise(tp)", to the module's list of styles. */
 sherd_status sherd__note_style(sherd_module *module, const char *style, const char *axis);

@@ -58,6 +58,45 @@ bool sherd__add_name(sherd_module *m, sherd__name_kind kind, int index, const ch
                           place_of(kind, index));
 }
 
+static bool add_child_name(sherd__map *names, const sherd_module *m, int i, int place)
+{
+    const char *name = m->child[i].name;
+
+    return sherd__map_add(names, sherd__hash_bytes(1, name, strlen(name)),
+                          place_of(SHERD__CHILD, place));
+}
+
+static bool add_names(sherd__map *names, sherd__name_kind kind, const sherd__named_tensor *list,
+                      int count)
+{
+    bool good = true;
+
+    for (int i = 0; good && i < count; i++)
+        good = sherd__map_add(names, sherd__hash_bytes(1, list[i].name, strlen(list[i].name)),
+                              place_of(kind, i));
+    return good;
+}
+
+bool sherd__drop_child(sherd_module *m, int child)
+{
+    sherd__map names = {.heap = sherd__world_heap(m->world)};
+    bool good = add_names(&names, SHERD__PARAMETER, m->parameter, m->parameters) &&
+                add_names(&names, SHERD__BUFFER, m->buffer, m->buffers);
+
+    for (int i = 0; good && i < m->children; i++)
+        good = i == child || add_child_name(&names, m, i, i - (i > child));
+    if (!good) {
+        sherd__map_clear(&names);
+        return false;
+    }
+    sherd__map_clear(&m->names);
+    m->names = names;
+    m->children--;
+    memmove(m->child + child, m->child + child + 1,
+            (size_t)(m->children - child) * sizeof *m->child);
+    return true;
+}
+
 int sherd__find_name(const sherd_module *m, const char *name, size_t length, sherd__name_kind *kind)
 {
     const name_key key = {m, name, length};

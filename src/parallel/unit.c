@@ -11,7 +11,8 @@
  *
  * While a module computes, the gather for the unit that came next in the last call is begun: at
  * most one is ahead. The order is learned anew after a failed check, because in a call that fails
- * some ranks call modules that others, which have seen the failure, do not call.
+ * some ranks call modules that others, which have seen the failure, do not call; and after a module
+ * has been destroyed, which may have been a part of it.
  */
 #include "parallel/unit.h"
 
@@ -121,7 +122,7 @@ static void take_out(sherd__unit *u)
 
 static void begin_next(sherd__sharding *all, sherd__unit *u)
 {
-    sherd__unit *next = u->failed == all->failed ? u->next : NULL;
+    sherd__unit *next = u->order == all->order ? u->next : NULL;
 
     if (!u->prefetches || !all->running || !next || next->gathered || next->depth > 0 ||
         (next->outer && next->outer->in))
@@ -140,6 +141,7 @@ static void renew(sherd__sharding *all)
     drop_ahead(all);
     all->last = NULL;
     all->failed = failed;
+    all->order++;
 }
 
 static void arrive(sherd_module *self, sherd_args *in, void *payload)
@@ -162,7 +164,7 @@ static void arrive(sherd_module *self, sherd_args *in, void *payload)
     u->in = true;
     if (all->running && all->last) {
         all->last->next = u;
-        all->last->failed = all->failed;
+        all->last->order = all->order;
     }
     all->last = u;
     begin_next(all, u);
@@ -209,7 +211,7 @@ void sherd__sharding_release(sherd__sharding *all)
         sherd__free(sherd__world_heap(all->world), all);
 }
 
-/* Another unit may still point here only while the tree is destroyed, when nothing runs. */
+/* Other units may still point here. */
 void sherd__unit_release(sherd__unit *u)
 {
     sherd__heap *heap = sherd__world_heap(u->all->world);
@@ -222,6 +224,9 @@ void sherd__unit_release(sherd__unit *u)
         drop(u);
     if (u->all->ahead == u)
         u->all->ahead = NULL;
+    if (u->all->last == u)
+        u->all->last = NULL;
+    u->all->order++;
     sherd__sharding_release(u->all);
     sherd__free(heap, u->slot);
     sherd__free(heap, u->to);

@@ -10,7 +10,8 @@ typedef struct sherd__sharding {
     sherd_world *world;
     int refs;
     int axis;                  /* of the root mesh */
-    uint64_t failed;           /* checks that had failed when the order below was learned */
+    uint64_t failed;           /* checks that had failed when the order of calls was learned */
+    uint64_t order;            /* how often it is learned anew */
     int running;               /* calls of the root under way */
     struct sherd__unit *last;  /* the unit that was called last in this forward */
     struct sherd__unit *ahead; /* gathered before its call */
@@ -35,7 +36,7 @@ typedef struct sherd__unit {
     sherd_module *module;
     struct sherd__unit *outer; /* the unit that has its parameters too, or NULL */
     struct sherd__unit *next;  /* the one that was called after this one, the last time */
-    uint64_t failed;           /* of `next`, as in sharding */
+    uint64_t order;            /* `next` is of this one, as in sharding */
     int refs, depth;           /* depth: calls of the module under way */
     bool keeps, prefetches;    /* as the options of its sherd_fully_shard say */
     bool in;                   /* its parameters are in their places: not those of `outer` */
