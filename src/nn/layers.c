@@ -249,8 +249,8 @@ sherd_status sherd_dropout_create(sherd_module **out, sherd_world *world, double
 
 typedef struct norm {
     sherd_world *world;
-    double eps;
-    bool low; /* of 16 bits where products are */
+    double eps; /* 0: of an RMS norm, that of the dtype */
+    bool low;   /* of 16 bits where products are */
 } norm;
 
 /*
@@ -277,11 +277,13 @@ static void run_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
     sherd_dtype low = n->low ? sherd_autocast(self->world) : SHERD_DTYPE_NONE;
     sherd_add_norm_options o = {.weight = weight, .eps = n->eps};
 
+    if (o.eps == 0)
+        o.eps = sherd__rms_epsilon(sherd_tensor_dtype(x));
     if (!rms)
         o.bias = self->parameter[1].tensor;
     if (in->count < 2 || in->name[1] || !in->value[1]) {
         sherd_tensor *y =
-            rms ? sherd_rms_norm(x, weight, n->eps) : sherd_layer_norm(x, weight, o.bias, n->eps);
+            rms ? sherd_rms_norm(x, weight, o.eps) : sherd_layer_norm(x, weight, o.bias, o.eps);
         sherd__layer_give(out, lowered(y, low));
         return;
     }
@@ -342,7 +344,5 @@ sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64
     if (!(eps >= 0))
         return sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
                            "%s: eps is %g, and must not be negative", function, eps);
-    if (eps == 0)
-        eps = sherd__rms_epsilon(o.dtype);
     return make_norm(out, world, SHERD_MODULE_RMS_NORM, function, width, eps, &o);
 }

@@ -155,9 +155,9 @@ static bool is_in_place(const sherd_optimizer *o, const sherd__optimized *item)
     if (!item->p->placed_as)
         return true;
     sherd__raise(o->world, SHERD_EINVAL,
-                 "sherd_optimizer_step: the parameter \"%.*s\" got another layout "
-                 "(sherd_parallelize, sherd_fully_shard) after the optimizer was made: make the "
-                 "optimizer afterwards",
+                 "sherd_optimizer_step: the parameter \"%.*s\" got another layout or dtype "
+                 "(sherd_parallelize, sherd_fully_shard, sherd_module_cast) after the optimizer "
+                 "was made: make the optimizer afterwards",
                  (int)strcspn(name, "."), name);
     return false;
 }

@@ -51,32 +51,6 @@ static sherd_status make_layout(const sherd_layout **out, const sherd_tensor *t,
     return status || !t->layout ? status : sherd__layout_keep_cuts(out, *out, t->layout);
 }
 
-static void replace_in(sherd__named_tensor *list, int count, const sherd_tensor *old,
-                       sherd_tensor *fresh)
-{
-    for (int i = 0; i < count; i++)
-        if (list[i].tensor == old) {
-            sherd_tensor_release(list[i].tensor);
-            list[i].tensor = sherd_tensor_retain(fresh);
-        }
-}
-
-static sherd_module *root_of(sherd_module *m)
-{
-    while (m->parent)
-        m = m->parent;
-    return m;
-}
-
-/* Replace `old` by `fresh` everywhere in the tree below m. */
-static void replace_tied(sherd_module *m, const sherd_tensor *old, sherd_tensor *fresh)
-{
-    replace_in(m->parameter, m->parameters, old, fresh);
-    replace_in(m->buffer, m->buffers, old, fresh);
-    for (int i = 0; i < m->children; i++)
-        replace_tied(m->child[i].module, old, fresh);
-}
-
 static sherd_status refuse(const sherd_module *m, const sherd__named_tensor *named,
                            const char *fault)
 {
@@ -91,34 +65,12 @@ static sherd_tensor *relaid(sherd_tensor *t, const sherd_layout *layout)
     return t->layout ? sherd__move_to(t, layout, false) : sherd_distribute(t, layout, -1);
 }
 
-/*
- * A parameter that is tied to one of another tree of modules, which was placed before: take what
- * that one is now.
- */
-void sherd__follow_tie(sherd_module *m, sherd__named_tensor *named)
-{
-    sherd_tensor *fresh;
-
-    while ((fresh = named->tensor->placed_as)) {
-        sherd_tensor_retain(fresh);
-        replace_tied(root_of(m), named->tensor, fresh);
-        sherd_tensor_release(fresh);
-    }
-}
-
-/* Whether nothing but this name, and perhaps a scope, holds a tensor: then no other module has
- * it. */
-static bool is_named_once(const sherd_tensor *t)
-{
-    return t->refs == 1 + (t->scope >= 0);
-}
-
 sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sherd_layout *layout)
 {
     sherd__diag *diag = sherd__world_diag(m->world);
     sherd_tensor *old = named->tensor, *fresh;
     sherd_status status = SHERD_OK;
-    bool recording, once = is_named_once(old);
+    bool recording, once = sherd__is_named_once(old);
 
     if (old->varies)
         return refuse(m, named,
@@ -130,18 +82,7 @@ sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sh
     if (sherd_tensor_failed(fresh)) {
         status = diag->status ? diag->status : SHERD_ENOMEM;
     } else if (fresh != old) {
-        if (sherd__has_fractions(old->dtype))
-            sherd_require_grad(fresh, sherd_requires_grad(old));
-        fresh->autograd.of_leaf = old->autograd.of_leaf; /* also of a parameter that is frozen */
-        fresh->storage->leaf |= old->autograd.of_leaf;
-        sherd_tensor_retain(old);
-        if (once) {
-            replace_in(named, 1, old, fresh);
-        } else {
-            replace_tied(root_of(m), old, fresh);
-            old->placed_as = sherd_tensor_retain(fresh);
-        }
-        sherd_tensor_release(old);
+        sherd__put_in_place(m, named, fresh, once);
     }
     sherd_scope_end(m->world);
     sherd_set_recording(m->world, recording);
@@ -205,7 +146,7 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
     if (fault)
         return refuse(module, p, fault);
     int at = mesh->root_axis[axis];
-    bool placed = placed_axes(root_of(module), p->tensor) >> at & 1 ||
+    bool placed = placed_axes(sherd__module_root(module), p->tensor) >> at & 1 ||
                   (p->tensor->layout && p->tensor->layout->shard_axes >> at & 1);
     status = make_layout(&layout, p->tensor, mesh, axis, placement, granule);
     if (status)

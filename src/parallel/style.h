@@ -36,12 +36,6 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
                           sherd_placement placement, int64_t granule);
 
 /*
- * If a parameter or buffer of m is tied to one of another tree, which was placed before, give m and
- * what is tied to it the tensor that stands there now.
- */
-void sherd__follow_tie(sherd_module *m, sherd__named_tensor *named);
-
-/*
  * Give a parameter or buffer of m another layout: a plain one is cut, a distributed one is moved.
  * Everything in the tree that is tied to it gets the new tensor.
  */

@@ -339,6 +339,11 @@ void sherd__ties_begin(sherd_pipeline *p)
     for (sherd__tie *tie = p->ties; tie; tie = tie->next)
         for (int side = 0; side < 2; side++) {
             sherd_tensor *t = tie->p[side], *grad = t ? sherd__raw_grad(t) : NULL;
+            if (t && t->placed_as)
+                sherd__raise(p->world, SHERD_EINVAL,
+                             "%s: a tied parameter of stage %d got another layout or dtype after "
+                             "sherd_pipeline_tie: tie it afterwards",
+                             run_name, tie->stage[side]);
             if (!grad)
                 continue;
             tie->before[side] = sherd_tensor_retain(grad);
