@@ -166,6 +166,12 @@ typedef struct sherd_write_options {
      */
     const char *const *only;
     int only_count;
+    /*
+     * [optimizer_count]: more optimizers, such as one for each mesh, or Muon and AdamW; the state
+     * of the i-th is under its names with the prefix "optimizers.i."
+     */
+    sherd_optimizer *const *optimizers;
+    int optimizer_count;
 } sherd_write_options;
 
 /**
@@ -176,10 +182,11 @@ typedef struct sherd_write_options {
  * @collective the world
  * @shapes     optimizer: NULL = none; options: NULL = all zero
  * @owns       everything is only read
- * @errors     as sherd_module_write; EINVAL a tensor with a name that the module or the optimizer
+ * @errors     as sherd_module_write; EINVAL a tensor with a name that the module or an optimizer
  *             writes, a note whose key is "generators" or begins with "generator.", a pattern that
- *             matches nothing, no parameter or buffer that is chosen; EDIFFER also if ranks have
- *             frozen other parameters, with a `part`
+ *             matches nothing, no parameter or buffer that is chosen, an optimizer of the options
+ *             that is NULL or of another world; EDIFFER also if ranks have frozen other parameters,
+ *             with a `part`
  */
 SHERD_CALL sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
                                                 const char *path,
@@ -218,6 +225,8 @@ typedef struct sherd_read_options {
     sherd_file_part part;
     const char *const *only; /* [only_count] patterns; NULL = all */
     int only_count;
+    sherd_optimizer *const *optimizers; /* [optimizer_count], in the order of sherd_write_options */
+    int optimizer_count;
 } sherd_read_options;
 
 /**
@@ -231,22 +240,23 @@ typedef struct sherd_read_options {
  * the largest number counts); without such notes they do not change.
  *
  * @collective the world
- * @shapes     optimizer: NULL = none; optimizer state in the file is ignored then; options: NULL =
- *             all zero
+ * @shapes     optimizer: NULL = none; options: NULL = all zero; with neither it nor
+ *             options->optimizers, optimizer state in the file is ignored; otherwise the file must
+ *             have that of all, and no other
  * @owns       parameters, and the tensors of the options, stay the same tensors; they get new
  *             values
  * @errors     EINVAL, before anything is read: names that are missing, or that only the file has
  *             (the text lists them), shapes or dtypes that differ, a pattern that matches nothing,
  *             no parameter or buffer that is chosen, a rule with more "*" in `there` than in `here`
  *             or with two "#", a tensor of the options that is NULL, has no name, is of another
- *             world or has failed; as sherd_file_open, and nothing is read; as sherd_file_read and
+ *             world or has failed, an optimizer as in sherd_module_write_with; as sherd_file_open, and nothing is read; as sherd_file_read and
  *             sherd_module_load, and some tensors may have been read and others not
  */
 SHERD_CALL sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
                                           const char *path, const sherd_read_options *options);
 
 /**
- * sherd_module_read without an optimizer, from several files that together have all parameters and
+ * sherd_module_read without its optimizer, from several files that together have all parameters and
  * buffers, such as the parts of a large model. A name that is in several files is read from the
  * first of them.
  *

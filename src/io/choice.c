@@ -18,7 +18,7 @@ typedef struct choosing {
     const sherd__choice *choice;
     const char *function;
     sherd_module *module;
-    const sherd_named_state *entry; /* [of_module], for a message */
+    const sherd__listed *listed; /* [of_module], for a message */
     int of_module;
     uint64_t walk; /* what is chosen bears it */
     int matches;   /* of the pattern at hand */
@@ -51,7 +51,7 @@ static const char *name_at(void *of, int i)
 
     if (i >= c->of_module)
         return NULL;
-    sherd_state_name(&c->entry[i], c->name, NAME);
+    sherd_state_name(&c->listed[i].entry, c->name, NAME);
     return c->name;
 }
 
@@ -116,10 +116,9 @@ static sherd_status check(const choosing *c)
 }
 
 sherd_status sherd__choose(const sherd__choice *choice, const char *function, sherd_module *module,
-                           sherd_optimizer *optimizer, sherd_named_state *entry, int *of_module,
-                           int *count)
+                           sherd__listed *listed, int *of_module, int *count)
 {
-    choosing c = {choice, function, module, entry, *of_module, 0, 0, ""};
+    choosing c = {choice, function, module, listed, *of_module, 0, 0, ""};
     sherd_status status = check(&c);
     int kept = 0, before = *of_module;
 
@@ -130,12 +129,10 @@ sherd_status sherd__choose(const sherd__choice *choice, const char *function, sh
     if (status)
         return status;
     for (int i = 0; i < *count; i++) {
-        const sherd_tensor *t =
-            i < before ? entry[i].tensor : sherd__optimizer_owner(optimizer, entry[i].tensor);
         if (i == before)
             *of_module = kept;
-        if (takes(&c, t))
-            entry[kept++] = entry[i];
+        if (takes(&c, listed[i].parameter))
+            listed[kept++] = listed[i];
     }
     if (*count == before)
         *of_module = kept;

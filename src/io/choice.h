@@ -19,13 +19,19 @@ bool sherd__choice_leaves(const sherd__choice *choice);
 /* A hash of it, to compare between ranks. */
 uint64_t sherd__choice_hash(const sherd__choice *choice);
 
+/* An entry of the module's state (optimizer -1), or of that of an optimizer with this number. */
+typedef struct sherd__listed {
+    sherd_named_state entry;
+    const sherd_tensor *parameter; /* the tensor, or the parameter that an optimizer's is for */
+    int optimizer;
+} sherd__listed;
+
 /*
  * Keep of the entries [*count] those that are chosen. The first *of_module are the module's; the
- * others are the optimizer's state, and go with their parameters. EINVAL, by the module's diag: a
+ * others are state of optimizers, and go with their parameters. EINVAL, by the module's diag: a
  * NULL, a pattern that matches nothing, no parameter or buffer is left; ENOMEM.
  */
 sherd_status sherd__choose(const sherd__choice *choice, const char *function, sherd_module *module,
-                           sherd_optimizer *optimizer, sherd_named_state *entry, int *of_module,
-                           int *count);
+                           sherd__listed *listed, int *of_module, int *count);
 
 #endif

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char prefix[] = SHERD__OF_OPTIMIZER;
-
 enum { LISTED = 120 }; /* bytes of names in a message */
 
 /* The names of a file that nothing here has. */
@@ -20,14 +18,20 @@ typedef struct unknown {
     const bool *known; /* [entries] */
 } unknown;
 
-/* Optimizer state that is not asked for is ignored. */
+static bool is_state(const char *name)
+{
+    return strncmp(name, SHERD__OF_OPTIMIZER, strlen(SHERD__OF_OPTIMIZER)) == 0 ||
+           strncmp(name, SHERD__OF_OPTIMIZERS, strlen(SHERD__OF_OPTIMIZERS)) == 0;
+}
+
+/* Optimizer state is ignored if none is asked for. */
 static const char *next_unknown(const void *of, int *i)
 {
     const unknown *u = of;
 
     for (; *i < u->file->header.entries; ++*i) {
         const char *name = u->file->header.entry[*i].name;
-        if (!u->known[*i] && (u->s->optimizer || strncmp(name, prefix, strlen(prefix)) != 0))
+        if (!u->known[*i] && (u->s->optimizer || u->s->other_count || !is_state(name)))
             return name;
     }
     return NULL;
@@ -45,11 +49,15 @@ static sherd_status check_unknown(const sherd__state *s, const sherd_file *file,
                        sherd__choice_leaves(&s->choice) ? "chosen " : "", names);
 }
 
-static bool has_state(const sherd__files *f)
+/* Whether the files have state of the optimizer whose names begin like this one. */
+static bool has_state(const sherd__files *f, const char *name, int optimizer)
 {
+    const char *dot = strchr(name, '.');
+    size_t length = (size_t)((optimizer ? strchr(dot + 1, '.') : dot) - name) + 1;
+
     for (int i = 0; i < f->count; i++)
         for (int k = 0; k < f->file[i]->header.entries; k++)
-            if (strncmp(f->file[i]->header.entry[k].name, prefix, strlen(prefix)) == 0)
+            if (strncmp(f->file[i]->header.entry[k].name, name, length) == 0)
                 return true;
     return false;
 }
@@ -71,7 +79,7 @@ static bool begins_anew(const sherd__state *s, const sherd__files *f, int i)
         for (int k = 0; k < f->count; k++)
             if (sherd_file_find(f->file[k], s->named[j].name))
                 return false;
-    return has_state(f);
+    return has_state(f, name, s->listed[i].optimizer);
 }
 
 static sherd__wanted want_of(const sherd__state *s, const sherd_read_options *options, int i)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of a module and of its optimizer, written to and read from a file by name. Names are
+ * The state of a module and of its optimizers, written to and read from a file by name. Names are
  * compared with those of the file before anything is read. Costs some walks over the tree, besides
  * writing and reading.
  */
@@ -12,11 +12,10 @@
 #include "nn/optimizer.h"
 #include "sherd/ops.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static const char prefix[] = SHERD__OF_OPTIMIZER;
-
-static void clear(sherd__state *s)
+void sherd__state_clear(sherd__state *s)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
 
@@ -26,17 +25,34 @@ static void clear(sherd__state *s)
         sherd__stored_clear(heap, &s->source[i]);
     sherd__free(heap, s->source);
     sherd__free(heap, s->named);
-    sherd__free(heap, s->entry);
+    sherd__free(heap, s->listed);
     s->source = NULL;
     s->named = NULL;
-    s->entry = NULL;
+    s->listed = NULL;
     s->count = 0;
 }
 
-/* The name that an entry, of the optimizer or of the module, has in a file. */
-static char *name_of(const sherd__state *s, const sherd_named_state *entry, bool of_optimizer)
+int sherd__state_optimizers(const sherd__state *s)
 {
-    size_t before = of_optimizer ? strlen(prefix) : 0;
+    return 1 + s->other_count;
+}
+
+sherd_optimizer *sherd__state_optimizer(const sherd__state *s, int number)
+{
+    return number == 0 ? s->optimizer : s->others[number - 1];
+}
+
+/* What the names of an optimizer's state begin with; how long that is. */
+static int prefix_of(int number, char *out, size_t room)
+{
+    return number == 0 ? snprintf(out, room, SHERD__OF_OPTIMIZER)
+                       : snprintf(out, room, SHERD__OF_OPTIMIZERS "%d.", number - 1);
+}
+
+char *sherd__state_name(const sherd__state *s, const sherd_named_state *entry, int number)
+{
+    char prefix[32] = "";
+    size_t before = number < 0 ? 0 : (size_t)prefix_of(number, prefix, sizeof prefix);
     size_t length = (size_t)sherd_state_name(entry, NULL, 0);
     char *name = sherd__alloc(sherd__world_heap(s->world), before + length + 1, 1);
 
@@ -69,51 +85,77 @@ static sherd_status list_more(sherd__state *s, const sherd_named_tensor *t, int 
     return list_one(s, t->tensor, sherd__copy_text(sherd__world_heap(s->world), t->name));
 }
 
-static sherd_status list(sherd__state *s)
+static sherd_status check_lists(const sherd__state *s)
 {
-    sherd__heap *heap = sherd__world_heap(s->world);
-    sherd_status status = SHERD_OK;
-
     if (s->more_count < 0 || (s->more_count > 0 && !s->more))
         return sherd__module_fail(s->module, SHERD_EINVAL, "%s: %d tensors in the options%s",
                                   s->function, s->more_count, s->more ? "" : ", which are NULL");
-    s->of_module = sherd_module_state(s->module, NULL, 0);
-    s->states = s->of_module + sherd_optimizer_state(s->optimizer, NULL, 0);
-    s->entry = sherd__alloc(heap, (size_t)s->states + 1, sizeof *s->entry);
+    return SHERD_OK;
+}
+
+/* The entries of the module, and then those of each optimizer. */
+static void list_states(sherd__state *s, sherd_named_state *room)
+{
+    int at = sherd_module_state(s->module, room, s->of_module);
+
+    for (int i = 0; i < at; i++)
+        s->listed[i] = (sherd__listed){room[i], room[i].tensor, -1};
+    for (int k = 0; k < sherd__state_optimizers(s); k++) {
+        sherd_optimizer *o = sherd__state_optimizer(s, k);
+        int more = sherd_optimizer_state(o, room, s->states - at);
+        for (int i = 0; i < more; i++)
+            s->listed[at++] =
+                (sherd__listed){room[i], sherd__optimizer_owner(o, room[i].tensor), k};
+    }
+}
+
+sherd_status sherd__state_list(sherd__state *s)
+{
+    sherd__heap *heap = sherd__world_heap(s->world);
+    sherd_status status = check_lists(s);
+
+    if (status)
+        return status;
+    s->states = s->of_module = sherd_module_state(s->module, NULL, 0);
+    for (int k = 0; k < sherd__state_optimizers(s); k++)
+        s->states += sherd_optimizer_state(sherd__state_optimizer(s, k), NULL, 0);
+    sherd_named_state *room = sherd__alloc(heap, (size_t)s->states + 1, sizeof *room);
+    s->listed = sherd__alloc(heap, (size_t)s->states + 1, sizeof *s->listed);
     s->named = sherd__alloc(heap, (size_t)s->states + (size_t)s->more_count + 1, sizeof *s->named);
-    if (!s->entry || !s->named)
-        return sherd__no_memory(sherd__world_diag(s->world), s->function);
-    sherd_module_state(s->module, s->entry, s->of_module);
-    sherd_optimizer_state(s->optimizer, s->entry + s->of_module, s->states - s->of_module);
-    status = sherd__choose(&s->choice, s->function, s->module, s->optimizer, s->entry,
-                           &s->of_module, &s->states);
+    if (room && s->listed && s->named)
+        list_states(s, room);
+    else
+        status = sherd__no_memory(sherd__world_diag(s->world), s->function);
+    sherd__free(heap, room);
+    if (!status)
+        status =
+            sherd__choose(&s->choice, s->function, s->module, s->listed, &s->of_module, &s->states);
     for (int i = 0; !status && i < s->states; i++)
-        status = list_one(s, s->entry[i].tensor, name_of(s, &s->entry[i], i >= s->of_module));
+        status = list_one(s, s->listed[i].entry.tensor,
+                          sherd__state_name(s, &s->listed[i].entry, s->listed[i].optimizer));
     for (int i = 0; !status && i < s->more_count; i++)
         status = list_more(s, &s->more[i], i);
     return status;
 }
 
-/*
- * A parameter that was frozen has state since its first step, which ranks outside its mesh have not
- * taken: they make it now, so that all ranks list the same.
- */
-static sherd_status start_states(const sherd__state *s, sherd_status status)
+static sherd_status check_others(sherd__state *s)
 {
-    const sherd_optimizer *o = s->optimizer;
-    sherd__heap *heap = sherd__world_heap(s->world);
-    int count = o ? o->count : 0;
-    int64_t *begun = sherd__alloc(heap, (size_t)count + 1, sizeof *begun);
+    const char *fault = s->other_count < 0                 ? "there are fewer than none"
+                        : s->other_count > 0 && !s->others ? "the list is NULL"
+                                                           : NULL;
+    int i = 0;
 
-    if (!status && !begun)
-        status = sherd__no_memory(sherd__world_diag(s->world), s->function);
-    status = sherd__agree(s->world, status, (uint64_t)count, s->function);
-    if (!status && count) {
-        sherd__optimizer_begun(o, begun);
-        status = sherd__take_most(s->world, begun, count);
-        status = status ? status : sherd__optimizer_start_begun(o, begun);
-    }
-    sherd__free(heap, begun);
+    for (; !fault && i < s->other_count; i++)
+        fault = !s->others[i]                     ? "one is NULL"
+                : s->others[i]->world != s->world ? "one is of another world"
+                                                  : NULL;
+    if (!fault)
+        return SHERD_OK;
+    sherd_status status = sherd__module_fail(s->module, SHERD_EINVAL,
+                                             "%s: %d optimizers in the "
+                                             "options: %s",
+                                             s->function, s->other_count, fault);
+    s->other_count = 0;
     return status;
 }
 
@@ -128,9 +170,11 @@ static sherd_status open_state(sherd__state *s, const void *path)
     sherd_status status = sherd__require(sherd__world_diag(s->world), s->function, need);
     if (!s->world)
         return status;
-    status = start_states(s, status);
     if (!status)
-        status = list(s);
+        status = check_others(s);
+    status = sherd__state_begin(s, status);
+    if (!status)
+        status = sherd__state_list(s);
     return sherd__agree(s->world, status, 0, s->function);
 }
 
@@ -186,7 +230,7 @@ static sherd_status write_state(sherd__state *s, const char *path, const sherd_w
     if (!status)
         status = write_noted(s, path, o, &own);
     sherd__generators_clear(s->world, &own);
-    clear(s);
+    sherd__state_clear(s);
     return status;
 }
 
@@ -204,6 +248,8 @@ sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *opti
     sherd__state s = {.function = "sherd_module_write_with",
                       .module = module,
                       .optimizer = optimizer,
+                      .others = o.optimizers,
+                      .other_count = o.optimizer_count,
                       .more = o.tensors,
                       .more_count = o.tensor_count,
                       .choice = {o.part, o.only, o.only_count}};
@@ -235,83 +281,28 @@ static sherd_status open_files(const sherd__state *s, sherd__files *f, const cha
     return status;
 }
 
-static bool is_chosen(const sherd__state *s, const sherd_tensor *parameter)
-{
-    bool found = !sherd__choice_leaves(&s->choice);
-
-    for (int i = 0; i < s->of_module && !found; i++)
-        found = s->entry[i].tensor == parameter;
-    return found;
-}
-
-/* Whether a file has this tensor of an optimizer's; for lack of memory *good becomes false. */
-static bool is_in_file(const sherd__state *s, const sherd__files *f, const sherd_named_state *entry,
-                       bool *good)
-{
-    char *name = name_of(s, entry, true);
-    bool found = false;
-
-    for (int i = 0; name && i < f->count; i++)
-        found |= sherd_file_find(f->file[i], name) != NULL;
-    *good &= name != NULL;
-    sherd__free(sherd__world_heap(s->world), name);
-    return found;
-}
-
-/*
- * begun[]: 1 for each parameter that is read and has no state, but has some in the files. Returns
- * how many there are; -1 for lack of memory.
- */
-static int find_begun(const sherd__state *s, const sherd__files *f, int64_t *begun)
-{
-    sherd_optimizer *o = s->optimizer;
-    uint64_t walk = sherd__mark_holders(o->module);
-    sherd_named_state entry;
-    bool good = true;
-    int count = 0;
-
-    for (int i = 0; i < o->count; i++) {
-        sherd__optimized *item = &o->item[i];
-        if (item->tensor[SHERD__OPTIMIZER_STEPS])
-            continue;
-        for (int e = 0; e < SHERD__OPTIMIZER_TENSORS && !begun[i]; e++)
-            begun[i] = sherd__optimizer_entry(o, item, e, walk, &entry) &&
-                       is_in_file(s, f, &entry, &good) && is_chosen(s, item->p);
-        count += begun[i] != 0;
-    }
-    return good ? count : -1;
-}
-
-/*
- * A parameter that was frozen when the optimizer was made may have state in the files, of steps
- * before or after that: it begins now, on all ranks, and everything is listed again.
- */
-static sherd_status start_stored(sherd__state *s, const sherd__files *f)
-{
-    sherd_optimizer *o = s->optimizer;
-    sherd__heap *heap = sherd__world_heap(s->world);
-    int64_t *begun = sherd__alloc(heap, (size_t)o->count + 1, sizeof *begun);
-    int count = begun ? find_begun(s, f, begun) : -1;
-    sherd_status status = SHERD_OK;
-
-    if (count < 0)
-        status = sherd__no_memory(sherd__world_diag(s->world), s->function);
-    status = sherd__agree(s->world, status, (uint64_t)count, s->function);
-    if (!status && count) {
-        clear(s);
-        status = sherd__optimizer_start_begun(o, begun);
-        status = status ? status : list(s);
-        status = sherd__agree(s->world, status, 0, s->function);
-    }
-    sherd__free(heap, begun);
-    return status;
-}
-
 /* In the layout of t. */
 static sherd_tensor *zeros_like(const sherd_tensor *t)
 {
     return t->layout ? sherd_constant_on(t->layout, t->dtype, 0)
                      : sherd_constant_later(t->world, t->dtype, t->shape, t->ndim, 0);
+}
+
+/*
+ * How the module's tensors, and the program's, are loaded, or those of an optimizer. `last`: the
+ * answer for that of number *of, which takes a walk.
+ */
+static sherd__load_kind kind_of(const sherd__state *s, int i, int *of, sherd__load_kind *last)
+{
+    int number = i < s->states ? s->listed[i].optimizer : -1;
+
+    if (i >= s->states)
+        return SHERD__LOAD_TOGETHER;
+    if (number != *of)
+        *last =
+            sherd__load_kind_of(number < 0 ? s->module : sherd__state_optimizer(s, number)->module);
+    *of = number;
+    return *last;
 }
 
 static sherd_status read_one(const sherd__state *s, int i, sherd__load_kind kind)
@@ -340,10 +331,12 @@ static sherd_status read_one(const sherd__state *s, int i, sherd__load_kind kind
     if (sherd__is_failed(rows))
         status = diag->status ? diag->status : SHERD_EPEER;
     what.t = rows;
-    if (i >= s->of_module && i < s->states) {
-        what.module = s->optimizer->module;
-        what.name += strlen(prefix);
-        status = sherd__optimizer_load(&what, s->optimizer, status);
+    int number = i < s->states ? s->listed[i].optimizer : -1;
+    if (number >= 0) {
+        sherd_optimizer *o = sherd__state_optimizer(s, number);
+        what.module = o->module;
+        what.name += prefix_of(number, NULL, 0);
+        status = sherd__optimizer_load(&what, o, status);
     } else {
         status = sherd__load(&what, t, status);
     }
@@ -356,7 +349,7 @@ static uint64_t how_of(const sherd__state *s, const sherd_read_options *o)
 {
     return sherd__choice_hash(&s->choice) + sherd__file_names_hash(o->names, o->name_count) + 1 +
            (uint64_t)o->partial + 2 * (uint64_t)o->cast + 4 * (uint64_t)o->more +
-           8 * (uint64_t)o->tensor_count;
+           8 * (uint64_t)o->tensor_count + ((uint64_t)o->optimizer_count << 32);
 }
 
 static sherd_status read_all(sherd__state *s, const char *const *path, int count,
@@ -372,19 +365,16 @@ static sherd_status read_all(sherd__state *s, const char *const *path, int count
     status = sherd__agree(s->world, status, 0, s->function);
     if (!status)
         status = open_files(s, &f, path, count);
-    if (!status && s->optimizer)
-        status = start_stored(s, &f);
+    if (!status)
+        status = sherd__state_begin_stored(s, &f);
     if (!status) {
         status = sherd__state_match(s, &f, options);
         status = sherd__agree(s->world, status, how_of(s, options), s->function);
     }
-    sherd__load_kind own = sherd__load_kind_of(s->module),
-                     its = sherd__load_kind_of(s->optimizer ? s->optimizer->module : NULL);
+    sherd__load_kind kind = SHERD__LOAD_ASKS;
+    int of = -2;
     for (int i = 0; !status && i < s->count; i++)
-        status = read_one(s, i,
-                          i < s->of_module ? own
-                          : i < s->states  ? its
-                                           : SHERD__LOAD_TOGETHER);
+        status = read_one(s, i, kind_of(s, i, &of, &kind));
     if (!status)
         sherd__generators_read(s->module, f.file, f.count, options->partial);
     close_files(s, &f);
@@ -400,6 +390,8 @@ sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
     sherd__state s = {.function = "sherd_module_read",
                       .module = module,
                       .optimizer = optimizer,
+                      .others = o->optimizers,
+                      .other_count = o->optimizer_count,
                       .more = o->tensors,
                       .more_count = o->tensor_count,
                       .choice = {o->part, o->only, o->only_count}};
@@ -408,7 +400,7 @@ sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
     if (!status)
         status = read_all(&s, &path, 1, o);
     if (s.world)
-        clear(&s);
+        sherd__state_clear(&s);
     return status;
 }
 
@@ -428,6 +420,8 @@ sherd_status sherd_module_read_files(sherd_module *module, const char *const *pa
     const sherd_read_options *o = options ? options : &none;
     sherd__state s = {.function = "sherd_module_read_files",
                       .module = module,
+                      .others = o->optimizers,
+                      .other_count = o->optimizer_count,
                       .more = o->tensors,
                       .more_count = o->tensor_count,
                       .choice = {o->part, o->only, o->only_count}};
@@ -442,6 +436,6 @@ sherd_status sherd_module_read_files(sherd_module *module, const char *const *pa
     if (!status)
         status = read_all(&s, paths, count, o);
     if (s.world)
-        clear(&s);
+        sherd__state_clear(&s);
     return status;
 }

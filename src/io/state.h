@@ -6,23 +6,44 @@
 #include "io/choice.h"
 #include "io/stored.h"
 
-/* What the names of an optimizer's state begin with. */
-#define SHERD__OF_OPTIMIZER "optimizer."
+/* What the names of an optimizer's state begin with; that of one of several has its number too. */
+#define SHERD__OF_OPTIMIZER  "optimizer."
+#define SHERD__OF_OPTIMIZERS "optimizers."
 
-/* Everything that has a name: the module's tensors, the optimizer's, and then the program's. */
+/* Everything that has a name: the module's tensors, the optimizers', and then the program's. */
 typedef struct sherd__state {
     const char *function;
     sherd_world *world;
     sherd_module *module;
-    sherd_optimizer *optimizer;
+    sherd_optimizer *optimizer;     /* NULL: none */
+    sherd_optimizer *const *others; /* [other_count]: with numbers in their names */
+    int other_count;
     const sherd_named_tensor *more; /* [more_count] the program's */
     int more_count;
     sherd__choice choice;
-    sherd_named_state *entry; /* [states] of the module and the optimizer */
+    sherd__listed *listed; /* [states] of the module and the optimizers */
     int count, of_module, states;
     sherd_named_tensor *named; /* [count] all, with their full names */
     sherd__stored *source;     /* and where they are read from */
 } sherd__state;
+
+/* How many optimizers there may be: number 0 is the optimizer, and the others follow. */
+int sherd__state_optimizers(const sherd__state *s);
+/* The optimizer of that number; NULL: there is none. */
+sherd_optimizer *sherd__state_optimizer(const sherd__state *s, int number);
+/* List everything: s->listed and s->named; and forget that, and the sources. */
+sherd_status sherd__state_list(sherd__state *s);
+void sherd__state_clear(sherd__state *s);
+/* The name in a file of an entry of an optimizer; number -1: of the module. NULL: no memory. */
+char *sherd__state_name(const sherd__state *s, const sherd_named_state *entry, int number);
+
+/*
+ * State of parameters that were frozen when their optimizer was made (begun.c). Whatever a rank of
+ * the world has begun begins on all; `status`: an earlier failure.
+ */
+sherd_status sherd__state_begin(const sherd__state *s, sherd_status status);
+/* What the files have begins too; everything is listed again. */
+sherd_status sherd__state_begin_stored(sherd__state *s, const sherd__files *f);
 
 /*
  * Where everything is stored: s->source. EINVAL, by the world's diag: the files lack something, or
