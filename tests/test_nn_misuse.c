@@ -97,6 +97,8 @@ MISUSE(giving_up_nothing_does_nothing)
 
 MISUSE(a_layer_needs_a_world_and_sizes)
 {
+    const sherd_layer_options no_eps = {.eps = (double)NAN},
+                              affine = {.affine = (sherd_norm_part)7};
     static const sherd_conv_options groups = {.groups = 3};
     static const int64_t three = 3;
     sherd_world *w = m->world;
@@ -171,6 +173,13 @@ MISUSE(a_layer_needs_a_world_and_sizes)
         const sherd_layer_options shared = {.kv_heads = (int64_t[]){-1, 3, 8}[i]};
         REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 8, 4, NULL, &shared));
     }
+    for (int i = 0; i < 2; i++) {
+        const sherd_layer_options wide = {.head_width = (int64_t[]){-1, INT64_MAX}[i]};
+        REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 8, 4, NULL, &wide));
+    }
+    REFUSES(SHERD_EINVAL, sherd_layer_norm_create(&out, w, 4, &no_eps));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 8, 4, NULL, &no_eps));
+    REFUSES(SHERD_EINVAL, sherd_layer_norm_create(&out, w, 4, &affine));
     REFUSES(SHERD_EINVAL, sherd_module_create(NULL, w, NULL, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_module_create(&out, NULL, NULL, NULL));
     ANSWERS(out == NULL);

@@ -163,6 +163,97 @@ static void heads_that_share_stay_together(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+enum { SPAN = 6, MODEL = 10 }; /* width of a head, and of the model */
+
+static sherd_module *make_rotary(sherd_world *world, const sherd_rotary_options *rotary)
+{
+    const sherd_layer_options options = {.name = "a",
+                                         .dtype = SHERD_F64,
+                                         .kv_heads = 2,
+                                         .head_width = SPAN,
+                                         .norm_heads = true,
+                                         .eps = 1e-6,
+                                         .rotary = rotary};
+    static const char *const names[] = {"wq", "wk", "wv", "wo", "q_norm", "k_norm"};
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_attention_create(&m, world, MODEL, 4, &causal, &options));
+    for (int i = 0; i < LEN(names); i++)
+        fill_layer(sherd_module_find(m, names[i]), SHERD_F64, 1 + 2 * i, i > 3);
+    return m;
+}
+
+static sherd_tensor *heads_by_hand(sherd_module *m, const char *linear, const char *norm,
+                                   sherd_tensor *x, int64_t heads,
+                                   const sherd_rotary_options *rotary)
+{
+    sherd_tensor *t =
+        sherd_view(sherd_module_call(sherd_module_find(m, linear), x), SHAPE(2, 6, heads, SPAN), 4);
+
+    if (norm)
+        t = sherd_rms_norm(t, sherd_module_parameter(sherd_module_find(m, norm), "weight"), 1e-6);
+    return norm ? sherd_rotary(t, NULL, rotary) : t;
+}
+
+/* As in Qwen3: heads wider than the model's share, norms of heads, positions; split by heads too. */
+static void heads_are_normalised_and_rotated(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    const sherd_rotary_options rotary = {.base = 500, .offset = 2};
+    sherd_parallel_entry plan[] = {
+        {"wq", sherd_colwise()}, {"w[kv]", sherd_colwise()}, {"wo", sherd_rowwise()}};
+    sherd_tensor *x =
+        sherd_require_grad(wave(world, SHERD_F64, 3, SHAPE(2, 6, MODEL), 1, 1, 0), true);
+    sherd_tensor *target = wave(world, SHERD_F64, 3, SHAPE(2, 6, MODEL), 5, 1, 0);
+    baseline e = {0};
+
+    sherd_module *plain = make_rotary(world, &rotary), *m = make_rotary(world, &rotary);
+    sherd_tensor *y = sherd_attention(heads_by_hand(m, "wq", "q_norm", x, 4, &rotary),
+                                      heads_by_hand(m, "wk", "k_norm", x, 2, &rotary),
+                                      heads_by_hand(m, "wv", NULL, x, 2, NULL), &causal);
+    int64_t n = whole(
+        sherd_module_call(sherd_module_find(m, "wo"), sherd_view(y, SHAPE(2, 6, 4 * SPAN), 3)),
+        expected);
+    CHECK_EQ(distance_to(sherd_module_call(plain, x), expected, n), 0);
+    expect(&e, plain, x, target);
+    sherd_clear_grad(x);
+    plan[0].style.granule = plan[2].style.granule = 2 * SPAN;
+    plan[1].style.granule = SPAN;
+    CHECK_OK(sherd_parallelize(m, line_of_ranks(world), "tp", plan, 3));
+    compare(&e, m, x, target, 1e-11);
+    forget_baseline(&e);
+    sherd_module_destroy(plain);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void positions_are_given_where_it_rotates(sherd_world *world)
+{
+    static const sherd_rotary_options usual;
+    static _Thread_local double expected[MOST];
+    const int32_t third[] = {2, 3, 4, 5, 6, 7};
+    sherd_module *m = make_rotary(world, &usual), *off = make_rotary(world, NULL);
+    sherd_module *later = make_rotary(world, &(sherd_rotary_options){.offset = 2});
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(2, 6, MODEL), 1, 1, 0);
+    sherd_tensor *at = sherd_mark_equal(sherd_from_data(world, SHERD_I32, SHAPE(6), 1, third));
+    sherd_args in = {.count = 2, .value = {x, at}, .name = {NULL, "positions"}}, out;
+
+    int64_t n = whole(sherd_module_call(later, x), expected);
+    sherd_module_run(m, &in, &out);
+    CHECK_EQ(distance_to(out.value[0], expected, n), 0);
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_run(off, &in, &out);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "no keyword tensor \"positions\"") != NULL);
+    in.name[1] = "memory";
+    sherd_module_run(m, &in, &out);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "no keyword tensor \"memory\"") != NULL);
+    sherd_module_destroy(m);
+    sherd_module_destroy(off);
+    sherd_module_destroy(later);
+}
+
 static void shared_heads_must_divide_the_others(sherd_world *world)
 {
     const sherd_layer_options options = {.kv_heads = 4};
@@ -291,6 +382,8 @@ static const check_test tests[] = {
     {TEST(split_by_heads_it_is_the_same), {1, 2, 3, 4}},
     {TEST(heads_may_share_keys_and_values), {1, 2}},
     {TEST(heads_that_share_stay_together), {1, 2, 3, 4, 8}},
+    {TEST(heads_are_normalised_and_rotated), {1, 2, 3, 4}},
+    {TEST(positions_are_given_where_it_rotates), {1, 2}},
     {TEST(shared_heads_must_divide_the_others), {1, 2}},
     {TEST(what_does_not_fit_is_refused), {1, 2}},
     {TEST(generators_stay_in_step_where_one_rank_fails), {1, 2, 3, 4}},

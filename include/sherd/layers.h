@@ -17,9 +17,17 @@
 
 #include "module.h"
 #include "ops.h"
+#include "ops_layers.h"
 #include "ops_stencil.h"
 
 SHERD_BEGIN
+
+/* Whether a norm has an optional part. */
+typedef enum sherd_norm_part {
+    SHERD_NORM_USUAL = 0, /* PyTorch's default */
+    SHERD_NORM_WITH,
+    SHERD_NORM_WITHOUT
+} sherd_norm_part;
 
 /* All zero = f32, standard deviation 0.02, no bias. */
 typedef struct sherd_layer_options {
@@ -28,12 +36,18 @@ typedef struct sherd_layer_options {
      * one shape that have the same name, or none, begin with the same values
      */
     const char *name;
-    sherd_dtype dtype; /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
-    double deviation;  /* of the weights; 0 = 0.02 */
-    bool bias;         /* Linear, convolutions: have a bias, initially zero */
-    bool zero;         /* weights are zero, not random: for models that are read from a file */
-    bool low;          /* layer and RMS norms: under autocast the result has the 16-bit dtype */
-    int64_t kv_heads;  /* attention: heads of keys and values; 0 = as many as of queries */
+    sherd_dtype dtype;  /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
+    double deviation;   /* of the weights; 0 = 0.02 */
+    bool bias;          /* Linear, convolutions: have a bias, initially zero */
+    bool zero;          /* weights are zero, not random: for models that are read from a file */
+    bool low;           /* layer and RMS norms: under autocast the result has the 16-bit dtype */
+    int64_t kv_heads;   /* attention: heads of keys and values; 0 = as many as of queries */
+    int64_t head_width; /* attention: width of each head; 0 = width / heads */
+    bool norm_heads;    /* attention: RMS norms of each head of queries and keys, before rotary */
+    const sherd_rotary_options *rotary; /* attention: rotate queries and keys; NULL = no; copied */
+    double eps; /* layer norms: 0 = 1e-5; norms of heads: as that of sherd_rms_norm_create */
+    sherd_norm_part affine; /* layer and RMS norms: SHERD_NORM_WITHOUT = no weight and no bias */
+    bool no_bias;           /* layer norms: a weight only */
 } sherd_layer_options;
 
 /**
@@ -59,8 +73,8 @@ SHERD_CALL sherd_status sherd_embedding_create(sherd_module **out, sherd_world *
                                                const sherd_layer_options *options);
 
 /**
- * LayerNorm: normalise the last dim, with eps 1e-5. Parameters: weight (ones), bias (zeros),
- * [width].
+ * LayerNorm: normalise the last dim, with options->eps. Parameters: weight (ones), bias (zeros),
+ * [width], if options->affine and no_bias do not leave them out.
  *
  * If the module is called with two positional tensors, x and delta, it has the two outputs of
  * sherd_add_layer_norm: the norm of x + delta, and x + delta. Styles apply to x; delta is moved to
@@ -68,7 +82,7 @@ SHERD_CALL sherd_status sherd_embedding_create(sherd_module **out, sherd_world *
  *
  * @local
  * @owns   the caller destroys *out or adds it to a module; NULL on failure
- * @errors EINVAL a size < 1; ENOMEM
+ * @errors EINVAL a size < 1, an eps that is negative or NaN; ENOMEM
  */
 SHERD_CALL sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world,
                                                 int64_t width, const sherd_layer_options *options);
@@ -93,7 +107,12 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
  * With options->kv_heads, each head of keys and values is shared by heads / kv_heads neighbouring
  * heads of queries, and wk and wv are Linears from width to kv_heads * width / heads. So that heads
  * that share one stay on one rank, the granule of wq and wo is then width / kv_heads; that of wk
- * and wv is width / heads as before.
+ * and wv is width / heads as before. With options->head_width, all heads together are not as wide
+ * as x: read heads * head_width for width there, and wo is a Linear from that to width.
+ *
+ * With options->norm_heads, the children "q_norm" and "k_norm", RMSNorms [head_width], normalise
+ * each head of queries and keys. With options->rotary these are then rotated (sherd_rotary); there
+ * is no "memory" then, but a keyword tensor "positions" may give the positions of x.
  *
  * @local
  * @shapes how: options of its sherd_attention; without a generator there, numbers for dropout come
@@ -101,8 +120,9 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
  *         children's names; NULL = all zero
  * @owns   the caller destroys *out or adds it to a module; NULL on failure. The module holds the
  *         mask of `how`; the generator of `how` must live as long as the module
- * @errors EINVAL a size < 1, a width that is not a multiple of `heads`, `heads` that is not a
- *         multiple of kv_heads; ENOMEM
+ * @errors EINVAL a size < 1, a width that is not a multiple of `heads` without a head_width, `heads`
+ *         that is not a multiple of kv_heads, an eps that is negative or NaN; ENOMEM. Errors in
+ *         options->rotary are found when the module is called
  */
 SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *world,
                                                int64_t width, int64_t heads,
@@ -143,7 +163,7 @@ SHERD_CALL sherd_status sherd_experts_create(sherd_module **out, sherd_world *wo
 
 /**
  * RMSNorm: divide by the root of the mean of squares over the last dim (sherd_rms_norm). Parameter:
- * weight (ones), [width]. Two positional tensors as in sherd_layer_norm_create, with
+ * weight (ones), [width], unless options->affine leaves it out. Two positional tensors as in sherd_layer_norm_create, with
  * sherd_add_rms_norm.
  *
  * @local
@@ -153,13 +173,6 @@ SHERD_CALL sherd_status sherd_experts_create(sherd_module **out, sherd_world *wo
  */
 SHERD_CALL sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64_t width,
                                               double eps, const sherd_layer_options *options);
-
-/* Whether a norm has an optional part. */
-typedef enum sherd_norm_part {
-    SHERD_NORM_USUAL = 0, /* PyTorch's default */
-    SHERD_NORM_WITH,
-    SHERD_NORM_WITHOUT
-} sherd_norm_part;
 
 /* All zero = PyTorch's defaults. */
 typedef struct sherd_norm_options {

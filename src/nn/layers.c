@@ -97,6 +97,10 @@ sherd_status sherd__layer_check(sherd_module **out, sherd_world *world, const ch
         fault = "the dtype has no fractions";
     else if (!(o->deviation >= 0))
         fault = "the deviation is negative";
+    else if (!(o->eps >= 0))
+        fault = "eps is negative or no number";
+    else if ((unsigned)o->affine > SHERD_NORM_WITHOUT)
+        fault = "affine: with or without: it is neither";
     if (!fault)
         return SHERD_OK;
     return sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "%s(%lld, %lld): %s", function,
@@ -273,13 +277,13 @@ static void run_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
     const norm *n = self->options.payload;
     bool rms = self->options.kind == SHERD_MODULE_RMS_NORM;
     sherd_tensor *x = sherd__layer_arguments(self, in, 2, NULL);
-    sherd_tensor *weight = self->parameter[0].tensor;
+    sherd_tensor *weight = self->parameters > 0 ? self->parameter[0].tensor : NULL;
     sherd_dtype low = n->low ? sherd_autocast(self->world) : SHERD_DTYPE_NONE;
     sherd_add_norm_options o = {.weight = weight, .eps = n->eps};
 
     if (o.eps == 0)
         o.eps = sherd__rms_epsilon(sherd_tensor_dtype(x));
-    if (!rms)
+    if (self->parameters > 1)
         o.bias = self->parameter[1].tensor;
     if (in->count < 2 || in->name[1] || !in->value[1]) {
         sherd_tensor *y =
@@ -311,8 +315,11 @@ static sherd_status make_norm(sherd_module **out, sherd_world *world, sherd_modu
         return sherd__no_memory(sherd__world_diag(world), function);
     *(norm *)of.payload = (norm){world, eps, o->low};
     sherd_scope_begin(world);
-    sherd_tensor *weight = sherd_constant_later(world, o->dtype, &width, 1, 1), *bias = NULL;
-    if (kind == SHERD_MODULE_LAYER_NORM)
+    bool affine = o->affine != SHERD_NORM_WITHOUT;
+    sherd_tensor *weight = NULL, *bias = NULL;
+    if (affine)
+        weight = sherd_constant_later(world, o->dtype, &width, 1, 1);
+    if (affine && kind == SHERD_MODULE_LAYER_NORM && !o->no_bias)
         bias = sherd_constant_later(world, o->dtype, &width, 1, 0);
     sherd_status status = sherd__layer_create(out, world, &of, run_norm, weight, bias);
     sherd_scope_end(world);
@@ -329,7 +336,8 @@ sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int
     sherd_status status = sherd__layer_check(out, world, function, width, 1, &o);
 
     return status ? status
-                  : make_norm(out, world, SHERD_MODULE_LAYER_NORM, function, width, epsilon, &o);
+                  : make_norm(out, world, SHERD_MODULE_LAYER_NORM, function, width,
+                              o.eps > 0 ? o.eps : epsilon, &o);
 }
 
 sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64_t width,
