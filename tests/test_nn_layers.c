@@ -288,6 +288,54 @@ static void a_low_norm_alone_has_the_gradient_of_f32(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Of one row, by hand in f64. */
+static double normal_at(const double *x, int64_t n, int64_t i, double eps)
+{
+    double mean = 0, square = 0;
+
+    for (int64_t j = 0; j < n; j++)
+        mean += x[j] / (double)n;
+    for (int64_t j = 0; j < n; j++)
+        square += (x[j] - mean) * (x[j] - mean) / (double)n;
+    return (x[i] - mean) / sqrt(square + eps);
+}
+
+static void norms_go_without_weights(sherd_world *world)
+{
+    static const sherd_layer_options all[] = {
+        {.dtype = SHERD_F64, .eps = 0.5},
+        {.dtype = SHERD_F64, .eps = 0.5, .no_bias = true},
+        {.dtype = SHERD_F64, .eps = 0.5, .affine = SHERD_NORM_WITHOUT}};
+    double x[MOST], y[MOST], sum[MOST];
+
+    for (int k = 0; k < LEN(all); k++) {
+        sherd_module *m = NULL, *rms = NULL;
+        sherd_args in = {.count = 2}, out;
+        CHECK_OK(sherd_layer_norm_create(&m, world, 5, &all[k]));
+        CHECK_OK(sherd_rms_norm_create(&rms, world, 5, 0.5, &all[k]));
+        CHECK_EQ(sherd_module_parameters(m), 2 - k);
+        CHECK_EQ(sherd_module_parameters(rms), k < 2);
+        in.value[0] = in.value[1] = wave(world, SHERD_F64, 2, SHAPE(3, 5), 1, 1, 0);
+        whole(in.value[0], x);
+        whole(sherd_module_call(m, in.value[0]), y);
+        sherd_module_run(m, &in, &out);
+        whole(out.value[0], sum);
+        for (int i = 0; i < 15; i++) {
+            double twice[5];
+            for (int j = 0; j < 5; j++)
+                twice[j] = 2 * x[i / 5 * 5 + j];
+            CHECK_NEAR(y[i], normal_at(x + i / 5 * 5, 5, i % 5, 0.5), 1e-14);
+            CHECK_NEAR(sum[i], normal_at(twice, 5, i % 5, 0.5), 1e-14);
+        }
+        sherd_module_run(rms, &in, &out);
+        CHECK_EQ(sherd_tensor_count(out.value[0]), 15);
+        CHECK_EQ(sherd_tensor_count(sherd_module_call(rms, in.value[0])), 15);
+        sherd_module_destroy(m);
+        sherd_module_destroy(rms);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(values_depend_on_seed_and_name_only), {1, 2}},
     {TEST(layers_compute_what_their_operators_do), {1}},
@@ -297,6 +345,7 @@ static const check_test tests[] = {
     {TEST(dropout_draws_by_path), {1}},
     {TEST(layers_have_the_dtype_that_was_asked_for), {1, 2}},
     {TEST(a_norm_takes_what_is_added_before_it), {1, 2}},
+    {TEST(norms_go_without_weights), {1, 2}},
     {TEST(a_low_norm_alone_has_the_gradient_of_f32), {1}},
 };
 CHECK_MAIN(tests)
