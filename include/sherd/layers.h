@@ -120,9 +120,9 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
  *         children's names; NULL = all zero
  * @owns   the caller destroys *out or adds it to a module; NULL on failure. The module holds the
  *         mask of `how`; the generator of `how` must live as long as the module
- * @errors EINVAL a size < 1, a width that is not a multiple of `heads` without a head_width, `heads`
- *         that is not a multiple of kv_heads, an eps that is negative or NaN; ENOMEM. Errors in
- *         options->rotary are found when the module is called
+ * @errors EINVAL a size < 1, a width that is not a multiple of `heads` without a head_width,
+ *         `heads` that is not a multiple of kv_heads, an eps that is negative or NaN; ENOMEM.
+ *         Errors in options->rotary are found when the module is called
  */
 SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *world,
                                                int64_t width, int64_t heads,
@@ -163,8 +163,8 @@ SHERD_CALL sherd_status sherd_experts_create(sherd_module **out, sherd_world *wo
 
 /**
  * RMSNorm: divide by the root of the mean of squares over the last dim (sherd_rms_norm). Parameter:
- * weight (ones), [width], unless options->affine leaves it out. Two positional tensors as in sherd_layer_norm_create, with
- * sherd_add_rms_norm.
+ * weight (ones), [width], unless options->affine leaves it out. Two positional tensors as in
+ * sherd_layer_norm_create, with sherd_add_rms_norm.
  *
  * @local
  * @shapes eps: 0 = PyTorch's default, the machine epsilon of f32, for f64 that of f64

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * State of parameters that were frozen when their optimizer was made. It begins in their first step,
- * on ranks that take part in that; and before it is listed, or read, on all.
+ * State of parameters that were frozen when their optimizer was made. It begins in their first
+ * step, on ranks that take part in that; and before it is listed, or read, on all.
  */
 #include "io/state.h"
 #include "nn/optimizer.h"
@@ -97,7 +97,7 @@ static int find_begun(const sherd__state *s, const sherd__files *f, int number, 
     return l.good ? count : -1;
 }
 
-/* State in the files of steps before the parameter was frozen, or after it was thawed, elsewhere. */
+/* State of steps before a parameter was frozen, or after it was thawed in another run. */
 static sherd_status begin_stored(sherd__state *s, const sherd__files *f, int number, bool *anew)
 {
     sherd_optimizer *o = sherd__state_optimizer(s, number);
