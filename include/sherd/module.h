@@ -127,7 +127,9 @@ SHERD_CALL sherd_status sherd_module_remove(sherd_module **out, sherd_module *mo
  * Put another module in the place of a child, under its name: a new head, or an adapter around the
  * old child, which can then be added to it.
  *
- *     if (sherd_module_replace(&old, attention, "wq", adapter) ||
+ *     sherd_module *adapter, *old;
+ *     if (sherd_module_create(&adapter, world, scale, NULL) ||
+ *         sherd_module_replace(&old, model, "head", adapter) ||
  *         sherd_module_add(adapter, "base", old))
  *         return 1;
  *
