@@ -195,6 +195,23 @@ static void no_memory_for_a_tie(sherd_world *world)
     close_job(&j);
 }
 
+/* A parameter that is cast after it was tied is another one, which nothing ties. */
+static void a_tied_parameter_is_not_cast(sherd_world *world)
+{
+    job j;
+
+    open_job(&j, world);
+    CHECK_OK(sherd_pipeline_create(&j.pipeline, world, j.stage, STAGES, SHERD_PIPELINE_1F1B));
+    CHECK_OK(sherd_pipeline_tie(j.pipeline, 0, "net.weight", 3, "net.weight"));
+    for (int i = 0; i < STAGES; i++)
+        if (j.stage[i].module)
+            CHECK_OK(sherd_module_cast(j.stage[i].module, SHERD_F32));
+    sherd_pipeline_run(j.pipeline, &j.work);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "got another layout or dtype after") != NULL);
+    close_job(&j);
+}
+
 static void make_mistakes(sherd_world *world, sherd_pipeline_schedule schedule)
 {
     static const char *const wanted[] = {NULL,
@@ -262,6 +279,7 @@ static void ranks_that_differ_are_told(sherd_world *world)
 static const check_test tests[] = {
     {TEST(no_memory_fails_on_all), {2, 3}},
     {TEST(no_memory_for_making_one), {2}},
+    {TEST(a_tied_parameter_is_not_cast), {2, 3}},
     {TEST(no_memory_for_a_tie), {2, 3}},
     {TEST(mistakes_of_one_stage_are_told_to_all), {2, 3}},
     {TEST(ranks_that_differ_are_told), {2, 3}},

@@ -105,14 +105,15 @@ static bool is_deferred(const sherd_tensor *t)
 /* The same numbers in another dtype, deferred if they are. */
 static sherd_tensor *converted(sherd_tensor *t, sherd_dtype dtype)
 {
-    sherd__values values;
     sherd_tensor *fresh;
 
-    if (!is_deferred(t))
-        return sherd_cast(t, dtype);
-    values = *t->storage->later;
-    values.dtype = dtype;
-    fresh = sherd__new_later(t->world, t->ndim, t->shape, &values);
+    if (is_deferred(t)) {
+        sherd__values values = *t->storage->later;
+        values.dtype = dtype;
+        fresh = sherd__new_later(t->world, t->ndim, t->shape, &values);
+    } else {
+        fresh = sherd_cast(t, dtype);
+    }
     if (!sherd_tensor_failed(fresh))
         fresh->elsewhere = t->elsewhere;
     return fresh;
