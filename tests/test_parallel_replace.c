@@ -237,11 +237,32 @@ static void no_memory_changes_nothing(sherd_world *world)
     }
 }
 
+/* The unit has the parameters of all its modules; it can go as a whole. */
+static void a_part_of_a_unit_stays(sherd_world *world)
+{
+    const sherd_shard_options together = {.unit = "inner"};
+    sherd_module *root = container(world, NULL, NULL), *out = NULL;
+    sherd_module *inner = model(world, PLAIN);
+
+    CHECK_OK(sherd_module_add(root, "inner", inner));
+    CHECK_OK(sherd_fully_shard(root, line_of_ranks(world), "tp", &together));
+    CHECK_EQ(sherd_module_remove(&out, inner, "net1"), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "are gathered with those of a module above it") != NULL);
+    CHECK_EQ(sherd_module_replace(&out, inner, "net1", container(world, NULL, NULL)), SHERD_EINVAL);
+    CHECK(out == NULL);
+    CHECK_OK(sherd_module_remove(&out, root, "inner"));
+    CHECK(out == inner);
+    sherd_module_destroy(root);
+    sherd_module_destroy(out);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(adapters_are_trained_in_all_layouts), {1, 2, 3, 4}},
     {TEST(a_head_is_replaced), {1, 2, 3, 4}},
     {TEST(names_and_places_follow), {1, 2}},
     {TEST(what_is_needed_stays), {1, 2}},
     {TEST(no_memory_changes_nothing), {1, 2}},
+    {TEST(a_part_of_a_unit_stays), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -116,7 +116,8 @@ SHERD_CALL sherd_status sherd_module_add(sherd_module *module, const char *name,
  * @owns   the caller destroys *out or adds it to a module; on failure *out is NULL and the child
  *         stays where it is
  * @errors EINVAL no child of this name; `module` is a layer that needs its children (replace them);
- *         the child, a module below it or one above it is being called or destroyed; *out is wanted
+ *         the child, a module below it or one above it is being called or destroyed, or one above
+ *         it is a unit of sherd_fully_shard, whose parameters are gathered together; *out is wanted
  *         and backward may still run the child again (sherd_module_checkpoint); it would be
  *         destroyed in a backward that may still need it; ENOMEM
  */

@@ -195,6 +195,9 @@ static const char *stays(const sherd_module *child, bool destroyed)
             return "a module above it is being called, or destroyed";
     if (sherd__is_running(child))
         return "it or one below it is being called";
+    if (child->in_unit)
+        return "its parameters are gathered with those of a module above it (sherd_fully_shard, "
+               "options.unit): take that one out";
     if (destroyed && sherd__is_in_backward(child))
         return "it is in a backward that is under way: destroy it when that has returned";
     if (!destroyed && is_kept(child))

@@ -61,6 +61,7 @@ struct sherd_module {
     char *styles;     /* names of those that were applied, for tables; NULL = none */
     bool distributed; /* by sherd_distribute_module */
     unsigned sharded; /* sherd_fully_shard was called with it: bits of axes */
+    bool in_unit;     /* its parameters are gathered with those of a module above it */
     bool spread; /* something of it or below it was put on a mesh; set on ranks outside that too */
     sherd__hook_entry *before, *after; /* in order of running */
     int next_hook;

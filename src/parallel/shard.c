@@ -197,6 +197,7 @@ static sherd_status make_units(const job *j, sherd_module *m, sherd__unit *outer
     sherd__unit *u;
     sherd_status status = make_unit(&u, j, m, outer, deep);
 
+    m->in_unit |= outer != NULL;
     for (int i = 0; !status && i < m->children; i++)
         status = make_units(j, m->child[i].module, deep ? u : outer);
     return status;
