@@ -50,10 +50,10 @@ SHERD_API bool sherd_set_recording(sherd_world *world, bool on);
  *     }
  *     sherd_optimizer_step(optimizer, rate, 1);
  *
- * While it is off, the gradient of a sharded leaf that arrives as a pending sum stays one, and those
- * of later backwards are added to it without communication. It takes the memory of the gathered
- * leaf, on every rank: for a module of sherd_fully_shard that of all its parameters. The sum is
- * settled, in one reduce-scatter, by the first backward that adds to it while this is on, by
+ * While it is off, the gradient of a sharded leaf that arrives as a pending sum stays one, and
+ * those of later backwards are added to it without communication. It takes the memory of the
+ * gathered leaf, on every rank: for a module of sherd_fully_shard that of all its parameters. The
+ * sum is settled, in one reduce-scatter, by the first backward that adds to it while this is on, by
  * sherd_grad, or by whatever an optimizer does with gradients (then all leaves in one round). So
  * results are right whether it is turned on again or not.
  *

@@ -48,8 +48,9 @@ SHERD_API sherd_tensor *sherd_mean_over(sherd_tensor *a, const int *dims, int co
  * over all ranks, minus `correction` (usually 1; 0 for a whole population).
  *
  * @collective see above, one exchange for the mean if a reduced dim is sharded
- * @numerics   two passes, so it is accurate even if the mean is large. On CPUs, over dims that follow
- *             one another, in f64, so that sherd_std is infinite or 0 only if no f32 holds it
+ * @numerics   two passes, so it is accurate even if the mean is large. On CPUs, over dims that
+ *             follow one another, in f64, so that sherd_std is infinite or 0 only if no f32 holds
+ *             it
  * @owns       scope
  * @errors     see above
  */

@@ -375,11 +375,7 @@ SHERD_API sherd_tensor *sherd_cumsum(sherd_tensor *a, int dim);
  */
 SHERD_API sherd_tensor *sherd_tril(sherd_tensor *a, int64_t diagonal);
 
-/**
- * Set the elements below a diagonal of the last two dims to zero, as sherd_tril.
- *
- * @local   @owns scope   @errors as sherd_tril
- */
+/** The same of the elements below a diagonal. @local @owns scope @errors as sherd_tril */
 SHERD_API sherd_tensor *sherd_triu(sherd_tensor *a, int64_t diagonal);
 
 /* ---- in place -------------------------------------------------------------------------------- */

@@ -178,8 +178,8 @@ typedef struct sherd_parallel_entry {
  * All paths are matched before anything changes. Tied parameters (one tensor of several modules, of
  * this tree or of one that was made parallel before) stay tied. Plain parameters must be equal on
  * all ranks: see sherd_module_equalize. To make a module parallel along several axes of a mesh,
- * call this once for each axis: a later call shards what earlier calls have replicated, or sharded over
- * other axes, further. Make optimizers afterwards.
+ * call this once for each axis: a later call shards what earlier calls have replicated, or sharded
+ * over other axes, further. Make optimizers afterwards.
  *
  * On ranks outside the mesh the module stays as it is, with plain parameters: these ranks must not
  * call it with tensors of the mesh, because its outputs would have other layouts there.
@@ -260,7 +260,9 @@ typedef struct sherd_shard_options {
      */
     const char *const *ignored;
     int ignored_count;
-    /* the dim by which a parameter is sharded; -1 = as without; NULL = all. Pure, alike everywhere */
+    /*
+     * the dim by which a parameter is sharded; -1 = as without; NULL = all. Pure, alike everywhere
+     */
     int (*dim)(const sherd_module *module, const char *name, void *payload);
     void *payload; /* of `dim` */
 } sherd_shard_options;
@@ -278,15 +280,15 @@ typedef struct sherd_shard_options {
  *
  * A module's own parameters are gathered when it is called, in one call, freed as soon as it has
  * computed, and gathered again for its backward (unless keep_gathered is set). Their gradients are
- * reduce-scattered in one call when all have arrived, or later: see sherd_set_gradient_sync. While a
- * forward runs, sherd_module_parameter of the running module returns the gathered parameter, which
- * is whole unless other axes shard it.
+ * reduce-scattered in one call when all have arrived, or later: see sherd_set_gradient_sync. While
+ * a forward runs, sherd_module_parameter of the running module returns the gathered parameter,
+ * which is whole unless other axes shard it.
  *
  * Units make fewer and larger calls: all parameters below a unit are gathered at once, ahead of its
- * forward, and again when its backward needs the first of them; their gradients wait for each other.
- * That takes the memory of a unit's parameters, and in backward of its gradients. Units may also be
- * made by calls of their own, as in PyTorch; what earlier calls have sharded over the axis is left
- * to them:
+ * forward, and again when its backward needs the first of them; their gradients wait for each
+ * other. That takes the memory of a unit's parameters, and in backward of its gradients. Units may
+ * also be made by calls of their own, as in PyTorch; what earlier calls have sharded over the axis
+ * is left to them:
  *
  *     const sherd_shard_options whole = {.unit = ""};
  *     for (int i = 0; i < sherd_module_children(model); i++)
@@ -305,11 +307,11 @@ typedef struct sherd_shard_options {
  * @numerics   values are copied bit for bit; the sums of gradients are added in rank order
  * @owns       the module keeps hooks until it is destroyed; tied parameters stay tied; options are
  *             only read during the call
- * @errors     EINVAL no such axis, min_elements negative, a pattern that is NULL or matches nothing,
- *             a dim that a parameter lacks, a parameter that varies or is on another mesh; without
- *             skip_sharded, one that a style has sharded over the axis, and a module that was
- *             sharded over it before, or is below such a one; ENOMEM; EDIFFER; after an error the
- *             module is partly changed
+ * @errors     EINVAL no such axis, min_elements negative, a pattern that is NULL or matches
+ *             nothing, a dim that a parameter lacks, a parameter that varies or is on another mesh;
+ *             without skip_sharded, one that a style has sharded over the axis, and a module that
+ *             was sharded over it before, or is below such a one; ENOMEM; EDIFFER; after an error
+ *             the module is partly changed
  */
 SHERD_CALL sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh,
                                           const char *axis, const sherd_shard_options *options);

@@ -3,8 +3,8 @@
  * Cross-entropy over classes that may be sharded. Each rank reduces its classes to three numbers a
  * position (maximum, sum of exponentials, the target's logit); only these are exchanged, and every
  * rank combines them in rank order. Backward has the maximum and the sum over all classes apart: in
- * one logarithm the sum would be lost beside a large maximum. The loss is pending over the axes that shard positions and
- * equal over those that shard classes.
+ * one logarithm the sum would be lost beside a large maximum. The loss is pending over the axes
+ * that shard positions and equal over those that shard classes.
  */
 #include "stats.h"
 

@@ -28,9 +28,9 @@ sherd_status sherd__take_most(sherd_world *world, int64_t *number, int64_t count
 bool sherd__generators_have(const char *key);
 
 /*
- * Set the generators of a module as the notes of file[count] say, if there are any: one that no file
- * names has not been called, or, with `partial`, stays as it is; if several name one, the largest
- * number counts.
+ * Set the generators of a module as the notes of file[count] say, if there are any: one that no
+ * file names has not been called, or, with `partial`, stays as it is; if several name one, the
+ * largest number counts.
  */
 void sherd__generators_read(sherd_module *module, sherd_file *const *file, int count, bool partial);
 

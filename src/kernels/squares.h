@@ -16,7 +16,9 @@ typedef struct sherd__squares {
 /* sum[outer,inner] */
 void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
                            double *sum, const void *x);
-/* sum[outer,inner]; of numbers, or, about mean[outer,inner], of the squares of differences from it. */
+/*
+ * sum[outer,inner]; of numbers, or, about mean[outer,inner], of the squares of differences from it.
+ */
 void sherd__sums_about(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
                        double *sum, const double *mean, const void *x);
 /* dx = by (x - mean), of by[outer,inner] and mean[outer,inner], rounded once. */

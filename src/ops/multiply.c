@@ -28,7 +28,9 @@ static void add_bias(const sherd__kernels *k, const sherd__product *p, void *c, 
     k->binary(SHERD__ADD, 2, size, c, c, whole, bias, stretched);
 }
 
-/* A product of 16 bits begins with its bias: added afterwards, it would be rounded a second time. */
+/*
+ * A product of 16 bits begins with its bias: added afterwards, it would be rounded a second time.
+ */
 static void multiply_plain(const sherd__kernels *k, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias)
 {
