@@ -212,7 +212,9 @@ bool sherd__candidates_in(sherd_call *call, int dim, int64_t k, bool descending,
     sherd__size_along(c->size, call->in[0], dim);
     c->values = call->from[0];
     c->index = NULL;
-    return !layout || !layout->spec.dim[dim].axes || exchange(call, dim, k, descending, c);
+    if (!layout || !layout->spec.dim[dim].axes || !sherd__in_mesh(call->world, layout->spec.mesh))
+        return true;
+    return exchange(call, dim, k, descending, c);
 }
 
 int32_t *sherd__candidates_found(sherd_call *call, const sherd__candidates *c)
