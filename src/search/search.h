@@ -25,8 +25,8 @@
 
 /*
  * How much a search does at most. It counts work, not time: plans must not depend on the machine.
- * A search that comes to a limit has left something out; then `proven` is false. exact.c says why
- * the usual limits are what they are.
+ * A search that comes to a limit has left something out; then `proven` is false. effort.c says
+ * why the usual limits are what they are.
  */
 typedef struct sherd__effort {
     int states;         /* that are listed; if there are more, some are chosen */
@@ -448,9 +448,11 @@ void sherd__least_find(sherd__field *field);
  */
 int64_t sherd__least_beside_direct(const sherd__field *field);
 
-/* ---- exact.c: the planner -------------------------------------------------------------------- */
+/* ---- effort.c -------------------------------------------------------------------------------- */
 
 extern const sherd__effort sherd__effort_usual;
+
+/* ---- exact.c: the planner -------------------------------------------------------------------- */
 
 /* As sherd__exact_find (planners.h), with limits of one's own. */
 sherd_status sherd__exact_find_within(sherd__answer *out, const sherd__problem *problem,
