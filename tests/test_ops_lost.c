@@ -245,6 +245,28 @@ static void it_is_taken_as_it_is(sherd_world *world)
     }
 }
 
+static void revive(void *t)
+{
+    sherd_tensor_revive(t);
+}
+
+/* Whoever has revived it when another rank fails has it no more than the others. */
+static void what_some_have_revived_is_lost_on_all(sherd_world *world)
+{
+    sherd_tensor *t = new_field(world, 1), *view = sherd_narrow(t, 0, 3, 2);
+
+    CHECK_OK(sherd_world_check(world));
+    for (int turn = 0; turn < 3; turn++) {
+        fail_between_writes(world, t, turn);
+        CHECK(sherd_tensor_failed(t));
+        fail_between(world, revive, turn ? t : view);
+        CHECK(sherd_tensor_failed(t) && sherd_tensor_failed(view));
+        sherd_fill(t, 3);
+        CHECK_EQ(first(sherd_scale(view, 2)), 6);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static void a_view_is_written_anew_alone(sherd_world *world)
 {
     sherd_tensor *t = new_field(world, 1), *view = sherd_narrow(t, 0, 3, 2);
@@ -378,6 +400,7 @@ static const check_test tests[] = {
     {TEST(what_nobody_has_written_is_there), {2, 3}},
     {TEST(what_is_only_read_is_there), {2, 3, 8}},
     {TEST(it_is_taken_as_it_is), {2, 3, 8}},
+    {TEST(what_some_have_revived_is_lost_on_all), {2, 3, 4}},
     {TEST(a_view_is_written_anew_alone), {2, 3}},
     {TEST(what_not_all_have_made_does_not_come_back), {2, 3}},
     {TEST(those_that_are_there_can_be_revived_too), {1, 2}},

@@ -23,8 +23,8 @@
  * with real ranks is not exact:
  * - Choices of groups (ops_groups.h) are spread over the groups, whatever their values, and so are
  *   runs of rows whose ends are not known.
- * - Indices by which ranks fetch elements from each other (sherd_index_select, sherd_gather, their
- *   gradients) are spread over the dim.
+ * - Indices by which ranks fetch elements from each other (sherd_index_select, sherd_gather,
+ *   sherd_copy_rows, gradients) are spread over the dim.
  * - No index is found to be out of range.
  * - A loss scaler takes each step, because its norms are finite.
  * - Files: only headers are read, and nothing is written (files.h).

@@ -113,11 +113,11 @@ SHERD_API sherd_tensor *sherd_median(sherd_tensor *a, int dim, bool keepdim,
 
 /* Where q (n - 1) is no whole number: what is between the elements below and above. */
 typedef enum sherd_quantile_way {
-    SHERD_QUANTILE_LINEAR = 0, /* as far between them as the number is */
+    SHERD_QUANTILE_LINEAR = 0, /* as far between them as the number is; may be NaN at an infinity */
     SHERD_QUANTILE_LOWER,
     SHERD_QUANTILE_HIGHER,
     SHERD_QUANTILE_NEAREST, /* halfway: the even number */
-    SHERD_QUANTILE_MIDPOINT /* the mean of both; as LINEAR, NaN between equal infinities */
+    SHERD_QUANTILE_MIDPOINT /* as LINEAR, halfway between both */
 } sherd_quantile_way;
 
 /**

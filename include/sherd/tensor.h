@@ -148,7 +148,7 @@ SHERD_API int64_t sherd_tensor_size(const sherd_tensor *t, int dim);
  * Whether this is the failed tensor, or NULL, or was lost in a failed step. A local observation: at
  * the same line of a program ranks may get different answers, so never make a collective call
  * depend on it; branch on the status of sherd_world_check instead (see world.h). Only right after a
- * check, and of a tensor that existed before the step that failed, all ranks get the same answer.
+ * check, of a tensor that was there before the step, all ranks of its mesh get the same answer.
  *
  * @local   @errors none
  */

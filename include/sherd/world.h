@@ -189,8 +189,8 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
  * Waits for all ranks, and compares the calls that they made and what they did on each mesh. After
  * a failure, calls in flight are dropped and the world works again. Then all ranks have the same
  * tensors:
- * - a tensor that only some ranks have made becomes the failed tensor on all of them;
- * - a tensor that only some ranks have written in place becomes failed on all of them, until it is
+ * - a tensor that only some ranks of its mesh have made becomes the failed tensor on all of these;
+ * - one that only some of these have written in place becomes failed on all of these, until it is
  *   written anew (sherd_fill, sherd_copy_from) or taken as it is (sherd_tensor_revive).
  *
  * After the death of a rank (EPEER) or a timeout (ETIMEDOUT) the world stays closed: every later

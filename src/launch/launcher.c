@@ -246,16 +246,22 @@ static int run(launch *l, sherd__diag *diag)
 
 int sherd__launch(const sherd__launch_options *options, sherd__diag *diag)
 {
-    launch l = {.options = options, .fd = -1, .line = {-1, -1}};
-    int code = prepare(&l, diag);
+    sherd__heap heap = {0};
+    launch *l = sherd__alloc(&heap, 1, sizeof *l); /* too large for a small stack */
 
+    if (!l)
+        return sherd__no_memory(diag, "sherd run");
+    *l = (launch){.options = options, .fd = -1, .line = {-1, -1}};
+    int code = prepare(l, diag);
     if (!code) {
-        sherd__signals_take(&l.signals, true);
-        code = run(&l, diag);
-        sherd__signals_give_back(&l.signals);
+        sherd__signals_take(&l->signals, true);
+        code = run(l, diag);
+        sherd__signals_give_back(&l->signals);
     }
-    close_launch(&l);
-    if (l.watch.signal)
-        raise(l.watch.signal);
-    return l.watch.signal ? 128 + l.watch.signal : code;
+    close_launch(l);
+    int signal = l->watch.signal;
+    sherd__free(&heap, l);
+    if (signal)
+        raise(signal);
+    return signal ? 128 + signal : code;
 }

@@ -119,6 +119,7 @@ sherd_tensor *sherd_tensor_revive(sherd_tensor *t)
         return t;
     if (t->lost) {
         sherd__mark_written(t);
+        sherd__await_deed(t); /* what not all ranks revive is lost again */
         sherd__revive(t, false);
     }
     sherd__deed_add(t->layout->spec.mesh, revive_name, t->ledger.identity, &identity);
