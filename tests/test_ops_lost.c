@@ -245,6 +245,36 @@ static void it_is_taken_as_it_is(sherd_world *world)
     }
 }
 
+enum { LIST = 40 }; /* more than a rank tells one by one */
+
+/* What a list of moves was to be filled with is lost, and not what it reads. */
+static void a_long_list_loses_what_it_fills(sherd_world *world)
+{
+    const sherd_layout *to = layout_of(line_of_ranks(world), 1, (int64_t[]){N}, "R", NULL);
+    const sherd_layout *list[LIST];
+    sherd_tensor *t[LIST], *moved[LIST];
+
+    for (int i = 0; i < LIST; i++) {
+        list[i] = to;
+        t[i] = sherd_constant_on(layout_of(line_of_ranks(world), 1, (int64_t[]){N}, "S(0)", NULL),
+                                 SHERD_F64, i);
+    }
+    CHECK_OK(sherd_world_check(world));
+    meet_in_secret(sherd_world_ranks(world));
+    if (sherd_world_rank(world) == 1) {
+        usleep(20000); /* until the others wait in the call */
+        sherd_world_fail(world, SHERD_EINVAL, "instead of the move");
+    } else {
+        sherd_redistribute_many(moved, t, list, LIST);
+    }
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    for (int i = 0; i < LIST; i++)
+        CHECK(!sherd_tensor_failed(t[i]));
+    sherd_redistribute_many(moved, t, list, LIST);
+    CHECK_EQ(first(moved[LIST - 1]), LIST - 1);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void revive(void *t)
 {
     sherd_tensor_revive(t);
@@ -401,6 +431,7 @@ static const check_test tests[] = {
     {TEST(what_is_only_read_is_there), {2, 3, 8}},
     {TEST(it_is_taken_as_it_is), {2, 3, 8}},
     {TEST(what_some_have_revived_is_lost_on_all), {2, 3, 4}},
+    {TEST(a_long_list_loses_what_it_fills), {2, 3}},
     {TEST(a_view_is_written_anew_alone), {2, 3}},
     {TEST(what_not_all_have_made_does_not_come_back), {2, 3}},
     {TEST(those_that_are_there_can_be_revived_too), {1, 2}},

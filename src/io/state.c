@@ -352,6 +352,18 @@ static uint64_t how_of(const sherd__state *s, const sherd_read_options *o)
            8 * (uint64_t)o->tensor_count + ((uint64_t)o->optimizer_count << 32);
 }
 
+/* Each rank reads plain tensors by itself, so ranks agree in the end. */
+static sherd_status read_tensors(sherd__state *s)
+{
+    sherd__load_kind kind = SHERD__LOAD_ASKS;
+    sherd_status status = SHERD_OK;
+    int of = -2;
+
+    for (int i = 0; !status && i < s->count; i++)
+        status = read_one(s, i, kind_of(s, i, &of, &kind));
+    return sherd__agree(s->world, status, 0, s->function);
+}
+
 static sherd_status read_all(sherd__state *s, const char *const *path, int count,
                              const sherd_read_options *options)
 {
@@ -371,10 +383,8 @@ static sherd_status read_all(sherd__state *s, const char *const *path, int count
         status = sherd__state_match(s, &f, options);
         status = sherd__agree(s->world, status, how_of(s, options), s->function);
     }
-    sherd__load_kind kind = SHERD__LOAD_ASKS;
-    int of = -2;
-    for (int i = 0; !status && i < s->count; i++)
-        status = read_one(s, i, kind_of(s, i, &of, &kind));
+    if (!status)
+        status = read_tensors(s);
     if (!status)
         sherd__generators_read(s->module, f.file, f.count, options->partial);
     close_files(s, &f);

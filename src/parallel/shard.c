@@ -294,16 +294,23 @@ static sherd_status cut_one(const job *j, sherd_module *m, sherd__named_tensor *
     return status ? status : sherd__spread(m, p, pieces);
 }
 
+/* Before the program is asked for dims: it may walk over the modules as well. */
+static void choose(const job *j, sherd_module *m)
+{
+    for (int i = 0; i < m->parameters; i++)
+        if (is_wanted(j, m, &m->parameter[i]))
+            m->parameter[i].sharded |= 1u << j->root_axis;
+    for (int i = 0; i < m->children; i++)
+        choose(j, m->child[i].module);
+}
+
 static sherd_status cut(const job *j, sherd_module *m)
 {
     sherd_status status = SHERD_OK;
 
     for (int i = 0; !status && i < m->parameters; i++) {
         sherd__named_tensor *p = &m->parameter[i];
-        if (!is_wanted(j, m, p))
-            continue;
-        p->sharded |= 1u << j->root_axis;
-        if (!is_sharded(j, p->tensor))
+        if (p->sharded >> j->root_axis & 1 && !is_sharded(j, p->tensor))
             status = cut_one(j, m, p);
     }
     for (int i = 0; !status && i < m->children; i++)
@@ -337,8 +344,10 @@ static sherd_status run(job *j)
     status = make_units(j, j->module, NULL);
     if (!status)
         status = sherd__sharding_hook(j->all, j->module);
-    if (!status)
+    if (!status) {
+        choose(j, j->module);
         status = cut(j, j->module);
+    }
     if (!status)
         status = sherd__replicate_rest(j->module, j->mesh);
     if (!status)

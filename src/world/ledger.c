@@ -135,10 +135,13 @@ static void tell_flights(const sherd_world *world, const sherd_mesh *mesh, sherd
     for (const sherd__call_state *call = world->open; call; call = call->next)
         for (int i = 0; i < call->count; i++) {
             const sherd__task *task = &call->task[i];
-            if (!task->result || task->plan->to->spec.mesh != mesh)
+            uint64_t made = task->result ? task->result->made : 0; /* 0: no deed yet */
+            if (!made || task->plan->to->spec.mesh != mesh)
                 continue;
             if (work->flights < SHERD__FLIGHTS)
-                work->flight[work->flights] = task->result->made;
+                work->flight[work->flights] = made;
+            else /* all from the first one on count */
+                work->flight[0] = sherd__smaller(work->flight[0], made);
             work->flights++;
         }
 }
