@@ -336,6 +336,54 @@ static void tied_parameters_are_of_both_units(sherd_world *world)
 
 /* ---- bad days ------------------------------------------------------------------------------- */
 
+/* The child first, then a parameter of its own. */
+static void scaled_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *y = sherd_module_call(sherd_module_child(self, 0), in->value[0]);
+
+    out->value[out->count++] = sherd_mul(y, sherd_module_parameter(self, "gain"));
+}
+
+static void pass_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    out->value[out->count++] = sherd_module_call(sherd_module_child(self, 0), in->value[0]);
+}
+
+/* A base with a unit of its own, in a module that is gathered with the root, and run again. */
+static void a_checkpointed_adapter_around_a_unit(sherd_world *world)
+{
+    const sherd_shard_options together = {.unit = ""};
+    const sherd_mesh *mesh = line(world);
+    double want = 0;
+
+    for (int how = 0; how < 6; how++) {
+        sherd_scope_begin(world);
+        sherd_module *root = container(world, pass_forward, NULL), *block = NULL;
+        CHECK_OK(sherd_module_create(&block, world, scaled_forward, NULL));
+        CHECK_OK(sherd_module_add_parameter(block, "gain",
+                                            wave(world, SHERD_F64, 1, SHAPE(4), 2, 1, 0)));
+        add_layer(root, "block", block);
+        sherd_module *base = linear_layer(block, "base", SHERD_F64, 4, 4, 3);
+        if (how > 0)
+            CHECK_OK(sherd_fully_shard(base, mesh, "dp", how % 2 ? &together : NULL));
+        if (how > 0)
+            CHECK_OK(sherd_fully_shard(root, mesh, "dp", &together));
+        sherd_module_checkpoint(how > 2 ? block : base, how > 0);
+        sherd_tensor *x =
+            sherd_distribute_as(wave(world, SHERD_F64, 2, SHAPE(6, 4), 5, 1, 0), mesh, "S(0)", -1);
+        sherd_args in = {.count = 1, .value = {x}}, out;
+        sherd_module_run(root, &in, &out);
+        sherd_backward(sherd_mean(sherd_mul(out.value[0], out.value[0])));
+        sherd_tensor *g = sherd_grad(sherd_module_parameter(base, "weight"));
+        double sum = sherd_item(sherd_sum(sherd_mul(g, g)));
+        want = how ? want : sum;
+        CHECK_NEAR(sum, want, 1e-12);
+        CHECK_OK(sherd_world_check(world));
+        sherd_module_destroy(root);
+        sherd_scope_end(world);
+    }
+}
+
 static void units_are_made_once(sherd_world *world)
 {
     const sherd_mesh *mesh = line(world);
@@ -435,6 +483,7 @@ static const check_test tests[] = {
     {TEST(the_next_unit_is_gathered_ahead), {2, 3}},
     {TEST(parameters_and_dims_can_be_chosen), {2, 4}},
     {TEST(tied_parameters_are_of_both_units), {1, 2, 3}},
+    {TEST(a_checkpointed_adapter_around_a_unit), {1, 2, 3}},
     {TEST(units_are_made_once), {1, 2}},
     {TEST(ranks_with_other_units_differ), {2, 3}},
     {TEST(a_written_parameter_is_an_error), {2, 3}},

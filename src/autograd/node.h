@@ -188,7 +188,7 @@ void sherd__replay_empty(sherd_node *node);
 /*
  * What the part that is recomputed did next, the first time; NULL: nothing, or none is recomputed.
  */
-const sherd_op *sherd__replay_next(sherd_world *world);
+const sherd_node *sherd__replay_next(sherd_world *world);
 
 /* Whether keeping a tensor takes no memory: it is a leaf's, or can be moved again from one. */
 bool sherd__keeps_free(const sherd_tensor *t);

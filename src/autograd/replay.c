@@ -251,12 +251,11 @@ void sherd__replay_part(sherd_node *node)
     sherd__refcounted_release(&r->head);
 }
 
-const sherd_op *sherd__replay_next(sherd_world *world)
+const sherd_node *sherd__replay_next(sherd_world *world)
 {
     const sherd__replay *r = sherd__tape_of(world)->replay;
-    const sherd_node *node = r && r->state == AGAIN && r->at < r->nodes ? r->node[r->at] : NULL;
 
-    return node ? node->op : NULL;
+    return r && r->state == AGAIN && r->at < r->nodes ? r->node[r->at] : NULL;
 }
 
 /* The old node that corresponds to a recomputed one, if it can still need something. */

@@ -53,9 +53,16 @@ void sherd__stand_in(sherd_tensor *const *pieces, sherd_tensor *const *whole, in
     }
 }
 
-bool sherd__gather_comes(sherd_world *world)
+bool sherd__gather_comes(sherd_tensor *const *pieces, int count)
 {
-    return sherd__replay_next(world) == &sherd__together_op;
+    const sherd_node *next = count > 0 ? sherd__replay_next(pieces[0]->world) : NULL;
+    bool ours = false;
+
+    if (!next || next->op != &sherd__together_op)
+        return false;
+    for (int i = 0; i < count && !ours; i++)
+        ours = next->in[0].leaf == pieces[i];
+    return ours;
 }
 
 /* ---- restoring ------------------------------------------------------------------------------ */

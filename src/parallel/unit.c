@@ -80,7 +80,8 @@ static void drop_ahead(sherd__sharding *all)
  */
 static bool was_in_outer(const sherd__unit *u)
 {
-    return u->outer && sherd_is_recomputing(u->all->world) && !sherd__gather_comes(u->all->world);
+    return u->outer && sherd_is_recomputing(u->all->world) &&
+           !sherd__gather_comes(u->pieces, u->count);
 }
 
 /*
