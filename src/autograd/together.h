@@ -20,7 +20,7 @@ void sherd__record_gather(sherd_tensor *const *pieces, sherd_tensor *const *whol
  * record.
  */
 void sherd__stand_in(sherd_tensor *const *pieces, sherd_tensor *const *whole, int count);
-/* Whether what is recomputed has recorded a gather of these leaves at this place, the first time. */
+/* Whether what is recomputed has recorded a gather of these leaves here, the first time. */
 bool sherd__gather_comes(sherd_tensor *const *pieces, int count);
 
 /*
