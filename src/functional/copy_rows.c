@@ -236,17 +236,6 @@ static sherd_tensor *take(const copying *c)
     return sherd_tensor_failed(taken) ? NULL : taken;
 }
 
-/* Whether a row of `a` is dense. */
-static bool is_dense(const sherd_tensor *a)
-{
-    int64_t stride = 1;
-
-    for (int d = a->ndim - 1; d > 0; stride *= a->local[d--])
-        if (a->local[d] != 1 && a->stride[d] != stride)
-            return false;
-    return true;
-}
-
 static bool write_there(const copying *c, sherd_tensor *rows)
 {
     sherd_tensor *a = c->a;
@@ -276,7 +265,7 @@ static bool write(const copying *c, sherd_tensor *rows)
 
     if (sherd__left_out(a->world, name, a->dtype, 0, 2 * sherd__local_bytes(rows)))
         return sherd__mutable_view(a) != NULL;
-    if (any && sherd__world_device(a->world) && sherd__is_there(a) && is_dense(a))
+    if (any && sherd__world_device(a->world) && sherd__is_there(a) && sherd__rows_are_dense(a, 1))
         return write_there(c, rows);
     const int32_t *target = any ? sherd__data(c->index[1]) : NULL;
     const char *from = any ? sherd__data(rows) : NULL;

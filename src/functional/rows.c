@@ -16,6 +16,16 @@ int64_t sherd__rows_of_shard(const sherd_tensor *t, int64_t shard)
            sherd__dim_cut(spec->mesh, &spec->dim[0], spec->shape[0], shard);
 }
 
+bool sherd__rows_are_dense(const sherd_tensor *t, int dims)
+{
+    int64_t stride = 1;
+
+    for (int d = t->ndim - 1; d >= dims; stride *= t->local[d--])
+        if (t->local[d] != 1 && t->stride[d] != stride)
+            return false;
+    return true;
+}
+
 bool sherd__stay_dry(sherd_call *call)
 {
     (void)call;

@@ -13,6 +13,9 @@
 int64_t sherd__row_shards(const sherd_tensor *t);
 int64_t sherd__rows_of_shard(const sherd_tensor *t, int64_t shard);
 
+/* Whether what lies behind the first `dims` dims is dense in the local piece. */
+bool sherd__rows_are_dense(const sherd_tensor *t, int dims);
+
 /* What an operator does in a dry world that takes no memory besides its results. */
 bool sherd__stay_dry(sherd_call *call);
 

@@ -10,6 +10,7 @@
  */
 #include "blocks.h"
 #include "ops/shared.h"
+#include "rows.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -281,23 +282,12 @@ static void write_blocks(const filling *f, char *to, const char *from, const int
     }
 }
 
-/* Whether what is behind the second dim is dense. */
-static bool is_dense(const sherd_tensor *t)
-{
-    int64_t stride = 1;
-
-    for (int d = t->ndim - 1; d > 1; stride *= t->local[d--])
-        if (t->local[d] != 1 && t->stride[d] != stride)
-            return false;
-    return true;
-}
-
 /* Whether rows are written on the GPU: if tensor or rows are there, and each row is contiguous. */
 static bool is_written_there(const filling *f)
 {
     return sherd__world_device(f->a->world) &&
-           (sherd__is_there(f->a) || sherd__is_there(f->rows)) && is_dense(f->a) &&
-           is_dense(f->rows);
+           (sherd__is_there(f->a) || sherd__is_there(f->rows)) && sherd__rows_are_dense(f->a, 2) &&
+           sherd__rows_are_dense(f->rows, 2);
 }
 
 static bool write_there(const filling *f)

@@ -393,18 +393,24 @@ static sherd_status read_all(sherd__state *s, const char *const *path, int count
 
 static const sherd_read_options none;
 
+static sherd__state to_read(const char *function, sherd_module *module, const sherd_read_options *o)
+{
+    return (sherd__state){.function = function,
+                          .module = module,
+                          .others = o->optimizers,
+                          .other_count = o->optimizer_count,
+                          .more = o->tensors,
+                          .more_count = o->tensor_count,
+                          .choice = {o->part, o->only, o->only_count}};
+}
+
 sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer, const char *path,
                                const sherd_read_options *options)
 {
     const sherd_read_options *o = options ? options : &none;
-    sherd__state s = {.function = "sherd_module_read",
-                      .module = module,
-                      .optimizer = optimizer,
-                      .others = o->optimizers,
-                      .other_count = o->optimizer_count,
-                      .more = o->tensors,
-                      .more_count = o->tensor_count,
-                      .choice = {o->part, o->only, o->only_count}};
+    sherd__state s = to_read("sherd_module_read", module, o);
+
+    s.optimizer = optimizer;
     sherd_status status = open_state(&s, path);
 
     if (!status)
@@ -428,13 +434,7 @@ sherd_status sherd_module_read_files(sherd_module *module, const char *const *pa
                                      const sherd_read_options *options)
 {
     const sherd_read_options *o = options ? options : &none;
-    sherd__state s = {.function = "sherd_module_read_files",
-                      .module = module,
-                      .others = o->optimizers,
-                      .other_count = o->optimizer_count,
-                      .more = o->tensors,
-                      .more_count = o->tensor_count,
-                      .choice = {o->part, o->only, o->only_count}};
+    sherd__state s = to_read("sherd_module_read_files", module, o);
     sherd_status status = open_state(&s, missing(paths, count));
 
     if (s.world && !status) {

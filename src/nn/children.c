@@ -144,13 +144,11 @@ static sherd_status check_given(const char *function, const sherd_module *module
 }
 
 /* Why `child` belongs to a tree already, which would lose it; NULL: it does not. */
-static const char *belongs(const sherd_module *module, const sherd_module *child)
+static const char *belongs(sherd_module *module, const sherd_module *child)
 {
-    const sherd_module *root = module;
-
-    while (root->parent)
-        root = root->parent;
-    return child->parent ? "it has a parent" : child == root ? "it is the root of this tree" : NULL;
+    if (child->parent)
+        return "it has a parent";
+    return child == sherd__module_root(module) ? "it is the root of this tree" : NULL;
 }
 
 sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_module *child)

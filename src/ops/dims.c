@@ -93,7 +93,7 @@ void sherd__dims_rule_beside(sherd_call *call, const sherd__dims *dims, bool red
     unsigned bits = sherd__dims_bits(dims, ndim);
 
     for (int operand = 0; operand <= call->operands; operand++) {
-        bool narrow = operand<last, result = operand> last && reduces;
+        bool narrow = (operand < last), result = (operand > last) && reduces;
         for (int d = 0; d < ndim; d++)
             if (!result || !(bits >> d & 1))
                 call->rule[n++] = narrow && bits >> d & 1 ? '1' : (char)('a' + d);
@@ -105,6 +105,18 @@ void sherd__dims_rule_beside(sherd_call *call, const sherd__dims *dims, bool red
             call->rule[n++] = '>';
     }
     call->rule[n] = '\0';
+}
+
+const char *sherd__describe_sums(sherd_call *call)
+{
+    call->dtype[0] = SHERD_F64;
+    return sherd__dims_rule(call, call->attributes);
+}
+
+const char *sherd__describe_beside(sherd_call *call)
+{
+    sherd__dims_rule_beside(call, call->attributes, false);
+    return NULL;
 }
 
 int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t)

@@ -39,6 +39,13 @@ const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims);
  */
 void sherd__dims_rule_beside(sherd_call *call, const sherd__dims *dims, bool reduces);
 
+/*
+ * Describes of operators whose attributes begin with dims: sums in f64; and what is spread again
+ * over the last operand, by numbers beside it that have 1 in reduced dims.
+ */
+const char *sherd__describe_sums(sherd_call *call);
+const char *sherd__describe_beside(sherd_call *call);
+
 #define SHERD__REDUCED "pqrstuvw"
 
 /* Whether the reduced dims of a tensor with `ndim` follow one another. */

@@ -105,17 +105,11 @@ static bool add_up(sherd_call *call)
     return true;
 }
 
-static const char *describe_sums(sherd_call *call)
-{
-    call->dtype[0] = SHERD_F64;
-    return sherd__dims_rule(call, call->attributes);
-}
-
 static const sherd_op sums_op = {.name = "sum in f64",
                                  .operand = {{"a", 0}},
                                  .result = {{"y", 0}},
                                  SHERD__DIMS_FIELDS,
-                                 .describe = describe_sums,
+                                 .describe = sherd__describe_sums,
                                  .forward = add_up};
 
 static const char *describe_about(sherd_call *call)
@@ -134,12 +128,6 @@ static const sherd_op about_op = {.name = "sum of squares about a mean",
 
 enum { BY, ITS_MEAN, A, OPERANDS };
 
-static const char *describe_slope(sherd_call *call)
-{
-    sherd__dims_rule_beside(call, call->attributes, false);
-    return NULL;
-}
-
 static bool slope(sherd_call *call)
 {
     const sherd_tensor *a = call->in[A];
@@ -157,7 +145,7 @@ static const sherd_op slope_op = {
     .operand = {{"by", SHERD_OP_ANY}, {"mean", SHERD_OP_ANY}, {"a", 0}},
     .result = {{"da", 0}},
     SHERD__DIMS_FIELDS,
-    .describe = describe_slope,
+    .describe = sherd__describe_beside,
     .forward = slope};
 
 static sherd_tensor *composed(sherd_tensor *a, const sherd__dims *dims, double divisor);

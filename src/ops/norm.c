@@ -28,12 +28,6 @@ typedef struct norm_attributes {
 
 /* ---- of degree 2 ----------------------------------------------------------------------------- */
 
-static const char *describe_squares(sherd_call *call)
-{
-    call->dtype[0] = SHERD_F64;
-    return sherd__dims_rule(call, call->attributes);
-}
-
 static bool add_squares(sherd_call *call)
 {
     const sherd_tensor *a = call->in[0];
@@ -52,17 +46,10 @@ static const sherd_op squares_op = {.name = "sum of squares",
                                     .operand = {{"a", 0}},
                                     .result = {{"y", 0}},
                                     SHERD__DIMS_FIELDS,
-                                    .describe = describe_squares,
+                                    .describe = sherd__describe_sums,
                                     .forward = add_squares};
 
 enum { DY, LENGTH, A, OPERANDS };
-
-/* "a1,a1,ab->ab" */
-static const char *describe_slope(sherd_call *call)
-{
-    sherd__dims_rule_beside(call, call->attributes, false);
-    return NULL;
-}
 
 static bool slope(sherd_call *call)
 {
@@ -80,7 +67,7 @@ static const sherd_op slope_op = {.name = "sherd_norm backward",
                                   .operand = {{"dy", 0}, {"length", SHERD_OP_ANY}, {"a", 0}},
                                   .result = {{"da", 0}},
                                   SHERD__DIMS_FIELDS,
-                                  .describe = describe_slope,
+                                  .describe = sherd__describe_beside,
                                   .forward = slope};
 
 static sherd_tensor *composed(sherd_tensor *a, double p, const sherd__dims *dims);

@@ -81,14 +81,12 @@ static bool is_gathered_below(const job *j, const sherd_module *m, const sherd_t
 }
 
 /* The same of what is sharded: then it is tied to a parameter of a unit, and gathered here too. */
-static bool is_tied_to_unit(const job *j, const sherd_module *m, const sherd_tensor *t)
+static bool is_tied_to_unit(const job *j, sherd_module *m, const sherd_tensor *t)
 {
-    while (m->parent)
-        m = m->parent;
-    return is_gathered_below(j, m, t);
+    return is_gathered_below(j, sherd__module_root(m), t);
 }
 
-static bool is_wanted(const job *j, const sherd_module *m, const sherd__named_tensor *p)
+static bool is_wanted(const job *j, sherd_module *m, const sherd__named_tensor *p)
 {
     const sherd_tensor *t = p->tensor;
 
@@ -108,7 +106,7 @@ static sherd_status refuse(const sherd_module *m, const sherd__named_tensor *p, 
 }
 
 /* The layout of a parameter when it is gathered. */
-static sherd_status gathered_layout(const sherd_layout **out, const job *j, const sherd_module *m,
+static sherd_status gathered_layout(const sherd_layout **out, const job *j, sherd_module *m,
                                     const sherd__named_tensor *p)
 {
     const sherd_tensor *t = p->tensor;

@@ -265,7 +265,7 @@ static void decide_round(sherd_world *world, uint64_t round)
         status || world->post->kind == SHERD__CLOSE ? highest_number(world) : world->base;
     if (lower)
         atomic_store(world->alarm, 0);
-    bool finished = !lower && !stay && all_finished(world);
+    bool finished = status && !lower && !stay && all_finished(world);
     int flags = lower ? NEW_EPOCH : stay ? REVIEW | STAY : finished ? REVIEW | FINISHED : REVIEW;
     decide(world, round, verdict_word(round, status ? flags : 0, status));
     if (world->remote)
