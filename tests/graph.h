@@ -91,8 +91,9 @@ static inline bool leads(const graph *g, const sherd_layout *a, const sherd_layo
 }
 
 /* What the fullest rank holds in a step, all ranks asked. */
-static inline int64_t peak(const sherd_layout *source, const sherd__priced *step)
+static inline int64_t peak(const graph *g, const sherd_layout *source, const sherd__priced *step)
 {
+    bool shares = paper_shares(&step->step, g->p->space.ranks);
     const sherd_mesh *mesh = source->spec.mesh;
     int64_t worst = 0;
 
@@ -103,8 +104,7 @@ static inline int64_t peak(const sherd_layout *source, const sherd__priced *step
         sherd_box c = sherd_layout_box(step->step.to, rank, 0);
         int64_t held = sherd__box_count(&a);
         held += step->step.from == source ? 0 : sherd__box_count(&b);
-        if (step->step.kind != SHERD_STEP_SLICE || sherd__box_count(&b) != sherd__box_count(&c))
-            held += sherd__box_count(&c);
+        held += shares ? 0 : sherd__box_count(&c);
         worst = held > worst ? held : worst;
     }
     return worst * 8;
@@ -124,7 +124,7 @@ static inline void price_all(graph *g, const sherd_layout *source)
             CHECK_OK(sherd__step_price(&step, &problem, g->state[i], g->state[j]));
             if (g->request.forbidden >> step.step.kind & 1)
                 continue;
-            if (g->request.max_bytes && peak(source, &step) > g->request.max_bytes)
+            if (g->request.max_bytes && peak(g, source, &step) > g->request.max_bytes)
                 continue;
             g->step[i][j] = (cost){step.step.picoseconds, step.step.recv_total_bytes, 1};
         }

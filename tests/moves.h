@@ -291,14 +291,15 @@ typedef struct move_counts {
     bool fresh[MOVE_RANKS]; /* it has other storage than that of the source by now */
 } move_counts;
 
-/* Source, and input and output of the step, each once; a rank whose box stays in a slice shares
- * them. */
+/* Source, and input and output of the step, each once. */
 static inline void move_count(move_counts *c, const move *m, const sherd_layout *source)
 {
+    bool shares = paper_shares(m->step, m->ranks);
+
     for (int r = 0; r < m->ranks; r++) {
         sherd_box held = sherd_layout_box(source, r, 0);
+        CHECK_EQ(m->schedule[r]->shares, shares);
         int64_t in = sherd__box_count(&m->from[r]), out = sherd__box_count(&m->to[r]);
-        bool shares = m->step->kind == SHERD_STEP_SLICE && in == out;
         int64_t all = sherd__box_count(&held) + (c->fresh[r] ? in : 0) + (shares ? 0 : out);
         c->fresh[r] |= !shares;
         c->received[r] += m->received[r];

@@ -227,6 +227,30 @@ static void what_is_only_read_is_there(sherd_world *world)
     }
 }
 
+/* A move that cuts away all but one rank's box: what is lost is the source alone, also there. */
+static void a_moved_piece_is_another_tensor(sherd_world *world)
+{
+    const int ranks = sherd_world_ranks(world), rank = sherd_world_rank(world);
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int64_t sizes[SHERD_MAX_RANKS] = {0};
+    const sherd_layout *last;
+
+    sizes[ranks - 1] = N;
+    const int64_t *by_dim[] = {sizes};
+    const sherd_placement rows = sherd_shard(0);
+    CHECK_OK(sherd_layout_create(&last, mesh, 1, (int64_t[]){N}, &rows,
+                                 &(sherd_layout_options){.sizes = by_dim}));
+    for (int way = 0; way < LEN(ways); way++) {
+        sherd_tensor *t = new_field(world, 1), *piece = sherd_redistribute(t, last, NULL);
+        CHECK_OK(sherd_world_check(world));
+        fail_between_writes(world, t, way);
+        CHECK(sherd_tensor_failed(t) && !sherd_tensor_failed(piece));
+        if (rank == ranks - 1)
+            CHECK_EQ(first(piece), 1);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 /* ---- and then -------------------------------------------------------------------------------- */
 
 static void it_is_taken_as_it_is(sherd_world *world)
@@ -429,6 +453,7 @@ static const check_test tests[] = {
     {TEST(a_function_that_an_alarm_ends_loses_what_is_open), {2, 3}},
     {TEST(what_nobody_has_written_is_there), {2, 3}},
     {TEST(what_is_only_read_is_there), {2, 3, 8}},
+    {TEST(a_moved_piece_is_another_tensor), {2, 3, 8}},
     {TEST(it_is_taken_as_it_is), {2, 3, 8}},
     {TEST(what_some_have_revived_is_lost_on_all), {2, 3, 4}},
     {TEST(a_long_list_loses_what_it_fills), {2, 3}},

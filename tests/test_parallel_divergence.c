@@ -366,8 +366,7 @@ static void what_was_in_flight_is_lost_on_all(sherd_world *world)
 }
 
 /*
- * Where a rank's box stays the same a result in flight shares the storage of its source: the result
- * is lost, the source is not. And a view of what was in flight is lost though the tensor that it
+ * A result in flight is lost, its source is not, also where a rank's box stays the same. And a view of what was in flight is lost though the tensor that it
  * looks at is gone.
  */
 static void only_what_was_in_flight_is_lost(sherd_world *world)

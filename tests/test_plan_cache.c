@@ -243,7 +243,7 @@ static walked walk_ranks(const sherd_layout *from, const sherd_layout *to, unsig
                 sent += sherd__box_count(&part);
         }
         int64_t in = sherd__box_count(&source[r]), out = sherd__box_count(&target[r]);
-        int64_t held = in + (crossed == 0 && in == out ? 0 : out); /* a box that stays is shared */
+        int64_t held = in + out;
         w.received += received;
         w.received_max = received > w.received_max ? received : w.received_max;
         w.sent_max = sent > w.sent_max ? sent : w.sent_max;

@@ -101,19 +101,23 @@ static void a_relabel_is_free(void)
     move_paper_close(&p);
 }
 
-/* Also if only some ranks keep theirs, and the others have nothing: a limit may be as low. */
-static void a_box_that_stays_is_held_once(void)
+/* Only if all ranks keep theirs: then a limit may be as low. */
+static void boxes_that_stay_are_held_once(void)
 {
     static const struct {
         const char *from, *to;
         int64_t peak;
     } cases[] = {
-        {"[1,4] on (x=2,y=2)", "[1(x),4] on (x=2,y=2)", 16},
-        {"[1(x),4] on (x=2,y=2)", "[1(x,y),4] on (x=2,y=2)", 16},
+        {"[1,4] on (x=2,y=2)", "[1(x),4] on (x=2,y=2)", 16 + 16},
+        {"[1(x),4] on (x=2,y=2)", "[1(x,y),4] on (x=2,y=2)", 16 + 16},
         {"[1,4] on (x=2,y=2)", "[1(x),4(y)] on (x=2,y=2)", 16 + 8},
-        {"[4] on (x=2,y=2)", "[4(x:0,4)] on (x=2,y=2)", 16},
+        {"[4] on (x=2,y=2)", "[4(x:0,4)] on (x=2,y=2)", 16 + 16},
         {"[4] on (x=2,y=2)", "[4(x:1,3)] on (x=2,y=2)", 16 + 12},
-        {"[1,4] on (x=2,y=2)", "[1(u),4] on (u=2@1,3)", 16},
+        {"[1,4] on (x=2,y=2)", "[1(u),4] on (u=2@1,3)", 16 + 16},
+        {"[1,4] on (x=2,y=2)", "[1,4] on (u=2@1,3)", 16},
+        {"[8(x),4] on (x=2,y=2)", "[8(u),4] on (u=2@0,2)", 64},
+        {"[8,4] on (x=2,y=2)", "[8,4] P(max:x) on (x=2,y=2)", 128},
+        {"[8,4] on (x=2,y=2)", "[8,4] P(sum:x) on (x=2,y=2)", 256},
     };
     paper p;
 
@@ -331,7 +335,7 @@ static void every_reduce_op_gives_its_result(void)
 static const check_test tests[] = {
     {TEST(the_step_is_of_the_smallest_kind_and_group)},
     {TEST(a_relabel_is_free)},
-    {TEST(a_box_that_stays_is_held_once)},
+    {TEST(boxes_that_stay_are_held_once)},
     {TEST(slices_are_cache_lines_and_cover)},
     {TEST(large_reductions_are_exact)},
     {TEST(what_no_plan_can_do_is_refused)},

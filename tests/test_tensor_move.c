@@ -88,6 +88,33 @@ static void a_strided_view_moves(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * A rank that keeps its box while others do not has a copy too: what is written to the source
+ * afterwards does not show there, as it does not on the others.
+ */
+static void a_box_that_one_rank_keeps_is_copied(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "2x2");
+    static const char *const cases[][4] = {{"RR", NULL, "S(0)R", "0:0,7"},
+                                           {"RR", NULL, "S(0)S(0)", "0:0,0,7,0"},
+                                           {"RR", NULL, "S(1)S(0)", "0:7,0;1:5,0"},
+                                           {"S(0)R", "0:1,6", "S(0)S(0)", "0:1,0,6,0"}};
+    int64_t shape[2] = {7, 5};
+
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_layout *from = layout_of(mesh, 2, shape, cases[i][0], cases[i][1]);
+        const sherd_layout *to = layout_of(mesh, 2, shape, cases[i][2], cases[i][3]);
+        sherd_tensor *t = sherd_constant_on(from, SHERD_F32, 1), *m = sherd__move_to(t, to, false);
+        float *written = sherd_tensor_write(t);
+        for (int64_t k = 0; written && k < t->count; k++)
+            written[k] = 3;
+        const float *data = sherd_tensor_read(m);
+        for (int64_t k = 0; data && k < m->count; k++)
+            CHECK_EQ(data[k], 1);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void explicit_cuts_and_orders_are_met(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "2x2");
@@ -404,6 +431,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 static const check_test tests[] = {
     {TEST(every_element_lands_at_its_index), {1, 2, 3, 4, 6}},
     {TEST(a_strided_view_moves), {4}},
+    {TEST(a_box_that_one_rank_keeps_is_copied), {4}},
     {TEST(explicit_cuts_and_orders_are_met), {4}},
     {TEST(other_reductions_are_exact), {3}},
     {TEST(a_box_that_stays_shares_its_storage), {2}},

@@ -165,6 +165,21 @@ bool sherd__stand_of(sherd__stand *out, const sherd__side *side, int rank)
     return true;
 }
 
+bool sherd__across_stays(const sherd__across *a)
+{
+    int64_t at[SHERD_MAX_AXES] = {0};
+    sherd__stand source, target;
+
+    do {
+        int rank = sherd__mesh_rank_at(a->to.mesh, at);
+        sherd__stand_of(&target, &a->to, rank);
+        if (!sherd__stand_of(&source, &a->from, rank) ||
+            !sherd__box_equal(&source.box, &target.box))
+            return false;
+    } while (sherd__next(a->to.mesh, all_axes(a->to.mesh), at));
+    return true;
+}
+
 /* ---- shards --------------------------------------------------------------------------------- */
 
 /* How many of the ascending cuts[0, count) are not above `value`. */
@@ -319,6 +334,7 @@ typedef struct maker {
     sherd__across across;
     int rank;
     bool gives, takes; /* in the source's mesh, in the target's */
+    bool shares;       /* see sherd__step_shares */
     sherd__stand source, target;
     sherd__load *load;
 } maker;
@@ -409,6 +425,7 @@ static void find(sherd__schedule *s, const void *what)
     s->ndim = m->across.ndim;
     s->op = m->across.change.op;
     s->divisor = m->across.change.divisor;
+    s->shares = m->shares;
     memcpy(s->source_size, m->source.box.size, sizeof s->source_size);
     memcpy(s->target_size, m->target.box.size, sizeof s->target_size);
     if (m->takes)
@@ -433,6 +450,7 @@ sherd_status sherd__across_schedule(sherd__schedule **out, sherd__space *space,
     if (status == SHERD_OK) {
         m.gives = sherd__stand_of(&m.source, &m.across.from, rank);
         m.takes = sherd__stand_of(&m.target, &m.across.to, rank);
+        m.shares = m.takes && step->kind == SHERD_STEP_SLICE && sherd__across_stays(&m.across);
         status = sherd__schedule_make(out, space, find, &m, rank, element_bytes);
     }
     sherd__free(space->heap, m.load);

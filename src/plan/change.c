@@ -95,3 +95,15 @@ bool sherd__boxes_stay(const sherd__change *change)
 {
     return change->gathered == 0 && change->cut == 0;
 }
+
+unsigned sherd__neutral_axes(const sherd__change *change, const sherd_layout *to)
+{
+    unsigned axes = 0;
+
+    for (int i = 0; change->parted >> i; i++) {
+        int op = to->spec.pending[i];
+        if (op == SHERD_SUM || op == SHERD_PRODUCT)
+            axes |= change->parted & 1u << i;
+    }
+    return axes;
+}

@@ -33,6 +33,9 @@ typedef struct sherd__change {
 /* Whether every rank's box is the same before and after. */
 bool sherd__boxes_stay(const sherd__change *change);
 
+/* Axes where a sum or product of `to` begins: all but their first ranks get the neutral element. */
+unsigned sherd__neutral_axes(const sherd__change *change, const sherd_layout *to);
+
 void sherd__change_find(sherd__change *change, const sherd_layout *from, const sherd_layout *to);
 
 /* Product of the extents of some axes of a mesh. */
@@ -87,6 +90,13 @@ static inline int64_t sherd__add_cut(int64_t a, int64_t b)
 
 /* The kind of a change; `amounts` decide only whether anything is sent. */
 sherd_step_kind sherd__step_kind(const sherd__change *change, const sherd__amounts *amounts);
+
+/*
+ * Whether the result of a local step shares the storage of its source: if all ranks keep their
+ * boxes and contents. If only some do, they have copies too, so that what is written to the source
+ * later shows in the result on all ranks or on none.
+ */
+bool sherd__step_shares(const sherd_step *step, const sherd__change *change);
 
 /*
  * Add to sent[] what each rank sends for this rank's schedule: the bytes that it pulls from others,

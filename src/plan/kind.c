@@ -36,6 +36,13 @@ sherd_step_kind sherd__step_kind(const sherd__change *change, const sherd__amoun
     return is_all_to_all(change) ? SHERD_STEP_ALL_TO_ALL : SHERD_STEP_EXCHANGE;
 }
 
+bool sherd__step_shares(const sherd_step *step, const sherd__change *change)
+{
+    bool local = step->kind == SHERD_STEP_SLICE || step->kind == SHERD_STEP_PARTITION;
+
+    return local && sherd__boxes_stay(change) && sherd__neutral_axes(change, step->to) == 0;
+}
+
 bool sherd__step_reduces(const sherd_step *step)
 {
     return step->kind == SHERD_STEP_REDUCE_SCATTER || step->kind == SHERD_STEP_ALL_REDUCE ||

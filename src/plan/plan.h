@@ -48,6 +48,7 @@ typedef struct sherd__schedule {
     double divisor; /* of avg */
     double fill;    /* of regions without a source */
     bool copies;    /* all regions have one source: no arithmetic */
+    bool shares;    /* a local step that changes nothing on any rank: see sherd__step_shares */
     int regions, pulls, sources, readers, sharers;
     sherd__region *region;
     sherd__pull *pull;

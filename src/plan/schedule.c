@@ -197,13 +197,11 @@ static void find_slices(const maker *m, sherd__schedule *s)
 static void find_keepers(const maker *m, sherd__schedule *s)
 {
     const int64_t none[SHERD_MAX_DIMS] = {0};
+    unsigned begun = sherd__neutral_axes(&m->change, m->step->to);
     bool keeps = true;
 
-    for (int i = 0; i < m->change.mesh->axes; i++) {
-        int op = m->step->to->spec.pending[i];
-        if (m->change.parted >> i & 1 && (op == SHERD_SUM || op == SHERD_PRODUCT))
-            keeps = keeps && m->mine[i] == 0;
-    }
+    for (int i = 0; begun >> i; i++)
+        keeps = keeps && (!(begun >> i & 1) || m->mine[i] == 0);
     if (sherd__box_count(&m->target) == 0)
         return;
     sherd__schedule_region(s, none, m->target.size);
@@ -215,6 +213,7 @@ static void set_sizes(const maker *m, sherd__schedule *s)
 {
     s->op = m->change.op;
     s->divisor = m->change.divisor;
+    s->shares = sherd__step_shares(m->step, &m->change);
     s->fill = s->op == SHERD_PRODUCT ? 1 : 0;
     if (m->step->sliced) {
         s->ndim = 1;

@@ -29,7 +29,6 @@ typedef struct tally {
     sherd__across across;
     sherd__amounts *out;
     sherd__wide kept; /* what ranks hold of their targets, in all */
-    bool stay;        /* no rank's box changes */
     int64_t cells;
     cell *cell; /* [ranks of the target] */
     sherd__load *load;
@@ -61,7 +60,6 @@ static void count_target(tally *t, int rank)
     if (inside && sherd__box_meet(&source.box, &target.box, &own))
         kept = sherd__box_count(&own);
     int64_t held = inside ? sherd__box_count(&source.box) : 0;
-    t->stay = t->stay && inside && sherd__box_equal(&source.box, &target.box);
     t->kept += kept;
     t->out->both_max = sherd__max(t->out->both_max, sherd__add_cut(n, held));
     t->out->receive_max =
@@ -212,7 +210,6 @@ static void count(tally *t)
     const sherd__across *a = &t->across;
     int64_t at[SHERD_MAX_AXES] = {0};
 
-    t->stay = a->from.mesh->count == a->to.mesh->count;
     t->out->source_max = t->out->both_max = sherd__layout_largest(a->from.layout);
     t->out->target_max = sherd__layout_largest(a->to.layout);
     do
@@ -237,7 +234,7 @@ sherd_status sherd__across_find(sherd__change *change, sherd__amounts *amounts, 
     if (status == SHERD_OK)
         count(&t);
     *change = t.across.change;
-    if (!t.stay) {
+    if (status == SHERD_OK && !sherd__across_stays(&t.across)) {
         change->gathered = (1u << from->spec.mesh->axes) - 1;
         change->cut = (1u << to->spec.mesh->axes) - 1;
     }
@@ -257,12 +254,10 @@ static int64_t held(const sherd_layout *layout, int rank)
     return sherd_layout_boxes(layout, rank) ? sherd__box_count(&box) : 0;
 }
 
-/* What the result of a step takes: who keeps a box in a slice shares its storage. */
+/* What the result of a step takes. */
 static int64_t held_after(const sherd__priced *step, int rank)
 {
-    int64_t out = held(step->step.to, rank);
-
-    return step->step.kind == SHERD_STEP_SLICE && out == held(step->step.from, rank) ? 0 : out;
+    return sherd__step_shares(&step->step, &step->change) ? 0 : held(step->step.to, rank);
 }
 
 /* Elements that a rank holds during a step; it still has the source. */
@@ -277,7 +272,7 @@ static int64_t held_during(const sherd__problem *problem, const sherd__priced *s
 /* The same of a rank that is the fullest of all in all of it. */
 static int64_t held_at_most(int64_t source, const sherd__priced *step, bool first)
 {
-    bool shares = step->step.kind == SHERD_STEP_SLICE && sherd__boxes_stay(&step->change);
+    bool shares = sherd__step_shares(&step->step, &step->change);
     int64_t both = shares ? step->amounts.source_max : step->amounts.both_max;
 
     return first ? both : sherd__add_cut(source, both);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The amounts of a whole plan on the worst rank. For a plan of one step they are the step's maxima,
- * but in a slice ranks that keep their boxes hold less. With several steps the busiest rank may be
- * another one each time, so the largest sums are searched for among the ranks, first by lengths,
- * then by positions:
+ * The amounts of a whole plan on the worst rank. For a plan of one step they are the step's maxima.
+ * With several steps the busiest rank may be another one each time, so the largest sums are
+ * searched for among the ranks, first by lengths, then by positions:
  *
  * - Runs of coordinates that give equal lengths in all layouts are taken at once, axis by axis;
  *   there are few. They determine all boxes, and what steps move, except for overlaps where a dim
@@ -41,8 +40,7 @@ typedef struct move {
     unsigned crossed; /* axes that pulls cross */
     int64_t copies;   /* how often a group asks for the same */
     bool local;       /* nothing travels */
-    bool slices;      /* a rank that keeps its box shares the storage of its source */
-    bool shares;      /* all ranks do */
+    bool shares;      /* its result shares the storage of its source */
     sherd__wide most_received, most_sent;
     /*
      * per dim: axes on whose coordinates the overlaps depend; what a rank keeps (if these are not
@@ -175,9 +173,8 @@ static amount bound(const chain *c)
             all.receive += smaller(m->most_received, out * m->priced->change.addends);
             all.send += smaller(m->most_sent, in * m->copies);
         }
-        bool shares = m->shares || (m->slices && lengths && in == out);
-        all.peak = larger(all.peak, c->stop[0].held + (fresh ? in : 0) + (shares ? 0 : out));
-        fresh = fresh || !shares;
+        all.peak = larger(all.peak, c->stop[0].held + (fresh ? in : 0) + (m->shares ? 0 : out));
+        fresh = fresh || !m->shares;
     }
     return all;
 }
@@ -325,8 +322,7 @@ static void make_move(const chain *c, move *m, const sherd__priced *priced, size
 
     m->priced = priced;
     m->local = priced->step.kind == SHERD_STEP_SLICE || priced->step.kind == SHERD_STEP_PARTITION;
-    m->slices = priced->step.kind == SHERD_STEP_SLICE;
-    m->shares = m->slices && sherd__boxes_stay(change);
+    m->shares = sherd__step_shares(&priced->step, change);
     if (m->local)
         return;
     m->crossed = change->gathered | change->reduced;
@@ -394,15 +390,10 @@ sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
         out->peak = cut_bytes(sherd__layout_largest(problem->from), problem->element_bytes);
         return SHERD_OK;
     }
-    bool slices = steps->step.kind == SHERD_STEP_SLICE, stay = sherd__boxes_stay(&steps->change);
-    if (slices && !stay && !steps->change.across)
-        return find(out, problem, steps, count); /* some ranks may keep their boxes */
+    bool shares = sherd__step_shares(&steps->step, &steps->change);
     out->receive_max = steps->step.recv_max_bytes;
     out->send_max = steps->send_max_bytes;
-    if (slices && !stay)
-        out->peak = sherd__across_peak(problem, steps);
-    else
-        out->peak = cut_bytes(slices ? steps->amounts.source_max : steps->amounts.both_max,
-                              problem->element_bytes);
+    out->peak = cut_bytes(shares ? steps->amounts.source_max : steps->amounts.both_max,
+                          problem->element_bytes);
     return SHERD_OK;
 }

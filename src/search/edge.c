@@ -143,11 +143,8 @@ void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b,
 
 /* ---- pricing --------------------------------------------------------------------------------- */
 
-/*
- * Elements that the fullest rank holds while a step runs, in all `layouts` together; the last one
- * is the step's result. In a slice, the result of a rank that keeps its box shares its storage.
- */
-static int64_t held_at_most(const sherd_layout *const *layouts, int count, bool slices)
+/* Elements that the fullest rank holds while a step runs, in all `layouts` together. */
+static int64_t held_at_most(const sherd_layout *const *layouts, int count)
 {
     const sherd_mesh *mesh = layouts[0]->spec.mesh;
     int64_t at[SHERD_MAX_AXES] = {0}, worst = 0;
@@ -159,12 +156,11 @@ static int64_t held_at_most(const sherd_layout *const *layouts, int count, bool 
             for (int j = 0; layouts[i]->spec.dim[d].cuts && j < layouts[i]->spec.dim[d].axes; j++)
                 listed |= 1u << layouts[i]->spec.dim[d].axis[j];
     do {
-        int64_t sum = 0, before = 0, n = 0;
-        for (int i = 0; i < count; i++, before = n) {
+        int64_t sum = 0;
+        for (int i = 0; i < count; i++) {
             sherd_box box;
             sherd__layout_box(layouts[i], at, &box);
-            n = sherd__box_count(&box);
-            sum = sherd__add_cut(sum, slices && i == count - 1 && n == before ? 0 : n);
+            sum = sherd__add_cut(sum, sherd__box_count(&box));
         }
         worst = sherd__max(worst, sum);
     } while (sherd__next(mesh, listed, at));
@@ -180,9 +176,9 @@ static int64_t peak_of(const sherd__problem *problem, const sherd__priced *step)
         return sherd__across_peak(problem, step);
     if (step->step.from != problem->from)
         held[count++] = step->step.from;
-    held[count++] = step->step.to;
-    return sherd__mul_cut(held_at_most(held, count, step->step.kind == SHERD_STEP_SLICE),
-                          (int64_t)problem->element_bytes);
+    if (!sherd__step_shares(&step->step, &step->change))
+        held[count++] = step->step.to;
+    return sherd__mul_cut(held_at_most(held, count), (int64_t)problem->element_bytes);
 }
 
 bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step)

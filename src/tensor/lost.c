@@ -52,8 +52,7 @@ static sherd__lost find(const sherd_tensor *t)
 
 /*
  * A lost tensor gets back the identity with which it was made, since ranks may have done different
- * things with it since. The result of a move that keeps a rank's box shares the storage of its
- * source there, which is not lost.
+ * things with it since.
  */
 void sherd__lose(sherd_world *world)
 {

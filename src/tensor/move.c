@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moves that are not recorded for backward: one tensor or many. Plans come from the cache. Local
- * steps (a slice, a partition) run at once, and share the storage if the rank's box does not
- * change; the others run in one call per group, however many tensors there are.
+ * steps (a slice, a partition) run at once, and share the storage if nothing changes on any rank;
+ * the others run in one call per group, however many tensors there are.
  *
  * All steps of a move go round by round, and within a round groups follow in the order of the first
  * tensor that needs them. So the calls of a list are in one order that all ranks know, and each
@@ -66,32 +66,6 @@ static sherd__move move_of(const task *w)
     return move;
 }
 
-/* Whether a rank's box is the same before and after a step; also if it is in neither mesh. */
-static bool keeps_box(const sherd_step *step, int rank)
-{
-    int64_t before[SHERD_MAX_AXES], after[SHERD_MAX_AXES];
-    bool had = sherd_mesh_coordinate(step->from->spec.mesh, rank, before);
-    bool has = sherd_mesh_coordinate(step->to->spec.mesh, rank, after);
-    sherd_box x, y;
-
-    if (!had || !has)
-        return !had && !has;
-    sherd__layout_box(step->from, before, &x);
-    sherd__layout_box(step->to, after, &y);
-    return sherd__box_equal(&x, &y);
-}
-
-/*
- * Whether a partition fills this rank's piece with the neutral element; only some ranks keep their
- * values.
- */
-static bool is_filled(const task *w)
-{
-    const sherd__schedule *mine = w->plan->mine[w->step];
-
-    return mine && mine->regions > 0 && mine->region[0].count == 0;
-}
-
 /* The result of a step, undefined. */
 static sherd_tensor *new_result(const task *w, const sherd_step *step)
 {
@@ -105,21 +79,14 @@ static sherd_tensor *new_result(const task *w, const sherd_step *step)
 /* Run a local step. */
 static bool run_local(task *w, const sherd_step *step)
 {
-    sherd_world *world = w->at->world;
+    const sherd__schedule *mine = w->plan->mine[w->step]; /* NULL: this rank is not in the mesh */
+    bool shares = mine && mine->shares;
 
-    if (keeps_box(step, sherd_world_rank(world)) && !is_filled(w)) {
-        w->next = relabel(w->at, step->to);
-        if (w->next->storage)
-            w->next->autograd.of_leaf = false; /* other ranks have a copy */
+    w->next = shares ? relabel(w->at, step->to) : new_result(w, step);
+    if (!w->next->storage || shares || !mine)
         return w->next->storage != NULL;
-    }
-    w->next = new_result(w, step);
-    if (!w->next->storage)
-        return false;
-    if (!w->plan->mine[w->step])
-        return true; /* this rank is not in the mesh */
     sherd__move move = move_of(w);
-    return sherd__slice(world, &move);
+    return sherd__slice(w->at->world, &move);
 }
 
 static bool is_local(const sherd_step *step)

@@ -88,8 +88,8 @@ typedef struct sherd__in_ledger {
 typedef struct sherd__in_tape {
     bool requires_grad;
     /*
-     * Its storage is a leaf's (sherd__storage.leaf) on all ranks. After a move that keeps the boxes
-     * of some ranks it is so on these only; so decisions that all ranks must make alike use this.
+     * Its storage is a leaf's (sherd__storage.leaf) on all ranks: decisions that all ranks must
+     * make alike use this.
      */
     bool of_leaf;
     bool grad_seen; /* sherd_grad has returned it, so nothing but views of it shares it */
