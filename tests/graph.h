@@ -93,7 +93,7 @@ static inline bool leads(const graph *g, const sherd_layout *a, const sherd_layo
 /* What the fullest rank holds in a step, all ranks asked. */
 static inline int64_t peak(const graph *g, const sherd_layout *source, const sherd__priced *step)
 {
-    bool shares = paper_shares(&step->step, g->p->space.ranks);
+    bool shares = move_shares(&step->step, g->p->space.ranks);
     const sherd_mesh *mesh = source->spec.mesh;
     int64_t worst = 0;
 

@@ -120,29 +120,6 @@ static inline int paper_layouts(const sherd_mesh *mesh, int ndim, const int64_t 
     return count;
 }
 
-/*
- * Whether a local step leaves the boxes and contents of all ranks as they are: its result shares
- * the storage of its source.
- */
-static inline bool paper_shares(const sherd_step *step, int ranks)
-{
-    const sherd__layout_spec *from = &step->from->spec, *to = &step->to->spec;
-
-    if (step->kind != SHERD_STEP_SLICE && step->kind != SHERD_STEP_PARTITION)
-        return false;
-    for (int i = 0; step->kind == SHERD_STEP_PARTITION && i < to->mesh->axes; i++)
-        if (from->pending[i] < 0 && to->mesh->extent[i] > 1 &&
-            (to->pending[i] == SHERD_SUM || to->pending[i] == SHERD_PRODUCT))
-            return false;
-    for (int r = 0; r < ranks; r++) {
-        sherd_box a = sherd_layout_box(step->from, r, 0), b = sherd_layout_box(step->to, r, 0);
-        if (sherd_layout_boxes(step->to, r) &&
-            (!sherd_layout_boxes(step->from, r) || !sherd__box_equal(&a, &b)))
-            return false;
-    }
-    return true;
-}
-
 /* A small generator of numbers for tests: the same ones every time. */
 static inline uint64_t paper_random(uint64_t *state)
 {

@@ -30,7 +30,7 @@ static sherd__chain walk_chain(const sherd__problem *problem, const sherd__price
             sherd__schedule_add_sent(s, r, problem->element_bytes, sent);
             sherd__schedule_destroy(problem->space, s);
             int64_t in = held(step->from, r), out = held(step->to, r);
-            bool shares = paper_shares(step, problem->from->spec.mesh->count);
+            bool shares = move_shares(step, problem->space->ranks);
             int64_t sum = source + (fresh ? in : 0) + (shares ? 0 : out);
             at_least(&w.peak, sum * (int64_t)problem->element_bytes);
             fresh |= !shares;
