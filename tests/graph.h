@@ -91,9 +91,9 @@ static inline bool leads(const graph *g, const sherd_layout *a, const sherd_layo
 }
 
 /* What the fullest rank holds in a step, all ranks asked. */
-static inline int64_t peak(const graph *g, const sherd_layout *source, const sherd__priced *step)
+static inline int64_t peak(const sherd_layout *source, const sherd__priced *step)
 {
-    bool shares = move_shares(&step->step, g->p->space.ranks);
+    bool shares = sherd__step_shares(&step->step, &step->change);
     const sherd_mesh *mesh = source->spec.mesh;
     int64_t worst = 0;
 
@@ -124,7 +124,7 @@ static inline void price_all(graph *g, const sherd_layout *source)
             CHECK_OK(sherd__step_price(&step, &problem, g->state[i], g->state[j]));
             if (g->request.forbidden >> step.step.kind & 1)
                 continue;
-            if (g->request.max_bytes && peak(g, source, &step) > g->request.max_bytes)
+            if (g->request.max_bytes && peak(source, &step) > g->request.max_bytes)
                 continue;
             g->step[i][j] = (cost){step.step.picoseconds, step.step.recv_total_bytes, 1};
         }

@@ -291,37 +291,15 @@ typedef struct move_counts {
     bool fresh[MOVE_RANKS]; /* it has other storage than that of the source by now */
 } move_counts;
 
-/*
- * Whether a local step leaves the boxes and contents of all ranks as they are: its result shares
- * the storage of its source.
- */
-static inline bool move_shares(const sherd_step *step, int ranks)
-{
-    const sherd__layout_spec *from = &step->from->spec, *to = &step->to->spec;
-
-    if (step->kind != SHERD_STEP_SLICE && step->kind != SHERD_STEP_PARTITION)
-        return false;
-    for (int i = 0; step->kind == SHERD_STEP_PARTITION && i < to->mesh->axes; i++)
-        if (from->pending[i] < 0 && to->mesh->extent[i] > 1 &&
-            (to->pending[i] == SHERD_SUM || to->pending[i] == SHERD_PRODUCT))
-            return false;
-    for (int r = 0; r < ranks; r++) {
-        sherd_box a = sherd_layout_box(step->from, r, 0), b = sherd_layout_box(step->to, r, 0);
-        if (sherd_layout_boxes(step->to, r) &&
-            (!sherd_layout_boxes(step->from, r) || !sherd__box_equal(&a, &b)))
-            return false;
-    }
-    return true;
-}
-
 /* Source, and input and output of the step, each once. */
 static inline void move_count(move_counts *c, const move *m, const sherd_layout *source)
 {
-    bool shares = move_shares(m->step, m->ranks);
+    bool shares = m->schedule[0]->shares; /* so all do, and none has another box afterwards */
 
     for (int r = 0; r < m->ranks; r++) {
         sherd_box held = sherd_layout_box(source, r, 0);
         CHECK_EQ(m->schedule[r]->shares, shares);
+        CHECK(!shares || sherd__box_equal(&m->from[r], &m->to[r]));
         int64_t in = sherd__box_count(&m->from[r]), out = sherd__box_count(&m->to[r]);
         int64_t all = sherd__box_count(&held) + (c->fresh[r] ? in : 0) + (shares ? 0 : out);
         c->fresh[r] |= !shares;

@@ -28,9 +28,9 @@ static sherd__chain walk_chain(const sherd__problem *problem, const sherd__price
             CHECK_OK(sherd__schedule_create(&s, problem->space, step, problem->element_bytes, r));
             received[r] += s->recv_bytes;
             sherd__schedule_add_sent(s, r, problem->element_bytes, sent);
+            bool shares = s->shares;
             sherd__schedule_destroy(problem->space, s);
             int64_t in = held(step->from, r), out = held(step->to, r);
-            bool shares = move_shares(step, problem->space->ranks);
             int64_t sum = source + (fresh ? in : 0) + (shares ? 0 : out);
             at_least(&w.peak, sum * (int64_t)problem->element_bytes);
             fresh |= !shares;

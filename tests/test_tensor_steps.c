@@ -325,8 +325,9 @@ static void a_partition_reduces_to_what_it_was(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Whoever keeps what it holds shares its storage; the others have zeroes or ones of their own. */
-static void coordinate_0_keeps_its_storage(sherd_world *world)
+/* A result shares the storage if all ranks keep what they hold; else the first one has a copy, and the
+ * others have zeroes or ones. */
+static void coordinate_0_keeps_what_it_holds(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "3");
     int64_t shape[2] = {2, 3};
@@ -337,10 +338,10 @@ static void coordinate_0_keeps_its_storage(sherd_world *world)
         sherd_tensor *p =
             sherd__move_planned(t, layout_of(mesh, 2, shape, ops[i], NULL), NULL, false);
         bool keeps = i == 2 || sherd_world_rank(world) == 0;
-        const float *data = sherd_tensor_read(p);
-        CHECK_EQ(p->storage == t->storage, keeps);
-        for (int64_t k = 0; data && !keeps && k < p->count; k++)
-            CHECK_EQ(data[k], i);
+        const float *data = sherd_tensor_read(p), *held = sherd_tensor_read(t);
+        CHECK_EQ(p->storage == t->storage, i == 2);
+        for (int64_t k = 0; data && held && k < p->count; k++)
+            CHECK_EQ(data[k], keeps ? held[k] : (float)i);
     }
     CHECK_OK(sherd_world_check(world));
 }
@@ -390,6 +391,6 @@ static const check_test tests[] = {
     {TEST(a_failure_in_any_step_fails_on_all), {4}},
     {TEST(an_alarm_between_steps_leaves_nothing), {4}},
     {TEST(a_partition_reduces_to_what_it_was), {4}},
-    {TEST(coordinate_0_keeps_its_storage), {3}},
+    {TEST(coordinate_0_keeps_what_it_holds), {3}},
 };
 CHECK_MAIN(tests)

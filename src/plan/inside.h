@@ -92,9 +92,9 @@ static inline int64_t sherd__add_cut(int64_t a, int64_t b)
 sherd_step_kind sherd__step_kind(const sherd__change *change, const sherd__amounts *amounts);
 
 /*
- * Whether the result of a local step shares the storage of its source: if all ranks keep their
- * boxes and contents. If only some do, they have copies too, so that what is written to the source
- * later shows in the result on all ranks or on none.
+ * Whether the result of a local step shares the storage of its source: if dims are cut as before,
+ * and all ranks keep their contents. If only some do, they have copies too, so that what is written
+ * to the source later shows in the result on all ranks or on none.
  */
 bool sherd__step_shares(const sherd_step *step, const sherd__change *change);
 
