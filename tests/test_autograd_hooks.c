@@ -304,6 +304,14 @@ static void what_a_hook_does_wrong_stays_in_it(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void ends_scopes(void *payload)
+{
+    sherd_world *world = payload;
+
+    for (int i = 0; i < 9; i++)
+        sherd_scope_end(world);
+}
+
 static void what_has_no_gradient_takes_no_hook(sherd_world *world)
 {
     sherd_tensor *c = sherd_constant_on(laid(world, "S(0)"), SHERD_F64, 1);
@@ -314,6 +322,7 @@ static void what_has_no_gradient_takes_no_hook(sherd_world *world)
     CHECK_EQ(id, 0);
     CHECK_EQ(s.destroyed, 1);
     CHECK(strstr(sherd_world_error(world), "no gradient flows into it") != NULL);
+    CHECK_EQ(sherd_tensor_hook(&id, c, look, world, ends_scopes), SHERD_EINVAL);
     CHECK_OK(sherd_world_check(world));
     CHECK(sherd_tensor_failed(sherd_retain_grad(c)));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);

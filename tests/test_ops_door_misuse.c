@@ -45,9 +45,10 @@ MISUSE(a_null_is_no_operator)
     const sherd_op_handler handler = {.run = original}, none = {0};
     sherd_tensor *x = spread(m->world);
 
-    ANSWERS(sherd_apply(NULL, &x, 1, NULL) == NULL);
+    FAILS(SHERD_EINVAL, sherd_apply(NULL, &x, 1, NULL));
+    ANSWERS(sherd_apply(NULL, &(sherd_tensor *){NULL}, 1, NULL) == NULL);
     ANSWERS(sherd_apply(relu, NULL, 1, NULL) == NULL);
-    ANSWERS(!sherd_apply_all(NULL, NULL, &x, 1, NULL));
+    FAILS(SHERD_EINVAL, sherd_apply_all(NULL, NULL, &x, 1, NULL));
     ANSWERS(sherd_apply_all(NULL, relu, &x, 1, NULL));
     ANSWERS(sherd_op_find(NULL, NULL) == NULL && sherd_op_find(m->world, "nobody") == NULL);
     ANSWERS(sherd_op_at(-1) == NULL && sherd_op_at(1000000) == NULL);

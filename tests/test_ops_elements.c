@@ -2,7 +2,7 @@
 /*
  * Every function of kernels/functions.inc under every placement, plain and in its gradient: a row
  * of that list is tested by being there. Numbers at which a function bends or ends are in
- * test_kernels_functions.c and test_ops_numbers.c.
+ * test_kernels_functions.c.
  */
 #include "ops_halves.h"
 #include "ops_oracles.h"

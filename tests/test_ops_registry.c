@@ -51,6 +51,12 @@ static void operators_are_found_by_name(sherd_world *world)
              SHERD_EINVAL); /* it has nothing below */
 }
 
+static void reads(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
+                  int64_t *end)
+{
+    (void)call, (void)i, (void)d, (void)lo, (void)hi, (void)first, (void)end;
+}
+
 typedef struct wrong_op {
     sherd_op op;
     const char *reason;
@@ -76,6 +82,13 @@ static void what_is_wrong_with_an_operator_is_said_at_once(sherd_world *world)
         WRONG("it needs an operand and a result", .operand = {{NULL, 0}}),
         WRONG("only its last operand may be repeated",
               .operand = {{"x", SHERD_OP_REPEATED}, {"z", 0}}, .rule = "...,...->..."),
+        WRONG("an operator that adds an attribute has no operand that may be repeated",
+              .operand = {{"x", SHERD_OP_REPEATED}}, .adds = true),
+        WRONG("what it views is an operand that may be absent",
+              .operand = {{"x", SHERD_OP_OPTIONAL}}, .views = true),
+        WRONG("beside is an operand that may be absent",
+              .operand = {{"x", SHERD_OP_AROUND}, {"z", SHERD_OP_OPTIONAL}}, .rule = "...,...->...",
+              .reads = reads, .beside = 2),
         WRONG("its first result may not be hidden", .result = {{"y", SHERD_OP_HIDDEN}}),
         WRONG("hidden results come last", .result = {{"y", 0}, {"h", SHERD_OP_HIDDEN}, {"z", 0}},
               .rule = "...->...,...,..."),

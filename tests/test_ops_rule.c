@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Index strings that a call rarely has. */
-#include "ops_cases.h"
+/* Index strings, numbers of operands, and what describe sets, as a call rarely has them. */
+#include "sherd/ops.h"
+#include "tensors.h"
+
+#include <math.h>
 
 #include "sherd/op.h"
 
@@ -29,7 +32,7 @@ static void the_last_operand_may_be_a_scalar(sherd_world *world)
     CHECK_OK(sherd_op_register(world, &by_scalar));
     sherd_tensor *t = sherd_apply(&by_scalar, (sherd_tensor *[]){a, s}, 2, NULL);
     if (!CHECK_OK(sherd_world_check(world)))
-        say_error(world);
+        fprintf(stderr, "  %s\n", sherd_world_error(world));
     y = sherd_tensor_failed(t) ? NULL : sherd_tensor_read(t);
     CHECK(y && y[0] == 15 && y[5] == 15);
     sherd_apply(&by_scalar, (sherd_tensor *[]){a, a}, 2, NULL);
@@ -37,7 +40,69 @@ static void the_last_operand_may_be_a_scalar(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "s must have 0 dims") != NULL);
 }
 
+/* The sum of any number of tensors, without those that another rank adds. */
+static bool total(sherd_call *call)
+{
+    double *y = call->to[0];
+
+    for (int64_t i = 0; i < call->out[0]->count; i++) {
+        y[i] = 0;
+        for (int k = 0; k < call->operands; k++)
+            y[i] += call->once >> k & 1 ? 0 : ((const double *)call->from[k])[i];
+    }
+    return true;
+}
+
+static const sherd_op total_op = {.name = "test_total",
+                                  .operand = {{"x", SHERD_OP_REPEATED | SHERD_OP_TERM}},
+                                  .result = {{"y", 0}},
+                                  .rule = "...->...",
+                                  .linearity = SHERD_LINEAR,
+                                  .forward = total};
+
+/* Term i is 2^i; one of them is pending, so that the others are added on one rank alone. */
+static void terms_are_added_once_however_many(sherd_world *world)
+{
+    const int64_t shape[] = {2};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_layout *sum = layout_of(mesh, 1, shape, "P(sum)", NULL);
+    const sherd_layout *whole = layout_of(mesh, 1, shape, "R", NULL);
+    sherd_tensor *in[SHERD_MAX_OPERANDS];
+
+    for (int count = 7; count <= SHERD_MAX_OPERANDS; count++)
+        for (int pending = 0; pending < count; pending += 3) {
+            for (int k = 0; k < count; k++)
+                in[k] = sherd_constant_on(k == pending ? sum : whole, SHERD_F64, ldexp(1, k));
+            CHECK_NEAR(sherd_item(sherd_sum(sherd_apply(&total_op, in, count, NULL))),
+                       2 * (ldexp(1, count) - 1), 0);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const char *wide(sherd_call *call)
+{
+    call->ndim[0] = 200;
+    return NULL;
+}
+
+static void dims_are_not_too_many(sherd_world *world)
+{
+    static const sherd_op wide_op = {.name = "test_wide",
+                                     .operand = {{"x", 0}},
+                                     .result = {{"y", 0}},
+                                     .rule = "...->...",
+                                     .describe = wide,
+                                     .forward = total};
+    sherd_tensor *x = sherd_constant(world, SHERD_F64, (int64_t[]){2}, 1, 1);
+
+    CHECK(sherd_tensor_failed(sherd_apply(&wide_op, &x, 1, NULL)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "describe has set too many dims") != NULL);
+}
+
 static const check_test tests[] = {
     {TEST(the_last_operand_may_be_a_scalar), {1, 2}},
+    {TEST(terms_are_added_once_however_many), {1, 2, 3}},
+    {TEST(dims_are_not_too_many), {1, 2}},
 };
 CHECK_MAIN(tests)

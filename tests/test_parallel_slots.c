@@ -314,7 +314,7 @@ static void slots_that_make_no_sense_are_refused(sherd_world *world)
         {with(sherd_prepare_input(), NULL, 1, NULL, 0), "inputs is NULL"},
         {with(sherd_prepare_input(), good, -1, NULL, 0), "input_count is out of range"},
         {with(sherd_prepare_input(), good, 9, NULL, 0), "input_count is out of range"},
-        {with(sherd_prepare_output(), NULL, 0, late, 1), "an output has no name"},
+        {with(sherd_prepare_output(), NULL, 0, late, 1), "an output takes no name"},
         {with(sherd_prepare_output(), NULL, 0, NULL, 2), "outputs is NULL"},
         {with(sherd_prepare_output(), NULL, 0, good, 9), "output_count is out of range"},
         {with(sherd_prepare_output(), good, 1, NULL, 0), "it does nothing to inputs"},

@@ -250,6 +250,10 @@ static void values_that_do_not_fit_are_refused(sherd_world *world)
         {SHERD_I64, (double)NAN, "is no i64"},
         {SHERD_U8, -1, "is no u8"},
         {SHERD_U8, 256, "is no u8"},
+        {SHERD_I32, 1.5, "1.5 is no i32"},
+        {SHERD_I64, 0.25, "is no i64"},
+        {SHERD_U8, 2.5, "is no u8"},
+        {SHERD_BOOL, 7, "7 is no bool"},
         {SHERD_DTYPE_NONE, 0, "0 is no dtype"},
         {(sherd_dtype)SHERD_DTYPES, 0, "9 is no dtype"},
     };

@@ -22,7 +22,7 @@
  * broadcast as in NumPy, aligned at the last dim). A letter that is missing in a result is summed
  * over (or reduced as sherd_call.reduces says): if it is sharded, the result is a pending sum. '1'
  * is a dim of size 1, and '*' a dim of any size that is not related to any other; neither is ever
- * sharded. A capital letter stands for one single dim among those that "..." covers.
+ * sharded.
  */
 #ifndef SHERD_OP_H
 #define SHERD_OP_H
@@ -172,7 +172,8 @@ struct sherd_op {
     size_t attributes;
 
     const char *rule;  /* NULL: describe writes it, or there are `ways`, and describe sets shapes */
-    const char *whole; /* letters of the rule that may not be sharded */
+    /* letters of the rule that may not be sharded; 'A', 'B', ..: single dims that "..." covers */
+    const char *whole;
     /* letters over which forward itself reduces all ranks: results without them are settled */
     const char *joined;
     /* bits of results that are pending over `joined` letters all the same: forward gives addends */
@@ -203,7 +204,8 @@ struct sherd_op {
      * beside-1). On entry they are the operand's own piece, and may be left so; afterwards they are
      * clipped to the ends of the dim. Called for each shard of a dim that the same axes shard in
      * both, and once for a dim that is sharded in neither. Forward then gets these indices (see
-     * sherd_call_box). Pure, with the same result on all ranks.
+     * sherd_call_box). Pure, with the same result on all ranks. Operand beside-1 may not be
+     * OPTIONAL.
      */
     void (*reads)(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                   int64_t *end);
@@ -269,7 +271,7 @@ SHERD_API sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *ope
 
 /**
  * As sherd_apply, with all results except hidden ones. After a failure every results[j] is the
- * failed tensor.
+ * failed tensor; if `op` is NULL, results[0].
  *
  * @collective as sherd_apply
  * @shapes     results: gets as many as the operator has, without hidden ones

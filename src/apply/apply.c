@@ -63,7 +63,7 @@ static void take_operands(sherd__run *run, sherd_tensor *const *operands, int co
     }
 }
 
-/* False: failed; if there is no world, without a report. */
+/* False: failed. */
 static bool check_operands(sherd__run *run)
 {
     sherd_call *call = &run->call;
@@ -83,7 +83,7 @@ static bool check_operands(sherd__run *run)
     return !reason;
 }
 
-/* It must have a forward or compose, and as many operands as fit. `world` may be NULL. */
+/* It must have a forward or compose, and as many operands as fit. */
 static bool check_call(const sherd__run *run, int count, int least, int most)
 {
     const sherd_op *op = run->call.op;
@@ -116,7 +116,7 @@ static bool check_operator(sherd__run *run, sherd__ops *ops)
 static const char *check_dtypes(sherd__run *run)
 {
     sherd_call *call = &run->call;
-    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
+    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL };
 
     run->dtype = SHERD_DTYPE_NONE;
     for (int i = 0; i < call->operands; i++) {
@@ -371,28 +371,6 @@ static bool handle(sherd__run *run, const sherd_op_handler *handler)
     return good;
 }
 
-/* Called by a handler below the tape: run the operator's forward on the same data. */
-static bool original_below(sherd_call *call, sherd_tensor *const *in)
-{
-    if (memcmp(call->in, in, (size_t)call->operands * sizeof *in) == 0)
-        return call->op->forward(call);
-    sherd__refuse(call, SHERD_EINVAL,
-                  "sherd_call_original: below the tape its operands are what call->from points to, "
-                  "and call->in was replaced");
-    return false;
-}
-
-bool sherd_call_original(sherd_call *call)
-{
-    const sherd__run *run = (const sherd__run *)(const void *)call;
-
-    if (!call)
-        return false;
-    if (run->below)
-        return original_below(call, run->below);
-    return sherd_apply_all(call->out, call->op, call->in, call->operands, call->attributes);
-}
-
 /* ---- the door ------------------------------------------------------------------------------- */
 
 /* Store the visible results; the failed tensor in each after a failure. */
@@ -480,14 +458,34 @@ bool sherd__apply_into(sherd_tensor **results, const sherd_op *op, sherd_tensor 
     return hand_out(&run, results, apply(&run, operands, count));
 }
 
+/* How many results there would be is not known: for the first one. */
+static sherd_tensor *no_operator(const char *function, sherd_tensor *const *in, int count)
+{
+    while (count > 0 && !*in)
+        in++, count--;
+    return count > 0 ? sherd__fail_tensor((*in)->world, (*in)->layout != NULL, SHERD_EINVAL,
+                                          "%s: op is NULL", function)
+                     : NULL;
+}
+
+static bool apply_as(const char *function, sherd_tensor **results, const sherd_op *op,
+                     sherd_tensor *const *operands, int count, const void *attributes)
+{
+    if (!operands)
+        return false;
+    if (op)
+        return sherd__apply_like(results, op, operands, count, attributes, NULL);
+    results[0] = no_operator(function, operands, count);
+    return false;
+}
+
 bool sherd_apply_all(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
                      int count, const void *attributes)
 {
     sherd_tensor *nowhere[SHERD_MAX_RESULTS];
 
-    if (!op || !operands)
-        return false;
-    return sherd__apply_like(results ? results : nowhere, op, operands, count, attributes, NULL);
+    return apply_as("sherd_apply_all", results ? results : nowhere, op, operands, count,
+                    attributes);
 }
 
 sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *operands, int count,
@@ -495,6 +493,6 @@ sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *operands, int
 {
     sherd_tensor *results[SHERD_MAX_RESULTS] = {NULL};
 
-    sherd_apply_all(results, op, operands, count, attributes);
+    apply_as("sherd_apply", results, op, operands, count, attributes);
     return results[0];
 }

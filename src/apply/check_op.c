@@ -87,7 +87,11 @@ static const char *fault_of_around(const sherd_op *op, int operands)
     if (op->operand[operands - 1].flags & SHERD_OP_REPEATED &&
         op->operand[operands - 1].flags & SHERD_OP_AROUND)
         return "an operand that may be repeated is not read AROUND";
-    return op->beside < 0 || op->beside > operands ? "beside is no operand" : NULL;
+    if (op->beside < 0 || op->beside > operands)
+        return "beside is no operand";
+    return op->beside && op->operand[op->beside - 1].flags & SHERD_OP_OPTIONAL
+               ? "beside is an operand that may be absent"
+               : NULL;
 }
 
 static const char *fault_of_slots(const sherd_op *op, int operands, int results)
@@ -97,6 +101,10 @@ static const char *fault_of_slots(const sherd_op *op, int operands, int results)
     for (int i = 0; i + 1 < operands; i++)
         if (op->operand[i].flags & SHERD_OP_REPEATED)
             return "only its last operand may be repeated";
+    if (op->adds && op->operand[operands - 1].flags & SHERD_OP_REPEATED)
+        return "an operator that adds an attribute has no operand that may be repeated";
+    if (op->views && op->operand[0].flags & SHERD_OP_OPTIONAL)
+        return "what it views is an operand that may be absent";
     if (op->result[0].flags & SHERD_OP_HIDDEN)
         return "its first result may not be hidden";
     for (int j = 0; j + 1 < results; j++)
@@ -206,6 +214,8 @@ const char *sherd__described_fault(sherd_call *call)
     for (int j = 0; j < call->results; j++) {
         if (call->dtype[j] < SHERD_DTYPE_NONE || (int)call->dtype[j] >= SHERD_DTYPES)
             return "describe has set a dtype that is none";
+        if (call->ndim[j] > SHERD_MAX_DIMS)
+            return "describe has set too many dims";
         for (int d = 0; d < call->ndim[j]; d++)
             if (call->shape[j][d] < 0)
                 return "describe has set a negative size, or none";

@@ -29,9 +29,7 @@ const char *sherd_call_reason(sherd_call *call, const char *format, ...)
 
 static const char *text_of(sherd_tensor *t)
 {
-    const char *text = t ? sherd_tensor_text(t) : "NULL";
-
-    return text ? text : "?";
+    return t ? sherd_tensor_text(t) : "NULL";
 }
 
 /* "x is f32[8,4], weight is NULL", as they were passed; whether one of them is distributed. */
@@ -60,7 +58,7 @@ static bool write_operands(const sherd_call *call, char out[OPERANDS_BYTES])
  */
 static const sherd_call *made_by(const sherd_call *call)
 {
-    const sherd__ops *ops = call->world ? sherd__ops_of(call->world) : NULL;
+    const sherd__ops *ops = sherd__ops_of(call->world);
     const sherd_call *outer = ops ? ops->composed : NULL;
 
     return outer && outer != call && strcmp(outer->op->name, call->op->name) != 0 ? outer : NULL;

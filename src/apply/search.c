@@ -16,7 +16,8 @@ enum {
     CHOICES = 24,     /* ways to shard one letter */
     SUBLIST_AXES = 4, /* of longer lists only the beginnings are tried */
     CANDIDATES = 512, /* then the best so far, or everything whole, is taken */
-    SETTLE = -1
+    NOTHING = -2,     /* stays pending, in keep_pending */
+    TERMS = -1        /* stay pending, and no factor */
 };
 
 typedef struct choices {
@@ -245,14 +246,11 @@ static void try_candidate(search *s)
 
 /* ---- all candidates -------------------------------------------------------------------------- */
 
-/*
- * Let the factor `factor` (SETTLE: none, -2: no factor, but the terms) and all terms that are
- * pending on an axis stay so.
- */
-static void keep_pending(search *s, int axis, bool keep, int factor)
+/* Let the factor `what` and all terms that are pending on an axis stay so, or TERMS, or NOTHING. */
+static void keep_pending(search *s, int axis, int what)
 {
     for (int i = 0; i < s->rule->operands; i++) {
-        bool may = keep && (sherd__is_term(s->run->call.op, i) || i == factor);
+        bool may = i == what || (what != NOTHING && sherd__is_term(s->run->call.op, i));
         unsigned bit = 1u << axis;
         s->kept[i] &= ~bit;
         if (may && s->operands[i])
@@ -302,18 +300,18 @@ static void choose_pending(search *s, int a)
     for (int i = 0; i < s->rule->operands && s->run->call.linearity == SHERD_LINEAR; i++)
         if (s->operands[i] && !sherd__is_term(s->run->call.op, i) &&
             (s->operands[i]->pending_axes & pending)) {
-            keep_pending(s, a, true, i);
+            keep_pending(s, a, i);
             choose_pending(s, a + 1);
         }
     if (s->run->call.linearity == SHERD_LINEAR && has_terms(s)) {
-        keep_pending(s, a, true, SETTLE);
+        keep_pending(s, a, TERMS);
         choose_pending(s, a + 1);
     }
     if (s->run->call.linearity == SHERD_UNCHANGED) {
         keep_all(s, a);
         choose_pending(s, a + 1);
     }
-    keep_pending(s, a, false, SETTLE);
+    keep_pending(s, a, NOTHING);
     choose_pending(s, a + 1);
 }
 

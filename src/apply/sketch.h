@@ -37,7 +37,7 @@ void sherd__sketch_around(sherd__sketch *s, int d, int64_t n, sherd__part part);
 /* The axes that shard dim `from` are appended to those of dim `to`. */
 void sherd__sketch_move_axes(sherd__sketch *s, int from, int to);
 
-/* Allocate explicit cuts of dim d, and set them. NULL if memory runs out. */
+/* Room for explicit cuts of dim d; the caller fills and sets them. NULL if memory runs out. */
 int64_t *sherd__sketch_cuts(sherd__sketch *s, int d);
 
 /*

@@ -362,7 +362,7 @@ static unsigned terms_to_leave_out(const sherd__run *run, const sherd__placing *
     for (int i = 0; i < run->call.operands; i++)
         if (placing->operand[i] && sherd__is_term(op, i) &&
             (away & ~placing->operand[i]->pending_axes))
-            once |= 1u << (i < SHERD_OP_SLOTS ? i : SHERD_OP_SLOTS - 1);
+            once |= 1u << i;
     return op->adds && away ? once | 1u << SHERD_ONCE_ADDED : once;
 }
 

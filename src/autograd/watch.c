@@ -91,11 +91,13 @@ static const char *fault_of(const sherd_tensor *t)
     return t->autograd.requires_grad ? NULL : "no gradient flows into it";
 }
 
-static sherd_status refuse(sherd_world *world, void *payload, void (*destroy)(void *payload))
+/* What `destroy` does to scopes is fenced, where there is a world. */
+static void give_back(sherd_world *world, void *payload, void (*destroy)(void *payload))
 {
-    if (destroy)
+    if (world)
+        sherd__give_back(world, payload, destroy);
+    else if (destroy)
         destroy(payload);
-    return world ? sherd__no_memory(sherd__world_diag(world), "sherd_tensor_hook") : SHERD_EINVAL;
 }
 
 sherd_status sherd_tensor_hook(int *id, sherd_tensor *t, sherd_grad_hook run, void *payload,
@@ -109,11 +111,11 @@ sherd_status sherd_tensor_hook(int *id, sherd_tensor *t, sherd_grad_hook run, vo
     if (id)
         *id = 0;
     if (sherd__require(world ? sherd__world_diag(world) : NULL, "sherd_tensor_hook", need)) {
-        (void)refuse(NULL, payload, destroy);
+        give_back(world, payload, destroy);
         return SHERD_EINVAL;
     }
     if (sherd_tensor_failed(t) || fault_of(t)) {
-        (void)refuse(NULL, payload, destroy);
+        give_back(world, payload, destroy);
         return sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "sherd_tensor_hook: %s: %s",
                            sherd_tensor_text(t),
                            sherd_tensor_failed(t) ? "it has failed" : fault_of(t));
@@ -122,7 +124,8 @@ sherd_status sherd_tensor_hook(int *id, sherd_tensor *t, sherd_grad_hook run, vo
     watch = hook ? sherd__watch_make(t, "sherd_tensor_hook") : NULL;
     if (!watch) {
         sherd__free(sherd__world_heap(world), hook);
-        return refuse(world, payload, destroy);
+        give_back(world, payload, destroy);
+        return sherd__no_memory(sherd__world_diag(world), "sherd_tensor_hook");
     }
     *hook = (sherd__grad_hook){NULL, watch->next_hook++, run, payload, destroy};
     for (end = &watch->hook; *end;)

@@ -293,7 +293,7 @@ static void move_both(sherd_tensor **found, const sherd_layout *to)
     const sherd_layout *both[] = {to, to};
 
     if (!sherd_tensor_failed(from[0]) && !sherd_tensor_failed(from[1]))
-        sherd__move_many(found, from, both, 2);
+        sherd__move_list(found, from, both, 2, false);
 }
 
 /* Squared distances and indices [m, k]; moves the clouds to the layouts for the search. */

@@ -90,7 +90,8 @@ typedef struct sherd__watch {
  */
 void sherd__watch_all(sherd__watch *w);
 
-/* signals.c: its part of watching. */
+/* ---- signals.c, recorder.c: parts of watching ------------------------------------------------ */
+
 void sherd__read_signals(sherd__watch *w);
 void sherd__kill_rank(const sherd__child *child, int signal);
 void sherd__kill_all(const sherd__watch *w, int signal);
@@ -98,7 +99,7 @@ void sherd__kill_all(const sherd__watch *w, int signal);
 void sherd__set_grace(sherd__watch *w);
 
 /*
- * recorder.c takes the flight record of a failure. Lose: take it now, as a rank has died (`word`
+ * The flight record of a failure. Lose: take it now, as a rank has died (`word`
  * says how). Look: in each round of watching, take it if the world has failed. Tell: print it.
  */
 void sherd__recorder_lose(sherd__watch *w, uint64_t word);

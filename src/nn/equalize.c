@@ -173,7 +173,7 @@ static bool move_all(job *j)
     bool good = prepare(j);
 
     if (good && j->count > 0)
-        sherd__move_many(j->moved, j->from, j->to, j->count);
+        sherd__move_list(j->moved, j->from, j->to, j->count, false);
     for (int i = 0; good && i < j->count; i++)
         good = take(j, j->tensor[i], j->moved[i]);
     return good;

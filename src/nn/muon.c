@@ -177,14 +177,14 @@ static bool compute_together(sherd_optimizer *o, int n)
 {
     if (!choose_ranks(o, n))
         return false;
-    sherd__move_many(o->moved, o->from, o->to, n);
+    sherd__move_list(o->moved, o->from, o->to, n, false);
     for (int i = 0; i < n && !sherd__alarmed(o->world); i++) {
         o->to[i] = o->from[i]->layout;
         o->from[i] = made_from(o->moved[i], &o->options.muon.with);
     }
     if (sherd__alarmed(o->world))
         return false;
-    sherd__move_many(o->moved, o->from, o->to, n);
+    sherd__move_list(o->moved, o->from, o->to, n, false);
     return !sherd__alarmed(o->world);
 }
 

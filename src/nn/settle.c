@@ -61,7 +61,7 @@ void sherd_optimizer_settle(sherd_optimizer *optimizer)
     sherd_scope_begin(o->world);
     sherd__where before = sherd__where_now(o->world);
     sherd__where_set(o->world, before | SHERD__BACKWARD);
-    sherd__move_many(o->moved, o->from, o->to, n);
+    sherd__move_list(o->moved, o->from, o->to, n, false);
     sherd__where_set(o->world, before);
     for (int i = 0; i < n; i++) {
         sherd_tensor *p = o->item[o->which[i]].p, *g = o->moved[i];

@@ -150,7 +150,7 @@ static const char *slots_fault(const sherd_slot *slots, int count, bool in)
         if (!is_placement(slots[i].lies) || !is_placement(slots[i].desired))
             return "a slot has a placement that is none";
         if (slots[i].name && (!in || !slots[i].name[0]))
-            return in ? "a slot's name is empty" : "an output has no name";
+            return in ? "a slot's name is empty" : "an output takes no name";
         if (i > 0 && slots[i - 1].name && !slots[i].name)
             return "a slot without a name comes after one with a name";
         for (int j = 0; j < i; j++)

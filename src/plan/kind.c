@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kind of a step. It follows from which axes stop and start to shard, and where in the lists,
- * and names the corresponding collective of other libraries. The executor does not need it.
+ * and names the corresponding collective of other libraries. The executor asks only whether a step
+ * is local (a slice, a partition) and whether it reduces: all others run alike.
  */
 #include "inside.h"
 

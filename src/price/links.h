@@ -58,7 +58,7 @@ static inline int64_t sherd__span_time(sherd__span span)
     return sherd__cut((span + SHERD__FEMTO - 1) / SHERD__FEMTO);
 }
 
-/* ---- straight.c: each from each -------------------------------------------------------------- */
+/* ---- straight.c, links.c: each from each ----------------------------------------------------- */
 
 /*
  * A direct step, with additions. The lanes are of the axes crossed and those that cut the
@@ -69,7 +69,7 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
                                  const sherd__lanes *lanes, const sherd_price *price);
 
 /*
- * In links.c: a sliced all-reduce of boxes of n elements, with additions. The lanes may be of more
+ * A sliced all-reduce of boxes of n elements, with additions. The lanes may be of more
  * axes than those reduced.
  */
 sherd__span sherd__straight_time_sliced(const sherd_mesh *mesh, unsigned reduced, int64_t n,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Access to the elements of a tensor. Raw pointers are obtained only here, because a result may be
- * in flight, and peers may still be reading what is to be written: reading and writing settle the
- * block's tickets first.
+ * Access to the elements of a tensor. Raw pointers are obtained here, because a result may be in
+ * flight, and peers may still be reading what is to be written: reading and writing settle the
+ * block's tickets first. Ghosts (ghosts.c), mirrors in a GPU's memory (mirror.c) and channels
+ * (parallel/channel.c) have their own, for what no call is under way.
  */
 #include "tensor/state.h"
 

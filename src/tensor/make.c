@@ -74,14 +74,8 @@ static sherd_tensor *made_later(const char *function, sherd_world *world, int nd
 static bool fits(sherd_world *world, bool distributed, const char *function, sherd_dtype dtype,
                  double value)
 {
-    bool good = true;
+    bool good = sherd__holds(dtype, value);
 
-    if (dtype == SHERD_I32)
-        good = value >= INT32_MIN && value <= INT32_MAX;
-    else if (dtype == SHERD_I64)
-        good = value >= -0x1p63 && value < 0x1p63;
-    else if (dtype == SHERD_U8)
-        good = value >= 0 && value <= UINT8_MAX;
     if (!good)
         sherd__fail_tensor(world, distributed, SHERD_EINVAL, "%s: %g is no %s", function, value,
                            sherd_dtype_name(dtype));

@@ -204,8 +204,8 @@ static int rounds(const task *tasks, int count)
 }
 
 /*
- * Between two meshes both ledgers are notified; but not of the source's identity, since a rank
- * outside the source's mesh may have made its placeholder in any way.
+ * Between two meshes both ledgers are notified; the target's not of the source's identity, since a
+ * rank outside the source's mesh may have made its placeholder in any way.
  */
 static void note(const task *w)
 {
@@ -453,10 +453,4 @@ void sherd__move_list(sherd_tensor **out, sherd_tensor *const *t, const sherd_la
         return;
     for (int i = 0; i < count; i++)
         out[i] = sherd__failed(world);
-}
-
-void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
-                      int count)
-{
-    sherd__move_list(out, t, to, count, false);
 }

@@ -52,7 +52,7 @@ void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *t,
     if (are_given(world_of(t, to, count), out, t, to, count, &failed)) {
         sherd_world *world = t[0]->world;
         bool begun = sherd__doing_begin(world, function);
-        sherd__move_many(out, t, to, count);
+        sherd__move_list(out, t, to, count, false);
         sherd__doing_end(world, begun);
         return;
     }

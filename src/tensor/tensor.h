@@ -317,6 +317,8 @@ static inline int64_t sherd__local_bytes(const sherd_tensor *t)
     return t->count * (int64_t)sherd_dtype_bytes(t->dtype);
 }
 
+bool sherd__is_contiguous(const sherd_tensor *t);
+
 /* ---- in worlds with GPUs: mirror.c ----------------------------------------------------------- */
 
 /*
@@ -341,6 +343,8 @@ bool sherd__bring_here(sherd__storage *storage);
 /* The same, for a write: then the GPU's copy is stale. */
 bool sherd__hold_here(sherd__storage *storage);
 
+/* ---- writing, and compact copies: data.c ----------------------------------------------------- */
+
 /*
  * As sherd_tensor_write, for writes by the library itself: the set of axes over which a plain
  * tensor varies does not change, so the new values must not vary more.
@@ -353,11 +357,12 @@ void *sherd__mutable_view(sherd_tensor *t);
  * with it; if there are views, that costs a look at all tensors.
  */
 void sherd__set_varies(sherd_tensor *t, unsigned axes);
-bool sherd__is_contiguous(const sherd_tensor *t);
 /* t itself if contiguous, otherwise a compact copy in the current scope. Not recorded. */
 sherd_tensor *sherd__contiguous(sherd_tensor *t);
 /* A compact copy, in the current scope; for the ledger it is the same tensor. Not recorded. */
 sherd_tensor *sherd__copied(sherd_tensor *t);
+
+/* ---- moves that are not recorded: move.c ----------------------------------------------------- */
 
 /*
  * Move by the plan that `options` choose. Not recorded. It may also make a replicated axis pending.
@@ -377,17 +382,16 @@ sherd_tensor *sherd__move_here(sherd_tensor *t, const sherd_layout *to, const sh
  * ask for that). If so, the move has failed (EINVAL).
  */
 bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to);
-/* Moves that are not recorded. As sherd_redistribute and sherd_redistribute_many. */
+/* As sherd_redistribute, not recorded. */
 sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin);
-void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
-                      int count);
-
 /*
- * As sherd__move_many; with `begin` it returns at once, and each result is complete when it is
- * first read.
+ * As sherd_redistribute_many. With `begin` it returns at once, and each result is complete when it
+ * is first read.
  */
 void sherd__move_list(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
                       int count, bool begin);
+
+/* ---- pieces: view.c, local.c ----------------------------------------------------------------- */
 
 /*
  * A plain view of the local piece; a distributed view of a local piece (which must fit), noted

@@ -365,8 +365,6 @@ void sherd__look_for_the_impossible(sherd_world *world);
 bool sherd__find_ring(const sherd_world *world, char *text, size_t room);
 /* What that needs. False for lack of memory. */
 bool sherd__picture_open(sherd_world *world);
-/* "dp,tp (ranks 0,2)": the group of a rank in a lane, into out[room]. */
-void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, size_t room);
 
 /* ---- record.c: what ranks show each other ---------------------------------------------------- */
 
@@ -396,8 +394,7 @@ void sherd__record_difference(const sherd_world *world, int lane, int a, int b, 
 
 /* Do what can be done for the calls that this rank has open. True if anything was done. */
 bool sherd__progress(sherd_world *world);
-/* A call object with room for `count` tensors; NULL for lack of memory. Give it back when it is in
- * no list. */
+/* A call object for `count` tensors; NULL: no memory. Give it back when it is in no list. */
 sherd__call_state *sherd__call_take(sherd_world *world, int count);
 void sherd__call_give(sherd_world *world, sherd__call_state *call);
 /* Try to end a call that is in no list: all that it awaits may be there. True: it has, and has rung
@@ -417,12 +414,14 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
                        const sherd__move *moves, int count, bool begin);
 bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *name,
                         const sherd__sharing *numbers);
+/* Bring this rank's counters up to the current epoch. */
+void sherd__group_refresh(sherd_world *world, sherd__group *group);
 
-/* ---- meet.c ---------------------------------------------------------------------------------- */
+/* ---- meet.c, check.c: meetings --------------------------------------------------------------- */
+
 sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                                const char *name);
-/* What transports have in common where ranks show each other records: in shared memory, or in
- * mirrors of it. */
+/* What transports have in common where ranks show each other records, or mirrors of them. */
 #define SHERD__BY_RECORDS                                                                \
     .raise = sherd__arena_raise, .take = sherd__arena_take, .give = sherd__arena_give,   \
     .readable = sherd__arena_readable, .writable = sherd__arena_writable,                \
@@ -430,8 +429,10 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
     .meet = sherd__arena_meet
 /* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
-/* notice.c, for the flight record: a call has been made; a wait became long; a wait was cut
- * short. */
+
+/* ---- notice.c: for the flight record --------------------------------------------------------- */
+
+/* A call has been made; a wait became long; a wait was cut short. */
 static inline void sherd__post_call(sherd_world *world, int lane, uint64_t number)
 {
     sherd__post *post = world->post;
@@ -447,9 +448,6 @@ void sherd__post_since(sherd_world *world);
 void sherd__post_cut(sherd_world *world);
 /* Leave what a meeting came to for whoever watches; gives the status back. */
 sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status);
-/* Bring this rank's counters up to the current epoch. */
-void sherd__group_refresh(sherd_world *world, sherd__group *group);
-
 /* ---- group.c --------------------------------------------------------------------------------- */
 
 /* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's
@@ -458,6 +456,8 @@ sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sher
                                 const char *name);
 /* Room in `seen` for so many lanes; false for lack of memory. */
 bool sherd__seen_reserve(sherd_world *world, int lanes);
+/* "dp,tp (ranks 0,2)": the group of a rank in a lane. */
+void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, size_t room);
 /* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no
  * groups, or I am not in it. */
 bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,

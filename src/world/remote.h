@@ -221,6 +221,8 @@ void sherd__parts_send(sherd__remote *remote, const sherd__call_state *call);
 bool sherd__parts_unpack(sherd_world *world, const sherd__call_state *call, int rank,
                          sherd__sheet *whole);
 
+/* ---- remote_claims.c, remote_meet.c, remote_posts.c, remote_news.c --------------------------- */
+
 /* Rank 0 has compared what was claimed. */
 void sherd__claims_drop(sherd_world *world);
 /* Tell a rank what this one has made in a group. */

@@ -157,7 +157,7 @@ uint64_t sherd__deed_name(sherd__ledger *ledger, const char *name);
 /*
  * Add a deed on a root mesh: static `name`, and a hash of what was done and with which tensors.
  * Returns its number, from 1; *identity is the hash of it and all before. 0: this rank is not in
- * the mesh, or in a paper world.
+ * the mesh, or in a paper world. While deeds are paused: the last number, and no identity (0).
  */
 static inline uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name, uint64_t what,
                                        uint64_t *identity)
@@ -294,7 +294,7 @@ bool sherd__block_ready(sherd_world *world, sherd__block *block);
  */
 bool sherd__block_writable(sherd_world *world, sherd__block *block);
 
-/* ---- dry worlds (dry.c) ---------------------------------------------------------------------- */
+/* ---- dry worlds (dry.c, dry_sent.c) ---------------------------------------------------------- */
 
 /* Whether tensors have no contents here: sherd_world_dry. */
 bool sherd__is_dry(const sherd_world *world);
@@ -308,7 +308,7 @@ bool sherd__left_out(sherd_world *world, const char *name, sherd_dtype dtype, do
                      int64_t bytes);
 /*
  * What a dry rank sends in a channel, for one that is run later; and what an earlier one has sent,
- * from *at on, which goes along (dry_sent.c). False: raised.
+ * from *at on, which goes along. False: raised.
  */
 bool sherd__dry_sends(sherd_world *world, const char *channel, const void *data, int64_t bytes);
 bool sherd__dry_receives(sherd_world *world, const char *channel, int64_t *at, void *out,
