@@ -21,8 +21,7 @@
  * stands for any number of dims, the same in all operands (or, if the operator `broadcasts`,
  * broadcast as in NumPy, aligned at the last dim). A letter that is missing in a result is summed
  * over (or reduced as sherd_call.reduces says): if it is sharded, the result is a pending sum. '1'
- * is a dim of size 1, and '*' a dim of any size that is not related to any other; neither is ever
- * sharded.
+ * is a dim of size 1, and '*' one of any size that is related to no other; neither is ever sharded.
  */
 #ifndef SHERD_OP_H
 #define SHERD_OP_H
@@ -204,8 +203,7 @@ struct sherd_op {
      * beside-1). On entry they are the operand's own piece, and may be left so; afterwards they are
      * clipped to the ends of the dim. Called for each shard of a dim that the same axes shard in
      * both, and once for a dim that is sharded in neither. Forward then gets these indices (see
-     * sherd_call_box). Pure, with the same result on all ranks. Operand beside-1 may not be
-     * OPTIONAL.
+     * sherd_call_box). Pure, equal on all ranks. Operand beside-1 may not be OPTIONAL.
      */
     void (*reads)(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                   int64_t *end);

@@ -3,7 +3,8 @@
  * A guard around functions that may do anything: the forward of a user's operator, handlers, and
  * every compose. Tensors that they leave behind belong to the call's scope. What later steps go by
  * (op, attributes, operands, results) is restored; a result that was replaced is refused; a handler
- * may change `in`, which nothing reads after it. A few nanoseconds; the forward of a library's operator runs without.
+ * may change `in`, which nothing reads after it. A few nanoseconds; the forward of a library's
+ * operator runs without.
  */
 #include "door.h"
 
