@@ -11,6 +11,7 @@
 #include "sherd/mesh.h"
 #include "sherd/layout.h"
 #include "sherd/plan.h"
+#include "sherd/scope.h"
 #include "sherd/tensor.h"
 #include "sherd/random.h"
 #include "sherd/values.h"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ghost cells: one storage that is filled again and again, in place. */
 #include "halos.h"
+#include "secret.h"
 
 #include "sherd/autocast.h"
 #include "sherd/ops.h"
+#include "sherd/ops_shape.h"
 #include "sherd/values.h"
 
 /* Where the k-th element of a box lies among the cells of a larger one, row-major. */
@@ -160,6 +162,68 @@ static void a_value_without_a_border_says_nothing(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
 }
 
+/* Two fields of one layout; rank 0 takes the other one, or lists them in another order. */
+static void another_field_is_found(sherd_world *world)
+{
+    static const int64_t shape[1] = {9};
+    const sherd_layout *layout = layout_of(line_of_ranks(world), 1, shape, "S(0)", NULL);
+    const sherd_halo_options o = {.before = {{1, SHERD_BORDER_PERIODIC}}};
+    bool first = sherd_world_rank(world) == 0;
+    sherd_ghosts *g[2] = {NULL, NULL};
+
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(sherd_ghosts_create(&g[i], layout, SHERD_F64, &o));
+    sherd_ghosts *turned[2] = {g[first], g[!first]};
+    CHECK_OK(sherd_world_check(world));
+    for (int way = 0; way < 3; way++) {
+        if (way < 2)
+            sherd_ghosts_fill(turned, way + 1);
+        else
+            sherd_fill(sherd_ghosts_tensor(turned[0]), 1);
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        for (int i = 0; way == 2 && i < 2; i++)
+            sherd_fill(sherd_ghosts_tensor(g[i]), 1);
+        CHECK(sherd_ghosts_fill(g, 2));
+        CHECK_OK(sherd_world_check(world));
+    }
+    for (int i = 0; i < 2; i++)
+        sherd_ghosts_destroy(g[i]);
+}
+
+static void overwrite(void *field)
+{
+    sherd_fill(sherd_ghosts_tensor(field), 2);
+}
+
+/* A field is lost with its tensors, and there again with one that is written or revived. */
+static void a_half_written_field_is_lost(sherd_world *world)
+{
+    static const int64_t shape[1] = {9};
+    const sherd_layout *layout = layout_of(line_of_ranks(world), 1, shape, "S(0)", NULL);
+    const sherd_halo_options o = {.before = {{1, SHERD_BORDER_PERIODIC}}};
+    sherd_ghosts *g = NULL;
+
+    CHECK_OK(sherd_ghosts_create(&g, layout, SHERD_F64, &o));
+    CHECK_OK(sherd_world_check(world));
+    for (int way = 0; way < 2; way++) {
+        fail_between(world, overwrite, g);
+        CHECK(!sherd_ghosts_fill(&g, 1));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "sherd_ghosts_fill: f64[9") != NULL);
+        sherd_sum(sherd_ghosts_tensor(g));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        if (way == 0)
+            sherd_fill(sherd_ghosts_tensor(g), 3);
+        else
+            sherd_tensor_revive(sherd_ghosts_tensor(g));
+        CHECK(sherd_ghosts_fill(&g, 1));
+        double sum = sherd_item(sherd_sum(sherd_ghosts_tensor(g)));
+        CHECK(way == 0 ? sum == 27 : sum >= 18 && sum < 27);
+        CHECK_OK(sherd_world_check(world));
+    }
+    sherd_ghosts_destroy(g);
+}
+
 /* Whatever is lacking memory, the line says for what. */
 static void no_memory_has_a_name(sherd_world *world)
 {
@@ -187,5 +251,7 @@ static const check_test tests[] = {
     {TEST(a_copy_for_autocast_is_of_the_newest_values), {1, 2, 3, 4, 8}},
     {TEST(a_value_without_a_border_says_nothing), {1, 2, 3}},
     {TEST(no_memory_has_a_name), {1, 2, 3}},
+    {TEST(another_field_is_found), {2, 3, 4}},
+    {TEST(a_half_written_field_is_lost), {2, 3}},
 };
 CHECK_MAIN(tests)

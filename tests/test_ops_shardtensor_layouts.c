@@ -239,9 +239,9 @@ static void pieces_are_refused_by_one_line(sherd_world *world)
     REFUSED(sherd_from_local(tall, mesh, &rows, &infer), "dim 1 of rank 2 has size 5");
     REFUSED(sherd_from_local(tall, mesh, &none, NULL), "dim 1 of rank 2 has size 5");
     one_line_on_all(world, sherd_from_local(flat, mesh, &rows, &infer), SHERD_EDIFFER,
-                    "rank 1 passed a number of dims");
+                    "rank 1 passed a piece of");
     one_line_on_all(world, sherd_from_local(piece, mesh, rank ? &rows : &columns, &infer),
-                    SHERD_EDIFFER, "other than rank 0");
+                    SHERD_EDIFFER, "passed other placements (here ");
     /* 45: nothing becomes a pending sum by a move */
     sherd_tensor *x = indices_on(layout_of(mesh, 2, ten, "S(0)", NULL), SHERD_F32);
     REFUSED(sherd_redistribute_to(x, "P(sum)", NULL), "pending");

@@ -220,9 +220,9 @@ static void pieces_that_differ_are_found(sherd_world *world)
     const struct {
         const char *text;
         sherd_status status;
-    } wanted[] = {{"passed a dtype other than rank 0", SHERD_EDIFFER},
-                  {"passed a wish for a gradient other than rank 0", SHERD_EDIFFER},
-                  {"passed placements, shape or cuts other than rank 0", SHERD_EDIFFER},
+    } wanted[] = {{"passed the dtype f64, not f32 as rank 0", SHERD_EDIFFER},
+                  {"passed a piece that requires a gradient, other than rank 0", SHERD_EDIFFER},
+                  {"passed other placements (here S(", SHERD_EDIFFER},
                   {"has a piece of [4,5], but its box of", SHERD_EINVAL},
                   {"dim 1 of rank ", SHERD_EINVAL}};
 

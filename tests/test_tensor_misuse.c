@@ -43,6 +43,10 @@ MISUSE(a_box_has_no_other_dims)
 {
     things t = make(m->world);
 
+    sherd_scope_end_to(NULL, 0);
+    sherd_scope_end_to(m->world, -1);
+    ANSWERS(sherd_scope_depth(NULL) == 0 && sherd_scope_depth(m->world) == 0);
+
     ANSWERS(sherd_tensor_offset(NULL, 0) == 0 && sherd_tensor_size(NULL, 0) == 0);
     ANSWERS(sherd_tensor_offset(t.failed, 0) == 0 && sherd_tensor_size(t.failed, 0) == 0);
     ANSWERS(sherd_tensor_offset(t.spread, -1) == 0 && sherd_tensor_size(t.spread, 2) == 0);

@@ -83,6 +83,33 @@ static void the_outermost_scope_has_no_end(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A step that is left anywhere, again and again, leaves nothing behind. */
+static void what_was_left_open_is_ended(sherd_world *world)
+{
+    sherd_scope_begin(world);
+    sherd_tensor *kept = some(world);
+    const int depth = sherd_scope_depth(world);
+    int64_t before = live(world);
+
+    CHECK_EQ(depth, 1);
+    for (int i = 0; i < 100; i++) {
+        for (int k = 0; k < i % 5; k++) {
+            sherd_scope_begin(world);
+            some(world);
+        }
+        CHECK_EQ(sherd_scope_depth(world), depth + i % 5);
+        sherd_scope_end_to(world, depth + 7);
+        CHECK_EQ(sherd_scope_depth(world), depth + i % 5);
+        sherd_scope_end_to(world, depth);
+        CHECK_EQ(sherd_scope_depth(world), depth);
+        CHECK_EQ(live(world), before);
+    }
+    CHECK(sherd_tensor_read(kept) != NULL);
+    sherd_scope_end_to(world, -3);
+    CHECK_EQ(sherd_scope_depth(world), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_retained_tensor_outlives_its_scope(sherd_world *world)
 {
     int64_t before = live(world);
@@ -211,6 +238,7 @@ static const check_test tests[] = {
     {TEST(scopes_nest), {1, 2}},
     {TEST(a_passed_tensor_lives_one_scope_longer), {1, 2}},
     {TEST(the_outermost_scope_has_no_end), {1}},
+    {TEST(what_was_left_open_is_ended), {1, 2}},
     {TEST(a_retained_tensor_outlives_its_scope), {1, 2}},
     {TEST(a_tensor_may_be_released_early), {1}},
     {TEST(what_is_released_early_takes_no_room), {1, 2}},

@@ -107,7 +107,8 @@ SHERD_CALL sherd_status sherd_halo_plan(const sherd_plan **out, const sherd_layo
 /*
  * A field: on each rank one contiguous, row-major storage for the rank's piece and the ghost cells
  * around it. After a failed check the ghost cells are undefined until they are filled again; the
- * pieces do not change.
+ * pieces do not change, unless some ranks were writing them through sherd_ghosts_tensor. Then the
+ * field is lost with that tensor, until it is written or revived (see sherd_tensor_revive).
  *
  *     sherd_ghosts *u;
  *     const sherd_halo_options one = {.before[0] = {1, SHERD_BORDER_PERIODIC}};
@@ -144,8 +145,9 @@ SHERD_API void sherd_ghosts_destroy(sherd_ghosts *ghosts);
  * if it has failed.
  *
  * @collective the fields' mesh
- * @shapes     ghosts: [count], all with layouts on one mesh
- * @errors     as sherd_halo, by the alarm
+ * @shapes     ghosts: [count], all with layouts on one mesh; count 0 or less: nothing to do
+ * @errors     as sherd_halo, by the alarm; EINVAL a lost field; EDIFFER other fields, or another
+ *             order, than on other ranks
  */
 SHERD_API bool sherd_ghosts_fill(sherd_ghosts *const *ghosts, int count);
 
@@ -189,7 +191,7 @@ SHERD_API sherd_box sherd_ghosts_box(const sherd_ghosts *ghosts);
  * The field as a distributed tensor: a view of the pieces, without ghost cells. It shares the
  * field's storage, so a write to one changes the other.
  *
- * @collective the field's mesh   @owns belongs to the scope   @errors ENOMEM
+ * @local   @owns the result belongs to the scope   @errors ENOMEM
  */
 SHERD_API sherd_tensor *sherd_ghosts_tensor(sherd_ghosts *ghosts);
 

@@ -16,8 +16,7 @@
  *         fprintf(stderr, "%s\n", sherd_world_error(world));
  *
  * The tensor that an expression returns belongs to the current *scope* of its world ("scope" under
- * "owns"), and so does a layout that is created. Ending the scope releases them. The outermost
- * scope ends with the world.
+ * "owns"), and so does a layout that is created: see scope.h.
  *
  * A plain tensor carries the set of mesh axes over which it *varies*, that is, along which ranks
  * may hold different values. Data of the program's own varies over all axes; constants, random
@@ -32,47 +31,9 @@
 #include "dtype.h"
 #include "layout.h"
 #include "plan.h"
+#include "scope.h"
 
 SHERD_BEGIN
-
-typedef struct sherd_tensor sherd_tensor;
-
-/* ---- scopes and counting -------------------------------------------------------------------- */
-
-/**
- * Open a scope: tensors and layouts created from now on belong to it.
- *
- * @local   @errors ENOMEM raises the alarm
- */
-SHERD_API void sherd_scope_begin(sherd_world *world);
-
-/**
- * End the innermost scope and release what was created in it. A forward or a hook may end only
- * scopes that it has begun itself; those that it leaves open are merged into the scope of the
- * module's call.
- *
- * @local   @errors none; a no-op on the outermost scope
- */
-SHERD_API void sherd_scope_end(sherd_world *world);
-
-/**
- * Pass a tensor to the enclosing scope, so that it survives the innermost one. Returns the tensor.
- *
- * @local
- * @owns   `t` itself, which then belongs to the enclosing scope
- * @errors none; a tensor that does not belong to the innermost scope stays where it is
- */
-SHERD_API sherd_tensor *sherd_scope_pass(sherd_tensor *t);
-
-/**
- * Keep a tensor beyond its scope; each retain needs one release. Returns the tensor.
- *
- * @local   @owns one more reference   @errors none
- */
-SHERD_API sherd_tensor *sherd_tensor_retain(sherd_tensor *t);
-
-/** Release a retained tensor; NULL is a no-op. @local @errors none */
-SHERD_API void sherd_tensor_release(sherd_tensor *t);
 
 /* ---- making tensors ------------------------------------------------------------------------- */
 
@@ -197,14 +158,15 @@ SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
 /* ---- data ----------------------------------------------------------------------------------- */
 
 /**
- * The local elements for reading, row-major and contiguous; NULL also if another rank has failed.
+ * The local elements for reading, row-major and contiguous.
  *
  * @local  blocks while the tensor is the result of a call in flight
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
  * @owns   borrowed from the tensor; valid until the tensor is written or released
- * @errors NULL for the failed tensor, and for a distributed one while the alarm is raised. NULL, by
- *         the alarm: EINVAL a lost tensor (sherd_tensor_revive); ENOMEM a strided view cannot be
- *         copied, or a deferred tensor (sherd_random_later) not be made
+ * @errors NULL for the failed tensor, and for one that is still in flight when the alarm is raised;
+ *         what is complete can be read all the same. NULL, by the alarm: EINVAL a lost tensor
+ *         (sherd_tensor_revive); ENOMEM a strided view cannot be copied, or a deferred tensor
+ *         (sherd_random_later) not be made
  */
 SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 
@@ -257,7 +219,7 @@ SHERD_API double sherd_item(sherd_tensor *t);
 typedef enum sherd_from_local_mode {
     /* the global shape and the cuts are given, and each rank's piece must fit them */
     SHERD_FROM_CHUNK = 0,
-    /* the global shape and the cuts follow from the pieces, whose sizes the ranks exchange */
+    /* both follow from the pieces, whose sizes the ranks exchange; `shape` and `sizes` are NULL */
     SHERD_FROM_INFER = 1
 } sherd_from_local_mode;
 

@@ -10,7 +10,7 @@
  * out of step and no rank hangs. sherd_world_check() reads and lowers the alarm: all ranks get the
  * same status and text from it, and go on. A rank on which something else fails (a local function
  * of sherd, or reading its data) calls sherd_world_fail(), and may then skip everything up to the
- * next sherd_world_check(). The collective calls that the other ranks make meanwhile fail, so they
+ * next sherd_world_check(), except for ends of scopes (sherd_scope_end_to). The collective calls that the other ranks make meanwhile fail, so they
  * reach that check as well.
  *
  * Branch only on a status: that of sherd_world_check() or of a collective function. Whether a
@@ -106,6 +106,9 @@ typedef struct sherd_world_options {
  * Join the world that this process was started in: by `sherd run`, or by the mpirun or srun of an
  * MPI that sherd was built with (docs/running.md). A process started in any other way gets a world
  * of one rank.
+ *
+ * Under mpirun it initialises MPI (MPI_THREAD_FUNNELED) if the program has not, and then finalises
+ * it when the process exits. So a program that calls MPI itself calls MPI_Init before this.
  *
  * Programs that this process starts afterwards are not ranks, because SHERD_ARENA_FD, SHERD_RANK,
  * SHERD_RANKS and SHERD_LAUNCHER are removed from the environment; so call this before starting

@@ -59,6 +59,7 @@ static void name_this(char *text)
 sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
                                   const sherd_world_options *options)
 {
+    sherd_world_options unpinned = options ? *options : (sherd_world_options){.no_pin = true};
     int started = 0, over = 0, two = 0;
     char text[SHERD_ERROR_BYTES - 32];
     sherd_carrier carrier;
@@ -78,7 +79,8 @@ sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
     sherd_status status = sherd__mpi_ranks(&carrier, comm, text, sizeof text);
     if (status)
         return fail(options, status, text);
-    status = sherd_world_open_with(out, &carrier, options);
+    unpinned.no_pin = true; /* what the caller's threads are bound to is the caller's matter */
+    status = sherd_world_open_with(out, &carrier, &unpinned);
     if (status && options && options->error)
         name_this(options->error);
     return status;

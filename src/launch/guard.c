@@ -47,7 +47,8 @@ struct sherd__guard {
 typedef struct watched {
     sherd__arena arena;
     int rank;
-    int process;            /* its pidfd */
+    int number;             /* its process, */
+    int process;            /* and the pidfd */
     bool main;              /* its first thread has the mutex */
     char stat[32];          /* its file in /proc, which says how it ended until it is reaped */
     struct sockaddr_un job; /* the name of the job's guards */
@@ -91,11 +92,15 @@ static int be_first(const watched *w, const notice *mine)
     return -1;
 }
 
-static void say(const watched *w, const char *text)
+/* `whole`: with the process and the number of ranks, as worlds of parts of a job count their own. */
+static void say(const watched *w, const char *text, bool whole)
 {
-    char line[SHERD_ERROR_BYTES + 128];
+    char line[SHERD_ERROR_BYTES + 192], who[64] = "";
 
-    int n = snprintf(line, sizeof line, "sherd: host %s: %s\n", w->host, text);
+    if (whole)
+        snprintf(who, sizeof who, " (process %d, in a world of %d ranks)", w->number,
+                 w->arena.control->ranks);
+    int n = snprintf(line, sizeof line, "sherd: host %s: %s%s\n", w->host, text, who);
     syscall(SYS_write, 2, line, (size_t)n);
 }
 
@@ -107,7 +112,7 @@ static void tell(watched *w)
 
     sherd__end_world(&w->arena, sherd__end_word(SHERD__END_VANISHED, w->rank, 0, SHERD_EPEER));
     sherd__end_text(control, sherd__look(&control->death), text, sizeof text);
-    say(w, text);
+    say(w, text, true);
 }
 
 /* Whether there is something to be read, or a process has ended, after some nanoseconds at most;
@@ -142,7 +147,7 @@ static void hear(const watched *w, int own, int64_t at, bool told)
             continue;
         snprintf(text, sizeof text, "so did rank %d, %lld.%lld ms %s", other.rank,
                  (long long)tenths / 10, (long long)tenths % 10, apart < 0 ? "before" : "later");
-        say(w, text);
+        say(w, text, false);
     }
 }
 
@@ -281,12 +286,13 @@ sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t jo
 {
     watched mine = {.arena = *arena,
                     .rank = rank,
+                    .number = (int)getpid(),
                     .process = (int)syscall(SYS_pidfd_open, getpid(), 0),
                     .main = getpid() == gettid(),
                     .host = "?"};
     sherd__guard *guard = create();
 
-    snprintf(mine.stat, sizeof mine.stat, "/proc/%d/stat", (int)getpid());
+    snprintf(mine.stat, sizeof mine.stat, "/proc/%d/stat", mine.number);
     name_job(&mine, job);
     (void)gethostname(mine.host, sizeof mine.host - 1);
     /* MPI is not for a process that was forked: where ranks send messages it tells people only. */

@@ -15,10 +15,10 @@ struct sherd_ghosts {
     sherd_world *world;
     sherd__window *window;
     const sherd_plan *plan; /* retained */
-    sherd_tensor *cells;    /* counted, in no scope */
-    int64_t start;          /* of the piece in the cells, elements */
+    sherd_tensor *cells; /* counted, in no scope; and the pieces in them, as a distributed one, */
+    sherd_tensor *field; /* which ranks know by the deed that made it */
+    int64_t start;       /* of the piece in the cells, elements */
     sherd_box box, piece;
-    uint64_t identity; /* the same on all ranks, also if they made it in a step that failed */
 };
 
 static const char fill_name[] = "sherd_ghosts_fill";
@@ -38,6 +38,28 @@ static void find_boxes(sherd_ghosts *g)
         g->start += (g->piece.offset[d] - g->box.offset[d]) * step;
         step *= g->box.size[d];
     }
+}
+
+/* The pieces in the cells. NULL: no memory. */
+static sherd_tensor *field_of(const sherd_ghosts *g)
+{
+    const sherd_layout *layout = g->window->layout;
+    sherd_tensor *t = sherd__detached(g->cells);
+
+    if (!t)
+        return NULL;
+    sherd__layout_set(&t->layout, layout);
+    t->varies = 0;
+    t->strided = true;
+    t->ndim = layout->spec.ndim;
+    t->count = g->window->inside ? 1 : 0;
+    for (int d = 0; d < t->ndim; d++) {
+        t->shape[d] = layout->spec.shape[d];
+        t->local[d] = g->piece.size[d];
+        t->count *= t->local[d];
+    }
+    t->offset = t->count ? g->start : 0;
+    return t;
 }
 
 /* Everything that may fail. */
@@ -66,16 +88,12 @@ static sherd_status build(sherd_ghosts *g, const sherd_layout *layout, sherd_dty
     bool inside = sherd__in_mesh(g->world, layout->spec.mesh);
     g->cells = sherd__loose_plain(g->world, dtype, inside ? g->box.ndim : 1,
                                   inside ? g->box.size : &nothing, sherd__varying_axes(layout));
-    if (!g->cells)
+    g->field = g->cells ? field_of(g) : NULL;
+    if (!g->field)
         return sherd__fail(diag, SHERD_ENOMEM, "out of memory for %s", layout->text);
     if (g->cells->count)
         sherd__fill(g->cells, 0);
     return SHERD_OK;
-}
-
-static uint64_t attributes_of(const sherd_ghosts *g)
-{
-    return sherd__attribute(g->window->hash, (uint64_t)g->cells->dtype);
 }
 
 sherd_status sherd_ghosts_create(sherd_ghosts **out, const sherd_layout *layout, sherd_dtype dtype,
@@ -105,8 +123,7 @@ sherd_status sherd_ghosts_create(sherd_ghosts **out, const sherd_layout *layout,
         sherd_ghosts_destroy(g);
         return status;
     }
-    g->identity = attributes_of(g);
-    sherd__deed_add(layout->spec.mesh, "sherd_ghosts_create", g->identity, &(uint64_t){0});
+    sherd__note_one("sherd_ghosts_create", NULL, g->window->hash, g->field);
     *out = g;
     return SHERD_OK;
 }
@@ -116,6 +133,8 @@ void sherd_ghosts_destroy(sherd_ghosts *g)
     if (!g)
         return;
     sherd__heap *heap = sherd__world_heap(g->world);
+    if (g->field)
+        sherd_tensor_release(g->field);
     if (g->cells)
         sherd_tensor_release(g->cells);
     if (g->plan)
@@ -193,6 +212,9 @@ static bool are_given(sherd_ghosts *const *list, int count)
                     : NULL;
     if (fault)
         sherd__raise(world, SHERD_EINVAL, "%s: %s", fill_name, fault);
+    for (int i = 0; i < count && !fault; i++)
+        if (list[i]->field->lost)
+            sherd__raise_lost(list[i]->field, fill_name);
     return !fault && !sherd__alarmed(world);
 }
 
@@ -247,7 +269,7 @@ static bool fill(sherd_ghosts *const *list, int count, bool begin)
     good = good && fill_all(list, count, moves, there, begin);
     for (int i = 0; i < count && good; i++) {
         uint64_t identity;
-        sherd__deed_add(mesh, fill_name, list[i]->identity, &identity);
+        sherd__deed_add(mesh, fill_name, list[i]->field->ledger.identity, &identity);
     }
     if (moves != few)
         sherd__free(sherd__world_heap(world), moves);
@@ -287,28 +309,15 @@ sherd_box sherd_ghosts_box(const sherd_ghosts *ghosts)
     return ghosts ? ghosts->box : (sherd_box){.ndim = 0};
 }
 
+/* For the ledger it is the field itself, whenever a rank asks for it. */
 sherd_tensor *sherd_ghosts_tensor(sherd_ghosts *ghosts)
 {
     if (!ghosts)
         return NULL;
-    static const char name[] = "sherd_ghosts_tensor";
-    const sherd_layout *layout = ghosts->window->layout;
-    sherd_tensor *t = sherd__new_view(ghosts->cells);
-    if (!t->storage) {
-        sherd__raise_failed(ghosts->world, name); /* a plain view's failure would stay local */
-        return t;
-    }
-    sherd__layout_set(&t->layout, layout);
-    t->varies = 0;
-    t->strided = true;
-    t->ndim = layout->spec.ndim;
-    t->count = sherd__in_mesh(t->world, layout->spec.mesh) ? 1 : 0;
-    for (int d = 0; d < t->ndim; d++) {
-        t->shape[d] = layout->spec.shape[d];
-        t->local[d] = ghosts->piece.size[d];
-        t->count *= t->local[d];
-    }
-    t->offset = t->count ? ghosts->start : 0;
-    sherd__note_one(name, NULL, ghosts->identity, t);
+    sherd_tensor *t = sherd__new_view(ghosts->field);
+    if (t->storage)
+        t->ledger = ghosts->field->ledger;
+    else
+        sherd__raise_failed(ghosts->world, "sherd_ghosts_tensor");
     return t;
 }

@@ -15,10 +15,22 @@
 #include "base/text.h"
 
 /*
- * What a rank shares: a hash of its arguments, dtype, ndim, whether it requires a gradient; whether
- * its piece is none of a leaf, and strided; and the sizes of its piece.
+ * What a rank shares: its mode, hashes of its placements and of the shape and cuts that it gives,
+ * dtype, ndim, whether it requires a gradient; whether its piece is none of a leaf, and strided;
+ * and the sizes of its piece.
  */
-enum { ARGUMENTS, DTYPE, NDIM, WANTS, COMPUTED, STRIDED, SIZES, WORDS = SIZES + SHERD_MAX_DIMS };
+enum {
+    MODE,
+    PLACEMENTS,
+    CUTS,
+    DTYPE,
+    NDIM,
+    WANTS,
+    COMPUTED,
+    STRIDED,
+    SIZES,
+    WORDS = SIZES + SHERD_MAX_DIMS
+};
 
 typedef struct joining {
     sherd_world *world;
@@ -110,10 +122,10 @@ static bool read_arguments(joining *j)
     return true;
 }
 
-/* Content of the arguments. The shape of the pattern is this rank's own and not part of it. */
-static int64_t hash_of_arguments(const joining *j)
+/* The shape of the pattern is this rank's own and not part of it. */
+static int64_t hash_of_placements(const joining *j)
 {
-    uint64_t hash = sherd__hash_word((uint64_t)j->options.mode, j->mesh->hash);
+    uint64_t hash = j->mesh->hash;
 
     for (int d = 0; d < j->local->ndim; d++)
         for (int i = 0; i < j->pattern->spec.dim[d].axes; i++)
@@ -121,7 +133,6 @@ static int64_t hash_of_arguments(const joining *j)
                 hash, (uint64_t)(d * SHERD_MAX_AXES + j->pattern->spec.dim[d].axis[i]));
     for (int a = 0; a < j->mesh->axes; a++)
         hash = sherd__hash_word(hash, (uint64_t)j->pattern->spec.pending[a]);
-    hash = sherd__hash_word(hash, j->layout ? j->layout->hash : 0);
     return (int64_t)(hash >> 1);
 }
 
@@ -141,7 +152,9 @@ static bool share(joining *j)
         sherd__alloc(sherd__world_heap(j->world), (size_t)j->mesh->count, WORDS * sizeof *j->all);
     if (!j->all)
         return fail(j, SHERD_ENOMEM, "out of memory");
-    mine[ARGUMENTS] = hash_of_arguments(j);
+    mine[MODE] = (int64_t)j->options.mode;
+    mine[PLACEMENTS] = hash_of_placements(j);
+    mine[CUTS] = j->layout ? (int64_t)(j->layout->hash >> 1) : 0;
     mine[DTYPE] = (int64_t)j->local->dtype;
     mine[NDIM] = j->local->ndim;
     mine[WANTS] = j->local->autograd.requires_grad;
@@ -151,23 +164,43 @@ static bool share(joining *j)
     return sherd__share(j->world, j->mesh, "sherd_from_local", mine, WORDS, j->all);
 }
 
+/* How rank `rank` differs in one word from `first`; what hashes stand for only this rank can show. */
+static void describe(const joining *j, int w, int64_t here, int64_t first, char *out, size_t room)
+{
+    static const char *const modes[] = {"SHERD_FROM_CHUNK", "SHERD_FROM_INFER"};
+
+    if (w == MODE)
+        snprintf(out, room, "the mode %s, not %s as", modes[here], modes[first]);
+    else if (w == PLACEMENTS)
+        snprintf(out, room, "other placements (here %s) than", sherd_layout_placements(j->pattern));
+    else if (w == CUTS)
+        snprintf(out, room, "another shape, or other cuts (here %.120s), than",
+                 j->layout ? j->layout->text : "none");
+    else if (w == DTYPE)
+        snprintf(out, room, "the dtype %s, not %s as", sherd_dtype_name((sherd_dtype)here),
+                 sherd_dtype_name((sherd_dtype)first));
+    else if (w == NDIM)
+        snprintf(out, room, "a piece of %d dims, not %d as", (int)here, (int)first);
+    else
+        snprintf(out, room, "a piece that requires %s gradient, other than", here ? "a" : "no");
+}
+
 /* Every rank compares all ranks with the first, so all find the same difference. */
 static bool agree(const joining *j)
 {
-    static const char *const what[] = {"placements, shape or cuts", "a dtype", "a number of dims",
-                                       "a wish for a gradient"};
     static const char advice[] =
         ": compute all pieces, empty ones too, from the same tensors, or detach all";
+    char how[256];
 
     for (int64_t i = 1; i < j->mesh->count; i++)
-        for (int w = ARGUMENTS; w <= WANTS; w++)
-            if (j->all[i * WORDS + w] != j->all[w]) {
-                sherd__fail_tensor(j->world, true, SHERD_EDIFFER,
-                                   "sherd_from_local: rank %d passed %s other than rank %d%s",
-                                   rank_at(j->mesh, i), what[w], rank_at(j->mesh, 0),
-                                   w == WANTS ? advice : "");
-                return false;
-            }
+        for (int w = MODE; w <= WANTS; w++) {
+            int64_t here = j->all[i * WORDS + w], first = j->all[w];
+            if (here == first)
+                continue;
+            describe(j, w, here, first, how, sizeof how);
+            return fail(j, SHERD_EDIFFER, "rank %d passed %s rank %d%s", rank_at(j->mesh, i), how,
+                        rank_at(j->mesh, 0), w == WANTS ? advice : "");
+        }
     return true;
 }
 

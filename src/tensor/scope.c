@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
 /*
  * The state of this room and its scopes. A scope costs two numbers, a tensor in it one pointer, a
  * layout one; passing a tensor out swaps it to the front of its scope and moves the boundary over
@@ -165,6 +164,19 @@ void sherd_scope_end(sherd_world *world)
     const sherd__scope *start = &s->start[--s->scopes];
     end(s, start->tensors);
     sherd__layouts_cut(sherd__world_space(world), start->layouts);
+}
+
+int sherd_scope_depth(const sherd_world *world)
+{
+    const sherd__tensors *s = world ? sherd__world_state(world, SHERD__ROOM_TENSOR) : NULL;
+
+    return s ? s->scopes + s->unopened : 0;
+}
+
+void sherd_scope_end_to(sherd_world *world, int depth)
+{
+    for (int open = sherd_scope_depth(world); open > depth && open > 0; open--)
+        sherd_scope_end(world);
 }
 
 int sherd__scope_fence(sherd_world *world)
