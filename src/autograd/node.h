@@ -185,11 +185,6 @@ bool sherd__replay_fill(sherd_node *node);
 /* Backward has left the node, but it may run again: drop what was computed for it. */
 void sherd__replay_empty(sherd_node *node);
 
-/*
- * What the part that is recomputed did next, the first time; NULL: nothing, or none is recomputed.
- */
-const sherd_node *sherd__replay_next(sherd_world *world);
-
 /* Whether keeping a tensor takes no memory: it is a leaf's, or can be moved again from one. */
 bool sherd__keeps_free(const sherd_tensor *t);
 
@@ -329,6 +324,8 @@ sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, 
  */
 void sherd__saved_used(const sherd_node *node, int k);
 void sherd__saved_forget(const sherd_node *node, int k);
+/* What is to be moved again is there already, since a part was run again: that serves. */
+void sherd__saved_again(sherd__kept *kept, sherd_tensor *t);
 
 /* What was saved, restored for the operator `name`; the failed tensor if it was written since. */
 sherd_tensor *sherd__restored(sherd__kept *k, const char *name);

@@ -32,6 +32,9 @@ struct sherd__replay {
     int at;     /* how many have come again */
     sherd__draws draws;
     uint64_t origins; /* the run around it, while it runs */
+    /* how tensors lay, for who asks when it is run again; the layouts are counted */
+    sherd__found *found;
+    int founds, found_room, found_at;
 };
 
 static const sherd_op keeper_op = {.name = "sherd_module_checkpoint"};
@@ -49,6 +52,9 @@ static void replay_destroy(sherd__refcounted *head)
         sherd__refcounted_release(&r->keeper->head);
     r->what.destroy(r->what.self);
     sherd__draws_clear(&r->draws);
+    for (int i = 0; i < r->founds; i++)
+        sherd__layout_set(&r->found[i].layout, NULL);
+    sherd__free(sherd__world_heap(r->world), r->found);
     sherd__free(sherd__world_heap(r->world), r->node);
     sherd__free(sherd__world_heap(r->world), r);
 }
@@ -251,12 +257,45 @@ void sherd__replay_part(sherd_node *node)
     sherd__refcounted_release(&r->head);
 }
 
-const sherd_node *sherd__replay_next(sherd_world *world)
+/* ---- how tensors lay ------------------------------------------------------------------------ */
+
+static void note_found(sherd__replay *r, sherd__found found)
+{
+    sherd__found *list = sherd__reserve(sherd__world_heap(r->world), r->found, r->founds,
+                                        &r->found_room, 16, sizeof *list);
+
+    if (!list) {
+        sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
+        return;
+    }
+    r->found = list;
+    list[r->founds] = (sherd__found){NULL, found.dtype};
+    sherd__layout_set(&list[r->founds++].layout, found.layout);
+}
+
+/* A part that is recorded inside one that is run again finds what was found there then. */
+sherd__found sherd__replay_find(sherd_world *world, const sherd_tensor *t)
+{
+    sherd__found found = {t->layout, t->dtype};
+    sherd__replay *first = sherd__tape_of(world)->replay, *again = first;
+
+    while (again && again->state != AGAIN)
+        again = again->outer;
+    if (again && again->found_at < again->founds)
+        found = again->found[again->found_at++];
+    for (sherd__replay *r = first; r != again; r = r->outer)
+        note_found(r, found);
+    return found;
+}
+
+bool sherd__is_replayed(sherd_world *world)
 {
     const sherd__replay *r = sherd__tape_of(world)->replay;
 
-    return r && r->state == AGAIN && r->at < r->nodes ? r->node[r->at] : NULL;
+    return r && r->state == AGAIN;
 }
+
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 /* The old node that corresponds to a recomputed one, if it can still need something. */
 static sherd_node *old_of(const sherd_node *node)
@@ -280,6 +319,8 @@ bool sherd__replay_save(sherd_node *node, int slot, sherd_tensor *t)
     if (old && old->lacks && !old->slot[slot]) {
         old->slot[slot] = sherd__keep(t);
         old->filled |= UINT64_C(1) << slot;
+    } else if (old && old->slot[slot] && !t->autograd.moved_from) {
+        sherd__saved_again(old->slot[slot], t);
     }
     return true;
 }
@@ -396,7 +437,7 @@ static void fill(sherd__replay *r)
     r->head.refs++;
     r->outer = tape->replay;
     r->state = AGAIN;
-    r->at = 0;
+    r->at = r->found_at = 0;
     tape->replay = r;
     tape->graph = false;
     tape->again++;

@@ -30,4 +30,18 @@ sherd__replay *sherd__replay_begin(sherd_world *world, int count, const sherd__r
 void sherd__replay_keep(sherd__replay *replay, int i, sherd_tensor *t);
 void sherd__replay_end(sherd__replay *replay);
 
+/* How a tensor lies; the layout is not counted. */
+typedef struct sherd__found {
+    const sherd_layout *layout; /* NULL = plain */
+    sherd_dtype dtype;
+} sherd__found;
+
+/*
+ * How a tensor lies here; in what is run again, how the one that came here the first time lay. Then
+ * as many must come as then. Out of memory: raised.
+ */
+sherd__found sherd__replay_find(sherd_world *world, const sherd_tensor *t);
+/* Whether a part is run again now, and no other part begins inside it. */
+bool sherd__is_replayed(sherd_world *world);
+
 #endif

@@ -293,6 +293,8 @@ static sherd_tensor *move_again(sherd__kept *k, const char *name)
 
     if (source->storage && k->group)
         return sherd__group_restore(k->group, name) ? k->restored : sherd__failed(k->world);
+    if (source->storage)
+        source = sherd__converted(source, k->dtype);
     t = sherd__move_to(source, k->layout, false);
     if (t->storage)
         k->restored = sherd_tensor_retain(t);
@@ -345,6 +347,15 @@ void sherd__saved_forget(const sherd_node *node, int k)
                 sherd_tensor_release(kept->restored);
                 kept->restored = NULL;
             }
+}
+
+void sherd__saved_again(sherd__kept *k, sherd_tensor *t)
+{
+    if (!k->base || k->restored || !is_like(k, t))
+        return;
+    k->restored = sherd__detached(t);
+    if (!k->restored)
+        sherd__fail_doing(k->world, true, SHERD_ENOMEM, "out of memory for a saved tensor");
 }
 
 /* ---- for operators --------------------------------------------------------------------------- */

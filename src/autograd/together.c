@@ -13,33 +13,44 @@
 
 /* ---- recording ------------------------------------------------------------------------------ */
 
+typedef struct gather_attributes {
+    uint64_t call;
+    sherd_dtype reduce; /* SHERD_DTYPE_NONE: gradients are added up as they are */
+} gather_attributes;
+
 /*
- * A leaf's gradient is passed on unchanged, if it has not been settled with the others: the leaf
- * decides.
+ * A leaf's gradient is passed on where it lies, if it has not been settled with the others: the
+ * leaf decides.
  */
 static void gather_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    (void)node;
-    grad_in[0] = grad_out[0];
+    sherd_dtype dtype = grad_out[0]->dtype;
+
+    grad_in[0] = dtype == sherd__gradient_dtype(node, 0)
+                     ? grad_out[0]
+                     : sherd__converted(grad_out[0], node->in[0].dtype);
 }
 
 const sherd_op sherd__together_op = {
     .name = "sherd_fully_shard", .takes_pending = true, .backward = gather_back};
 
 /* It may have been gathered before the call, so its origin is noted now. */
-void sherd__record_gather(sherd_tensor *const *pieces, sherd_tensor *const *whole, int count,
-                          bool keep)
+void sherd__record_gather(const sherd__gathering *g)
 {
-    uint64_t call = count > 0 ? sherd__tape_of(whole[0]->world)->order : 0;
+    uint64_t call = g->count > 0 ? sherd__tape_of(g->whole[0]->world)->order : 0;
+    const gather_attributes attributes = {call, g->reduce};
 
-    for (int i = 0; i < count; i++) {
-        if (whole[i] == pieces[i] || sherd_tensor_failed(whole[i]))
+    for (int i = 0; i < g->count; i++) {
+        sherd_tensor *piece = g->pieces[i], *whole = g->whole[i];
+        if (whole == piece || sherd_tensor_failed(whole))
             continue;
-        if (!keep && pieces[i]->layout->sharers > whole[i]->layout->sharers)
-            whole[i]->autograd.moved_from = sherd_tensor_retain(pieces[i]);
-        sherd__origin_pass(&pieces[i], 1, &whole[i], 1);
-        sherd__record_node(whole[i]->world, &sherd__together_op, &pieces[i], 1, &whole[i], 1, &call,
-                           sizeof call);
+        if (!g->keep && piece->layout->sharers > whole->layout->sharers)
+            whole->autograd.moved_from = sherd_tensor_retain(piece);
+        sherd__origin_pass(&piece, 1, &whole, 1);
+        sherd__record_node(whole->world, &sherd__together_op, &piece, 1, &whole, 1, &attributes,
+                           sizeof attributes);
+        if (g->reduce == SHERD_F32 && sherd__moved_gradient_dtype(piece) == SHERD_F32)
+            sherd__take_wide(whole, &sherd__together_op, SHERD_F32, true);
     }
 }
 
@@ -53,24 +64,13 @@ void sherd__stand_in(sherd_tensor *const *pieces, sherd_tensor *const *whole, in
     }
 }
 
-bool sherd__gather_comes(sherd_tensor *const *pieces, int count)
-{
-    const sherd_node *next = count > 0 ? sherd__replay_next(pieces[0]->world) : NULL;
-    bool ours = false;
-
-    if (!next || next->op != &sherd__together_op)
-        return false;
-    for (int i = 0; i < count && !ours; i++)
-        ours = next->in[0].leaf == pieces[i];
-    return ours;
-}
-
 /* ---- restoring ------------------------------------------------------------------------------ */
 
 typedef struct member {
     sherd__kept *kept; /* not counted; NULL once it is gone */
     sherd__kept *base; /* what it is moved from; counted */
     const sherd_layout *layout;
+    sherd_dtype dtype;
 } member;
 
 struct sherd__group {
@@ -107,12 +107,12 @@ void sherd__group_leave(sherd__kept *k)
     release(g);
 }
 
-/* What the tape has saved of a tensor, if it is to be moved again. */
-static sherd__kept *moved_again(const sherd_tensor *t)
+/* What the tape has saved of the i-th tensor, if it is to be moved again. */
+static sherd__kept *moved_again(const sherd__gathering *g, int i)
 {
-    sherd__kept *k = (sherd__kept *)t->autograd.saved;
+    sherd__kept *k = (sherd__kept *)g->whole[i]->autograd.saved;
 
-    return k && k->base && !k->group ? k : NULL;
+    return k && k->base && !k->group && g->whole[i] != g->pieces[i] ? k : NULL;
 }
 
 static sherd__group *new_group(sherd_world *world, int room)
@@ -130,19 +130,19 @@ static sherd__group *new_group(sherd_world *world, int room)
     return g;
 }
 
-void sherd__restore_together(sherd_tensor *const *whole, int count)
+void sherd__restore_together(const sherd__gathering *call)
 {
     int n = 0;
 
-    for (int i = 0; i < count; i++)
-        n += moved_again(whole[i]) != NULL;
-    sherd__group *g = n > 1 ? new_group(whole[0]->world, n) : NULL;
-    for (int i = 0; i < count && g; i++) {
-        sherd__kept *k = moved_again(whole[i]);
+    for (int i = 0; i < call->count; i++)
+        n += moved_again(call, i) != NULL;
+    sherd__group *g = n > 1 ? new_group(call->whole[0]->world, n) : NULL;
+    for (int i = 0; i < call->count && g; i++) {
+        sherd__kept *k = moved_again(call, i);
         if (!k)
             continue;
         member *m = &g->member[g->count++];
-        *m = (member){.kept = k, .base = k->base};
+        *m = (member){.kept = k, .base = k->base, .dtype = k->dtype};
         k->base->head.refs++;
         sherd__layout_set(&m->layout, k->layout);
         k->group = g;
@@ -161,7 +161,8 @@ static bool move_all(sherd__group *g, sherd_tensor **out, sherd_tensor **from,
 {
     for (int i = 0; i < g->count; i++) {
         sherd__kept *base = g->member[i].base;
-        from[i] = base->kept ? base->kept : sherd__restored(base, name);
+        sherd_tensor *t = base->kept ? base->kept : sherd__restored(base, name);
+        from[i] = sherd__converted(t, g->member[i].dtype);
         to[i] = g->member[i].layout;
     }
     sherd__move_list(out, from, to, g->count, false);
@@ -192,7 +193,12 @@ bool sherd__group_restore(sherd__group *g, const char *name)
 
 static uint64_t call_of(const sherd_node *node)
 {
-    return *(const uint64_t *)node->attributes;
+    return ((const gather_attributes *)node->attributes)->call;
+}
+
+static sherd_dtype reduced_in(const sherd_node *node)
+{
+    return ((const gather_attributes *)node->attributes)->reduce;
 }
 
 /* How many nodes from the k-th on are of its call. */
@@ -237,6 +243,24 @@ static bool is_due(const sherd_node *node)
            !sherd__is_watching(out->watch) && sherd__is_larger(leaf, out->grad);
 }
 
+/* The gradient of a node as it is to be added up, and where to. False: failed, raised. */
+static bool prepare(const sherd__pass *p, const sherd_node *node, sherd_tensor **from,
+                    const sherd_layout **to)
+{
+    sherd_dtype reduce = reduced_in(node);
+
+    if (!add_waiting(p, node->in[0].leaf, &node->out[0]))
+        return false;
+    if (sherd__layout_settle(to, node->in[0].leaf->layout) != SHERD_OK) {
+        sherd__raise_diag(p->world);
+        return false;
+    }
+    *from = node->out[0].grad;
+    if (reduce != SHERD_DTYPE_NONE)
+        *from = sherd__converted(*from, reduce);
+    return !sherd_tensor_failed(*from);
+}
+
 /* Bring the gradients of n nodes to the layouts of their leaves. */
 static bool settle(const sherd__pass *p, sherd_node *const *node, int n, sherd_tensor **list,
                    const sherd_layout **to)
@@ -247,13 +271,9 @@ static bool settle(const sherd__pass *p, sherd_node *const *node, int n, sherd_t
     for (int i = 0; i < n; i++) {
         if (!is_due(node[i]))
             continue;
-        if (!add_waiting(p, node[i]->in[0].leaf, &node[i]->out[0]))
+        if (!prepare(p, node[i], &from[count], &to[count]))
             return false;
-        if (sherd__layout_settle(&to[count], node[i]->in[0].leaf->layout) != SHERD_OK) {
-            sherd__raise_diag(p->world);
-            return false;
-        }
-        from[count++] = node[i]->out[0].grad;
+        count++;
     }
     sherd__where_set(p->world, sherd__where_at(node[0]->place, true));
     sherd__move_list(list, from, to, count, false);
@@ -261,9 +281,12 @@ static bool settle(const sherd__pass *p, sherd_node *const *node, int n, sherd_t
         sherd_tensor *before = node[i]->out[0].grad;
         if (!is_due(node[i]))
             continue;
-        if (sherd_tensor_failed(list[at]))
+        sherd_tensor *sum = list[at++];
+        if (!sherd_tensor_failed(sum))
+            sum = sherd__converted(sum, node[i]->in[0].dtype);
+        if (sherd_tensor_failed(sum))
             return false;
-        node[i]->out[0].grad = sherd_tensor_retain(list[at++]);
+        node[i]->out[0].grad = sherd_tensor_retain(sum);
         node[i]->out[0].ours = false;
         sherd_tensor_release(before);
     }
@@ -275,7 +298,8 @@ bool sherd__settle_together(const sherd__pass *p, int k)
     sherd__heap *heap = sherd__world_heap(p->world);
     int n = nodes_of_call(p, k);
 
-    if (p->graph || sherd__tape_of(p->world)->waits || n == 1)
+    if (p->graph || sherd__tape_of(p->world)->waits ||
+        (n == 1 && reduced_in(p->node[k]) == SHERD_DTYPE_NONE))
         return true;
     sherd_tensor **list = sherd__alloc(heap, 2 * (size_t)n, sizeof(sherd_tensor *));
     const sherd_layout **to = sherd__alloc(heap, (size_t)n, sizeof *to);

@@ -8,26 +8,28 @@
 
 #include "autograd/tape.h"
 
-/*
- * Record that whole[i] was moved from pieces[i], in one call. Unless `keep`, the tape may save the
- * pieces instead.
- */
-void sherd__record_gather(sherd_tensor *const *pieces, sherd_tensor *const *whole, int count,
-                          bool keep);
+/* A call that moved pieces[i] to whole[i], perhaps in another dtype; equal ones were not moved. */
+typedef struct sherd__gathering {
+    sherd_tensor *const *pieces, *const *whole; /* [count] */
+    int count;
+    bool keep;          /* whole[i] for backward; otherwise the tape may save the pieces instead */
+    sherd_dtype reduce; /* gradients are added up in this dtype; SHERD_DTYPE_NONE: in their own */
+} sherd__gathering;
+
+/* Record it. */
+void sherd__record_gather(const sherd__gathering *g);
 
 /*
  * For a recomputed part that used what was gathered around it: whole[i] as it was there, without a
  * record.
  */
 void sherd__stand_in(sherd_tensor *const *pieces, sherd_tensor *const *whole, int count);
-/* Whether what is recomputed has recorded a gather of these leaves here, the first time. */
-bool sherd__gather_comes(sherd_tensor *const *pieces, int count);
 
 /*
- * Those of whole[count] of which the tape has saved the pieces are gathered again in one call, when
+ * Those of whole[i] of which the tape has saved the pieces are gathered again in one call, when
  * backward needs the first of them. Each is freed when what needs it has run. Out of memory:
  * raised.
  */
-void sherd__restore_together(sherd_tensor *const *whole, int count);
+void sherd__restore_together(const sherd__gathering *g);
 
 #endif

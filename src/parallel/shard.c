@@ -148,7 +148,7 @@ static sherd_status fill_unit(sherd__unit *u, const job *j, sherd_module *m, boo
         status = gathered_layout(&to, j, m, &m->parameter[i]);
         if (status)
             break;
-        u->slot[u->count] = (sherd__slot){.module = m, .parameter = i};
+        u->slot[u->count] = (sherd__unit_slot){.module = m, .parameter = i};
         sherd__layout_set(&u->to[u->count++], to);
     }
     for (int i = 0; deep && !status && i < m->children; i++)

@@ -16,6 +16,7 @@
  */
 #include "parallel/unit.h"
 
+#include "apply/operator.h"
 #include "autograd/together.h"
 
 /* ---- gathering ------------------------------------------------------------------------------ */
@@ -25,15 +26,71 @@ static sherd__named_tensor *parameter(const sherd__unit *u, int i)
     return &u->slot[i].module->parameter[u->slot[i].parameter];
 }
 
-/* One call for all parameters. */
+static bool casts(sherd_dtype dtype, const sherd_tensor *t)
+{
+    return dtype != SHERD_DTYPE_NONE && dtype != t->dtype && sherd__has_fractions(t->dtype);
+}
+
+static sherd_tensor *cast(sherd_tensor *t, sherd_dtype dtype)
+{
+    return casts(dtype, t) ? sherd__cast_unrecorded(t, dtype) : t;
+}
+
+/*
+ * One call for all pieces. What another axis' unit has gathered together with its own axis is left
+ * as it is.
+ */
 static void gather(sherd__unit *u, bool begin)
+{
+    for (int i = 0; i < u->count; i++) {
+        sherd_tensor *piece = u->pieces[i];
+        bool whole = piece->layout && !(piece->layout->shard_axes >> u->all->axis & 1);
+        u->aim[i] = whole ? piece->layout : u->to[i];
+        u->from[i] = whole ? piece : cast(piece, u->dtype);
+    }
+    sherd__move_list(u->whole, u->from, u->aim, u->count, begin);
+    for (int i = 0; i < u->count; i++) {
+        sherd_tensor *whole = sherd_tensor_retain(u->whole[i]);
+        if (u->from[i] == u->pieces[i] || !whole->storage || !u->pieces[i]->storage)
+            continue;
+        whole->autograd.moved_version = u->pieces[i]->storage->version;
+        whole->autograd.moved_as = whole->storage->version;
+    }
+    u->gathered = true;
+}
+
+static void take_pieces(sherd__unit *u)
 {
     for (int i = 0; i < u->count; i++)
         u->pieces[i] = parameter(u, i)->tensor;
-    sherd__move_list(u->whole, u->pieces, u->to, u->count, begin);
-    for (int i = 0; i < u->count; i++)
-        sherd_tensor_retain(u->whole[i]);
-    u->gathered = true;
+}
+
+/*
+ * Whether the module is run again, but not all that had gathered its parameters around it the first
+ * time.
+ */
+static bool lies_apart(sherd__unit *u)
+{
+    bool apart = false;
+
+    for (int i = 0; i < u->count; i++) {
+        const sherd_tensor *t = parameter(u, i)->tensor;
+        u->slot[i].found = sherd__replay_find(u->all->world, t);
+        apart |= u->slot[i].found.layout != t->layout || u->slot[i].found.dtype != t->dtype;
+    }
+    return apart;
+}
+
+/* Then the parameters are brought there without a record: that is outside of what is run again. */
+static void stand_in(sherd__unit *u)
+{
+    for (int i = 0; i < u->count; i++) {
+        sherd_tensor *t = u->home[i] = parameter(u, i)->tensor;
+        u->aim[i] = u->slot[i].found.layout;
+        u->from[i] = cast(t, u->slot[i].found.dtype);
+    }
+    sherd__move_list(u->pieces, u->from, u->aim, u->count, false);
+    sherd__stand_in(u->home, u->pieces, u->count);
 }
 
 static void drop(sherd__unit *u)
@@ -75,13 +132,15 @@ static void drop_ahead(sherd__sharding *all)
 }
 
 /*
- * Whether the module is run again as a part of what its outer unit gathered for: then the record of
- * the gather is outside.
+ * What is gathered when the unit's own module is run again is kept for its backward, which comes
+ * next: it would only be gathered once more.
  */
-static bool was_in_outer(const sherd__unit *u)
+static sherd__gathering gathering_of(const sherd__unit *u)
 {
-    return u->outer && sherd_is_recomputing(u->all->world) &&
-           !sherd__gather_comes(u->pieces, u->count);
+    bool again = u->module->checkpointed && sherd__is_replayed(u->all->world);
+    sherd_dtype reduce = u->reduce == SHERD_DTYPE_NONE ? u->dtype : u->reduce;
+
+    return (sherd__gathering){u->pieces, u->whole, u->count, u->keeps || again, reduce};
 }
 
 /*
@@ -91,15 +150,15 @@ static bool was_in_outer(const sherd__unit *u)
  */
 static void put_in(sherd__unit *u)
 {
-    for (int i = 0; i < u->count; i++)
-        u->pieces[i] = parameter(u, i)->tensor;
-    if (was_in_outer(u))
-        sherd__stand_in(u->pieces, u->whole, u->count);
-    else
-        sherd__record_gather(u->pieces, u->whole, u->count, u->keeps);
+    const sherd__gathering call = gathering_of(u);
+
+    sherd__record_gather(&call);
+    u->in = true;
+    u->acts = false;
     for (int i = 0; i < u->count; i++) {
-        u->slot[i].home = u->pieces[i];
+        u->home[i] = parameter(u, i)->tensor;
         parameter(u, i)->tensor = sherd_tensor_retain(u->whole[i]);
+        u->acts |= u->whole[i] != u->pieces[i];
     }
 }
 
@@ -108,8 +167,8 @@ static void take_out(sherd__unit *u)
 {
     for (int i = 0; i < u->count; i++) {
         sherd__named_tensor *p = parameter(u, i);
-        sherd_tensor *home = u->slot[i].home, *now = p->tensor;
-        u->slot[i].home = NULL;
+        sherd_tensor *home = u->home[i], *now = p->tensor;
+        u->home[i] = NULL;
         if (now == u->whole[i]) {
             p->tensor = home;
             sherd_tensor_release(now);
@@ -128,6 +187,7 @@ static void begin_next(sherd__sharding *all, sherd__unit *u)
     if (!u->prefetches || !all->running || !next || next->gathered || next->depth > 0 ||
         (next->outer && next->outer->in))
         return;
+    take_pieces(next);
     gather(next, true);
     all->ahead = next;
 }
@@ -145,24 +205,50 @@ static void renew(sherd__sharding *all)
     all->order++;
 }
 
+/* What comes into the module, or out of it, in the dtype that the options say. */
+static void cast_all(sherd_args *args, sherd_dtype dtype)
+{
+    for (int i = 0; i < args->count && i < SHERD_MAX_ARGS; i++)
+        if (args->value[i] && casts(dtype, args->value[i]))
+            args->value[i] = sherd_cast(args->value[i], dtype);
+}
+
+/* Put the gathered parameters of this call in their places. */
+static void enter(sherd__unit *u)
+{
+    bool apart = lies_apart(u);
+
+    if (u->gathered && (apart || is_stale(u)))
+        drop(u);
+    if (!u->gathered) {
+        if (apart)
+            stand_in(u);
+        else
+            take_pieces(u);
+        gather(u, false);
+    }
+    put_in(u);
+}
+
 static void arrive(sherd_module *self, sherd_args *in, void *payload)
 {
     sherd__unit *u = payload;
     sherd__sharding *all = u->all;
 
-    (void)self, (void)in;
-    if (u->depth++ > 0 || (u->outer && u->outer->in))
+    (void)self;
+    if (u->depth++ > 0)
         return;
+    if (u->outer && u->outer->in) {
+        (void)lies_apart(u); /* for when it is run again without the outer one */
+        return;
+    }
     renew(all);
     if (all->ahead != u)
         drop_ahead(all);
     all->ahead = NULL;
-    if (u->gathered && is_stale(u))
-        drop(u);
-    if (!u->gathered)
-        gather(u, false);
-    put_in(u);
-    u->in = true;
+    enter(u);
+    if (u->acts && !u->leaves_inputs)
+        cast_all(in, u->dtype);
     if (all->running && all->last) {
         all->last->next = u;
         all->last->order = all->order;
@@ -175,13 +261,16 @@ static void leave(sherd_module *self, const sherd_args *in, sherd_args *out, voi
 {
     sherd__unit *u = payload;
 
-    (void)self, (void)in, (void)out;
+    (void)self, (void)in;
     if (--u->depth > 0 || !u->in)
         return;
-    sherd__restore_together(u->whole, u->count);
+    const sherd__gathering call = gathering_of(u);
+    sherd__restore_together(&call);
     u->in = false;
     take_out(u);
     drop(u);
+    if (u->acts)
+        cast_all(out, u->output);
 }
 
 static void enter_root(sherd_module *self, sherd_args *in, void *payload)
@@ -231,8 +320,7 @@ void sherd__unit_release(sherd__unit *u)
     sherd__sharding_release(u->all);
     sherd__free(heap, u->slot);
     sherd__free(heap, u->to);
-    sherd__free(heap, u->pieces);
-    sherd__free(heap, u->whole);
+    sherd__free(heap, u->home);
     sherd__free(heap, u);
 }
 
@@ -259,10 +347,13 @@ sherd__unit *sherd__unit_create(sherd__sharding *all, sherd_module *m, int n)
     *u = (sherd__unit){.all = all, .module = m, .refs = 1};
     all->refs++;
     u->slot = sherd__alloc(heap, room, sizeof *u->slot);
-    u->to = sherd__alloc(heap, room, sizeof *u->to);
-    u->pieces = sherd__alloc(heap, room, sizeof *u->pieces);
-    u->whole = sherd__alloc(heap, room, sizeof *u->whole);
-    if (u->slot && u->to && u->pieces && u->whole)
+    u->to = sherd__alloc(heap, 2 * room, sizeof(sherd_layout *));
+    u->home = sherd__alloc(heap, 4 * room, sizeof(sherd_tensor *));
+    u->aim = u->to ? u->to + room : NULL;
+    u->pieces = u->home ? u->home + room : NULL;
+    u->from = u->home ? u->pieces + room : NULL;
+    u->whole = u->home ? u->from + room : NULL;
+    if (u->slot && u->to && u->home)
         return u;
     sherd__unit_release(u);
     return NULL;

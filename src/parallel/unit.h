@@ -21,11 +21,11 @@ typedef struct sherd__sharding {
  * A parameter of a unit. The arrays of layouts and tensors beside it are the arguments of a list of
  * moves.
  */
-typedef struct sherd__slot {
+typedef struct sherd__unit_slot {
     sherd_module *module;
     int parameter;      /* its number in the module */
-    sherd_tensor *home; /* while the unit runs: the pieces; counted */
-} sherd__slot;
+    sherd__found found; /* as the module came to it, the first time if it is run again */
+} sherd__unit_slot;
 
 /*
  * A module with its sharded parameters, and perhaps those of all modules below it; the payload of
@@ -38,14 +38,20 @@ typedef struct sherd__unit {
     struct sherd__unit *next;  /* the one that was called after this one, the last time */
     uint64_t order;            /* `next` is of this one, as in sharding */
     int refs, depth;           /* depth: calls of the module under way */
-    bool keeps, prefetches;    /* as the options of its sherd_fully_shard say */
-    bool in;                   /* its parameters are in their places: not those of `outer` */
+    /* as the options of its sherd_fully_shard say: */
+    bool keeps, prefetches, leaves_inputs;
+    sherd_dtype dtype, reduce, output; /* SHERD_DTYPE_NONE: as parameters, gradients, outputs are */
+    bool in;   /* its parameters are in their places: not those of `outer` */
+    bool acts; /* while in: it has moved some of them */
     bool gathered;
     int count;
-    sherd__slot *slot;       /* [count] */
-    const sherd_layout **to; /* gathered; counted */
-    sherd_tensor **pieces;   /* as a gather begins; not counted */
-    sherd_tensor **whole;    /* counted, while gathered; else NULL */
+    sherd__unit_slot *slot;   /* [count], as are these: */
+    const sherd_layout **to;  /* gathered; counted */
+    const sherd_layout **aim; /* what this gather moves to; not counted */
+    sherd_tensor **home;      /* the parameters, while they are not in their places; counted */
+    sherd_tensor **pieces;    /* as a gather begins; not counted */
+    sherd_tensor **from;      /* what it moves: the pieces, or casts of them; not counted */
+    sherd_tensor **whole;     /* counted, while gathered; else NULL */
 } sherd__unit;
 
 /* With room for n parameters; NULL for lack of memory. */
