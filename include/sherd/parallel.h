@@ -265,6 +265,16 @@ typedef struct sherd_shard_options {
      */
     int (*dim)(const sherd_module *module, const char *name, void *payload);
     void *payload; /* of `dim` */
+    /*
+     * Mixed precision (PyTorch: MixedPrecisionPolicy): SHERD_BF16 halves the bytes of gathers.
+     * Parameters that are cast to it before they are gathered, and inputs of a module or unit that
+     * gathers its parameters. SHERD_DTYPE_NONE = they stay as they are.
+     */
+    sherd_dtype param_dtype;
+    /* in which gradients are reduce-scattered; SHERD_DTYPE_NONE = param_dtype, or their own */
+    sherd_dtype reduce_dtype;
+    sherd_dtype output_dtype; /* of outputs of a module or unit; SHERD_DTYPE_NONE = as they are */
+    bool keep_inputs;         /* inputs are not cast, as for sherd_set_autocast */
 } sherd_shard_options;
 
 /**

@@ -168,6 +168,10 @@ static sherd_status make_unit(sherd__unit **out, const job *j, sherd_module *m, 
     u->outer = outer;
     u->keeps = j->options->keep_gathered;
     u->prefetches = !j->options->no_prefetch;
+    u->dtype = j->options->param_dtype;
+    u->reduce = j->options->reduce_dtype;
+    u->output = j->options->output_dtype;
+    u->leaves_inputs = j->options->keep_inputs;
     sherd_status status = fill_unit(u, j, m, deep);
     bool any = u->count > 0;
     if (!status && any)
@@ -357,6 +361,20 @@ static sherd_status run(job *j)
 
 /* ---- the function --------------------------------------------------------------------------- */
 
+static sherd_status check_dtypes(const job *j)
+{
+    static const char *const names[] = {"param_dtype", "reduce_dtype", "output_dtype"};
+    const sherd_shard_options *o = j->options;
+    const sherd_dtype dtypes[] = {o->param_dtype, o->reduce_dtype, o->output_dtype};
+
+    for (int i = 0; i < 3; i++)
+        if (dtypes[i] != SHERD_DTYPE_NONE && !sherd__has_fractions(dtypes[i]))
+            return sherd__module_fail(j->module, SHERD_EINVAL, "%s: %s (%s, %d) has no fractions",
+                                      function, names[i], sherd_dtype_name(dtypes[i]),
+                                      (int)dtypes[i]);
+    return SHERD_OK;
+}
+
 static sherd_status check(const job *j)
 {
     const sherd_module *m = j->module;
@@ -365,6 +383,8 @@ static sherd_status check(const job *j)
         return sherd__module_fail(m, SHERD_EINVAL, "%s: min_elements is negative", function);
     if (j->options->ignored_count > 0 && !j->options->ignored)
         return sherd__module_fail(m, SHERD_EINVAL, "%s: ignored is NULL", function);
+    if (check_dtypes(j))
+        return SHERD_EINVAL;
     while (m && !(m->sharded >> j->root_axis & 1))
         m = m->parent;
     return m && !j->options->skip_sharded
@@ -390,10 +410,12 @@ static uint64_t hash_dims(uint64_t hash, const job *j, const sherd_module *m)
 static uint64_t hash_of(const job *j)
 {
     const sherd_shard_options *o = j->options;
-    const int of[] = {j->axis, o->no_prefetch, o->keep_gathered, o->skip_sharded, o->unit != NULL};
+    const int of[] = {j->axis,         o->no_prefetch,  o->keep_gathered,
+                      o->skip_sharded, o->unit != NULL, o->keep_inputs,
+                      o->param_dtype,  o->reduce_dtype, (int)o->output_dtype};
     uint64_t hash = sherd__hash_word(j->mesh->hash, (uint64_t)o->min_elements);
 
-    for (int i = 0; i < 5; i++)
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
         hash = sherd__hash_word(hash, (uint64_t)of[i]);
     if (o->unit)
         hash = sherd__hash_text(hash, o->unit);
