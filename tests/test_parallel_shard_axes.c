@@ -116,7 +116,67 @@ static void what_is_whole_is_not_moved(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static int64_t gathers(sherd_world *world, const char *axes, sherd_comm_direction direction)
+{
+    return sherd_comm_calls(
+        world, &(sherd_comm_filter){.op = "all_gather", .axes = axes, .direction = direction});
+}
+
+/*
+ * What is gathered over `far` is kept, over `near` it is gathered again: between forward and
+ * backward a parameter lies on the ranks of `near` alone (PyTorch: reshard_after_forward=2).
+ */
+static void backward_may_gather_on_fewer_ranks(sherd_world *world)
+{
+    const int64_t half = WIDTH * WIDTH * 8 / 2; /* of the one weight that backward needs */
+    const sherd_mesh *mesh = mesh_of(world, "far=2,near=2");
+    int64_t live[2];
+
+    for (int keep = 0; keep < 2; keep++) {
+        sherd_module *m = model_of(world, NOTHING);
+        CHECK_OK(sherd_fully_shard(m, mesh, "near", &(sherd_shard_options){.unit = "block"}));
+        CHECK_OK(sherd_fully_shard(m, mesh, "far",
+                                   &(sherd_shard_options){.unit = "block", .keep_gathered = keep}));
+        CHECK_OK(sherd_world_check(world));
+        sherd_comm_reset(world);
+        int64_t before = sherd_world_memory(world).live_bytes;
+        sherd_tensor *l = loss_of(m, mesh, 0);
+        live[keep] = sherd_world_memory(world).live_bytes - before;
+        CHECK_EQ(gathers(world, "far", SHERD_COMM_FORWARD), 1);
+        CHECK_EQ(gathers(world, "near", SHERD_COMM_FORWARD), 1);
+        sherd_backward(l);
+        CHECK_EQ(gathers(world, "far", SHERD_COMM_BACKWARD), !keep);
+        CHECK_EQ(gathers(world, "near", SHERD_COMM_BACKWARD), 1);
+        sherd_module_destroy(m);
+    }
+    CHECK(live[1] - live[0] >= half && live[1] - live[0] <= half + 64);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Replicated over one axis, sharded over the other (PyTorch: HSDP). */
+static void replicas_of_shards_have_settled_gradients(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "far=2,near=2");
+    sherd_module *m = model_of(world, NOTHING);
+
+    CHECK_OK(sherd_fully_shard(m, mesh, "near", &(sherd_shard_options){.unit = "block"}));
+    CHECK_OK(sherd_world_check(world));
+    sherd_comm_reset(world);
+    sherd_backward(loss_of(m, mesh, 0));
+    CHECK_EQ(gathers(world, "near", 0), 2);
+    CHECK_EQ(gathers(world, "far", 0), 0);
+    int64_t made = calls_logged(world);
+    for (int i = 0; i < PARAMETERS; i++)
+        CHECK(sherd_tensor_layout(sherd_grad(parameter(m, i))) ==
+              sherd_tensor_layout(parameter(m, i)));
+    CHECK_EQ(calls_logged(world), made);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(backward_may_gather_on_fewer_ranks), {4}},
+    {TEST(replicas_of_shards_have_settled_gradients), {4}},
     {TEST(gradients_are_those_of_the_whole_model), {1, 2, 4}},
     {TEST(what_is_whole_is_not_moved), {4}},
 };
