@@ -283,6 +283,9 @@ MISUSE(sharding_needs_a_module_a_mesh_and_an_axis)
         {.ignored = &names[2], .ignored_count = 3},
         {.ignored = &names[5], .ignored_count = 1},
         {.dim = beyond, .min_elements = 1},
+        {.param_dtype = SHERD_I64},
+        {.reduce_dtype = (sherd_dtype)-1},
+        {.output_dtype = SHERD_BOOL},
     };
     sherd_module *layer[LAYERS];
     sherd_world *second = NULL;
@@ -307,6 +310,7 @@ MISUSE(sharding_needs_a_module_a_mesh_and_an_axis)
     CHECK_OK(sherd_module_set_parameter(layer[6], "weight",
                                         sherd_distribute(t, sherd_tensor_layout(old), -1)));
     ONLY_SAYS(SHERD_EINVAL, sherd_fully_shard(NULL, NULL, "x", NULL));
+    sherd_module_hold_gathered(NULL, true);
     destroy_layers(layer);
     CHECK_OK(sherd_world_close(second));
 }

@@ -307,6 +307,18 @@ typedef struct sherd_shard_options {
  *     if (sherd_fully_shard(model, mesh, "dp", &whole))
  *         return 1;
  *
+ * Two calls shard over two axes, each with units of its own. The axis of the later call is gathered
+ * first. If keep_gathered is set for it alone, parameters lie on the ranks of the other axis
+ * between forward and backward (PyTorch: reshard_after_forward=int). Over an axis that no call
+ * shards over, parameters are replicated (PyTorch: HSDP).
+ *
+ * With param_dtype what is gathered, and saved for backward, has that dtype. Parameters, gradients
+ * and the optimizer's state keep theirs: each shard is cast before its gather, and each gradient
+ * after its reduce-scatter. With reduce_dtype f32, products of 16-bit operands give gradients that
+ * are not rounded before they are added up. Gradients that wait (sherd_set_gradient_sync) are added
+ * up in the parameter's dtype, and are settled in it if an optimizer or sherd_grad asks before the
+ * next backward does.
+ *
  * Use it after sherd_parallelize on another axis, or alone; parameters that it does not shard are
  * replicated then. While a module computes, the parameters of the module or unit that came next in
  * the last call are being gathered (unless no_prefetch is set), so those of two are in memory at
@@ -314,17 +326,32 @@ typedef struct sherd_shard_options {
  *
  * @collective the world, with ranks outside the mesh, on which nothing changes
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis; options: NULL = all zero
- * @numerics   values are copied bit for bit; the sums of gradients are added in rank order
+ * @numerics   values are copied bit for bit, or cast once; the sums of gradients are added in rank
+ *             order, in 16 bits too with one rounding
  * @owns       the module keeps hooks until it is destroyed; tied parameters stay tied; options are
  *             only read during the call
- * @errors     EINVAL no such axis, min_elements negative, a pattern that is NULL or matches
- *             nothing, a dim that a parameter lacks, a parameter that varies or is on another mesh;
+ * @errors     EINVAL no such axis, min_elements negative, a dtype without fractions, a pattern that
+ *             is NULL or matches nothing, a dim that a parameter lacks, a parameter that varies or is on another mesh;
  *             without skip_sharded, one that a style has sharded over the axis, and a module that
  *             was sharded over it before, or is below such a one; ENOMEM; EDIFFER; after an error
  *             the module is partly changed
  */
 SHERD_CALL sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh,
                                           const char *axis, const sherd_shard_options *options);
+
+/**
+ * From now on modules and units that sherd_fully_shard has made of a module, or of those below it,
+ * keep what they gather from call to call, until this is turned off (PyTorch: unshard and reshard,
+ * set_reshard_after_backward). A program that generates text, or computes several microbatches,
+ * then gathers each parameter once, and backward gathers nothing; that takes the memory of the
+ * gathered model. Parameters that have been written, as by an optimizer, or replaced are gathered
+ * anew when they are needed next.
+ *
+ * @local
+ * @errors none; a NULL module, or one of which nothing is sharded, is left as it is. If other ranks
+ *         hold other modules, a call of these ends in EDIFFER
+ */
+SHERD_API void sherd_module_hold_gathered(sherd_module *module, bool on);
 
 /**
  * Save memory: between forward and backward, store saved activations that are equal on all ranks of

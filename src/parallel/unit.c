@@ -14,7 +14,7 @@
  * some ranks call modules that others, which have seen the failure, do not call; and after a module
  * has been destroyed, which may have been a part of it.
  */
-#include "parallel/unit.h"
+#include "parallel/hold.h"
 
 #include "apply/operator.h"
 #include "autograd/together.h"
@@ -140,7 +140,7 @@ static sherd__gathering gathering_of(const sherd__unit *u)
     bool again = u->module->checkpointed && sherd__is_replayed(u->all->world);
     sherd_dtype reduce = u->reduce == SHERD_DTYPE_NONE ? u->dtype : u->reduce;
 
-    return (sherd__gathering){u->pieces, u->whole, u->count, u->keeps || again, reduce};
+    return (sherd__gathering){u->pieces, u->whole, u->count, u->keeps || u->holds || again, reduce};
 }
 
 /*
@@ -185,7 +185,7 @@ static void begin_next(sherd__sharding *all, sherd__unit *u)
     sherd__unit *next = u->order == all->order ? u->next : NULL;
 
     if (!u->prefetches || !all->running || !next || next->gathered || next->depth > 0 ||
-        (next->outer && next->outer->in))
+        (next->outer && next->outer->in) || sherd__is_held(next))
         return;
     take_pieces(next);
     gather(next, true);
@@ -220,12 +220,18 @@ static void enter(sherd__unit *u)
 
     if (u->gathered && (apart || is_stale(u)))
         drop(u);
-    if (!u->gathered) {
-        if (apart)
-            stand_in(u);
-        else
-            take_pieces(u);
-        gather(u, false);
+    if (!u->gathered && apart)
+        stand_in(u);
+    else if (!u->gathered)
+        take_pieces(u);
+    if (!u->gathered && !apart && sherd__is_held(u)) {
+        sherd__held_take(u);
+        u->gathered = true;
+    } else {
+        if (!u->gathered)
+            gather(u, false);
+        if (u->holds && !apart)
+            sherd__held_keep(u);
     }
     put_in(u);
 }
@@ -312,6 +318,7 @@ void sherd__unit_release(sherd__unit *u)
         sherd__layout_set(&u->to[i], NULL);
     if (u->gathered)
         drop(u);
+    sherd__held_drop(u);
     if (u->all->ahead == u)
         u->all->ahead = NULL;
     if (u->all->last == u)
@@ -348,11 +355,13 @@ sherd__unit *sherd__unit_create(sherd__sharding *all, sherd_module *m, int n)
     all->refs++;
     u->slot = sherd__alloc(heap, room, sizeof *u->slot);
     u->to = sherd__alloc(heap, 2 * room, sizeof(sherd_layout *));
-    u->home = sherd__alloc(heap, 4 * room, sizeof(sherd_tensor *));
+    u->home = sherd__alloc(heap, 6 * room, sizeof(sherd_tensor *));
     u->aim = u->to ? u->to + room : NULL;
     u->pieces = u->home ? u->home + room : NULL;
     u->from = u->home ? u->pieces + room : NULL;
     u->whole = u->home ? u->from + room : NULL;
+    u->held = u->home ? u->whole + room : NULL;
+    u->held_of = u->home ? u->held + room : NULL;
     if (u->slot && u->to && u->home)
         return u;
     sherd__unit_release(u);

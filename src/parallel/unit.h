@@ -41,6 +41,8 @@ typedef struct sherd__unit {
     /* as the options of its sherd_fully_shard say: */
     bool keeps, prefetches, leaves_inputs;
     sherd_dtype dtype, reduce, output; /* SHERD_DTYPE_NONE: as parameters, gradients, outputs are */
+    bool holds;                        /* what it gathers, from call to call (hold.c): */
+    uint64_t held_at;                  /* checks that had failed then */
     bool in;   /* its parameters are in their places: not those of `outer` */
     bool acts; /* while in: it has moved some of them */
     bool gathered;
@@ -52,6 +54,8 @@ typedef struct sherd__unit {
     sherd_tensor **pieces;    /* as a gather begins; not counted */
     sherd_tensor **from;      /* what it moves: the pieces, or casts of them; not counted */
     sherd_tensor **whole;     /* counted, while gathered; else NULL */
+    sherd_tensor **held;      /* without nodes; counted; NULL: none, or the piece itself */
+    sherd_tensor **held_of;   /* their pieces; counted */
 } sherd__unit;
 
 /* With room for n parameters; NULL for lack of memory. */
