@@ -250,7 +250,7 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
     memcpy(&open, &door, sizeof open);
     sherd_status status = open(out, text, sizeof text);
     if (status)
-        return sherd__fail(diag, status, "%.400s", text);
+        return sherd__fail(diag, status, "sherd_world_open: %.400s", text);
     if (!ranks_said(mark) || out->ranks == ranks_said(mark))
         return SHERD_OK;
     sherd__fail(diag, SHERD_EINVAL,
