@@ -242,7 +242,9 @@ static void a_second_program_under_mpich_is_refused(void)
     program_end end;
     program_join(&p, &end);
     CHECK_EQ(end.status, 0);
-    CHECK_EQ(times(end.out, "EINVAL: an earlier program of this rank has ended MPI"), 2);
+    CHECK_EQ(
+        times(end.out, "EINVAL: sherd_world_open: an earlier program of this rank has ended MPI"),
+        2);
 }
 
 /* The longest first. */
