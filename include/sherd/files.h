@@ -14,6 +14,15 @@
  *     if (sherd_module_read(model, optimizer, "step-1000.safetensors", NULL)) // on any mesh
  *         return 1;
  *
+ * So that a training does not wait for the disk, a write can be begun in one step and ended in a
+ * later one:
+ *
+ *     if (sherd_module_write_begin(&writing, model, optimizer, "step-1000.safetensors", NULL))
+ *         return 1;
+ *     // ... more steps, which may change everything ...
+ *     if (sherd_writing_end(writing)) // waits for what is not yet on disk; then the file is there
+ *         return 1;
+ *
  * In a dry world (dry.h) headers are read, arguments checked and tensors moved, but elements are
  * neither read nor written: no file is made or changed.
  */
@@ -191,6 +200,73 @@ typedef struct sherd_write_options {
 SHERD_CALL sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
                                                 const char *path,
                                                 const sherd_write_options *options);
+
+/*
+ * A write that has begun. A thread of each rank writes this rank's part of the file to PATH.part
+ * and syncs it to disk, while the rank goes on; threads of different ranks do not wait for each
+ * other. It has copies of what it writes, made when it was begun: on each rank as many bytes as its
+ * rows take, all ranks together as many as the file has. They lie in the arena, count under its
+ * limit (SHERD_ARENA_BYTES), and are given back at the end.
+ *
+ * Writes to several paths may be going on at once, and end in any order that is the same on all
+ * ranks. The threads take no signals. Where the system gives no thread, the rank writes its part
+ * before `begin` returns. In a process that a rank forks, the write goes on in the rank alone.
+ */
+typedef struct sherd_writing sherd_writing;
+
+/**
+ * Begin to write a module, its optimizers and more, as sherd_module_write_with does. Returns when
+ * all is copied; the file has its name when sherd_writing_end has returned, until then an old file
+ * at PATH stays.
+ *
+ * @collective the world
+ * @shapes     optimizer: NULL = none; options: NULL = all zero
+ * @owns       the arguments are only read, and may change afterwards; *out is to be given to
+ *             sherd_writing_end before the world closes: closing stops the write and removes what
+ *             has been written; NULL on failure
+ * @errors     as sherd_module_write_with; EINVAL a write to this path has begun; ENOMEM also if
+ *             there is no memory for the copies
+ */
+SHERD_CALL sherd_status sherd_module_write_begin(sherd_writing **out, sherd_module *module,
+                                                 sherd_optimizer *optimizer, const char *path,
+                                                 const sherd_write_options *options);
+
+/**
+ * Begin to write the tensors and notes of the options, as sherd_file_write does; otherwise as
+ * sherd_module_write_begin.
+ *
+ * @collective the world
+ * @shapes     options: NULL = all zero, a file without tensors
+ * @owns       as there
+ * @errors     as sherd_file_write; EINVAL a write to this path has begun, options that are for
+ *             modules; ENOMEM also if there is no memory for the copies
+ */
+SHERD_CALL sherd_status sherd_file_write_begin(sherd_writing **out, sherd_world *world,
+                                               const char *path,
+                                               const sherd_write_options *options);
+
+/**
+ * Whether the threads of all ranks have finished, so that sherd_writing_end does not wait for the
+ * disk; also when one has failed.
+ *
+ * @collective the world; costs a few small exchanges, and does not wait for the threads
+ * @shapes     *ready: the same on all ranks; false on failure
+ * @errors     EINVAL a NULL; EDIFFER ranks asked for different writes; EPEER; by the alarm
+ */
+SHERD_CALL sherd_status sherd_writing_ready(bool *ready, sherd_writing *writing);
+
+/**
+ * Wait until all ranks have written their parts, and give the file its name. After a failure on
+ * any rank PATH.part is removed, and an old file at PATH stays. A failed step of the program is to
+ * be checked (sherd_world_check) before: a raised alarm ends the write too.
+ *
+ * @collective the world; blocks until all parts are on disk
+ * @owns       `writing` is freed, whatever the status (except in a process that a rank has forked)
+ * @errors     EINVAL NULL, a system error of any rank (the text has it: no space, a folder that was
+ *             removed), a process that a rank has forked; EDIFFER ranks ended different writes;
+ *             EPEER; by the alarm
+ */
+SHERD_CALL sherd_status sherd_writing_end(sherd_writing *writing);
 
 /*
  * A rule for parameters or buffers that have another name in the file. `here` is the name in the

@@ -27,9 +27,15 @@ typedef struct sherd__to_write {
     int count;
     const sherd_file_note *notes;
     int note_count;
+    bool later; /* begin to write it, and set *out; which is NULL until then */
+    sherd_writing **out;
+    const char *refused; /* what else is wrong with the arguments, or NULL */
 } sherd__to_write;
 
-/* As sherd_file_write and sherd_file_open, with `function` in error texts. */
+/*
+ * As sherd_file_write, or sherd_file_write_begin, and sherd_file_open, with `function` in error
+ * texts.
+ */
 sherd_status sherd__file_write(const sherd__to_write *what, const char *function);
 sherd_status sherd__file_open(sherd_file **out, sherd_world *world, const char *path,
                               const char *function);

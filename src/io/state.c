@@ -195,7 +195,7 @@ static sherd_status check_notes(const sherd__state *s, const sherd_write_options
 }
 
 /* All notes: the program's, then the generators'. */
-static sherd_status write_noted(const sherd__state *s, const char *path,
+static sherd_status write_noted(const sherd__state *s, sherd__to_write *what,
                                 const sherd_write_options *o, const sherd__notes *own)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
@@ -209,17 +209,23 @@ static sherd_status write_noted(const sherd__state *s, const char *path,
     if (all)
         memcpy(all + o->note_count, own->note, (size_t)own->count * sizeof *all);
     status = sherd__agree(s->world, status, 0, s->function);
+    what->world = s->world;
+    what->tensors = s->named;
+    what->count = s->count;
+    what->notes = all;
+    what->note_count = count;
     if (!status)
-        status = sherd__file_write(
-            &(sherd__to_write){s->world, path, s->named, s->count, all, count}, s->function);
+        status = sherd__file_write(what, s->function);
     sherd__free(heap, all);
     return status;
 }
 
-static sherd_status write_state(sherd__state *s, const char *path, const sherd_write_options *o)
+/* *what has the path, and whether it is only begun. */
+static sherd_status write_state(sherd__state *s, sherd__to_write *what,
+                                const sherd_write_options *o)
 {
     sherd__notes own = {NULL, 0};
-    sherd_status status = open_state(s, path);
+    sherd_status status = open_state(s, what->path);
 
     if (!s->world)
         return status;
@@ -228,7 +234,7 @@ static sherd_status write_state(sherd__state *s, const char *path, const sherd_w
     if (!status)
         status = sherd__generators_list(&own, s->module, s->function);
     if (!status)
-        status = write_noted(s, path, o, &own);
+        status = write_noted(s, what, o, &own);
     sherd__generators_clear(s->world, &own);
     sherd__state_clear(s);
     return status;
@@ -238,23 +244,42 @@ sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer
 {
     sherd__state s = {.function = "sherd_module_write", .module = module, .optimizer = optimizer};
 
-    return write_state(&s, path, &(sherd_write_options){.tensors = NULL});
+    return write_state(&s, &(sherd__to_write){.path = path},
+                       &(sherd_write_options){.tensors = NULL});
+}
+
+static sherd__state to_write(const char *function, sherd_module *module, sherd_optimizer *optimizer,
+                             const sherd_write_options *o)
+{
+    return (sherd__state){.function = function,
+                          .module = module,
+                          .optimizer = optimizer,
+                          .others = o->optimizers,
+                          .other_count = o->optimizer_count,
+                          .more = o->tensors,
+                          .more_count = o->tensor_count,
+                          .choice = {o->part, o->only, o->only_count}};
 }
 
 sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
                                      const char *path, const sherd_write_options *options)
 {
     const sherd_write_options o = options ? *options : (sherd_write_options){.tensors = NULL};
-    sherd__state s = {.function = "sherd_module_write_with",
-                      .module = module,
-                      .optimizer = optimizer,
-                      .others = o.optimizers,
-                      .other_count = o.optimizer_count,
-                      .more = o.tensors,
-                      .more_count = o.tensor_count,
-                      .choice = {o.part, o.only, o.only_count}};
+    sherd__state s = to_write("sherd_module_write_with", module, optimizer, &o);
 
-    return write_state(&s, path, &o);
+    return write_state(&s, &(sherd__to_write){.path = path}, &o);
+}
+
+sherd_status sherd_module_write_begin(sherd_writing **out, sherd_module *module,
+                                      sherd_optimizer *optimizer, const char *path,
+                                      const sherd_write_options *options)
+{
+    const sherd_write_options o = options ? *options : (sherd_write_options){.tensors = NULL};
+    sherd__state s = to_write("sherd_module_write_begin", module, optimizer, &o);
+
+    if (out)
+        *out = NULL;
+    return write_state(&s, &(sherd__to_write){.path = path, .later = true, .out = out}, &o);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

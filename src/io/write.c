@@ -2,42 +2,25 @@
 /*
  * Writing a file of tensors: rank 0 creates it, with its header and its full length; each tensor is
  * moved to rows, which each rank writes at their offset; rank 0 renames the file. Ranks agree after
- * each of these steps. Rank 0 holds a lock on the file until then, so that no two jobs write into
- * it. Costs a move and a write of all bytes, and memory for one tensor's rows at a time.
+ * each of these steps. Costs a move and a write of all bytes, and memory for one tensor's rows at a
+ * time. If it is only begun, rows are copied instead, and written by a thread (later.c).
  */
-#include "io/file.h"
+#include "io/generators.h"
 #include "io/rows.h"
+#include "io/writing.h"
 
 #include "base/file_limit.h"
 #include "base/hash.h"
-#include "base/open.h"
 #include "base/num.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-typedef struct writing {
-    const char *function;
-    sherd_world *world;
-    const char *path;
-    char *part;                     /* the name it has until it is complete */
-    const sherd_named_tensor *list; /* [header.entries] */
-    sherd__header header;
-    int64_t bytes; /* of all tensors */
-    int fd;        /* -1 = could not be opened */
-    bool made;     /* by this rank: PATH.part is this job's, and is there */
-    sherd_status status;
-} writing;
 
 /* ---- what is to be written ------------------------------------------------------------------- */
 
-static sherd_status refuse(const writing *w, int i, const char *why)
+static sherd_status refuse(const sherd_writing *w, int i, const char *why)
 {
     const char *name = w->list[i].name;
 
@@ -45,7 +28,7 @@ static sherd_status refuse(const writing *w, int i, const char *why)
                        w->function, i, name ? name : "(NULL)", why);
 }
 
-static const char *fault_of(const writing *w, const sherd_named_tensor *n)
+static const char *fault_of(const sherd_writing *w, const sherd_named_tensor *n)
 {
     const sherd_tensor *t = n->tensor;
 
@@ -60,13 +43,13 @@ static const char *fault_of(const writing *w, const sherd_named_tensor *n)
     return !t->layout && t->varies ? "varies between ranks: distribute it, or mark it equal" : NULL;
 }
 
-static sherd_status no_memory(const writing *w)
+static sherd_status no_memory(const sherd_writing *w)
 {
     return sherd__no_memory(sherd__world_diag(w->world), w->function);
 }
 
 /* The i-th entry of the header; its offset is set later. */
-static sherd_status list_tensor(writing *w, int i)
+static sherd_status list_tensor(sherd_writing *w, int i)
 {
     const sherd_named_tensor *n = &w->list[i];
     sherd_file_entry *e = &w->header.entry[i];
@@ -88,7 +71,7 @@ static sherd_status list_tensor(writing *w, int i)
     return e->name ? SHERD_OK : no_memory(w);
 }
 
-static sherd_status list_note(writing *w, int i, const sherd_file_note *note)
+static sherd_status list_note(sherd_writing *w, int i, const sherd_file_note *note)
 {
     sherd_file_note *n = &w->header.note[i];
 
@@ -101,7 +84,22 @@ static sherd_status list_note(writing *w, int i, const sherd_file_note *note)
     return n->key && n->text ? SHERD_OK : no_memory(w);
 }
 
-static sherd_status list_all(writing *w, const sherd__to_write *what)
+/* Names for a writing of its own, which may outlive the call. */
+static sherd_status name_it(sherd_writing *w, const char *path)
+{
+    w->path = sherd__copy_text(w->header.heap, path);
+    w->part = sherd__alloc(w->header.heap, strlen(path) + sizeof ".part", 1);
+    if (!w->path || !w->part)
+        return no_memory(w);
+    sprintf(w->part, "%s.part", path);
+    if (!sherd__later_has(w->world, path))
+        return SHERD_OK;
+    return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
+                       "%s: \"%.180s\": a write to it has begun: call sherd_writing_end first",
+                       w->function, path);
+}
+
+static sherd_status list_all(sherd_writing *w, const sherd__to_write *what)
 {
     int count = what->count, notes = what->note_count;
     sherd__header *h = &w->header;
@@ -112,10 +110,10 @@ static sherd_status list_all(writing *w, const sherd__to_write *what)
                            w->function, count, notes);
     h->entry = sherd__alloc(h->heap, (size_t)count + 1, sizeof *h->entry);
     h->note = sherd__alloc(h->heap, (size_t)notes + 1, sizeof *h->note);
-    w->part = sherd__alloc(h->heap, strlen(w->path) + sizeof ".part", 1);
-    if (!h->entry || !h->note || !w->part)
+    w->spread = sherd__alloc(h->heap, (size_t)count + 1, sizeof *w->spread);
+    if (!h->entry || !h->note || !w->spread)
         return no_memory(w);
-    sprintf(w->part, "%s.part", w->path);
+    status = name_it(w, what->path);
     for (int i = 0; !status && i < count; i++)
         status = list_tensor(w, i);
     for (int i = 0; !status && i < notes; i++)
@@ -125,13 +123,8 @@ static sherd_status list_all(writing *w, const sherd__to_write *what)
 
 /* ---- writing it ------------------------------------------------------------------------------ */
 
-static void fail(writing *w)
-{
-    w->status = sherd__file_fault(w->world, w->function, w->part);
-}
-
 /* All ranks go on, or none. */
-static bool agree(writing *w, uint64_t arguments)
+static bool agree(sherd_writing *w, uint64_t arguments)
 {
     w->status = sherd__agree(w->world, w->status, arguments, w->function);
     return w->status == SHERD_OK;
@@ -141,7 +134,7 @@ static bool agree(writing *w, uint64_t arguments)
  * Check that all ranks have passed the same thing: `kind` names it, `text` describes it. If not,
  * the error shows both texts, shortened.
  */
-static bool agree_on(writing *w, uint64_t hash, const char *kind, const char *text)
+static bool agree_on(sherd_writing *w, uint64_t hash, const char *kind, const char *text)
 {
     char shown[48], name[160];
 
@@ -163,7 +156,7 @@ static void describe_tensor(const sherd_file_entry *e, int i, char *text, size_t
 }
 
 /* All headers are equal. The error is of the first tensor or note that is not. */
-static bool agree_on_header(writing *w, const char *text, size_t bytes)
+static bool agree_on_header(sherd_writing *w, const char *text, size_t bytes)
 {
     const sherd__header *h = &w->header;
     char kind[96];
@@ -187,74 +180,6 @@ static bool agree_on_header(writing *w, const char *text, size_t bytes)
     return false;
 }
 
-/* Open PATH.part if it is a file. A link may lead to the file of somebody else; a pipe would
- * block. */
-static int open_part(const char *part, int flags)
-{
-    struct stat about;
-    int fd = sherd__open_file(part, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | flags);
-
-    if (fd < 0 || (fstat(fd, &about) == 0 && S_ISREG(about.st_mode)))
-        return fd;
-    close(fd);
-    errno = EEXIST;
-    return -1;
-}
-
-/*
- * Create or take over PATH.part for this job alone: -1 with errno, EWOULDBLOCK if another job has
- * it. The other job renames or removes the file in the end; if it has just done so, the file is
- * created again. Where a file system has no locks, or no stable inode numbers, nobody is kept out.
- */
-static int take_part(const char *part)
-{
-    enum { TRIES = 100 };
-
-    for (int i = 1;; i++) {
-        struct stat mine, named;
-        int fd = open_part(part, O_CREAT);
-        if (fd < 0)
-            return -1;
-        bool taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-        bool is_named = !fstat(fd, &mine) && !lstat(part, &named) && mine.st_ino == named.st_ino &&
-                        mine.st_dev == named.st_dev;
-        if (!taken && (is_named || i == TRIES))
-            return fd;
-        close(fd);
-        errno = EWOULDBLOCK;
-        if (taken)
-            return -1;
-    }
-}
-
-/* What is not a file is not replaced: the rename would put a file in the place of a device. */
-static bool is_taken(const char *path)
-{
-    struct stat about;
-
-    return !lstat(path, &about) && !S_ISREG(about.st_mode) && !S_ISLNK(about.st_mode);
-}
-
-static void make(writing *w, const char *header, size_t bytes)
-{
-    if (is_taken(w->path)) {
-        w->status = sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
-                                "%s: \"%.180s\": is not a regular file", w->function, w->path);
-        return;
-    }
-    if (sherd__is_dry(w->world))
-        return;
-    w->fd = take_part(w->part);
-    w->made = w->fd >= 0;
-    if (!w->made && errno == EWOULDBLOCK)
-        w->status = sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
-                                "%s: \"%.180s\": another job is writing it", w->function, w->part);
-    else if (!w->made || ftruncate(w->fd, 0) ||
-             !sherd__write_at(w->fd, header, (int64_t)bytes, 0) ||
-             ftruncate(w->fd, (int64_t)bytes + w->bytes))
-        fail(w);
-}
-
 /* Rows belong to one rank; a scalar is on each rank, and the first of its mesh writes it. */
 static bool is_ours(const sherd_tensor *t)
 {
@@ -270,8 +195,18 @@ static bool is_ours(const sherd_tensor *t)
     return true;
 }
 
+static void put_rows(sherd_writing *w, sherd_dtype dtype, const void *data, int64_t bytes,
+                     int64_t at)
+{
+    if (w->later)
+        sherd__later_keep(w, data, bytes, at);
+    else if (!sherd__left_out(w->world, "write", dtype, 0, bytes) &&
+             !sherd__write_at(w->fd, data, bytes, at))
+        sherd__part_fail(w);
+}
+
 /* If this rank cannot write, it moves the tensor all the same: the others wait for its part. */
-static void put(writing *w, int i)
+static void put(sherd_writing *w, int i)
 {
     sherd_tensor *t = w->list[i].tensor;
     const sherd_layout *rows;
@@ -290,19 +225,28 @@ static void put(writing *w, int i)
     const void *data = here.bytes ? sherd__data(t) : NULL;
     if (w->status || !here.bytes || !is_ours(t))
         return;
-    if (!data)
+    if (data)
+        put_rows(w, t->dtype, data, here.bytes, w->header.entry[i].offset + here.at);
+    else
         w->status = SHERD_EPEER;
-    else if (!sherd__left_out(w->world, "write", t->dtype, 0, here.bytes) &&
-             !sherd__write_at(w->fd, data, here.bytes, w->header.entry[i].offset + here.at))
-        fail(w);
 }
 
-/* Write all tensors with a layout, or all without one. */
-static void put_all(writing *w, bool distributed)
+/*
+ * Plain tensors are written by rank 0, if no rank has them distributed: a rank outside a mesh may
+ * have a plain tensor where the ranks of the mesh have a distributed one, which counts. On other
+ * ranks one that is deferred stays so.
+ */
+static void put_all(sherd_writing *w)
 {
+    bool first = sherd_world_rank(w->world) == 0;
+
+    for (int i = 0; i < w->header.entries; i++)
+        w->spread[i] = w->list[i].tensor->layout != NULL;
+    sherd_status status = sherd__take_most(w->world, w->spread, w->header.entries);
+    w->status = w->status ? w->status : status;
     for (int i = 0; i < w->header.entries; i++) {
         const sherd_tensor *t = w->list[i].tensor;
-        if (!t->layout == distributed || sherd__is_elsewhere(t))
+        if ((!t->layout && (!first || w->spread[i])) || sherd__is_elsewhere(t))
             continue;
         sherd_scope_begin(w->world);
         put(w, i);
@@ -310,104 +254,151 @@ static void put_all(writing *w, bool distributed)
     }
 }
 
-static void leave(writing *w)
-{
-    if (w->fd >= 0 && close(w->fd) && !w->status)
-        fail(w);
-    w->fd = -1;
-}
-
-/*
- * The new name must be as durable as the data: the folder is synced too, if the system supports it.
- */
-static void rename_it(writing *w)
-{
-    char *slash = strrchr(w->part, '/');
-
-    if (rename(w->part, w->path)) {
-        w->status = sherd__file_fault(w->world, w->function, w->path);
-        return;
-    }
-    w->made = false;
-    if (slash)
-        slash[slash == w->part] = 0;
-    int folder = open(slash ? w->part : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0) {
-        (void)fsync(folder);
-        close(folder);
-    }
-}
-
-/*
- * Plain tensors are written by rank 0, and first: a rank outside a mesh may have a plain tensor
- * where the ranks of the mesh have a distributed one, which then overwrites it. If it is deferred,
- * it stays so.
- */
-static void write_all(writing *w, const char *header, size_t bytes)
+/* All of it is in the file, or, if it is written later, in copies. */
+static bool put_file(sherd_writing *w, const char *header, size_t bytes)
 {
     bool first = sherd_world_rank(w->world) == 0, dry = sherd__is_dry(w->world);
 
     if (first || dry)
-        make(w, header, bytes);
-    if (first && !w->status)
-        put_all(w, false);
+        sherd__part_make(w, header, bytes);
     if (!agree(w, 1))
-        return;
-    if (!first && !dry && (w->fd = open_part(w->part, 0)) < 0)
-        fail(w);
-    put_all(w, true);
-    if (!w->status && !dry && fsync(w->fd))
-        fail(w);
-    if (!first) /* rank 0's lock stays until the name is gone */
-        leave(w);
-    if (agree(w, 2) && first && !dry)
-        rename_it(w);
+        return false;
+    if (!first && !dry)
+        sherd__part_open(w);
+    put_all(w);
+    if (!w->status && !w->later && !dry && fsync(w->fd))
+        sherd__part_fail(w);
+    return agree(w, 2);
+}
+
+static void name_file(sherd_writing *w)
+{
+    if (sherd_world_rank(w->world) == 0 && !sherd__is_dry(w->world))
+        sherd__part_rename(w);
     agree(w, 3);
+}
+
+/* Everything but the name. */
+static void write_all(sherd_writing *w, const sherd__to_write *what)
+{
+    sherd__diag *diag = sherd__world_diag(w->world);
+    sherd__file_signal limit;
+    size_t bytes = 0;
+    char *header = NULL;
+
+    if (!w->status)
+        w->status = list_all(w, what);
+    if (!w->status)
+        w->status = sherd__header_text(&header, &bytes, &w->header, diag, w->function);
+    if (agree_on(w, 0, "to", what->path ? what->path : "") && agree_on_header(w, header, bytes)) {
+        sherd__file_signal_hold(&limit);
+        (void)put_file(w, header, bytes);
+        sherd__file_signal_drop(&limit);
+    }
+    sherd__free(w->header.heap, header);
+    sherd__free(w->header.heap, w->spread);
+    sherd__header_clear(&w->header);
+}
+
+static sherd_status check(const sherd__to_write *what, const char *function)
+{
+    sherd__diag *diag = sherd__world_diag(what->world);
+    const sherd__argument need[] = {
+        {"world", what->world},
+        {"out", what->later ? (const void *)what->out : ""},
+        {"path", what->path},
+        {"tensors", what->count > 0 ? (const void *)what->tensors : ""},
+        {"notes", what->note_count > 0 ? (const void *)what->notes : ""},
+        {NULL, NULL}};
+
+    sherd_status status = sherd__require(diag, function, need);
+    if (status || !what->refused)
+        return status;
+    return sherd__fail(diag, SHERD_EINVAL, "%s: %s", function, what->refused);
+}
+
+static sherd_status write_now(sherd_writing *w, const sherd__to_write *what)
+{
+    write_all(w, what);
+    if (!w->status)
+        name_file(w);
+    sherd__part_drop(w);
+    return w->status;
+}
+
+static sherd_status write_later(sherd_writing *w, const sherd__to_write *what)
+{
+    sherd_status status;
+
+    w->later = true;
+    write_all(w, what);
+    status = w->status;
+    if (status) {
+        sherd__later_destroy(w);
+        return status;
+    }
+    sherd__later_start(w);
+    *what->out = w;
+    return SHERD_OK;
 }
 
 sherd_status sherd__file_write(const sherd__to_write *what, const char *function)
 {
     sherd_world *world = what->world;
-    const sherd__argument need[] = {
-        {"world", world},
-        {"path", what->path},
-        {"tensors", what->count > 0 ? (const void *)what->tensors : ""},
-        {"notes", what->note_count > 0 ? (const void *)what->notes : ""},
-        {NULL, NULL}};
-    sherd__diag *diag = sherd__world_diag(world);
-    writing w = {
-        .function = function, .world = world, .path = what->path, .list = what->tensors, .fd = -1};
-    sherd__file_signal limit;
-    size_t bytes = 0;
-    char *header = NULL;
+    sherd_writing now = {.status = check(what, function)}, *w = &now;
 
-    w.status = sherd__require(diag, function, need);
     if (!world)
-        return w.status;
-    w.header.heap = sherd__world_heap(world);
-    if (!w.status)
-        w.status = list_all(&w, what);
-    if (!w.status)
-        w.status = sherd__header_text(&header, &bytes, &w.header, diag, function);
-    if (agree_on(&w, 0, "to", w.path ? w.path : "") && agree_on_header(&w, header, bytes)) {
-        sherd__file_signal_hold(&limit);
-        write_all(&w, header, bytes);
-        if (w.made)
-            (void)unlink(w.part);
-        sherd__file_signal_drop(&limit);
+        return now.status;
+    if (what->later && !(w = sherd__later_create(world))) {
+        w = &now;
+        w->status = w->status ? w->status : sherd__no_memory(sherd__world_diag(world), function);
     }
-    leave(&w);
-    sherd__free(w.header.heap, header);
-    sherd__free(w.header.heap, w.part);
-    sherd__header_clear(&w.header);
-    return w.status;
+    w->status = now.status;
+    w->function = function;
+    w->world = world;
+    w->list = what->tensors;
+    w->fd = -1;
+    w->header.heap = sherd__world_heap(world);
+    return w == &now ? write_now(w, what) : write_later(w, what);
+}
+
+sherd_status sherd__file_name(sherd_writing *w)
+{
+    if (agree_on(w, 4, "to", w->path))
+        name_file(w);
+    return w->status;
 }
 
 sherd_status sherd_file_write(sherd_world *world, const char *path,
                               const sherd_named_tensor *tensors, int count,
                               const sherd_file_note *notes, int note_count)
 {
-    const sherd__to_write what = {world, path, tensors, count, notes, note_count};
+    const sherd__to_write what = {.world = world,
+                                  .path = path,
+                                  .tensors = tensors,
+                                  .count = count,
+                                  .notes = notes,
+                                  .note_count = note_count};
 
     return sherd__file_write(&what, "sherd_file_write");
+}
+
+sherd_status sherd_file_write_begin(sherd_writing **out, sherd_world *world, const char *path,
+                                    const sherd_write_options *options)
+{
+    const sherd_write_options o = options ? *options : (sherd_write_options){.tensors = NULL};
+    sherd__to_write what = {.world = world,
+                            .path = path,
+                            .tensors = o.tensors,
+                            .count = o.tensor_count,
+                            .notes = o.notes,
+                            .note_count = o.note_count,
+                            .later = true,
+                            .out = out};
+
+    if (out)
+        *out = NULL;
+    if (o.part || o.only || o.only_count || o.optimizers || o.optimizer_count)
+        what.refused = "of the options only tensors and notes are for files without a module";
+    return sherd__file_write(&what, "sherd_file_write_begin");
 }

@@ -52,6 +52,7 @@ typedef enum sherd__room {
     SHERD__ROOM_OPS,
     SHERD__ROOM_PARALLEL,
     SHERD__ROOM_CHANNELS, /* of parallel/, too */
+    SHERD__ROOM_IO,
     SHERD__ROOMS
 } sherd__room;
 
