@@ -48,11 +48,15 @@ static void save_and_go_on(sherd_world *world, void *context)
     const scene *s = context;
     sherd_module *m = model(world, s->from), *other = model(world, s->to);
     sherd_optimizer *o = NULL, *after = NULL;
+    sherd_writing *writing = NULL;
 
     CHECK_OK(sherd_adamw_create(&o, m, NULL));
     CHECK_OK(sherd_adamw_create(&after, other, NULL));
     step(m, o);
     CHECK_OK(sherd_module_write(m, o, s->path));
+    CHECK_OK(sherd_module_write_begin(&writing, m, o, s->path, NULL));
+    step(m, o);
+    CHECK_OK(sherd_writing_end(writing));
     CHECK_OK(sherd_module_read(other, after, s->path, NULL));
     step(other, after);
     sherd_optimizer_destroy(o);

@@ -99,6 +99,42 @@ MISUSE(what_is_read_is_there_and_fits)
     remove_file(m->world, path);
 }
 
+MISUSE(what_is_begun_needs_a_place_and_an_end)
+{
+    const int64_t shape[] = {4, 4};
+    char room[256], other_room[256];
+    const char *path = scratch(room, "begun"), *other = scratch(other_room, "other");
+    sherd_module *layer = linear(m->world);
+    sherd_writing *writing = NULL, *second = NULL;
+    bool ready = false;
+    const sherd_named_tensor one = {"t", sherd_constant(m->world, SHERD_F32, shape, 2, 1)};
+    const sherd_write_options good = {.tensors = &one, .tensor_count = 1};
+    const sherd_write_options part = {.part = SHERD_FILE_TRAINED}, less = {.tensor_count = -1};
+
+    ONLY_SAYS(SHERD_EINVAL, sherd_file_write_begin(&writing, NULL, path, &good));
+    ALL_REFUSE(SHERD_EINVAL, sherd_file_write_begin(NUL(&writing), m->world, path, &good));
+    ALL_REFUSE(SHERD_EINVAL, sherd_file_write_begin(&writing, m->world, NUL(path), &good));
+    ALL_REFUSE(SHERD_EINVAL, sherd_file_write_begin(&writing, m->world, path, BAD(&part, &good)));
+    ALL_REFUSE(SHERD_EINVAL, sherd_file_write_begin(&writing, m->world, path, BAD(&less, &good)));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_write_begin(&writing, NULL, NULL, path, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_write_begin(NUL(&writing), layer, NULL, path, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_write_begin(&writing, layer, NULL, NUL(path), NULL));
+    CHECK(!writing && !is_there(path));
+    ONLY_SAYS(SHERD_EINVAL, sherd_writing_end(NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_writing_ready(&ready, NULL));
+    CHECK_OK(sherd_module_write_begin(&writing, layer, NULL, path, NULL));
+    CHECK_OK(sherd_file_write_begin(&second, m->world, other, &good));
+    ALL_REFUSE(SHERD_EINVAL, sherd_writing_ready(NUL(&ready), writing));
+    ALL_REFUSE(m->alone ? SHERD_EDIFFER : SHERD_OK, sherd_writing_end(BAD(second, writing)));
+    ALL_REFUSE(m->alone ? SHERD_EDIFFER : SHERD_OK, sherd_writing_end(BAD(writing, second)));
+    CHECK(is_there(path) == !m->alone && is_there(other) == !m->alone);
+    sherd_module_destroy(layer);
+    if (m->alone)
+        return;
+    remove_file(m->world, path);
+    remove_file(m->world, other);
+}
+
 MISUSE(a_state_needs_a_module_and_a_place)
 {
     char room[256];
@@ -203,6 +239,7 @@ MISUSE(what_is_beside_a_module_has_names_of_its_own)
 static const check_test tests[] = {
     {TEST(a_file_needs_names_tensors_and_a_place), {1, 2, 3}},
     {TEST(what_is_read_is_there_and_fits), {1, 2, 3}},
+    {TEST(what_is_begun_needs_a_place_and_an_end), {1, 2, 3}},
     {TEST(a_state_needs_a_module_and_a_place), {1, 2, 3}},
     {TEST(what_is_beside_a_module_has_names_of_its_own), {1, 2, 3}},
 };

@@ -17,6 +17,7 @@
  * So that a training does not wait for the disk, a write can be begun in one step and ended in a
  * later one:
  *
+ *     sherd_writing *writing;
  *     if (sherd_module_write_begin(&writing, model, optimizer, "step-1000.safetensors", NULL))
  *         return 1;
  *     // ... more steps, which may change everything ...

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that is being written: at once (write.c), or by a thread while the rank goes on (later.c). */
+/* A file that is being written: at once (write.c), or by a thread (later.c). */
 #ifndef SHERD__WRITING_H
 #define SHERD__WRITING_H
 
