@@ -37,6 +37,7 @@
 #include "sherd/ops_stencil.h"
 #include "sherd/ops_points.h"
 #include "sherd/module.h"
+#include "sherd/checkpoint.h"
 #include "sherd/layers.h"
 #include "sherd/optimizer.h"
 #include "sherd/scaler.h"

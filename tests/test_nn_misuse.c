@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "misuse.h"
+#include "sherd/checkpoint.h"
 #include "sherd/layers.h"
 #include "sherd/ops.h"
 #include "sherd/optimizer.h"
@@ -72,6 +73,24 @@ MISUSE(an_argument_that_is_not_there_is_not_found)
 
     ANSWERS(!sherd_args_find(NULL, "a") && !sherd_args_find(&many, NULL));
     ANSWERS(!sherd_args_find(&many, "a") && !sherd_args_find(&few, "a"));
+}
+
+MISUSE(what_a_checkpoint_keeps_has_a_name)
+{
+    sherd_module *layer = linear(m->world);
+    const char *good[] = {"sherd_linear", "sherd_softmax"}, *lacks[] = {"sherd_linear", NULL},
+               *none[] = {"sherd_linear", "linear"}, *view[] = {"sherd_transpose", "sherd_add"},
+               *made[] = {"sherd_linear", "sherd_mean"};
+
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_checkpoint_keep(NULL, good, 2));
+    REFUSES(SHERD_EINVAL, sherd_module_checkpoint_keep(layer, NULL, 2));
+    REFUSES(SHERD_EINVAL, sherd_module_checkpoint_keep(layer, good, -1));
+    REFUSES(SHERD_EINVAL, sherd_module_checkpoint_keep(layer, lacks, 2));
+    REFUSES(SHERD_EINVAL, sherd_module_checkpoint_keep(layer, none, 2));
+    REFUSES(SHERD_EINVAL, sherd_module_checkpoint_keep(layer, view, 2));
+    REFUSES(SHERD_EINVAL, sherd_module_checkpoint_keep(layer, made, 2));
+    CHECK_OK(sherd_module_checkpoint_keep(layer, good, 2));
+    sherd_module_destroy(layer);
 }
 
 MISUSE(giving_up_nothing_does_nothing)
@@ -462,6 +481,7 @@ MISUSE(an_output_is_of_the_modules_world)
 static const check_test tests[] = {
     {TEST(questions_to_no_module_have_an_answer), {1, 2}},
     {TEST(an_argument_that_is_not_there_is_not_found), {1}},
+    {TEST(what_a_checkpoint_keeps_has_a_name), {1, 2}},
     {TEST(giving_up_nothing_does_nothing), {1, 2}},
     {TEST(a_layer_needs_a_world_and_sizes), {1, 2}},
     {TEST(a_buffer_is_a_tensor_with_a_name), {1, 2}},

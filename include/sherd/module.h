@@ -467,34 +467,6 @@ SHERD_CALL sherd_status sherd_module_hook_after(int *id, sherd_module *module, s
 /** Remove a hook. @local @errors none; a no-op if there is no such hook */
 SHERD_API void sherd_module_unhook(sherd_module *module, int id);
 
-/**
- * Turn activation checkpointing of a module on or off. A checkpointed call saves only its arguments
- * for backward. When backward reaches it, the module is called again, with its hooks, to compute
- * what was not saved; this costs one more forward, with its communication. Gradients and random
- * numbers have the same bits as without. Modules inside it may be checkpointed too. Hooks on saved
- * tensors (sherd_saved_hooks_push, sherd_input_reshard) that are in force when the forward begins
- * are applied to the arguments.
- *
- * The forward must depend only on its arguments, parameters and generators, so that it does the
- * same again. A forward or hook that counts its calls can ask sherd_is_recomputing. Backward fails
- * with EINVAL where it finds
- * - that other operators run than the first time;
- * - that a parameter, a buffer or another tensor that gradients depend on was written since
- *   (tensors that the forward writes before it reads them may be);
- * - that the module no longer exists;
- * - that a parameter requires a gradient which did not the first time (one that no longer does just
- *   gets none).
- *
- * A forward that itself asks for gradients of what it has computed (sherd_gradients) cannot be
- * checkpointed: that call fails with EINVAL.
- *
- * @local   @errors none
- */
-SHERD_API void sherd_module_checkpoint(sherd_module *module, bool on);
-
-/** Whether calls of a module are checkpointed. @local @errors none */
-SHERD_API bool sherd_module_is_checkpointed(const sherd_module *module);
-
 SHERD_END
 
 #endif

@@ -325,7 +325,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
         return compose(run, ops);
     if (op->on_device)
         choose_device(run, ops);
-    bool good = sherd__lay_out(run) && compute_in_time(run, ops) &&
+    bool good = sherd__lay_out(run) && (run->kept || compute_in_time(run, ops)) &&
                 (!run->device || sherd__device_sound(run->call.world));
     if (good)
         sherd__record(run);
@@ -430,7 +430,7 @@ static void begin(sherd__run *run, const sherd_op *op, const void *attributes)
     run->call.once = 0;
     run->like = NULL;
     run->into = (sherd__into){NULL, SHERD__ADDED_TO};
-    run->adds = run->scoped = run->replaced = run->compiled = run->hashed = false;
+    run->adds = run->scoped = run->kept = run->replaced = run->compiled = run->hashed = false;
     run->own = sherd__is_own(op);
     run->below = NULL;
     run->device = NULL;

@@ -56,6 +56,7 @@ typedef struct sherd__run {
     int visible;                   /* results that are not hidden */
     bool scoped;                   /* the call's scope is open, for intermediate tensors */
     bool own;                      /* the operator is the library's, whose functions are trusted */
+    bool kept;                     /* results are those of the first run: nothing is computed */
     bool replaced;                 /* a handler has run in place of forward */
     sherd_tensor *const *below;    /* call.in as it was, while a handler runs below; else NULL */
     sherd__device *device;         /* forward computes there; NULL: on the CPU */

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "autograd/replay.h"
 #include "base/num.h"
 #include "kernels/cast.h"
 
@@ -173,6 +174,8 @@ static bool make_all(sherd__run *run, const sherd__placing *placing)
 
     for (int i = 0; i < call->operands; i++)
         varies |= run->arg[i] ? run->arg[i]->varies : 0;
+    run->kept = !call->op->views && !run->into.tensor &&
+                sherd__has_results(call->world, call->op, run->arg, call->operands, call->results);
     for (int j = 0; j < call->results; j++) {
         const sherd_layout *layout = placing ? placing->result[j] : NULL;
         int ndim = layout               ? layout->spec.ndim
@@ -185,6 +188,7 @@ static bool make_all(sherd__run *run, const sherd__placing *placing)
         bool there = j == 0 && lies_alike(run, layout, ndim, shape, dtype);
         run->adds |= there && run->into.how == SHERD__ADDED_TO;
         call->out[j] = there             ? run->into.tensor
+                       : run->kept       ? sherd__kept_result(call->world, j)
                        : call->op->views ? view_of(run, layout, ndim, shape)
                        : layout          ? sherd__new_on(layout, dtype)
                                 : sherd__new_plain(call->world, dtype, ndim, shape, varies);
@@ -297,7 +301,7 @@ bool sherd__lay_out(sherd__run *run)
     for (int j = 0; j < call->results; j++) {
         sherd_tensor *t = call->out[j];
         call->to[j] = NULL;
-        if (t->count == 0 || call->op->views)
+        if (t->count == 0 || call->op->views || run->kept)
             continue;
         call->to[j] = start_of(run, t, run->adds && j == 0);
         if (!call->to[j])

@@ -4,6 +4,7 @@
  * gradient may come, on the tape, with the tensors that backward needs.
  */
 #include "door.h"
+#include "autograd/replay.h"
 
 uint64_t sherd__attributes_hash(sherd__run *run)
 {
@@ -67,4 +68,6 @@ void sherd__record(sherd__run *run)
     for (int j = 0; needs && j < call->results; j++)
         if (needs & SHERD_NEEDS_RESULT(j))
             sherd__save(node, call->operands + j, call->out[j]);
+    if (!op->views && !run->into.tensor)
+        sherd__keep_results(node, call->out, call->results);
 }

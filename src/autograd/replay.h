@@ -7,7 +7,7 @@
 #ifndef SHERD__REPLAY_H
 #define SHERD__REPLAY_H
 
-#include "tensor/tensor.h"
+#include "autograd/tape.h"
 
 typedef struct sherd__replay sherd__replay;
 
@@ -16,6 +16,8 @@ typedef struct sherd__replayed {
     /* gets the kept tensors; its results are ignored; reports its own failures */
     void (*run)(void *self, sherd_tensor *const *tensors, int count);
     const char *(*name)(const void *self); /* for messages */
+    /* whether an operator's results are kept, and not computed again */
+    bool (*keeps)(const void *self, const sherd_op *op);
     void (*destroy)(void *self);
     void *self;
 } sherd__replayed;
@@ -43,5 +45,13 @@ typedef struct sherd__found {
 sherd__found sherd__replay_find(sherd_world *world, const sherd_tensor *t);
 /* Whether a part is run again now, and no other part begins inside it. */
 bool sherd__is_replayed(sherd_world *world);
+
+/* A node was recorded: keep its results (hidden ones too), if it is run again without computing. */
+void sherd__keep_results(sherd_node *node, sherd_tensor *const *out, int count);
+/* Whether the call that is about to be recorded has results that were kept. Alike on all ranks. */
+bool sherd__has_results(sherd_world *world, const sherd_op *op, sherd_tensor *const *in, int ins,
+                        int outs);
+/* The j-th of them, as a result of its own. The failed tensor: raised. */
+sherd_tensor *sherd__kept_result(sherd_world *world, int j);
 
 #endif

@@ -43,6 +43,16 @@ static const char *name(const void *self)
     return c->module ? sherd__module_name(c->module) : "(destroyed)";
 }
 
+static bool keeps(const void *self, const sherd_op *op)
+{
+    const sherd_module *m = ((const sherd__checkpoint *)self)->module;
+
+    for (int i = 0; m && i < m->keep_count; i++)
+        if (m->keeps[i] == op)
+            return true;
+    return false;
+}
+
 static void run_again(void *self, sherd_tensor *const *tensors, int count)
 {
     sherd__checkpoint *c = self;
@@ -97,7 +107,7 @@ sherd__replay *sherd__checkpoint_begin(sherd_module *m, const sherd_args *in)
         c->next->previous = c;
     m->checkpoint = c;
     return sherd__replay_begin(m->world, in->count,
-                               &(sherd__replayed){run_again, name, destroy, c});
+                               &(sherd__replayed){run_again, name, keeps, destroy, c});
 }
 
 void sherd__checkpoint_keep(sherd__replay *replay, const sherd_args *in)
@@ -121,4 +131,45 @@ void sherd_module_checkpoint(sherd_module *module, bool on)
 bool sherd_module_is_checkpointed(const sherd_module *module)
 {
     return module && module->checkpointed;
+}
+
+static const char *fault_of(const sherd_op *op)
+{
+    return !op           ? "there is no such operator"
+           : op->compose ? "it is made of other operators"
+           : op->views   ? "its result is a view"
+                         : NULL;
+}
+
+sherd_status sherd_module_checkpoint_keep(sherd_module *module, const char *const *operators,
+                                          int count)
+{
+    static const char function[] = "sherd_module_checkpoint_keep";
+    const sherd__argument need[] = {
+        {"module", module}, {"operators", count > 0 ? (const void *)operators : ""}, {NULL, NULL}};
+    sherd_world *world = sherd_module_world(module);
+    sherd__diag *diag = sherd__world_diag(world);
+    sherd_status status = sherd__require(diag, function, need);
+
+    if (status)
+        return status;
+    if (count < 0)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: %d operators", function, count);
+    const sherd_op **list = sherd__alloc(sherd__world_heap(world), (size_t)count + 1, sizeof *list);
+    if (!list)
+        return sherd__no_memory(diag, function);
+    for (int i = 0; i < count && !status; i++) {
+        list[i] = sherd_op_find(world, operators[i]);
+        if (fault_of(list[i]))
+            status = sherd__fail(diag, SHERD_EINVAL, "%s: operator %d, \"%.60s\": %s", function, i,
+                                 operators[i] ? operators[i] : "(NULL)", fault_of(list[i]));
+    }
+    if (!status) {
+        const sherd_op **before = module->keeps;
+        module->keeps = list;
+        module->keep_count = count;
+        list = before;
+    }
+    sherd__free(sherd__world_heap(world), list);
+    return status;
 }

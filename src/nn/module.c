@@ -71,6 +71,7 @@ static void destroy_tree(sherd_module *m)
     sherd__map_clear(&m->names);
     sherd__free(heap, m->child);
     sherd__free(heap, m->styles);
+    sherd__free(heap, m->keeps);
     sherd__free(heap, m->path);
     sherd__free(heap, m);
 }

@@ -6,7 +6,7 @@
 #include "autograd/replay.h"
 #include "autograd/tape.h"
 #include "base/map.h"
-#include "sherd/module.h"
+#include "sherd/checkpoint.h"
 
 typedef struct sherd__named_child {
     char *name;
@@ -69,6 +69,8 @@ struct sherd_module {
     bool of_backward; /* made by what a backward calls */
     bool is_layer;    /* its forward is the library's, and reads the payload */
     bool checkpointed;
+    const sherd_op **keeps; /* [keep_count] operators whose results are kept if it is */
+    int keep_count;
     sherd__checkpoint *checkpoint; /* calls that may be recomputed */
 };
 
