@@ -39,6 +39,7 @@
 #include "sherd/module.h"
 #include "sherd/checkpoint.h"
 #include "sherd/layers.h"
+#include "sherd/schedule.h"
 #include "sherd/optimizer.h"
 #include "sherd/scaler.h"
 #include "sherd/files.h"

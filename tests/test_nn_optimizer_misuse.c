@@ -49,6 +49,29 @@ static void computes(sherd_world *world)
 
 #define MISUSE(name) MISUSE_WORKS(name, computes)
 
+MISUSE(state_is_sharded_over_an_axis_that_is_there)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_module *spread = NULL, *plain = linear(m->world);
+    sherd_optimizer *o = NULL, *other = NULL;
+    const sherd_layout *whole = NULL;
+
+    CHECK_OK(sherd_layout_parse_placements(&whole, line(m->world), 2, shape, "R", NULL));
+    CHECK_OK(sherd_module_create(&spread, m->world, NULL, NULL));
+    CHECK_OK(sherd_module_add_parameter(spread, "w", sherd_constant_on(whole, SHERD_F32, 1)));
+    CHECK_OK(sherd_adamw_create(&o, spread, NULL));
+    CHECK_OK(sherd_adamw_create(&other, plain, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_optimizer_shard(NULL, "x"));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_shard(o, NULL));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_shard(o, "y"));
+    REFUSES(SHERD_EINVAL, sherd_optimizer_shard(other, "x"));
+    CHECK_OK(sherd_optimizer_shard(o, "x"));
+    sherd_optimizer_destroy(o);
+    sherd_optimizer_destroy(other);
+    sherd_module_destroy(spread);
+    sherd_module_destroy(plain);
+}
+
 MISUSE(an_optimizer_needs_a_module)
 {
     sherd_module *layer = linear(m->world);
@@ -299,6 +322,7 @@ MISUSE(schedules_answer_whatever_is_asked)
 }
 
 static const check_test tests[] = {
+    {TEST(state_is_sharded_over_an_axis_that_is_there), {1, 2, 3}},
     {TEST(an_optimizer_needs_a_module), {1, 2}},
     {TEST(groups_need_patterns_that_find_parameters), {1, 2}},
     {TEST(other_groups_need_the_same), {1, 2}},

@@ -28,6 +28,7 @@
 #define SHERD_OPTIMIZER_H
 
 #include "module.h"
+#include "schedule.h"
 
 SHERD_BEGIN
 
@@ -285,6 +286,25 @@ SHERD_CALL sherd_status sherd_optimizer_betas(sherd_optimizer *optimizer, double
                                               double beta2);
 
 /**
+ * Shard the state of parameters that are replicated over an axis of their mesh, over that axis
+ * (PyTorch: ZeroRedundancyOptimizer, ZeRO-1): each rank keeps the state of some of a parameter's
+ * rows, or, of one with fewer rows than the axis has ranks, of its largest dim. A step then
+ * reduce-scatters gradients that are pending over the axis, updates a slice of each parameter, and
+ * gathers the slices: together as many bytes as the all-reduce without. Until the next backward,
+ * gradients have that layout too; sherd_grad gathers.
+ *
+ * Not so: parameters that are sharded over the axis, scalars, plain ones, and matrices that Muon
+ * updates whole. State that there is already is kept, so this may come at any time between steps;
+ * but all of it is in memory until then. Several axes: one call for each.
+ *
+ * @local    all ranks of the mesh call it, between the same steps
+ * @numerics the same bits as without; norms of gradients are added in another order
+ * @errors   EINVAL a NULL, no such axis, no distributed parameters; ENOTSUP on GPUs; ENOMEM (the
+ *           optimizer can then only be destroyed)
+ */
+SHERD_CALL sherd_status sherd_optimizer_shard(sherd_optimizer *optimizer, const char *axis);
+
+/**
  * Free an optimizer; NULL is a no-op.
  *
  * @local
@@ -432,7 +452,8 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
  * - exact for a 16-bit parameter: its f32 copy;
  * - steps: an i64 scalar, in how many steps the parameter had a gradient.
  *
- * They have the layout of the parameter; steps is replicated over its mesh. Frozen parameters have
+ * They have the layout of the parameter, or a shard of it (sherd_optimizer_shard); steps is
+ * replicated over its mesh. Frozen parameters have
  * none yet; thawed ones have it since their first step, on ranks outside their mesh since a
  * sherd_module_write or sherd_module_read. Groups are not part of the state.
  *
@@ -456,36 +477,6 @@ SHERD_API int sherd_optimizer_state(sherd_optimizer *optimizer, sherd_named_stat
  */
 SHERD_CALL sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const char *name,
                                              sherd_tensor *t, int root);
-
-/*
- * Learning-rate schedules: factors for the learning rate, which depend only on the number of the
- * step, from 0; so a resumed run goes on as it would have. They can be multiplied: rate = 3e-4 *
- * sherd_schedule_warmup(step, 100) * sherd_schedule_cosine(step, 10000, 0.1).
- */
-
-/** `factor` in the first `steps` steps, then 1. @local @errors none */
-SHERD_API double sherd_schedule_constant(int64_t step, int64_t steps, double factor);
-/** (step + 1) / steps, at most 1. @local @errors none */
-SHERD_API double sherd_schedule_warmup(int64_t step, int64_t steps);
-
-/**
- * A line from `first` at step 0 to `last` at `steps`, constant from there on.
- *
- * @local   @errors none
- */
-SHERD_API double sherd_schedule_linear(int64_t step, int64_t steps, double first, double last);
-
-/**
- * Half a cosine from 1 at step 0 to `last` at `steps`, constant from there on.
- *
- * @local   @errors none
- */
-SHERD_API double sherd_schedule_cosine(int64_t step, int64_t steps, double last);
-
-/** `factor` to the power of floor(step / every). @local @errors none; 1 if `every` < 1 */
-SHERD_API double sherd_schedule_step(int64_t step, int64_t every, double factor);
-/** `factor` to the power of the step. @local @errors none */
-SHERD_API double sherd_schedule_exponential(int64_t step, double factor);
 
 SHERD_END
 

@@ -19,6 +19,7 @@
 static void destroy_item(sherd__heap *heap, sherd__optimized *item)
 {
     sherd_tensor_release(item->p);
+    sherd__layout_set(&item->part, NULL);
     for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++) {
         sherd_tensor_release(item->tensor[i]);
         sherd__free(heap, item->name[i]);
@@ -53,12 +54,13 @@ void sherd_optimizer_destroy(sherd_optimizer *optimizer)
 
 /* ---- making one ----------------------------------------------------------------------------- */
 
-static sherd_tensor *zeros_like(sherd_tensor *p)
+static sherd_tensor *zeros_for(const sherd__optimized *item)
 {
+    sherd_tensor *p = item->p;
     sherd_dtype dtype = sherd__statistics_dtype(p->dtype);
 
     if (p->layout)
-        return sherd_constant_on(p->layout, dtype, 0);
+        return sherd_constant_on(item->part ? item->part : p->layout, dtype, 0);
     if (!sherd__is_elsewhere(p))
         return sherd_constant(p->world, dtype, p->shape, p->ndim, 0);
     sherd_tensor *t = sherd_constant_later(p->world, dtype, p->shape, p->ndim, 0);
@@ -108,7 +110,7 @@ sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optim
     for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++) {
         if (!item->name[i] || item->tensor[i])
             continue;
-        sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS ? no_steps(item->p) : zeros_like(item->p);
+        sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS ? no_steps(item->p) : zeros_for(item);
         if (sherd_tensor_failed(t))
             return diag->status ? diag->status : SHERD_ENOMEM;
         item->tensor[i] = sherd_tensor_retain(t);

@@ -24,11 +24,13 @@ typedef struct sherd__optimized {
      */
     sherd_tensor *tensor[SHERD__OPTIMIZER_TENSORS];
     char *name[SHERD__OPTIMIZER_TENSORS];
-    int64_t version;    /* of the parameter's storage when EXACT was last the same */
-    bool grouped;       /* in a group of parameters */
-    bool whole;         /* a matrix that `update_whole` of its kind updates */
-    bool ready;         /* on all ranks: a step takes no memory for it */
-    double rate, decay; /* the factor of a step's rate, and its weight decay */
+    const sherd_layout *part; /* of the state, if it is sharded further than p; counted, or NULL */
+    sherd_tensor *slice;      /* of p, of that layout, while it is updated; not counted */
+    int64_t version;          /* of the parameter's storage when EXACT was last the same */
+    bool grouped;             /* in a group of parameters */
+    bool whole;               /* a matrix that `update_whole` of its kind updates */
+    bool ready;               /* on all ranks: a step takes no memory for it */
+    double rate, decay;       /* the factor of a step's rate, and its weight decay */
 } sherd__optimized;
 
 /*
@@ -143,6 +145,18 @@ bool sherd__optimizer_entry(const sherd_optimizer *o, const sherd__optimized *it
 /* begun[count]: 1 for each item that has state; and make that of items that have a 1. */
 void sherd__optimizer_begun(const sherd_optimizer *o, int64_t *begun);
 sherd_status sherd__optimizer_start_begun(const sherd_optimizer *o, const int64_t *begun);
+
+/* What is updated of an item: its parameter, or the slice. */
+static inline sherd_tensor *sherd__updated(const sherd__optimized *item)
+{
+    return item->slice ? item->slice : item->p;
+}
+/* Update one parameter by itself, on the CPU (step.c); false: ended by the alarm. */
+bool sherd__optimizer_update(const sherd_optimizer *o, sherd__optimized *item, double rate,
+                             double grad_scale);
+/* Take a slice; and a step of all parameters whose state is sharded further (slices.c). */
+bool sherd__optimizer_slice(sherd__optimized *item);
+bool sherd__optimizer_update_slices(const sherd_optimizer *o, double rate, double grad_scale);
 
 /*
  * What a step needs of an item that has a gradient, except where p lies and the number of the step;

@@ -15,11 +15,14 @@
  * The layout that a gradient must have; its own if it has that already; NULL: failed, the reason is
  * in the diag.
  */
-static const sherd_layout *goal(const sherd_tensor *p, const sherd_tensor *g)
+static const sherd_layout *goal(const sherd__optimized *item, const sherd_tensor *g)
 {
+    const sherd_tensor *p = item->p;
     const sherd_layout *to = NULL;
     sherd_status status;
 
+    if (item->part)
+        return item->part;
     if (p->layout)
         status = sherd__layout_settle(&to, p->layout);
     else
@@ -37,7 +40,7 @@ static int collect(sherd_optimizer *o)
         const sherd_layout *to;
         if (!g || (!g->layout && !p->layout))
             continue;
-        to = g->layout || p->layout ? goal(p, g) : NULL;
+        to = g->layout || p->layout ? goal(&o->item[i], g) : NULL;
         if (!to) {
             sherd__raise_diag(o->world);
             return -1;

@@ -30,27 +30,38 @@ static void convert(sherd_tensor *p, sherd__device *device, sherd_dtype to, sher
         sherd__convert(sherd__world_kernels(p->world), to, from, p->count, dst, src);
 }
 
-bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device)
+static bool refresh(sherd__optimized *item, sherd__device *device)
 {
-    sherd_tensor *p = item->p;
-
-    if (item->version == p->storage->version)
-        return true;
+    sherd_tensor *p = sherd__updated(item);
     void *exact = to_write(item->tensor[SHERD__OPTIMIZER_EXACT], device);
     const void *from = device ? sherd__device_data(p) : sherd__data(p);
+
     if (!exact || !from)
         return false;
     convert(p, device, SHERD_F32, p->dtype, exact, from);
     if (device && !sherd__device_sound(p->world))
         return false;
-    item->version = p->storage->version;
+    item->version = item->p->storage->version;
     return true;
+}
+
+bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device)
+{
+    if (item->version == item->p->storage->version)
+        return true;
+    if (item->slice || !item->part)
+        return refresh(item, device);
+    sherd_scope_begin(item->p->world);
+    bool good = sherd__optimizer_slice(item) && refresh(item, device);
+    item->slice = NULL;
+    sherd_scope_end(item->p->world);
+    return good;
 }
 
 void *sherd__optimizer_change(sherd__optimized *item, sherd__device *device)
 {
     if (!item->tensor[SHERD__OPTIMIZER_EXACT])
-        return to_write(item->p, device);
+        return to_write(sherd__updated(item), device);
     return sherd__optimizer_refresh(item, device)
                ? to_write(item->tensor[SHERD__OPTIMIZER_EXACT], device)
                : NULL;
@@ -58,7 +69,7 @@ void *sherd__optimizer_change(sherd__optimized *item, sherd__device *device)
 
 bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const void *changed)
 {
-    sherd_tensor *p = item->p;
+    sherd_tensor *p = sherd__updated(item);
     void *to;
 
     if (!item->tensor[SHERD__OPTIMIZER_EXACT])
@@ -66,7 +77,7 @@ bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const
     if (!(to = to_write(p, device)))
         return false;
     convert(p, device, p->dtype, SHERD_F32, to, changed);
-    item->version = p->storage->version;
+    item->version = item->p->storage->version;
     return true;
 }
 
@@ -206,7 +217,7 @@ bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sh
 
     *u = (sherd__update){.device = sherd__optimizer_device(o, p),
                          .dtype = p->dtype,
-                         .count = p->count,
+                         .count = sherd__updated(item)->count,
                          .decay = item->decay};
     if (sherd__optimizer_start_state(o, item) || !has_state(o, item))
         return false;
@@ -284,14 +295,23 @@ static bool update(const sherd_optimizer *o, list *l, sherd__optimized *item, do
     return true;
 }
 
+bool sherd__optimizer_update(const sherd_optimizer *o, sherd__optimized *item, double rate,
+                             double grad_scale)
+{
+    list l = {.count = 0};
+
+    return update(o, &l, item, rate, grad_scale) && update_list(o, &l);
+}
+
 static bool update_all(const sherd_optimizer *o, double rate, double grad_scale)
 {
     list l = {.count = 0};
     bool good = true;
 
     for (int i = 0; good && i < o->count; i++)
-        good = update(o, &l, &o->item[i], rate, grad_scale);
-    return update_list(o, &l) && good;
+        good = o->item[i].part || update(o, &l, &o->item[i], rate, grad_scale);
+    good = update_list(o, &l) && good;
+    return good && sherd__optimizer_update_slices(o, rate, grad_scale);
 }
 
 /*
