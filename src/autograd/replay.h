@@ -48,7 +48,10 @@ bool sherd__is_replayed(sherd_world *world);
 
 /* A node was recorded: keep its results (hidden ones too), if it is run again without computing. */
 void sherd__keep_results(sherd_node *node, sherd_tensor *const *out, int count);
-/* Of the second run (kept.c): whether the call that is about to be recorded has results that were kept. Alike on all ranks. */
+/*
+ * Of the second run (kept.c): whether the call that is about to be recorded has results that were
+ * kept. Alike on all ranks.
+ */
 bool sherd__has_results(sherd_world *world, const sherd_op *op, sherd_tensor *const *in, int ins,
                         int outs);
 /* The j-th of them, as a result of its own. The failed tensor: raised. */
