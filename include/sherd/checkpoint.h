@@ -5,8 +5,8 @@
  *
  *     const char *const products[] = {"sherd_linear", "sherd_matmul", "sherd_attention"};
  *
- *     sherd_module_checkpoint(block, true);
- *     if (sherd_module_checkpoint_keep(block, products, 3))
+ *     sherd_module_checkpoint(model, true);
+ *     if (sherd_module_checkpoint_keep(model, products, 3))
  *         return 1;
  */
 #ifndef SHERD_CHECKPOINT_H
