@@ -4,7 +4,6 @@
  * again there. What is dear to compute again can be kept all the same:
  *
  *     const char *const products[] = {"sherd_linear", "sherd_matmul", "sherd_attention"};
- *
  *     sherd_module_checkpoint(model, true);
  *     if (sherd_module_checkpoint_keep(model, products, 3))
  *         return 1;
