@@ -29,8 +29,8 @@ SHERD_BEGIN
  * MPI_THREAD_FUNNELED is enough, since all MPI calls are made by the thread that uses the world.
  * sherd sends its messages on a duplicate of the communicator, so they do not mix with the
  * caller's. Ranks are not pinned: what the launcher has bound them to stays, also for threads that
- * the caller starts later. Programs that this process starts afterwards are not ranks. In a dry run (`sherd dry`)
- * the communicator has one rank, and the world as many as the dry run is for.
+ * the caller starts later. Programs that this process starts afterwards are not ranks. In a dry run
+ * (`sherd dry`) the communicator has one rank, and the world as many as the dry run is for.
  *
  * @collective the communicator
  * @shapes     options: NULL = all zero

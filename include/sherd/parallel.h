@@ -331,10 +331,10 @@ typedef struct sherd_shard_options {
  * @owns       the module keeps hooks until it is destroyed; tied parameters stay tied; options are
  *             only read during the call
  * @errors     EINVAL no such axis, min_elements negative, a dtype without fractions, a pattern that
- *             is NULL or matches nothing, a dim that a parameter lacks, a parameter that varies or is on another mesh;
- *             without skip_sharded, one that a style has sharded over the axis, and a module that
- *             was sharded over it before, or is below such a one; ENOMEM; EDIFFER; after an error
- *             the module is partly changed
+ *             is NULL or matches nothing, a dim that a parameter lacks, a parameter that varies or
+ *             is on another mesh; without skip_sharded, one that a style has sharded over the axis,
+ *             and a module that was sharded over it before, or is below such a one; ENOMEM;
+ *             EDIFFER; after an error the module is partly changed
  */
 SHERD_CALL sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh,
                                           const char *axis, const sherd_shard_options *options);

@@ -10,8 +10,8 @@
  * out of step and no rank hangs. sherd_world_check() reads and lowers the alarm: all ranks get the
  * same status and text from it, and go on. A rank on which something else fails (a local function
  * of sherd, or reading its data) calls sherd_world_fail(), and may then skip everything up to the
- * next sherd_world_check(), except for ends of scopes (sherd_scope_end_to). The collective calls that the other ranks make meanwhile fail, so they
- * reach that check as well.
+ * next sherd_world_check(), except for ends of scopes (sherd_scope_end_to). The collective calls
+ * that the other ranks make meanwhile fail, so they reach that check as well.
  *
  * Branch only on a status: that of sherd_world_check() or of a collective function. Whether a
  * tensor has failed (sherd_tensor_failed(), or sherd_tensor_read() returning NULL) is a local

@@ -1,9 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results that a part which is run again has kept from its first run (docs/decisions/160): they lie
- * in the slots of the first run's nodes, and the call that comes next gets views of them.
+ * What a part that is run again finds of its first run. How tensors lay that came to a module then
+ * (docs/decisions/148). And results that were kept (docs/decisions/160): they lie in the slots of
+ * the first run's nodes, and the call that comes next gets views of them.
  */
-#include "autograd/node.h"
+#include "autograd/replaying.h"
+
+/* ---- how tensors lay ------------------------------------------------------------------------ */
+
+static void note_found(sherd__replay *r, sherd__found found)
+{
+    sherd__found *list = sherd__reserve(sherd__world_heap(r->world), r->found, r->founds,
+                                        &r->found_room, 16, sizeof *list);
+
+    if (!list) {
+        sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
+        return;
+    }
+    r->found = list;
+    list[r->founds] = (sherd__found){NULL, found.dtype};
+    sherd__layout_set(&list[r->founds++].layout, found.layout);
+}
+
+/* A part that is recorded inside one that is run again finds what was found there then. */
+sherd__found sherd__replay_find(sherd_world *world, const sherd_tensor *t)
+{
+    sherd__found found = {t->layout, t->dtype};
+    sherd__replay *first = sherd__tape_of(world)->replay, *again = first;
+
+    while (again && again->state != SHERD__AGAIN)
+        again = again->outer;
+    if (again && again->found_at < again->founds)
+        found = again->found[again->found_at++];
+    for (sherd__replay *r = first; r != again; r = r->outer)
+        note_found(r, found);
+    return found;
+}
+
+const sherd_node *sherd__replay_next(sherd_world *world)
+{
+    const sherd__replay *r = sherd__tape_of(world)->replay;
+
+    return r && r->state == SHERD__AGAIN && r->at < r->nodes ? r->node[r->at] : NULL;
+}
+
+bool sherd__is_replayed(sherd_world *world)
+{
+    const sherd__replay *r = sherd__tape_of(world)->replay;
+
+    return r && r->state == SHERD__AGAIN;
+}
+
+/* ---- results that were kept ------------------------------------------------------------------ */
 
 /* Written since, it is no longer the result. What a hook has packed is as it was. */
 static bool is_stale(const sherd__kept *kept)

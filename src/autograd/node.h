@@ -185,6 +185,11 @@ bool sherd__replay_fill(sherd_node *node);
 /* Backward has left the node, but it may run again: drop what was computed for it. */
 void sherd__replay_empty(sherd_node *node);
 
+/*
+ * What the part that is recomputed did next, the first time; NULL: nothing, or none is recomputed.
+ */
+const sherd_node *sherd__replay_next(sherd_world *world);
+
 /* Whether keeping a tensor takes no memory: it is a leaf's, or can be moved again from one. */
 bool sherd__keeps_free(const sherd_tensor *t);
 

@@ -11,31 +11,9 @@
  * which belongs to the outer part: recomputing the outer part restores them, and nothing of what is
  * inside the inner one.
  */
-#include "autograd/node.h"
+#include "autograd/replaying.h"
 
 #include <string.h>
-
-typedef enum state { RECORDS, WAITS, AGAIN } state;
-
-struct sherd__replay {
-    sherd__refcounted head; /* counts its nodes, and its run */
-    sherd_world *world;
-    sherd__replayed what;
-    state state;
-    sherd__replay *outer; /* while it runs */
-    sherd_node *keeper;   /* counted */
-    uint64_t wanting;     /* bits of the kept tensors that want a gradient */
-    sherd_dtype low;      /* as sherd__low was */
-    sherd_node **node;    /* not counted; NULL once it is gone */
-    int nodes, room;
-    int undone; /* nodes that are there, and whose backward has not run for good */
-    int at;     /* how many have come again */
-    sherd__draws draws;
-    uint64_t origins; /* the run around it, while it runs */
-    /* how tensors lay, for who asks when it is run again; the layouts are counted */
-    sherd__found *found;
-    int founds, found_room, found_at;
-};
 
 static const sherd_op keeper_op = {.name = "sherd_module_checkpoint"};
 
@@ -62,7 +40,7 @@ static void replay_destroy(sherd__refcounted *head)
 /* Release the arguments when no node needs them any more; likewise those of parts around. */
 static void let_go(sherd__replay *r)
 {
-    while (r && r->state == WAITS && r->undone == 0 && !r->keeper->done) {
+    while (r && r->state == SHERD__WAITS && r->undone == 0 && !r->keeper->done) {
         sherd_node *keeper = r->keeper;
         sherd__node_clear(keeper);
         keeper->done = true;
@@ -198,7 +176,7 @@ void sherd__replay_end(sherd__replay *r)
     sherd__origins_leave(r->world, r->origins);
     sherd__tape_of(r->world)->replay = r->outer;
     r->outer = NULL;
-    r->state = WAITS;
+    r->state = SHERD__WAITS;
     let_go(r);
     sherd__refcounted_release(&r->head);
 }
@@ -225,7 +203,7 @@ void sherd__replay_join(sherd_node *node)
 
     if (!r)
         return;
-    if (r->state == RECORDS) {
+    if (r->state == SHERD__RECORDS) {
         if (!append(r, node))
             return;
         node->member = r->nodes - 1;
@@ -255,44 +233,6 @@ void sherd__replay_part(sherd_node *node)
         let_go(r);
     }
     sherd__refcounted_release(&r->head);
-}
-
-/* ---- how tensors lay ------------------------------------------------------------------------ */
-
-static void note_found(sherd__replay *r, sherd__found found)
-{
-    sherd__found *list = sherd__reserve(sherd__world_heap(r->world), r->found, r->founds,
-                                        &r->found_room, 16, sizeof *list);
-
-    if (!list) {
-        sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
-        return;
-    }
-    r->found = list;
-    list[r->founds] = (sherd__found){NULL, found.dtype};
-    sherd__layout_set(&list[r->founds++].layout, found.layout);
-}
-
-/* A part that is recorded inside one that is run again finds what was found there then. */
-sherd__found sherd__replay_find(sherd_world *world, const sherd_tensor *t)
-{
-    sherd__found found = {t->layout, t->dtype};
-    sherd__replay *first = sherd__tape_of(world)->replay, *again = first;
-
-    while (again && again->state != AGAIN)
-        again = again->outer;
-    if (again && again->found_at < again->founds)
-        found = again->found[again->found_at++];
-    for (sherd__replay *r = first; r != again; r = r->outer)
-        note_found(r, found);
-    return found;
-}
-
-bool sherd__is_replayed(sherd_world *world)
-{
-    const sherd__replay *r = sherd__tape_of(world)->replay;
-
-    return r && r->state == AGAIN;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -452,7 +392,7 @@ static void fill(sherd__replay *r)
     sherd_saved_hooks_push(world, &none);
     r->head.refs++;
     r->outer = tape->replay;
-    r->state = AGAIN;
+    r->state = SHERD__AGAIN;
     r->at = r->found_at = 0;
     tape->replay = r;
     tape->graph = false;
@@ -468,7 +408,7 @@ static void fill(sherd__replay *r)
     sherd__set_low(world, low);
     tape->replay = r->outer;
     tape->graph = graph;
-    r->state = WAITS;
+    r->state = SHERD__WAITS;
     tape->hooked = hooked;
     tape->unpushed = unpushed;
     sherd__scope_leave(world, floor);
@@ -493,7 +433,7 @@ static bool refuse_inside(const sherd__replay *r)
 
 bool sherd__replay_fill(sherd_node *node)
 {
-    if (node->replay && node->replay->state != WAITS)
+    if (node->replay && node->replay->state != SHERD__WAITS)
         return refuse_inside(node->replay);
     if (!node->lacks || !node->replay)
         return true;

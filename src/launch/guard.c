@@ -92,7 +92,7 @@ static int be_first(const watched *w, const notice *mine)
     return -1;
 }
 
-/* `whole`: with the process and the number of ranks, as worlds of parts of a job count their own. */
+/* `whole`: with the process and the number of ranks, for a job may have several worlds. */
 static void say(const watched *w, const char *text, bool whole)
 {
     char line[SHERD_ERROR_BYTES + 192], who[64] = "";

@@ -164,7 +164,7 @@ static bool share(joining *j)
     return sherd__share(j->world, j->mesh, "sherd_from_local", mine, WORDS, j->all);
 }
 
-/* How rank `rank` differs in one word from `first`; what hashes stand for only this rank can show. */
+/* How a rank differs from the first in one word; what hashes stand for only this rank can show. */
 static void describe(const joining *j, int w, int64_t here, int64_t first, char *out, size_t room)
 {
     static const char *const modes[] = {"SHERD_FROM_CHUNK", "SHERD_FROM_INFER"};

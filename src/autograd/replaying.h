@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A part that may be run again, as replay.c runs it and kept.c looks at it. */
+#ifndef SHERD__AUTOGRAD_REPLAYING_H
+#define SHERD__AUTOGRAD_REPLAYING_H
+
+#include "autograd/node.h"
+
+typedef enum sherd__replay_state { SHERD__RECORDS, SHERD__WAITS, SHERD__AGAIN } sherd__replay_state;
+
+struct sherd__replay {
+    sherd__refcounted head; /* counts its nodes, and its run */
+    sherd_world *world;
+    sherd__replayed what;
+    sherd__replay_state state;
+    sherd__replay *outer; /* while it runs */
+    sherd_node *keeper;   /* counted */
+    uint64_t wanting;     /* bits of the kept tensors that want a gradient */
+    sherd_dtype low;      /* as sherd__low was */
+    sherd_node **node;    /* not counted; NULL once it is gone */
+    int nodes, room;
+    int undone; /* nodes that are there, and whose backward has not run for good */
+    int at;     /* how many have come again */
+    sherd__draws draws;
+    uint64_t origins; /* the run around it, while it runs */
+    /* how tensors lay, for who asks when it is run again; the layouts are counted */
+    sherd__found *found;
+    int founds, found_room, found_at;
+};
+
+#endif
