@@ -317,6 +317,32 @@ static void what_differs_is_told(sherd_world *world, const char *path, sherd_ten
     CHECK(strstr(sherd_world_error(world), "note \"step\", \"6\", rank 1 note \"step\", \"5\""));
 }
 
+/* Tensors of one shape: rank 1 has them in another order, or one with other cuts. */
+static void another_tensor_is_not_written(sherd_world *world, const char *path)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    bool other = sherd_world_rank(world) == 1;
+    int64_t ten = 10, cut[CHECK_RANKS] = {10};
+    const sherd_layout *rows = layout_of(mesh, 1, &ten, "S(0)", NULL), *first = NULL;
+
+    CHECK_OK(sherd_layout_create(&first, mesh, 1, &ten,
+                                 &(sherd_placement){SHERD_SHARD, 0, SHERD_SUM},
+                                 &(sherd_layout_options){.sizes = (const int64_t *[]){cut}}));
+    sherd_tensor *a = indices_on(rows, SHERD_F32), *b = sherd_constant_on(rows, SHERD_F32, 1);
+    sherd_tensor *c = sherd_redistribute(b, first, NULL);
+    const sherd_named_tensor swapped[2] = {{"a", other ? b : a}, {"b", other ? a : b}};
+    const sherd_named_tensor moved[2] = {{"a", a}, {"b", other ? c : b}};
+
+    CHECK_OK(sherd_world_check(world));
+    if (sherd_world_ranks(world) < 2)
+        return;
+    CHECK_EQ(sherd_file_write(world, path, swapped, 2, NULL, 0), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "tensor 0, \"a\"") != NULL);
+    CHECK_EQ(sherd_file_write(world, path, moved, 2, NULL, 0), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "the layout of tensor 1, \"[10") != NULL);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* What was there stays, and nothing is left behind. */
 static void a_failed_write_leaves_what_was_there(sherd_world *world)
 {
@@ -351,6 +377,7 @@ static void a_failed_write_leaves_what_was_there(sherd_world *world)
         CHECK_EQ(sherd_file_write(world, path, list, 2, NULL, 0), SHERD_EDIFFER);
     }
     what_differs_is_told(world, path, t);
+    another_tensor_is_not_written(world, path);
     /* A folder in the place of PATH.part: the file can not be made; of PATH: it can not take its
      * place. */
     if (sherd_world_rank(world) == 0)

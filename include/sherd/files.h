@@ -63,7 +63,8 @@ typedef struct sherd_file_note {
  *             writing this file, a PATH or PATH.part that exists and is not a file, a system error
  *             (the text has it); ELIMIT names and notes of more than 100 MiB, or tensors of 2^62
  *             bytes; ENOTSUP sherd was built without jansson; EDIFFER ranks passed different paths,
- *             tensors or notes; ENOMEM; EPEER
+ *             tensors or notes (at the next check, if they are on a mesh of some ranks only);
+ *             ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_file_write(sherd_world *world, const char *path,
                                          const sherd_named_tensor *tensors, int count,

@@ -155,20 +155,51 @@ static void describe_tensor(const sherd_file_entry *e, int i, char *text, size_t
     sherd__write(&w, "],");
 }
 
-/* All headers are equal. The error is of the first tensor or note that is not. */
+/* Whether all ranks know the tensor, by its layout and by the deed that made it. */
+static bool is_of_all(const sherd_tensor *t)
+{
+    return t->layout && t->layout->spec.mesh->count == sherd_world_ranks(t->world);
+}
+
+static uint64_t hash_of_tensors(const sherd_writing *w, uint64_t hash)
+{
+    for (int i = 0; i < w->header.entries; i++) {
+        const sherd_tensor *t = w->list[i].tensor;
+        if (is_of_all(t))
+            hash = sherd__hash_word(sherd__hash_word(hash, t->layout->hash), t->ledger.identity);
+    }
+    return hash;
+}
+
+/* The i-th tensors lie alike and are the same, as far as all ranks know. */
+static bool agree_on_tensor(sherd_writing *w, int i)
+{
+    const sherd_tensor *t = w->list[i].tensor;
+    bool all = is_of_all(t);
+    char kind[64];
+
+    snprintf(kind, sizeof kind, "the layout of tensor %d,", i);
+    if (!agree_on(w, 0, kind, all ? t->layout->text : "none that all ranks know"))
+        return false;
+    snprintf(kind, sizeof kind, "what was computed of tensor %d,", i);
+    return agree_on(w, all ? t->ledger.identity : 0, kind, w->header.entry[i].name);
+}
+
+/* All headers are equal, and tensors are the same. The error is of the first that is not. */
 static bool agree_on_header(sherd_writing *w, const char *text, size_t bytes)
 {
     const sherd__header *h = &w->header;
     char kind[96];
 
-    if (agree(w, text ? sherd__hash_bytes(1, text, bytes) : 0) || w->status != SHERD_EDIFFER)
+    if (agree(w, text ? hash_of_tensors(w, sherd__hash_bytes(1, text, bytes)) : 0) ||
+        w->status != SHERD_EDIFFER)
         return w->status == SHERD_OK;
     w->status = SHERD_OK;
     snprintf(kind, sizeof kind, "%d tensors and %d notes for", h->entries, h->notes);
     bool same = agree_on(w, 0, kind, w->path);
     for (int i = 0; same && i < h->entries; i++) {
         describe_tensor(&h->entry[i], i, kind, sizeof kind);
-        same = agree_on(w, 0, kind, h->entry[i].name);
+        same = agree_on(w, 0, kind, h->entry[i].name) && agree_on_tensor(w, i);
     }
     for (int i = 0; same && i < h->notes; i++) {
         snprintf(kind, sizeof kind, "note %d,", i);
@@ -212,6 +243,8 @@ static void put(sherd_writing *w, int i)
     const sherd_layout *rows;
 
     if (t->layout) {
+        uint64_t what = sherd__hash_word(t->layout->hash, t->ledger.identity), unused;
+        sherd__deed_add(t->layout->spec.mesh, w->function, what, &unused);
         sherd_status status = sherd__file_layout(&rows, t->layout);
         t = status ? sherd__fail_diag(w->world, true) : sherd__move_to(t, rows, false);
     }
