@@ -331,7 +331,10 @@ static void integers_are_written_too(sherd_world *world)
     }
     sherd_scale_by(sherd_constant(world, SHERD_I32, SIZES(3), 1, 1), 0.5);
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-    CHECK(strstr(sherd_world_error(world), "the dtype does not have this value") != NULL);
+    CHECK(strstr(sherd_world_error(world), "sherd_scale_by: 0.5 is no i32: a is i32[3]") != NULL);
+    sherd_fill(sherd_constant(world, SHERD_I32, SIZES(3), 1, 1), 2147483648.0);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "sherd_fill: 2147483648 is no i32: a is") != NULL);
 }
 
 /*

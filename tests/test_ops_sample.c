@@ -218,9 +218,9 @@ static void too_few_weights_are_refused(sherd_world *world)
     CHECK(!sherd_tensor_failed(y) && *(const int32_t *)sherd_tensor_read(y) == 1);
     CHECK_OK(sherd_world_check(world));
     sherd_multinomial(w, 2, false, &dice);
-    refused(world, ": sherd_multinomial: sherd_drawn: a row has too few positive weights: weights");
+    refused(world, ": sherd_multinomial: a row has too few positive weights: weights is f32[1,4]");
     sherd_multinomial(sherd_scale(w, 0), 5, true, &dice);
-    refused(world, ": sherd_multinomial: sherd_drawn_repeatedly: a row has too few positive weig");
+    refused(world, ": sherd_multinomial: a row has too few positive weights: weights is f32[1,4]");
     sherd_multinomial(sherd_scale(w, NAN), 1, false, &dice);
     refused(world, "a weight is NaN");
     sherd_multinomial(sherd_scale(w, NAN), 2, true, &dice);

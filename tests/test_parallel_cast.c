@@ -174,6 +174,31 @@ static void what_cannot_be_cast_is_refused(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* It would be run again with other parameters; also where it is a part of what is cast. */
+static void what_backward_runs_again_is_cast_afterwards(sherd_world *world)
+{
+    sherd_module *m = drawn(world), *layer = sherd_module_find(m, "net1");
+
+    for (int whole = 0; whole < 2; whole++) {
+        sherd_scope_begin(world);
+        sherd_module_checkpoint(whole ? m : layer, true);
+        sherd_tensor *y = sherd_module_call(m, wave(world, SHERD_F32, 2, SHAPE(4, 6), 1, 1, 0));
+        CHECK_EQ(sherd_module_cast(whole ? layer : m, SHERD_BF16), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "cast it after backward") != NULL);
+        sherd_backward(sherd_sum(y));
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+        for (int i = 0; i < 2; i++) {
+            sherd_module *part = sherd_module_child(m, i);
+            sherd_clear_grad(sherd_module_parameter(part, "weight"));
+            sherd_clear_grad(sherd_module_parameter(part, "bias"));
+        }
+    }
+    CHECK_OK(sherd_module_cast(m, SHERD_BF16));
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void no_memory_fails_on_all(sherd_world *world)
 {
     sherd_status status = SHERD_ENOMEM;
@@ -199,6 +224,7 @@ static const check_test tests[] = {
     {TEST(ties_hold), {1, 2, 3}},
     {TEST(averages_stay_precise), {1, 2}},
     {TEST(what_cannot_be_cast_is_refused), {1, 2}},
+    {TEST(what_backward_runs_again_is_cast_afterwards), {1, 2}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -278,6 +278,7 @@ MISUSE(sharding_needs_a_module_a_mesh_and_an_axis)
         {.unit = "none"},
         {.unit = "weight"},
         {.ignored_count = 1},
+        {.ignored_count = -1},
         {.ignored = &names[0], .ignored_count = 1},
         {.ignored = &names[1], .ignored_count = 1},
         {.ignored = &names[2], .ignored_count = 3},

@@ -136,8 +136,8 @@ SHERD_CALL sherd_status sherd_module_remove(sherd_module **out, sherd_module *mo
  *
  * The old child becomes a root, as in sherd_module_remove. The new one brings its own layouts,
  * styles and hooks: those of the old one stay with that, so make the new one parallel
- * (sherd_parallelize, sherd_fully_shard). Optimizers that were made before do not have its
- * parameters: make them afterwards.
+ * (sherd_parallelize; sherd_fully_shard, with options.skip_sharded if what is around is sharded).
+ * Optimizers that were made before do not have its parameters: make them afterwards.
  *
  * @local  all ranks must do the same
  * @shapes out: gets the old child; NULL = it is destroyed
@@ -354,8 +354,8 @@ SHERD_CALL int sherd_module_require_grad(sherd_module *module, const char *patte
  * @shapes     dtype: f32, f64, bf16 or f16
  * @numerics   rounded to nearest, ties to even
  * @errors     EINVAL `module` is NULL, a dtype without fractions, a tensor that has a gradient or
- *             was lost, the module or one below or above it is being called; EDIFFER; ENOMEM,
- *             EPEER: then some tensors are cast and others not
+ *             was lost, the module or one below or above it is being called, or backward may run it
+ *             again (checkpointing); EDIFFER; ENOMEM, EPEER: then only some tensors are cast
  */
 SHERD_CALL sherd_status sherd_module_cast(sherd_module *module, sherd_dtype dtype);
 

@@ -64,6 +64,14 @@ static const sherd_call *made_by(const sherd_call *call)
     return outer && outer != call && strcmp(outer->op->name, call->op->name) != 0 ? outer : NULL;
 }
 
+/* Whether a name is the other's, with a word for a part: "sherd_quantile places". */
+static bool is_part_of(const char *name, const char *whole)
+{
+    size_t n = strlen(whole);
+
+    return strncmp(name, whole, n) == 0 && name[n] == ' ';
+}
+
 void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)
 {
     char reason[SHERD__REASON_BYTES], operands[OPERANDS_BYTES];
@@ -76,8 +84,10 @@ void sherd__refuse(const sherd_call *call, sherd_status status, const char *form
     bool distributed = write_operands(call, operands);
     if (outer)
         write_operands(outer, operands);
+    bool part = outer && is_part_of(call->op->name, outer->op->name);
     sherd__fail_tensor(call->world, distributed, status, "%s%s%s: %s: %s",
-                       outer ? outer->op->name : "", outer ? ": " : "", call->op->name,
+                       outer ? outer->op->name : "", outer && !part ? ": " : "",
+                       part ? "" : call->op->name,
                        *reason ? reason : "it failed and did not say why", operands);
 }
 

@@ -135,11 +135,26 @@ static bool fit_together(const sherd_tensor *a, const sherd_tensor *b)
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
+/* What a leaf has from before was lost in a step that failed. False: that is so, raised. */
+static bool is_there(sherd_tensor *kept)
+{
+    sherd_world *world = kept->world;
+
+    if (!sherd__is_failed(kept))
+        return true;
+    if (!sherd__alarmed(world))
+        sherd__raise(world, SHERD_EINVAL,
+                     "sherd_backward: the gradient %s that a leaf has from before was lost in a "
+                     "step that failed: clear it (sherd_clear_grad, sherd_optimizer_clear)",
+                     sherd_tensor_text(kept));
+    return false;
+}
+
 sherd_tensor *sherd__accumulate(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_tensor *both[2] = {a, b};
 
-    if (sherd__stop(a->world, "sherd_backward", both, 2))
+    if (!is_there(a) || sherd__stop(a->world, "sherd_backward", both, 2))
         return sherd__failed(a->world);
     a = as_wide_as(a, both[1]);
     b = as_wide_as(b, both[0]);
@@ -240,9 +255,11 @@ static bool add_larger(sherd_tensor *leaf, sherd_tensor *grad)
 
 static bool add_to_leaf(sherd_tensor *leaf, sherd_tensor *grad)
 {
-    const sherd_tensor *kept = leaf->autograd.grad;
+    sherd_tensor *kept = leaf->autograd.grad;
     bool together = kept ? kept->layout == grad->layout : sherd__tape_of(leaf->world)->waits;
 
+    if (kept && !is_there(kept))
+        return false;
     if (sherd__is_larger(leaf, grad) && together)
         return add_larger(leaf, grad);
     return (!kept || !sherd__is_larger(leaf, kept) || settle_kept(leaf)) &&

@@ -8,10 +8,13 @@
 
 /* ---- outputs -------------------------------------------------------------------------------- */
 
-static bool is_output(sherd_world *world, sherd_tensor *t, const char *function)
+static bool is_output(const sherd__pass *p, sherd_tensor *t, int i)
 {
+    sherd_world *world = p->world;
+    const char *function = p->function;
+
     if (!t || t->world != world) {
-        sherd__raise(world, SHERD_EINVAL, "%s: an output is %s", function,
+        sherd__raise(world, SHERD_EINVAL, "%s: output %d is %s", function, i,
                      t ? "of another world" : "NULL");
         return false;
     }
@@ -21,8 +24,11 @@ static bool is_output(sherd_world *world, sherd_tensor *t, const char *function)
     }
     if (t->autograd.requires_grad)
         return true;
-    sherd__raise(world, SHERD_EINVAL, "%s: %s depends on no leaf that wants a gradient", function,
-                 sherd_tensor_text(t));
+    sherd__raise(
+        world, SHERD_EINVAL,
+        "%s: output %d, %s, depends on no leaf that wants a gradient (sherd_require_grad), "
+        "or was not recorded",
+        function, i, sherd_tensor_text(t));
     return false;
 }
 
@@ -97,7 +103,7 @@ static bool are_outputs(const sherd__pass *p, sherd_tensor *const *outputs, int 
     if (sherd__alarmed(p->world))
         return false;
     for (int i = 0; i < count; i++)
-        if (!is_output(p->world, outputs[i], p->function))
+        if (!is_output(p, outputs[i], i))
             return false;
     return true;
 }
@@ -260,10 +266,10 @@ static bool is_input(const sherd__pass *p, sherd_tensor *t, int i)
         return false;
     }
     if (!fault && !t->autograd.requires_grad)
-        fault = "wants no gradient";
+        fault = "wants no gradient: sherd_require_grad, before it is used";
     if (fault)
-        sherd__raise(p->world, SHERD_EINVAL, "%s: input %d%s%s %s", p->function, i, t ? ", " : "",
-                     t ? sherd_tensor_text(t) : "", fault);
+        sherd__raise(p->world, SHERD_EINVAL, "%s: input %d%s%s%s %s", p->function, i, t ? ", " : "",
+                     t ? sherd_tensor_text(t) : "", t ? "," : "", fault);
     return !fault;
 }
 
@@ -288,8 +294,10 @@ static bool capture(const sherd__pass *p, sherd_tensor **out, sherd_tensor *cons
         if (!watch)
             return false;
         if (watch->captured && (watch->captured < out || watch->captured >= out + n)) {
-            sherd__raise(p->world, SHERD_EINVAL, "%s: %s is asked for by one that is under way",
-                         p->function, sherd_tensor_text(inputs[i]));
+            sherd__raise(
+                p->world, SHERD_EINVAL,
+                "%s: the gradient of input %d, %s, is asked for by a call that is under way",
+                p->function, i, sherd_tensor_text(inputs[i]));
             return false;
         }
         if (!watch->captured)
@@ -308,8 +316,8 @@ static sherd_tensor *in_graph(sherd_tensor *captured)
     return t;
 }
 
-/* The gradient of one input, in the scope; the failed tensor if it is missing and must not be. */
-static sherd_tensor *found(const sherd__pass *p, sherd_tensor *input, sherd_tensor *captured,
+/* The gradient of input i, in the scope; the failed tensor if it is missing and must not be. */
+static sherd_tensor *found(const sherd__pass *p, sherd_tensor *input, int i, sherd_tensor *captured,
                            bool unused)
 {
     if (sherd__alarmed(p->world))
@@ -321,8 +329,8 @@ static sherd_tensor *found(const sherd__pass *p, sherd_tensor *input, sherd_tens
     if (unused)
         return NULL;
     return sherd__fail_tensor(p->world, true, SHERD_EINVAL,
-                              "%s: no output depends on the input %s (options.unused allows it)",
-                              p->function, sherd_tensor_text(input));
+                              "%s: no output depends on input %d, %s (options.unused allows it)",
+                              p->function, i, sherd_tensor_text(input));
 }
 
 /* The watch of an input whose gradient goes to out[0..n). */
@@ -348,7 +356,7 @@ static void hand_out(const sherd__pass *p, sherd_tensor **out, sherd_tensor *con
         sherd_tensor *captured = out[i];
         if (watch)
             watch->captured = NULL;
-        out[i] = found(p, inputs[i], captured, unused);
+        out[i] = found(p, inputs[i], i, captured, unused);
         sherd_tensor_release(captured);
     }
     for (int i = 0; i < n && sherd__alarmed(p->world); i++)

@@ -17,12 +17,10 @@ static sherd_status layout_of(const sherd_layout **out, const sherd_tensor *t)
     return t->layout ? SHERD_OK : sherd__layout_alone(out, t->world, t->ndim, t->shape);
 }
 
-/* Why a tensor of this dtype cannot have such a halo; NULL = it can. */
-static const char *value_fault(const sherd_tensor *t, const sherd_halo_options *o)
+/* Whether a tensor of this dtype can have such a halo. */
+static bool has_value(const sherd_tensor *t, const sherd_halo_options *o)
 {
-    return sherd__has_constant_border(o, t->ndim) && !sherd__holds(t->dtype, o->value)
-               ? "the dtype does not have this value"
-               : NULL;
+    return !sherd__has_constant_border(o, t->ndim) || sherd__holds(t->dtype, o->value);
 }
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
@@ -73,12 +71,12 @@ static const sherd_op halo_table = {.name = "sherd_halo", .backward = halo_back}
 static bool prepare(sherd__windowed *w, const sherd__windowed *before, sherd_tensor *t,
                     const sherd_halo_options *options)
 {
-    const char *fault = value_fault(t, options);
     const sherd_layout *layout;
 
-    if (fault) {
-        sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL, "%s: %s: %s", name, fault,
-                           sherd_tensor_text(t));
+    if (!has_value(t, options)) {
+        sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
+                           "%s: value %.15g is no %s: %s", name, options->value,
+                           sherd_dtype_name(t->dtype), sherd_tensor_text(t));
         return false;
     }
     w->whole = sherd__without_pending(t);

@@ -50,7 +50,7 @@ static bool check_drawn(sherd_call *call)
     return true;
 }
 
-const sherd_op sherd__drawn_op = {.name = "sherd_drawn",
+static const sherd_op check_op = {.name = "sherd_multinomial check",
                                   .summary = "indices, if their weights were positive",
                                   .operand = {{"index", SHERD_OP_INDEX}, {"quotient", 0}},
                                   .result = {{"y", 0}},
@@ -164,19 +164,19 @@ static bool draw_repeated(sherd_call *call)
     return true;
 }
 
-const sherd_op sherd__drawn_repeatedly_op = {.name = "sherd_drawn_repeatedly",
-                                             .summary = "indices by weights, with replacement",
-                                             .operand = {{"weights", 0}},
-                                             .result = {{"y", SHERD_OP_INDEX}},
-                                             .field = {SHERD_FIELD(drawing, count, INT64),
-                                                       SHERD__KEY_FIELDS(drawing, high),
-                                                       SHERD__KEY_FIELDS(drawing, low)},
-                                             .attributes = sizeof(drawing),
-                                             .rule = "...n->...c",
-                                             .whole = "n",
-                                             .describe = describe_repeated,
-                                             .forward = draw_repeated,
-                                             .dry = draw_repeated};
+static const sherd_op draw_op = {.name = "sherd_multinomial draw",
+                                 .summary = "indices by weights, with replacement",
+                                 .operand = {{"weights", 0}},
+                                 .result = {{"y", SHERD_OP_INDEX}},
+                                 .field = {SHERD_FIELD(drawing, count, INT64),
+                                           SHERD__KEY_FIELDS(drawing, high),
+                                           SHERD__KEY_FIELDS(drawing, low)},
+                                 .attributes = sizeof(drawing),
+                                 .rule = "...n->...c",
+                                 .whole = "n",
+                                 .describe = describe_repeated,
+                                 .forward = draw_repeated,
+                                 .dry = draw_repeated};
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
@@ -235,8 +235,8 @@ static sherd_tensor *draw_one(sherd_tensor *quotient)
     static const int last = -1;
     sherd_tensor *index = sherd_argmax(quotient, &last, 1, true);
 
-    return sherd_apply(&sherd__drawn_op,
-                       (sherd_tensor *[]){index, sherd_max(quotient, &last, 1, true)}, 2, NULL);
+    return sherd_apply(&check_op, (sherd_tensor *[]){index, sherd_max(quotient, &last, 1, true)}, 2,
+                       NULL);
 }
 
 static sherd_tensor *draw_with_replacement(sherd_tensor *weights, int64_t count,
@@ -247,7 +247,7 @@ static sherd_tensor *draw_with_replacement(sherd_tensor *weights, int64_t count,
 
     how.high = sherd__next_key(weights->world, generator);
     how.low = sherd__next_key(weights->world, &second);
-    return sherd_apply(&sherd__drawn_repeatedly_op, &weights, 1, &how);
+    return sherd_apply(&draw_op, &weights, 1, &how);
 }
 
 /*
@@ -304,7 +304,7 @@ static bool draw(sherd_call *call)
         return true;
     }
     w = sherd_topk(w, a->count, -1, true, &index);
-    call->out[0] = sherd_apply(&sherd__drawn_op, (sherd_tensor *[]){index, w}, 2, NULL);
+    call->out[0] = sherd_apply(&check_op, (sherd_tensor *[]){index, w}, 2, NULL);
     return true;
 }
 

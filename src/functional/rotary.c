@@ -36,7 +36,8 @@ static const char *describe(sherd_call *call)
     if (!(attributes->base > 0))
         return sherd_call_reason(call, "the base is %g, not positive", attributes->base);
     if (positions && attributes->offset)
-        return "an offset beside positions";
+        return sherd_call_reason(call, "offset is %lld beside positions, which say where all are",
+                                 (long long)attributes->offset);
     snprintf(call->rule, sizeof call->rule, "bshw,%s->bshw",
              positions && positions->ndim == 2 ? "bs" : "s");
     return NULL;

@@ -179,16 +179,23 @@ static sherd_status check_tree(const sherd_module *m)
 
 static sherd_status check(const sherd_module *module, sherd_dtype dtype)
 {
-    bool running = sherd__is_running(module);
+    bool running = sherd__is_running(module), again = sherd__runs_again(module);
 
-    for (const sherd_module *m = module->parent; m; m = m->parent)
+    for (const sherd_module *m = module->parent; m; m = m->parent) {
         running = running || m->running;
+        again = again || m->checkpoint;
+    }
     if (!sherd__has_fractions(dtype))
         return sherd__module_fail(module, SHERD_EINVAL, "%s: %s (%d) has no fractions", function,
                                   sherd_dtype_name(dtype), (int)dtype);
     if (running)
         return sherd__module_fail(module, SHERD_EINVAL,
                                   "%s: \"%s\", or a module below or above it, is being called",
+                                  function, sherd__module_name(module));
+    if (again)
+        return sherd__module_fail(module, SHERD_EINVAL,
+                                  "%s: backward may still run \"%s\", or a module below or above "
+                                  "it, again (sherd_module_checkpoint): cast it after backward",
                                   function, sherd__module_name(module));
     return check_tree(module);
 }

@@ -175,14 +175,13 @@ sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_modu
 
 /* ---- taking out ------------------------------------------------------------------------------ */
 
-/* Whether backward may still call m, or one below it, again: by its old path. */
-static bool is_kept(const sherd_module *m)
+bool sherd__runs_again(const sherd_module *m)
 {
-    bool kept = m->checkpoint != NULL;
+    bool again = m->checkpoint != NULL;
 
-    for (int i = 0; !kept && i < m->children; i++)
-        kept = is_kept(m->child[i].module);
-    return kept;
+    for (int i = 0; !again && i < m->children; i++)
+        again = sherd__runs_again(m->child[i].module);
+    return again;
 }
 
 /* Why a child cannot leave its parent; NULL: it can. `destroyed`: then it ends. */
@@ -198,7 +197,7 @@ static const char *stays(const sherd_module *child, bool destroyed)
                "options.unit): take that one out";
     if (destroyed && sherd__is_in_backward(child))
         return "it is in a backward that is under way: destroy it when that has returned";
-    if (!destroyed && is_kept(child))
+    if (!destroyed && sherd__runs_again(child))
         return "backward may still run it again (sherd_module_checkpoint)";
     return NULL;
 }

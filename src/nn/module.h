@@ -79,6 +79,8 @@ const char *sherd__module_name(const sherd_module *module);
 
 /* Whether a module or one below it is being called, or destroyed. */
 bool sherd__is_running(const sherd_module *module);
+/* Whether backward may still call the module, or one below it, again: by its old path. */
+bool sherd__runs_again(const sherd_module *module);
 /* Whether a backward is under way that has not made the module, and may still need it. */
 bool sherd__is_in_backward(const sherd_module *module);
 

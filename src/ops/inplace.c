@@ -7,6 +7,7 @@
  */
 #include "shared.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -66,8 +67,6 @@ static const char *fault_of_operands(const write *w)
 {
     const sherd_tensor *a = w->a, *b = w->b;
 
-    if (!b)
-        return sherd__holds(a->dtype, w->value) ? NULL : "the dtype does not have this value";
     if (w->kind != COPY && a->dtype != b->dtype)
         return "dtypes differ: cast one of them (sherd_cast)";
     if (!broadcasts(b, a))
@@ -79,9 +78,18 @@ static const char *fault_of_operands(const write *w)
     return NULL;
 }
 
-static const char *fault(const write *w)
+/* Why the dtype cannot take the number, with the number, in `text`. */
+static const char *fault_of_value(const write *w, char *text, size_t room)
 {
-    const char *reason = fault_of_operands(w);
+    if (sherd__holds(w->a->dtype, w->value))
+        return NULL;
+    snprintf(text, room, "%.15g is no %s", w->value, sherd_dtype_name(w->a->dtype));
+    return text;
+}
+
+static const char *fault(const write *w, char *text, size_t room)
+{
+    const char *reason = w->b ? fault_of_operands(w) : fault_of_value(w, text, room);
     sherd_tensor *both[] = {w->a, w->b};
 
     if (reason)
@@ -398,7 +406,8 @@ static sherd_tensor *write_to(write w)
                                   "%s: %s is NULL", w.name, w.a ? "b" : "a");
     if (w.b && w.b->world != world)
         return refuse(&w, SHERD_EINVAL, "a and b are of two worlds");
-    const char *reason = fault(&w);
+    char text[64];
+    const char *reason = fault(&w, text, sizeof text);
     if (reason)
         return refuse(&w, SHERD_EINVAL, reason);
     if (!can_be_written(&w))

@@ -204,7 +204,7 @@ const char *sherd__value_fault(sherd_call *call, sherd_dtype dtype, double value
 {
     return sherd__holds(dtype, value)
                ? NULL
-               : sherd_call_reason(call, "%g is no %s", value, sherd_dtype_name(dtype));
+               : sherd_call_reason(call, "%.15g is no %s", value, sherd_dtype_name(dtype));
 }
 
 /* Only an integer can be added to integers; to those without a sign also a negative one. */

@@ -128,27 +128,23 @@ static void find_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
     sherd__taken_back(node, grad_out, grad_in, at->dim);
 }
 
-static const sherd_op places_op = {
-    .name = "sherd_kthvalue places",
-    .operand = {{"a", 0}},
-    .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}},
-    .field = {SHERD_FIELDS(places, place, INT64, PLACES), SHERD_FIELD(places, count, INT),
-              SHERD_FIELD(places, dim, INT), SHERD_FIELD(places, largest, BOOL)},
-    .attributes = sizeof(places),
-    .numbers = SHERD_EVERYTHING,
-    .describe = describe_places,
-    .ways = lie,
-    .forward = find,
-    .dry = find,
-    .on_device = sherd__copies_there,
-    .backward = find_back,
-    .needs = {SHERD_NEEDS_RESULT(1)}};
+/* A part of each operator below, by its name. */
+#define PLACES_OF(label)                                                                        \
+    {                                                                                           \
+        .name = label " places", .operand = {{"a", 0}},                                         \
+        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}},                                 \
+        .field = {SHERD_FIELDS(places, place, INT64, PLACES), SHERD_FIELD(places, count, INT),  \
+                  SHERD_FIELD(places, dim, INT), SHERD_FIELD(places, largest, BOOL)},           \
+        .attributes = sizeof(places), .numbers = SHERD_EVERYTHING, .describe = describe_places, \
+        .ways = lie, .forward = find, .dry = find, .on_device = sherd__copies_there,            \
+        .backward = find_back, .needs = {                                                       \
+            SHERD_NEEDS_RESULT(1)                                                               \
+        }                                                                                       \
+    }
 
-/* Results have the places in this order along the dim. */
-static sherd_tensor *places_in(sherd_tensor *a, const places *at, sherd_tensor **indices)
-{
-    return sherd__apply_indexed(&places_op, &a, 1, at, indices);
-}
+static const sherd_op kth_places = PLACES_OF("sherd_kthvalue");
+static const sherd_op median_places = PLACES_OF("sherd_median");
+static const sherd_op quantile_places = PLACES_OF("sherd_quantile");
 
 /* ---- what operators ask ---------------------------------------------------------------------- */
 
@@ -224,7 +220,8 @@ static bool kth(sherd_call *call)
 {
     const rank *at = call->attributes;
     const places one = {.place = {at->k - 1}, .count = 1, .dim = at->dim};
-    sherd_tensor *indices, *found = places_in(call->in[0], &one, &indices);
+    sherd_tensor *indices;
+    sherd_tensor *found = sherd__apply_indexed(&kth_places, call->in, 1, &one, &indices);
 
     call->out[0] = place_of(found, at, 0);
     call->out[1] = place_of(indices, at, 0);
@@ -238,7 +235,8 @@ static bool median(sherd_call *call)
     int64_t n = size_along(call);
     bool may_be_none = sherd__has_fractions(call->in[0]->dtype);
     const places both = {{n - 1 - (n - 1) / 2, 0}, 1 + may_be_none, at->dim, true};
-    sherd_tensor *indices, *found = places_in(call->in[0], &both, &indices);
+    sherd_tensor *indices;
+    sherd_tensor *found = sherd__apply_indexed(&median_places, call->in, 1, &both, &indices);
     sherd_tensor *y = place_of(found, at, 0), *where = place_of(indices, at, 0);
 
     if (may_be_none) {
@@ -312,7 +310,7 @@ static bool quantile(sherd_call *call)
     int64_t low = split_rank(at, n, &weight), high = low + (weight > 0);
     bool is_between = weight > 0 && weight < 1;
     const places some = {{0, n - 1 - high, n - 1 - low}, 2 + is_between, at->dim, true};
-    sherd_tensor *found = places_in(call->in[0], &some, NULL);
+    sherd_tensor *found = sherd__apply_indexed(&quantile_places, call->in, 1, &some, NULL);
     sherd_tensor *most = place_of(found, at, 0), *y = place_of(found, at, 1);
 
     if (is_between)

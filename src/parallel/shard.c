@@ -381,6 +381,9 @@ static sherd_status check(const job *j)
 
     if (j->options->min_elements < 0)
         return sherd__module_fail(m, SHERD_EINVAL, "%s: min_elements is negative", function);
+    if (j->options->ignored_count < 0)
+        return sherd__module_fail(m, SHERD_EINVAL, "%s: ignored_count is %d", function,
+                                  j->options->ignored_count);
     if (j->options->ignored_count > 0 && !j->options->ignored)
         return sherd__module_fail(m, SHERD_EINVAL, "%s: ignored is NULL", function);
     if (check_dtypes(j))
@@ -389,7 +392,8 @@ static sherd_status check(const job *j)
         m = m->parent;
     return m && !j->options->skip_sharded
                ? sherd__module_fail(m, SHERD_EINVAL,
-                                    "%s: \"%s\" is sharded over the axis already, and all below it",
+                                    "%s: \"%s\" is sharded over the axis already, and all below it "
+                                    "(options.skip_sharded shards only what came later)",
                                     function, sherd__module_name(m))
                : SHERD_OK;
 }
