@@ -211,6 +211,37 @@ static void sixteen_bits_are_computed_wider(sherd_world *world)
     all_in_halves(world, narrow, LEN(narrow), 12);
 }
 
+/* The gradient of a norm of x, as f64. */
+static sherd_tensor *gradient_in(sherd_dtype dtype, sherd_tensor *x, sherd_tensor *dy, bool groups)
+{
+    x = sherd_require_grad(sherd_cast(x, dtype), true);
+    dy = sherd_cast(dy, dtype);
+    sherd_tensor *y =
+        groups ? sherd_group_norm(x, 2, NULL, NULL, 1e-5) : sherd_layer_norm(x, NULL, NULL, 1e-5);
+    sherd_backward_with(&y, &dy, 1, NULL);
+    return sherd_cast(sherd_grad(x), SHERD_F64);
+}
+
+/* Backward has the mean in f32, m times the deviation: m 2^-25 of the gradient, as headers say. */
+static void gradients_beside_a_large_mean_have_the_digits_that_are_said(sherd_world *world)
+{
+    const sherd_layout *layout =
+        layout_of(line_of_ranks(world), 2, (int64_t[]){6, 64}, "S(0)", NULL);
+
+    for (int groups = 0; groups < 2; groups++)
+        for (double mean = 1e2; mean < 1e6; mean *= 10) {
+            sherd_generator g = sherd_generator_named("large");
+            sherd_tensor *x = sherd_random_on(layout, SHERD_F32, sherd_normal(mean, 1), &g);
+            sherd_tensor *dy = sherd_random_on(layout, SHERD_F32, sherd_normal(0, 1), &g);
+            sherd_tensor *exact = gradient_in(SHERD_F64, x, dy, groups);
+            sherd_tensor *apart = sherd_sub(gradient_in(SHERD_F32, x, dy, groups), exact);
+            double error = sherd_item(sherd_sum(sherd_square(apart))),
+                   size = sherd_item(sherd_sum(sherd_square(exact)));
+            CHECK(sqrt(error / size) < mean * 0x1p-25 + 1e-6);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* As PyTorch: refused where nothing would be left, but not in evaluation, and not by groups of
  * several items. */
 static void one_element_is_no_batch(sherd_world *world)
@@ -241,6 +272,7 @@ static const check_test tests[] = {
     {TEST(averages_may_be_sharded_too), {1, 2, 3}},
     {TEST(only_moments_travel), {2, 3}},
     {TEST(a_large_mean_costs_no_digits), {1, 2, 3}},
+    {TEST(gradients_beside_a_large_mean_have_the_digits_that_are_said), {1, 2}},
     {TEST(sixteen_bits_are_computed_wider), {1, 2, 4}},
     {TEST(one_element_is_no_batch), {1}},
 };
