@@ -103,6 +103,28 @@ static void parts_of_a_function_have_its_name(sherd_world *world)
     fails(world, SHERD_EDIFFER, "sherd_kthvalue places");
 }
 
+/* What it must be cast to, and which of them. */
+static void the_cast_to_write_is_named(sherd_world *world)
+{
+    static const struct {
+        sherd_dtype a, b;
+        const char *text;
+    } pairs[] = {{SHERD_F32, SHERD_BF16, "sherd_add: dtypes differ: cast b to f32 (sherd_cast)"},
+                 {SHERD_I32, SHERD_F32, "sherd_add: dtypes differ: cast a to f32 (sherd_cast)"},
+                 {SHERD_F16, SHERD_BF16, "sherd_add: dtypes differ: cast both to f32"},
+                 {SHERD_I64, SHERD_BF16, "sherd_add: dtypes differ: cast a to bf16"},
+                 {SHERD_U8, SHERD_I32, "sherd_add: dtypes differ: cast a to i32"}};
+
+    for (int i = 0; i < LEN(pairs); i++) {
+        sherd_tensor *a = sherd_cast(field(world, "S(0)", 1), pairs[i].a);
+        sherd_add(a, sherd_cast(field(world, "S(0)", 2), pairs[i].b));
+        fails(world, SHERD_EINVAL, pairs[i].text);
+    }
+    sherd_tensor *a = sherd_cast(field(world, "S(0)", 1), SHERD_BF16);
+    sherd_add_to(a, field(world, "S(0)", 2));
+    fails(world, SHERD_EINVAL, "sherd_add_to: dtypes differ: cast b to that of a (sherd_cast): a");
+}
+
 static void an_offset_beside_positions_is_shown(sherd_world *world)
 {
     sherd_tensor *x = sherd_constant(world, SHERD_F32, (int64_t[]){1, 2, 1, 4}, 4, 1);
@@ -117,6 +139,7 @@ static const check_test tests[] = {
     {TEST(a_gradient_that_was_lost_is_named), {2, 3}},
     {TEST(inputs_and_outputs_have_numbers), {1, 2}},
     {TEST(parts_of_a_function_have_its_name), {2, 3}},
+    {TEST(the_cast_to_write_is_named), {1, 2}},
     {TEST(an_offset_beside_positions_is_shown), {1}},
 };
 

@@ -71,7 +71,7 @@ typedef struct wrong_case {
 static const wrong_case wrong_cases[] = {
     {add_shapes, "sherd_add: shapes do not broadcast: a is f32[4,3]%s, b is f32[4,2]%s"},
     {add_dtypes,
-     "sherd_add: dtypes differ: cast one of them (sherd_cast): a is f32[4,3]%s, b is f64[4,3]%s"},
+     "sherd_add: dtypes differ: cast a to f64 (sherd_cast): a is f32[4,3]%s, b is f64[4,3]%s"},
     {matmul_integers, "sherd_matmul: it computes f32, f64, bf16 and f16 only: cast first "
                       "(sherd_cast): a is i32[4,4]%s, "
                       "b is i32[4,4]%s"},

@@ -252,7 +252,7 @@ static void masks_that_do_not_fit_are_refused(sherd_world *world)
     sherd_masked_scatter(x, mask, sherd_select(sherd_masked_select(x, mask), 1, 0));
     refused(world, "sherd_masked_scatter: rows must be of the sizes of those they replace");
     sherd_masked_scatter(x, mask, sherd_cast(sherd_masked_select(x, mask), SHERD_F32));
-    refused(world, "sherd_masked_scatter: dtypes differ: cast one of them");
+    refused(world, "sherd_masked_scatter: dtypes differ: cast ");
     sherd_nonzero(sherd_sum(x));
     refused(world, "sherd_count_masked: a mask must have dims");
 }

@@ -357,8 +357,7 @@ static const refusal refusals[] = {
     {cat_dims,
      "sherd_cat: dim 1 of t is 4, dim 1 of t is 1: they must be equal: t is f32[4,4], t is "
      "f32[4,1]"},
-    {cat_dtypes,
-     "sherd_cat: dtypes differ: cast one of them (sherd_cast): t is f32[16], t is i32[4]"},
+    {cat_dtypes, "sherd_cat: dtypes differ: cast t to f32 (sherd_cast): t is f32[16], t is i32[4]"},
     {unflatten_sizes,
      "sherd_unflatten: the sizes do not multiply to 4, the size of dim 1: a is f32[4,4]"},
     {pad_value, "sherd_pad: 0.5 is no i32: a is i32[4]"},

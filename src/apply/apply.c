@@ -130,7 +130,7 @@ static const char *check_dtypes(sherd__run *run)
                 return sherd_call_reason(call, "%s must be %s: cast it (sherd_cast)", slot->name,
                                          sherd_dtype_name(wanted));
         } else if (run->dtype != SHERD_DTYPE_NONE && t->dtype != run->dtype) {
-            return "dtypes differ: cast one of them (sherd_cast)";
+            return sherd__say_cast(call, i, run->dtype);
         } else {
             run->dtype = t->dtype;
         }

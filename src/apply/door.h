@@ -94,4 +94,10 @@ void sherd__record(sherd__run *run);
 sherd__answers *sherd__answers_create(sherd__heap *heap);
 void sherd__answers_destroy(sherd__answers *all);
 
+/*
+ * message.c: why operand i, whose dtype is not `before`, that of those before it, is refused.
+ * Nothing is cast unasked.
+ */
+const char *sherd__say_cast(sherd_call *call, int i, sherd_dtype before);
+
 #endif

@@ -166,3 +166,41 @@ bool sherd__check_indices(sherd_call *call, int which, int64_t limit)
 {
     return sherd__check_indices_or(call, which, limit, NULL);
 }
+
+/* ---- dtypes ---------------------------------------------------------------------------------- */
+
+/* What both fit into, as PyTorch promotes them: fractions before integers, the wider of each. */
+static sherd_dtype wider_of(sherd_dtype a, sherd_dtype b)
+{
+    static const sherd_dtype order[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16,
+                                        SHERD_I64, SHERD_I32, SHERD_U8,   SHERD_BOOL};
+    int i = 0;
+
+    if (sherd__is_half(a) && sherd__is_half(b))
+        return SHERD_F32;
+    while (order[i] != a && order[i] != b)
+        i++;
+    return order[i];
+}
+
+/* The first operand whose dtype counts, which those before i share. */
+static const char *first_name(const sherd_call *call)
+{
+    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
+    int j = 0;
+
+    while (!call->in[j] || (sherd__slot(call->op, j)->flags & APART))
+        j++;
+    return sherd__slot(call->op, j)->name;
+}
+
+const char *sherd__say_cast(sherd_call *call, int i, sherd_dtype before)
+{
+    sherd_dtype now = call->in[i]->dtype, to = wider_of(before, now);
+    const char *name = to == now      ? first_name(call)
+                       : to == before ? sherd__slot(call->op, i)->name
+                                      : "both";
+
+    return sherd_call_reason(call, "dtypes differ: cast %s to %s (sherd_cast)", name,
+                             sherd_dtype_name(to));
+}

@@ -68,7 +68,7 @@ static const char *fault_of_operands(const write *w)
     const sherd_tensor *a = w->a, *b = w->b;
 
     if (w->kind != COPY && a->dtype != b->dtype)
-        return "dtypes differ: cast one of them (sherd_cast)";
+        return "dtypes differ: cast b to that of a (sherd_cast)";
     if (!broadcasts(b, a))
         return "b does not broadcast to the shape of a";
     if (b->layout && !a->layout)
