@@ -12,7 +12,17 @@
 
 enum { MOST = 2501, STATES = 3, STEPS = 4, GUARD = 77 };
 
-typedef enum kind { AMSGRAD, RMSPROP, HEAVY, CENTERED, CENTERED_HEAVY, ADAGRAD, LION, KINDS } kind;
+typedef enum kind {
+    AMSGRAD,
+    RMSPROP,
+    HEAVY,
+    CENTERED,
+    CENTERED_HEAVY,
+    ADAGRAD,
+    LION,
+    MEAN,
+    KINDS
+} kind;
 
 static const sherd__adamw_step amsgrad = {.rate = 0.1,
                                           .beta1 = 0.8,
@@ -26,6 +36,16 @@ static const sherd__adamw_step amsgrad = {.rate = 0.1,
 static const sherd__adagrad_step adagrad = {0.1, 0.2, 0.5, 0.25, 1e-3};
 
 static const sherd__lion_step lion = {0.1, 0.2, 0.5, 0.7, 0.8};
+
+static const sherd__mean_step mean = {.grad_scale = 0.5,
+                                      .l2 = 0.2,
+                                      .keep = 0.9,
+                                      .beta1 = 0.8,
+                                      .beta2 = 0.9,
+                                      .eps = 1e-2,
+                                      .root = 1.5,
+                                      .by_grad = 0.1,
+                                      .by_mean = 0.2};
 
 static sherd__rmsprop_step rmsprop(kind k)
 {
@@ -45,13 +65,15 @@ static void run(kind k, const sherd__pass *a)
         sherd__update_adagrad(a, &adagrad);
     else if (k == LION)
         sherd__update_lion(a, &lion);
+    else if (k == MEAN)
+        sherd__update_mean(a, &mean);
     else
         sherd__update_rmsprop(a, &step);
 }
 
 static int states_of(kind k)
 {
-    static const int states[] = {3, 1, 2, 2, 3, 1, 1};
+    static const int states[] = {3, 1, 2, 2, 3, 1, 1, 2};
 
     return states[k];
 }
@@ -72,6 +94,12 @@ static void by_hand(kind k, double *p, double *const state[STATES], double grad)
         double c = lion.beta1 * *v + (1 - lion.beta1) * g;
         d = (c > 0) - (c < 0) + 0.2 * *p;
         *v = lion.beta2 * *v + (1 - lion.beta2) * g;
+    } else if (k == MEAN) {
+        v = state[1];
+        *state[0] = mean.beta1 * *state[0] + (1 - mean.beta1) * g;
+        *v = mean.beta2 * *v + (1 - mean.beta2) * g * g;
+        d = (mean.by_grad * g + mean.by_mean * *state[0]) / (sqrt(*v) * mean.root + mean.eps);
+        d = 10 * (d + (1 - mean.keep) * *p);
     } else if (k == ADAGRAD) {
         *v += 0.25 + g * g;
         d = g / (sqrt(*v) + adagrad.eps);

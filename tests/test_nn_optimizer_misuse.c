@@ -4,6 +4,7 @@
 
 #include "misuse.h"
 #include "sherd/layers.h"
+#include "sherd/optimizers.h"
 #include "sherd/ops.h"
 #include "sherd/scaler.h"
 
@@ -134,6 +135,33 @@ MISUSE(an_optimizer_needs_a_module)
     for (int i = 0; i < LEN(bad); i++)
         REFUSES(SHERD_EINVAL, sherd_sgd_create(&out, layer, &bad[i]));
     ANSWERS(out == NULL);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(more_optimizers_need_a_module)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *out;
+    const sherd_nadam_options nadam[] = {{.beta1 = 1},
+                                         {.beta2 = -0.1},
+                                         {.eps = -1},
+                                         {.momentum_decay = -1},
+                                         {.weight_decay = (double)NAN}};
+    REFUSES(SHERD_EINVAL, sherd_nadam_create(NULL, layer, NULL));
+    REFUSES(SHERD_EINVAL, sherd_radam_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_nadam_create(&out, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_radam_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(nadam); i++) {
+        REFUSES(SHERD_EINVAL, sherd_nadam_create(&out, layer, &nadam[i]));
+        REFUSES(SHERD_EINVAL, sherd_radam_create(&out, layer, &nadam[i]));
+    }
+    const sherd_adafactor_options adafactor[] = {
+        {.beta2_decay = 0.1},   {.eps = -1},         {.least_scale = -1}, {.limit = -1},
+        {.weight_decay = -0.1}, {.group_count = -1}, {.group_count = 1}};
+    REFUSES(SHERD_EINVAL, sherd_adafactor_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_adafactor_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(adafactor); i++)
+        REFUSES(SHERD_EINVAL, sherd_adafactor_create(&out, layer, &adafactor[i]));
     sherd_module_destroy(layer);
 }
 
@@ -324,6 +352,7 @@ MISUSE(schedules_answer_whatever_is_asked)
 static const check_test tests[] = {
     {TEST(state_is_sharded_over_an_axis_that_is_there), {1, 2, 3}},
     {TEST(an_optimizer_needs_a_module), {1, 2}},
+    {TEST(more_optimizers_need_a_module), {1, 2}},
     {TEST(groups_need_patterns_that_find_parameters), {1, 2}},
     {TEST(other_groups_need_the_same), {1, 2}},
     {TEST(optimizers_are_clipped_together_on_a_mesh), {1, 2, 3}},

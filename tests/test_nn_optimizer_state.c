@@ -6,7 +6,7 @@
  */
 #include "modules.h"
 #include "sherd/ops_shape.h"
-#include "sherd/optimizer.h"
+#include "sherd/optimizers.h"
 
 enum { ENTRIES = 24, NAME = 64, BYTES = 512 };
 
@@ -23,7 +23,7 @@ typedef struct run {
     sherd_optimizer *o;
 } run;
 
-typedef enum kind { ADAMW, ADAM, SGD, AMSGRAD, RMSPROP, ADAGRAD, LION, KINDS } kind;
+typedef enum kind { ADAMW, ADAM, SGD, AMSGRAD, RMSPROP, ADAGRAD, LION, NADAM, KINDS } kind;
 
 static sherd_status optimizer(sherd_optimizer **out, kind k, sherd_module *m)
 {
@@ -43,6 +43,8 @@ static sherd_status optimizer(sherd_optimizer **out, kind k, sherd_module *m)
         return sherd_adagrad_create(out, m, &slower);
     case LION:
         return sherd_lion_create(out, m, NULL);
+    case NADAM:
+        return sherd_nadam_create(out, m, NULL);
     default:
         return sherd_adamw_create(out, m, &decay);
     }

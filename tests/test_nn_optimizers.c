@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SGD, Adam, AdamW, RMSprop, Adagrad, Lion, Muon, clipping and schedules give the numbers of PyTorch (optimizer_cases.h),
- * whatever the layout of the parameter, and however its gradient comes: settled, replicated, or as
- * a pending sum.
+ * SGD, Adam, AdamW, RMSprop, Adagrad, Lion, NAdam, RAdam, Adafactor, Muon, clipping and schedules
+ * give the numbers of PyTorch (optimizer_cases.h), whatever the layout of the parameter, and however
+ * its gradient comes: settled, replicated, or as a pending sum.
  */
 #include "modules.h"
-#include "sherd/optimizer.h"
+#include "sherd/optimizers.h"
 
 #include "optimizer_cases.h"
 
@@ -83,6 +83,21 @@ static sherd_status make_lion(sherd_optimizer **out, sherd_module *m, const void
     return sherd_lion_create(out, m, options);
 }
 
+static sherd_status make_nadam(sherd_optimizer **out, sherd_module *m, const void *options)
+{
+    return sherd_nadam_create(out, m, options);
+}
+
+static sherd_status make_radam(sherd_optimizer **out, sherd_module *m, const void *options)
+{
+    return sherd_radam_create(out, m, options);
+}
+
+static sherd_status make_adafactor(sherd_optimizer **out, sherd_module *m, const void *options)
+{
+    return sherd_adafactor_create(out, m, options);
+}
+
 static sherd_status make_muon(sherd_optimizer **out, sherd_module *m, const void *options)
 {
     return sherd_muon_create(out, m, options);
@@ -123,32 +138,26 @@ static void train(sherd_world *world, maker make, const void *options, int how,
     sherd_module_destroy(m);
 }
 
+#define TRAIN(name)                                                                              \
+    for (int i = 0; i < LEN(name##_cases); i++)                                                  \
+    train(world, make_##name, &name##_cases[i].options, name##_cases[i].clip, name##_cases[i].p, \
+          way, d)
+
 static void they_train_as_pytorch_does(sherd_world *world)
 {
     for (int way = 0; way < LEN(ways); way++)
         for (int dtype = SHERD_F32; dtype <= SHERD_F16; dtype++) {
             sherd_dtype d = (sherd_dtype)dtype;
-            for (int i = 0; i < LEN(sgd_cases); i++)
-                train(world, make_sgd, &sgd_cases[i].options, sgd_cases[i].clip, sgd_cases[i].p,
-                      way, d);
-            for (int i = 0; i < LEN(adam_cases); i++)
-                train(world, make_adam, &adam_cases[i].options, adam_cases[i].clip, adam_cases[i].p,
-                      way, d);
-            for (int i = 0; i < LEN(adamw_cases); i++)
-                train(world, make_adamw, &adamw_cases[i].options, adamw_cases[i].clip,
-                      adamw_cases[i].p, way, d);
-            for (int i = 0; i < LEN(rmsprop_cases); i++)
-                train(world, make_rmsprop, &rmsprop_cases[i].options, rmsprop_cases[i].clip,
-                      rmsprop_cases[i].p, way, d);
-            for (int i = 0; i < LEN(adagrad_cases); i++)
-                train(world, make_adagrad, &adagrad_cases[i].options, adagrad_cases[i].clip,
-                      adagrad_cases[i].p, way, d);
-            for (int i = 0; i < LEN(lion_cases); i++)
-                train(world, make_lion, &lion_cases[i].options, lion_cases[i].clip, lion_cases[i].p,
-                      way, d);
-            for (int i = 0; i < LEN(muon_cases); i++)
-                train(world, make_muon, &muon_cases[i].options, muon_cases[i].clip, muon_cases[i].p,
-                      way, d);
+            TRAIN(sgd);
+            TRAIN(adam);
+            TRAIN(adamw);
+            TRAIN(rmsprop);
+            TRAIN(adagrad);
+            TRAIN(lion);
+            TRAIN(nadam);
+            TRAIN(radam);
+            TRAIN(adafactor);
+            TRAIN(muon);
         }
     CHECK_OK(sherd_world_check(world));
 }

@@ -18,6 +18,7 @@ import sys
 import torch
 import torch.optim._muon as muon
 
+torch.set_default_dtype(torch.float64)  # NAdam keeps the product of its momenta in it
 STEPS, RATE = 6, 0.05
 ADAM = dict(betas=(0.8, 0.95), eps=1e-6)
 CASES = [
@@ -46,6 +47,15 @@ CASES = [
      "{.rate_decay = 0.2, .weight_decay = 0.1, .initial = 0.3, .eps = 1e-3}"),
     ("Lion", "lion", dict(), "{.beta1 = 0}"),
     ("Lion", "lion", dict(betas=(0.7, 0.8), weight_decay=0.2), "{.beta1 = 0.7, .beta2 = 0.8, .weight_decay = 0.2}"),
+    ("NAdam", "nadam", dict(weight_decay=0.1), "{.weight_decay = 0.1}"),
+    ("NAdam", "nadam", dict(weight_decay=0.1, decoupled_weight_decay=True, momentum_decay=0.3, **ADAM),
+     "{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .decoupled = true, .momentum_decay = 0.3}"),
+    ("RAdam", "radam", dict(weight_decay=0.1), "{.weight_decay = 0.1}"),
+    ("RAdam", "radam", dict(weight_decay=0.1, decoupled_weight_decay=True, betas=(0.7, 0.85), eps=1e-3),
+     "{.beta1 = 0.7, .beta2 = 0.85, .eps = 1e-3, .weight_decay = 0.1, .decoupled = true}"),
+    ("Adafactor", "adafactor", dict(), "{.eps = 0}"),
+    ("Adafactor", "adafactor", dict(beta2_decay=-0.5, eps=(1e-3, 0.7), d=1.02, weight_decay=0.1),
+     "{.beta2_decay = -0.5, .eps = 1e-3, .least_scale = 0.7, .limit = 1.02, .weight_decay = 0.1}"),
     ("Muon", "muon", dict(weight_decay=0), "{.momentum = 0}"),
     ("Muon", "muon", dict(momentum=0.8, nesterov=False, weight_decay=0.1, ns_steps=3),
      "{.momentum = 0.8, .plain = true, .weight_decay = 0.1, .steps = 3}"),
@@ -163,12 +173,12 @@ SCHEDULES = [
 
 
 def one_parameter():
-    for name in ("sgd", "adam", "adamw", "rmsprop", "adagrad", "lion", "muon"):
+    for name in ("sgd", "adam", "adamw", "rmsprop", "adagrad", "lion", "nadam", "radam", "adafactor", "muon"):
         print("static const struct { sherd_%s_options options; int clip; double p[6]; } %s_cases[] = {"
-              % ("adamw" if name == "adam" else name, name))
+              % ({"adam": "adamw", "radam": "nadam"}.get(name, name), name))
         for kind, of, options, text in CASES:
             for number, clip in enumerate((None, "norm", "value")):
-                if of == name and not (clip and (kind in ("RMSprop", "Adagrad", "Lion") or "amsgrad" in options)):
+                if of == name and not (clip and (kind in ("RMSprop", "Adagrad", "Lion", "NAdam", "RAdam", "Adafactor") or "amsgrad" in options)):
                     print("    {%s, %d, %s}," % (text, number, row(trained(kind, options, clip))))
         print("};")
     for name, make in SCHEDULES:

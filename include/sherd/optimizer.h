@@ -278,7 +278,7 @@ SHERD_CALL sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer,
 SHERD_CALL sherd_status sherd_optimizer_momentum(sherd_optimizer *optimizer, double momentum);
 
 /**
- * As sherd_optimizer_momentum, the betas of Adam, AdamW and Lion, and of Muon's AdamW.
+ * As sherd_optimizer_momentum, the betas of Adam and its kin and of Lion, and of Muon's AdamW.
  *
  * @local   @errors EINVAL `optimizer` is NULL or of another kind, a beta outside [0, 1); as there
  */
@@ -445,15 +445,16 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
 /**
  * All tensors of the optimizer's state, to save beside those of the module (sherd_module_state).
  * Their names are the parameter's with one more level, as in "blocks.0.attn.wq.weight.m":
- * - m and v for Adam and AdamW, and vmax with amsgrad;
+ * - m and v for Adam, AdamW, NAdam and RAdam, and vmax with amsgrad;
+ * - row and col for Adafactor, v of fewer than two dims;
  * - m for Lion, and for a matrix of Muon;
  * - v for RMSprop, and mean and momentum if its options need them;
  * - sum for Adagrad; momentum for SGD;
  * - exact for a 16-bit parameter: its f32 copy;
  * - steps: an i64 scalar, in how many steps the parameter had a gradient.
  *
- * They have the layout of the parameter, or a shard of it (sherd_optimizer_shard); steps is
- * replicated over its mesh. Frozen parameters have
+ * They have the layout of the parameter (row lacks its last dim, col the one before), or a shard of
+ * it (sherd_optimizer_shard); steps is replicated over its mesh. Frozen parameters have
  * none yet; thawed ones have it since their first step, on ranks outside their mesh since a
  * sherd_module_write or sherd_module_read. Groups are not part of the state.
  *

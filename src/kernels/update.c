@@ -66,3 +66,8 @@ void sherd__update_lion(const sherd__pass *a, const sherd__lion_step *step)
 {
     run(a, lion_f32, lion_f64, step);
 }
+
+void sherd__update_mean(const sherd__pass *a, const sherd__mean_step *step)
+{
+    run(a, mean_f32, mean_f64, step);
+}

@@ -46,4 +46,16 @@ typedef struct sherd__lion_step {
 } sherd__lion_step;
 void sherd__update_lion(const sherd__pass *a, const sherd__lion_step *step);
 
+/*
+ * g = grad_scale grad + l2 p; m = beta1 m + (1-beta1) g; v = beta2 v + (1-beta2) g^2; p = keep p -
+ * (by_grad g + by_mean m) / (sqrt(v) root + eps), `plain`: not divided. state: m, v.
+ */
+typedef struct sherd__mean_step {
+    double grad_scale, l2, keep;
+    double beta1, beta2, eps, root;
+    double by_grad, by_mean;
+    bool plain;
+} sherd__mean_step;
+void sherd__update_mean(const sherd__pass *a, const sherd__mean_step *step);
+
 #endif

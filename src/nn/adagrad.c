@@ -18,7 +18,7 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
 }
 
 static const sherd__optimizer_kind adagrad = {
-    "sherd_adagrad_create", {"sum"}, update, NULL, NULL, NULL};
+    "sherd_adagrad_create", {"sum"}, update, NULL, NULL, NULL, NULL};
 
 static sherd_status check(sherd_world *world, const sherd_adagrad_options *o)
 {

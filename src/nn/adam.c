@@ -12,11 +12,11 @@ static void update_there(const sherd_optimizer *o, const sherd__update *u, int c
     sherd__adam_update_there(&o->options.adam, u, count, false);
 }
 
-static const sherd__optimizer_kind adam = {"sherd_adam_create", {"m", "v"}, update,
-                                           update_there,        NULL,       sherd__adam_moments};
+static const sherd__optimizer_kind adam = {
+    "sherd_adam_create", {"m", "v"}, update, update_there, NULL, sherd__adam_moments, NULL};
 
 static const sherd__optimizer_kind amsgrad = {
-    "sherd_adam_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments};
+    "sherd_adam_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments, NULL};
 
 sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                const sherd_adamw_options *options)

@@ -99,11 +99,11 @@ static void update_there(const sherd_optimizer *o, const sherd__update *u, int c
     sherd__adam_update_there(&o->options.adam, u, count, true);
 }
 
-static const sherd__optimizer_kind adamw = {"sherd_adamw_create", {"m", "v"}, update,
-                                            update_there,         NULL,       sherd__adam_moments};
+static const sherd__optimizer_kind adamw = {
+    "sherd_adamw_create", {"m", "v"}, update, update_there, NULL, sherd__adam_moments, NULL};
 
 static const sherd__optimizer_kind amsgrad = {
-    "sherd_adamw_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments};
+    "sherd_adamw_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments, NULL};
 
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)

@@ -105,7 +105,7 @@ static const char *fault_of(const job *j)
         return "it has a rate, and no_rate";
     if (g->no_decay && g->weight_decay != 0)
         return "it has a weight_decay, and no_decay";
-    if (g->adamw && !j->o->kind->update_whole)
+    if (g->adamw && (!j->o->kind->update_whole || j->o->kind->lacks))
         return "adamw is for sherd_muon_create";
     return NULL;
 }
@@ -141,7 +141,7 @@ static sherd_status group_all(job *j)
         sherd__optimized *item = &o->item[i];
         item->rate = 1;
         item->grouped = false;
-        item->whole = o->kind->update_whole && sherd_tensor_ndim(item->p) == 2;
+        item->whole = o->kind->update_whole && (o->kind->lacks || sherd_tensor_ndim(item->p) == 2);
         item->decay = decay_of(item->p, g->weight_decay, g->decay_all);
     }
     for (; !status && j->number < g->count; j->number++) {

@@ -22,7 +22,8 @@ static sherd__moments moments(sherd_optimizer *o)
     return (sherd__moments){.beta1 = &o->options.lion.beta1, .beta2 = &o->options.lion.beta2};
 }
 
-static const sherd__optimizer_kind lion = {"sherd_lion_create", {"m"}, update, NULL, NULL, moments};
+static const sherd__optimizer_kind lion = {
+    "sherd_lion_create", {"m"}, update, NULL, NULL, moments, NULL};
 
 static sherd_status check(sherd_world *world, const sherd_lion_options *o)
 {

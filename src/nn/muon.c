@@ -240,7 +240,7 @@ static sherd__moments moments(sherd_optimizer *o)
 }
 
 static const sherd__optimizer_kind muon = {"sherd_muon_create", {"m", "v"}, update, NULL,
-                                           update_whole,        moments};
+                                           update_whole,        moments,    NULL};
 
 static sherd_status check(sherd_world *world, const sherd_muon_options *o)
 {

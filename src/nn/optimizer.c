@@ -54,16 +54,42 @@ void sherd_optimizer_destroy(sherd_optimizer *optimizer)
 
 /* ---- making one ----------------------------------------------------------------------------- */
 
-static sherd_tensor *zeros_for(const sherd__optimized *item)
+/* The layout of a parameter's state, or of its dims without one (SHERD__LACKS_NONE: with all). */
+static sherd_status lay_without(const sherd_layout **out, const sherd__optimized *item, int without)
+{
+    const sherd_layout *layout = item->part ? item->part : item->p->layout;
+    sherd__layout_spec spec = layout->spec;
+
+    *out = layout;
+    if (without < 0)
+        return SHERD_OK;
+    spec.ndim--;
+    for (int d = without; d < spec.ndim; d++) {
+        spec.shape[d] = spec.shape[d + 1];
+        spec.dim[d] = spec.dim[d + 1];
+    }
+    spec.shape[spec.ndim] = 0;
+    spec.dim[spec.ndim] = (sherd__dim){0};
+    return sherd__layout_intern(out, &spec);
+}
+
+static sherd_tensor *zeros_without(const sherd__optimized *item, int without)
 {
     sherd_tensor *p = item->p;
     sherd_dtype dtype = sherd__statistics_dtype(p->dtype);
+    int64_t shape[SHERD_MAX_DIMS];
+    const sherd_layout *layout;
+    int ndim = 0;
 
     if (p->layout)
-        return sherd_constant_on(item->part ? item->part : p->layout, dtype, 0);
+        return lay_without(&layout, item, without) ? sherd__fail_diag(p->world, true)
+                                                   : sherd_constant_on(layout, dtype, 0);
+    for (int d = 0; d < p->ndim; d++)
+        if (d != without)
+            shape[ndim++] = p->shape[d];
     if (!sherd__is_elsewhere(p))
-        return sherd_constant(p->world, dtype, p->shape, p->ndim, 0);
-    sherd_tensor *t = sherd_constant_later(p->world, dtype, p->shape, p->ndim, 0);
+        return sherd_constant(p->world, dtype, shape, ndim, 0);
+    sherd_tensor *t = sherd_constant_later(p->world, dtype, shape, ndim, 0);
     if (!sherd_tensor_failed(t))
         t->elsewhere = true;
     return t;
@@ -89,6 +115,12 @@ sherd__device *sherd__optimizer_device(const sherd_optimizer *o, const sherd_ten
                                                                      : NULL;
 }
 
+/* The dim that tensor i of a parameter lacks, if there is one. */
+static int lacking(const sherd_optimizer *o, const sherd_tensor *p, int i)
+{
+    return o->kind->lacks && i < SHERD__OPTIMIZER_STATES ? o->kind->lacks(p, i) : SHERD__LACKS_NONE;
+}
+
 /* Name tensor i of an item after its parameter. */
 static sherd_status name_tensor(const sherd_optimizer *o, sherd__optimized *item, int i,
                                 const char *parameter, const char *name)
@@ -110,7 +142,9 @@ sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optim
     for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++) {
         if (!item->name[i] || item->tensor[i])
             continue;
-        sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS ? no_steps(item->p) : zeros_for(item);
+        sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS
+                              ? no_steps(item->p)
+                              : zeros_without(item, lacking(o, item->p, i));
         if (sherd_tensor_failed(t))
             return diag->status ? diag->status : SHERD_ENOMEM;
         item->tensor[i] = sherd_tensor_retain(t);
@@ -146,10 +180,10 @@ sherd__pass sherd__optimizer_pass(const sherd__update *u)
     return a;
 }
 
-/* Its states: a whole matrix has the first one only. */
+/* Its states: a whole matrix of Muon has the first one only. */
 int sherd__optimizer_states(const sherd_optimizer *o, const sherd__optimized *item)
 {
-    return item->whole ? 1 : o->states;
+    return item->whole && !o->kind->lacks ? 1 : o->states;
 }
 
 /* After a failure the item can be destroyed too. */
@@ -160,7 +194,8 @@ static sherd_status start_item(const sherd_optimizer *o, sherd__optimized *item,
     sherd_status status = SHERD_OK;
 
     for (int i = 0; !status && i < sherd__optimizer_states(o, item); i++)
-        status = name_tensor(o, item, i, parameter->name, o->kind->state[i]);
+        if (lacking(o, p, i) != SHERD__NO_STATE)
+            status = name_tensor(o, item, i, parameter->name, o->kind->state[i]);
     if (!status && sherd__is_half(p->dtype))
         status = name_tensor(o, item, SHERD__OPTIMIZER_EXACT, parameter->name, "exact");
     if (!status)

@@ -5,7 +5,7 @@
 
 #include "kernels/update.h"
 #include "nn/module.h"
-#include "sherd/optimizer.h"
+#include "sherd/optimizers.h"
 
 enum {
     SHERD__OPTIMIZER_STATES = 3,
@@ -18,9 +18,10 @@ enum {
 typedef struct sherd__optimized {
     sherd_tensor *p; /* counted */
     /*
-     * State, laid out as the parameter; of a 16-bit parameter the same in f32 (EXACT); and how many
-     * steps had a gradient (STEPS): one i64, replicated. Counted; NULL while the parameter is
-     * frozen, or without a name. Each has its name, "weight.m", or NULL: there is none.
+     * State, laid out as the parameter, or as its dims without one; of a 16-bit parameter the same
+     * in f32 (EXACT); and how many steps had a gradient (STEPS): one i64, replicated. Counted; NULL
+     * while the parameter is frozen, or without a name. Each has its name, "weight.m", or NULL:
+     * there is none.
      */
     sherd_tensor *tensor[SHERD__OPTIMIZER_TENSORS];
     char *name[SHERD__OPTIMIZER_TENSORS];
@@ -68,7 +69,14 @@ typedef struct sherd__optimizer_kind {
     bool (*update_whole)(sherd_optimizer *o, double rate, double grad_scale);
     /* NULL: there are none. */
     sherd__moments (*moments)(sherd_optimizer *o);
+    /*
+     * The dim of a parameter that one of its states lacks, or one of those below. NULL: states are
+     * as large as parameters. Not NULL: `update_whole` updates all items.
+     */
+    int (*lacks)(const sherd_tensor *p, int state);
 } sherd__optimizer_kind;
+
+enum { SHERD__LACKS_NONE = -1, SHERD__NO_STATE = -2 };
 
 /* What decides on rate and decay of parameters: members of the options of all kinds. */
 typedef struct sherd__grouping {
@@ -89,6 +97,8 @@ struct sherd_optimizer {
         sherd_rmsprop_options rmsprop;
         sherd_adagrad_options adagrad;
         sherd_lion_options lion;
+        sherd_nadam_options nadam; /* RAdam's too */
+        sherd_adafactor_options adafactor;
         struct {
             sherd_muon_options with;
             sherd_adamw_options others;

@@ -28,11 +28,14 @@ static sherd__moments moments(sherd_optimizer *o)
 }
 
 static const char function[] = "sherd_rmsprop_create";
-static const sherd__optimizer_kind plain = {function, {"v", "momentum"}, update, NULL, NULL,
-                                            moments},
-                                   centered = {function, {"v", "mean", "momentum"},
-                                               update,   NULL,
-                                               NULL,     moments};
+static const sherd__optimizer_kind plain = {.function = function,
+                                            .state = {"v", "momentum"},
+                                            .update = update,
+                                            .moments = moments},
+                                   centered = {.function = function,
+                                               .state = {"v", "mean", "momentum"},
+                                               .update = update,
+                                               .moments = moments};
 
 static sherd_status check(sherd_world *world, const sherd_rmsprop_options *o)
 {

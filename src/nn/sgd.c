@@ -40,8 +40,8 @@ static sherd__moments moments(sherd_optimizer *o)
     return (sherd__moments){.momentum = &o->options.sgd.momentum, .stateless = o->states == 0};
 }
 
-static const sherd__optimizer_kind sgd = {"sherd_sgd_create", {"momentum"}, update,
-                                          update_there,       NULL,         moments};
+static const sherd__optimizer_kind sgd = {
+    "sherd_sgd_create", {"momentum"}, update, update_there, NULL, moments, NULL};
 
 static sherd_status check(sherd_world *world, const sherd_sgd_options *o)
 {

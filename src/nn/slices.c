@@ -57,7 +57,7 @@ static bool update_round(const sherd_optimizer *o, int n, double rate, double gr
         item->slice = NULL;
     }
     if (good)
-        sherd__move_many(o->moved, o->from, o->to, n);
+        sherd__move_list(o->moved, o->from, o->to, n, false);
     for (int k = 0; k < n && good; k++) {
         sherd__optimized *item = &o->item[o->which[k]];
         good = overwrite(item->p, o->moved[k]);

@@ -225,7 +225,7 @@ bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sh
     if (!u->grad)
         return false;
     for (int i = 0; i < sherd__optimizer_states(o, item); i++)
-        if (!(u->state[i] = to_write(item->tensor[i], u->device)))
+        if (item->tensor[i] && !(u->state[i] = to_write(item->tensor[i], u->device)))
             return false;
     /* A plain parameter varies as far as it did, or its gradient does. */
     sherd__set_varies(p, p->varies | g->varies);
