@@ -64,7 +64,7 @@ static inline bool suits(const drawing *d, int v, const need *w)
 
     if (w->kind == 'i' || w->kind == 'b')
         good = have->dtype == (w->kind == 'i' ? SHERD_I32 : SHERD_BOOL);
-    else if (have->dtype != w->dtype)
+    else if (have->dtype != w->dtype || (w->kind == 'w' && is_fraction(have->dtype)))
         return false;
     for (int64_t i = 0; i < n && good && w->kind == 'i'; i++)
         good = x[i] >= 0 && x[i] < (double)w->limit;

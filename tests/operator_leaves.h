@@ -19,12 +19,12 @@ enum { MOST_IN = 4, MOST_DIMS = 4, MOST_ELEMENTS = 256, MOST_LAYOUTS = 1200 };
 /* What an operand must be: its values are what its operator is continuous at. */
 typedef struct need {
     /* x: any; d: each far from the others and from where functions bend; p: positive; q: both; s:
-     * smaller than 1; l: larger; i: an index below `limit`, i32; b: bool */
+     * smaller than 1; l: larger; i: an index below `limit`, i32; b: bool; w: integers or bool */
     char kind;
     int ndim;
     int64_t shape[MOST_DIMS];
     int64_t limit;
-    sherd_dtype dtype; /* of x, d, p and q: also integers or bool */
+    sherd_dtype dtype; /* of x, d, p, q and w: also integers or bool */
     uint64_t seed;     /* of the values */
 } need;
 
@@ -75,7 +75,7 @@ static inline double leaf_value(const need *w, int64_t i)
     if (w->dtype == SHERD_BOOL)
         return (double)(h & 1);
     if (!is_fraction(w->dtype))
-        return (double)(h % 7) - (w->kind == 'x' || w->kind == 'd' ? 3 : -1);
+        return (double)(h % 7) - (strchr("xdw", w->kind) ? 3 : -1);
     return fraction_at(w, i);
 }
 
@@ -104,6 +104,8 @@ static inline void seed_leaf(need *w, uint64_t *dice)
         w->dtype = SHERD_I32;
     if (w->kind == 'b')
         w->dtype = SHERD_BOOL;
+    if (w->kind == 'w' && is_fraction(w->dtype))
+        w->dtype = SHERD_I32;
     for (int turn = 0; turn < 50; turn++) {
         w->seed = (uint64_t)roll(dice, 1 << 30);
         for (int64_t i = 0; i < n; i++)

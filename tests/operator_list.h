@@ -5,6 +5,7 @@
 
 #include "operator_rows_fft.h"
 #include "operator_rows_groups.h"
+#include "operator_rows_index.h"
 #include "operator_rows_lines.h"
 #include "operator_rows_stencil.h"
 #include "operator_rows_shape.h"
@@ -40,6 +41,18 @@ static const row rows[] = {
     ROW(nan_to_num, 'x', 0, 3, draw_one, run_nan_to_num),
     ROW(one_hot, 'i', 0, 3, draw_indices, run_one_hot),
     ROW(bincount, 'i', 0, 3, draw_indices, run_bincount),
+    ROW(histc, 'd', 0, 3, draw_one, run_histc),
+    ROW(bitwise_and, 'w', 0, 3, draw_two, run_bitwise_and),
+    ROW(bitwise_or, 'w', 0, 3, draw_two, run_bitwise_or),
+    ROW(bitwise_xor, 'w', 0, 3, draw_two, run_bitwise_xor),
+    ROW(bitwise_left_shift, 'w', 0, 3, draw_two, run_bitwise_left_shift),
+    ROW(bitwise_right_shift, 'w', 0, 3, draw_two, run_bitwise_right_shift),
+    ROW(bitwise_and_scalar, 'w', 0, 3, draw_one, run_bitwise_and_scalar),
+    ROW(bitwise_or_scalar, 'w', 0, 3, draw_one, run_bitwise_or_scalar),
+    ROW(bitwise_xor_scalar, 'w', 0, 3, draw_one, run_bitwise_xor_scalar),
+    ROW(bitwise_left_shift_scalar, 'w', 0, 3, draw_one, run_bitwise_left_shift_scalar),
+    ROW(bitwise_right_shift_scalar, 'w', 0, 3, draw_one, run_bitwise_right_shift_scalar),
+    ROW(bitwise_not, 'w', 0, 3, draw_one, run_bitwise_not),
     ROW(where, 'x', 0, 3, draw_where, run_where),
     ROW(masked_fill, 'x', 0, 3, draw_fill, run_masked_fill),
     ROW(matmul, 'x', 1, 3, draw_matmul, run_matmul),
@@ -112,6 +125,13 @@ static const row rows[] = {
     ROW(scatter_add, 'x', 1, 3, draw_scatter_add, run_scatter_add),
     ROW(scatter_most, 'd', 1, 3, draw_scatter_reduce, run_scatter_reduce),
     ROW(scatter_reduce, 'd', 1, 3, draw_scatter_reduce, run_scatter_reduce),
+    ROW(repeat_interleave, 'x', 1, 3, draw_times, run_repeat_interleave),
+    ROW(repeat_interleave_by, 'x', 1, 3, draw_counts, run_repeat_interleave_by),
+    ROW(index_add, 'x', 1, 3, draw_rows, run_index_add),
+    ROW(index_copy, 'x', 1, 3, draw_rows, run_index_copy),
+    ROW(index_fill, 'x', 1, 3, draw_index, run_index_fill),
+    ROW(index_at, 'x', 2, 3, draw_indices_of_two, run_index_at),
+    ROW(index_put, 'x', 2, 3, draw_put, run_index_put),
     ROW(sort, 'd', 1, 3, draw_sort, run_sort),
     ROW(topk, 'd', 1, 3, draw_sort, run_topk),
     ROW(kthvalue, 'd', 1, 3, draw_ranked, run_kthvalue),
@@ -184,7 +204,7 @@ static inline char kind_of(const row *r)
     static const char *const names[] = {
         "p log log2 log10 log1p sqrt rsqrt pow reciprocal ",
         ("d abs sign relu leaky_relu elu selu clamp softplus floor ceil trunc round frac "
-         "floor_divide_scalar remainder_scalar hardsigmoid hardswish "),
+         "floor_divide_scalar remainder_scalar hardsigmoid hardswish celu softshrink hardshrink "),
         "s asin acos atanh ",
         "l acosh ",
     };

@@ -462,6 +462,37 @@ def pixels(op, f, rows, channels):
     return make
 
 
+def by_rows(op, source, compute, **attributes):
+    """Slices of a dim by an index, with others (`source`) or without."""
+    def make():
+        s, n = shape(), size()
+        d = rng.randint(-len(s), len(s) - 1)
+        shapes = [s, [n]] + ([[n if e == d % len(s) else m for e, m in enumerate(s)]] if source else [])
+        return Case("sherd_" + op, shapes, lambda a, i, *more: compute(a, d, i.long(), *more), {"dim": d, **attributes},
+                    indices={1: s[d]})
+
+    return make
+
+
+def by_two(put):
+    def make():
+        s, i = shape(3), shape(2)
+        j = [rng.choice([1, i[0]]), i[1]]
+        if put:
+            return Case("sherd_index_put", [s, i + s[2:], i, j],
+                        lambda a, v, i, j: a.index_put((i.long(), j.long()), v, accumulate=True), {"count": 2, "accumulates": 1},
+                        indices={2: s[0], 3: s[1]})
+        return Case("sherd_index_at", [s, i, j], lambda a, i, j: a[i.long(), j.long()], {"count": 2}, indices={1: s[0], 2: s[1]})
+
+    return make
+
+
+INDICES = [
+    by_rows("index_add", True, torch.index_add), by_rows("index_fill", False, lambda a, d, i: a.index_fill(d, i, 0.3), value=0.3),
+    by_two(False), by_two(True),
+    on_dim("repeat_interleave", lambda x, d, times: x.repeat_interleave(times, d), times=one_of(1, 2, 3)),
+]
+
 LINES = [
     on_dim("cumprod", torch.cumprod), on_dim("cummax", torch.cummax), on_dim("cummin", torch.cummin),
     on_dim("logcumsumexp", torch.logcumsumexp), recurrence,
@@ -497,7 +528,9 @@ OPERATORS += [unary("sherd_" + name, f, positive=True) for name, f in POSITIVE.i
 OPERATORS += [
     unary("sherd_leaky_relu", lambda x: F.leaky_relu(x, 0.2), slope=0.2),
     unary("sherd_softplus", lambda x: F.softplus(x, 1.5, 20), beta=1.5, threshold=20),
-    unary("sherd_elu", lambda x: F.elu(x, 0.7), alpha=0.7),
+    unary("sherd_elu", lambda x: F.elu(x, 0.7), alpha=0.7), unary("sherd_celu", lambda x: F.celu(x, 0.7), alpha=0.7),
+    unary("sherd_softshrink", lambda x: F.softshrink(x, 0.4), bound=0.4),
+    unary("sherd_hardshrink", lambda x: F.hardshrink(x, 0.4), bound=0.4),
     unary("sherd_remainder_scalar", lambda x: torch.remainder(x, -0.75), divisor=-0.75),
     unary("sherd_floor_divide_scalar", lambda x: torch.floor(x / 0.75), divisor=0.75),
     unary("sherd_nan_to_num", lambda x: x.nan_to_num(0.5, 2, -3), nan=0.5, above=2, below=-3),
@@ -505,7 +538,7 @@ OPERATORS += [
     unary("sherd_pow", lambda x: x.pow(1.7), positive=True, exponent=1.7),
     unary("sherd_add_scalar", lambda x: x + 0.3, addend=0.3),
     binary("sherd_div", torch.div, positive=True), binary("sherd_maximum", torch.maximum),
-    binary("sherd_minimum", torch.minimum), binary("sherd_power", torch.pow, positive=True),
+    binary("sherd_minimum", torch.minimum), binary("sherd_fmax", torch.fmax), binary("sherd_fmin", torch.fmin), binary("sherd_power", torch.pow, positive=True),
     binary("sherd_atan2", torch.atan2), binary("sherd_hypot", torch.hypot), binary("sherd_copysign", torch.copysign),
     binary("sherd_fmod", torch.fmod), binary("sherd_remainder", torch.remainder), binary("sherd_logaddexp", torch.logaddexp),
     binary("sherd_xlogy", torch.xlogy, positive=True),
@@ -515,7 +548,7 @@ OPERATORS += [
     rms_norm, permute, group_norm, with_averages("sherd_batch_norm", F.batch_norm),
     with_averages("sherd_instance_norm", F.instance_norm),
 ]
-OPERATORS += LINES
+OPERATORS += LINES + INDICES
 OPERATORS += [
     binary("sherd_add", torch.add), binary("sherd_sub", torch.sub), binary("sherd_mul", torch.mul),
     unary("sherd_scale", lambda x: x * 1.7, factor=1.7), unary("sherd_relu", F.relu),

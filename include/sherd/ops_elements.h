@@ -171,6 +171,12 @@ SHERD_API sherd_tensor *sherd_logsigmoid(sherd_tensor *a);
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_elu(sherd_tensor *a, double alpha);
+/**
+ * a if it is positive, else alpha (e^(a / alpha) - 1), which has no kink.
+ *
+ * @collective see above   @owns scope   @errors see above
+ */
+SHERD_API sherd_tensor *sherd_celu(sherd_tensor *a, double alpha);
 /** 1.0507 sherd_elu(a, 1.6733). @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_selu(sherd_tensor *a);
 /** a tanh(log(1 + e^a)). @collective see above @owns scope @errors see above */
@@ -185,6 +191,14 @@ SHERD_API sherd_tensor *sherd_hardsigmoid(sherd_tensor *a);
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_hardswish(sherd_tensor *a);
+/**
+ * a - bound above `bound`, a + bound below -bound, else 0. Usual bound: 0.5.
+ *
+ * @collective see above   @owns scope   @errors see above
+ */
+SHERD_API sherd_tensor *sherd_softshrink(sherd_tensor *a, double bound);
+/** 0 if |a| <= bound, else a. @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_hardshrink(sherd_tensor *a, double bound);
 
 /**
  * log(1 + e^(beta a)) / beta; a itself if beta a > threshold. Usual values: 1 and 20.
@@ -229,6 +243,20 @@ SHERD_API sherd_tensor *sherd_maximum(sherd_tensor *a, sherd_tensor *b);
  * @collective see above   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_minimum(sherd_tensor *a, sherd_tensor *b);
+
+/**
+ * The larger one; where only one is NaN, the other. Of equal elements `a` gets the gradient.
+ *
+ * @collective see above   @owns scope   @errors see above
+ */
+SHERD_API sherd_tensor *sherd_fmax(sherd_tensor *a, sherd_tensor *b);
+
+/**
+ * The smaller one; where only one is NaN, the other. Of equal elements `a` gets the gradient.
+ *
+ * @collective see above   @owns scope   @errors see above
+ */
+SHERD_API sherd_tensor *sherd_fmin(sherd_tensor *a, sherd_tensor *b);
 
 /** a^b. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_power(sherd_tensor *a, sherd_tensor *b);
@@ -367,6 +395,20 @@ SHERD_API sherd_tensor *sherd_one_hot(sherd_tensor *index, int64_t classes, sher
  * @collective see above   @owns scope   @errors see above; EINVAL negative classes
  */
 SHERD_API sherd_tensor *sherd_bincount(sherd_tensor *index, int64_t classes);
+
+/**
+ * How many elements of `a` (of any shape, floating-point) lie in each of `bins` parts of equal width
+ * of [min, max], the last of which has its upper end too: i32 [bins]. Others, and NaN, are not
+ * counted. Of a sharded `a` the result is a pending sum, and nothing moves. Bins by edges:
+ * sherd_bincount of sherd_searchsorted, whose places are one more than those of bins.
+ *
+ * @collective see above
+ * @numerics   the bin is floor((a - min) bins / (max - min)), with min and max in the dtype of `a`
+ *             (f32 for 16 bits): PyTorch's (torch.histc), whose counts are of that dtype
+ * @owns       scope
+ * @errors     see above; EINVAL bins outside [1, 2^31), a min that is not below max, or not finite
+ */
+SHERD_API sherd_tensor *sherd_histc(sherd_tensor *a, int64_t bins, double min, double max);
 
 /* ---- selection ------------------------------------------------------------------------------- */
 

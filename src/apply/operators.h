@@ -18,6 +18,9 @@ extern const sherd_op sherd__unary_ops[], sherd__binary_ops[], sherd__compare_op
 extern const sherd_op sherd__add_scalar_op, sherd__logical_not_op;
 extern const sherd_op sherd__isnan_op, sherd__isinf_op, sherd__isfinite_op, sherd__nan_to_num_op,
     sherd__one_hot_op, sherd__bincount_op;
+extern const sherd_op sherd__histc_op;
+extern const sherd_op sherd__bits_ops[], sherd__bits_scalar_ops[]; /* by sherd__bits_kind */
+extern const sherd_op sherd__bitwise_not_op;
 extern const sherd_op sherd__where_op, sherd__masked_fill_op;
 
 extern const sherd_op sherd__matmul_op, sherd__linear_op, sherd__einsum_op,
@@ -38,6 +41,9 @@ extern const sherd_op sherd__slice_op, sherd__narrow_op, sherd__select_op, sherd
 extern const sherd_op sherd__index_select_op, sherd__gather_op, sherd__scatter_op,
     sherd__scatter_add_op, sherd__scatter_most_op, sherd__scatter_reduce_op, sherd__sort_op,
     sherd__topk_op, sherd__cumsum_op, sherd__tril_op, sherd__triu_op;
+extern const sherd_op sherd__repeat_interleave_op, sherd__repeat_interleave_by_op,
+    sherd__index_add_op, sherd__index_copy_op, sherd__index_fill_op, sherd__index_at_op,
+    sherd__index_put_op;
 extern const sherd_op sherd__diagonal_op, sherd__diag_embed_op, sherd__trace_op;
 extern const sherd_op sherd__cumprod_op, sherd__cummax_op, sherd__cummin_op, sherd__logcumsumexp_op,
     sherd__recurrence_op;

@@ -284,6 +284,11 @@ static sherd_tensor *bend_elu(sherd_tensor *g, sherd_tensor *x, const double *p)
     return below_0(g, x, p[0]);
 }
 
+static sherd_tensor *bend_celu(sherd_tensor *g, sherd_tensor *x, const double *p)
+{
+    return below_0(g, sherd_scale(x, 1 / p[0]), 1 / p[0]);
+}
+
 static sherd_tensor *bend_selu(sherd_tensor *g, sherd_tensor *x)
 {
     return below_0(g, x, 1.7580993408473766);
@@ -362,7 +367,7 @@ static sherd_tensor *(*const bends_by[SHERD__UNARY_KINDS])(sherd_tensor *g, sher
     [SHERD__POW] = bend_pow,         [SHERD__SOFTPLUS] = bend_softplus,
     [SHERD__ELU] = bend_elu,         [SHERD__SIZE_TO] = bend_size_to,
     [SHERD__ROOT] = bend_root,       [SHERD__HUBER_OF] = bend_huber,
-    [SHERD__X_LOG_X] = bend_x_log_x,
+    [SHERD__X_LOG_X] = bend_x_log_x, [SHERD__CELU] = bend_celu,
 };
 
 sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor *dy,

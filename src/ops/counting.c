@@ -281,3 +281,57 @@ sherd_tensor *sherd_bincount(sherd_tensor *index, int64_t classes)
 {
     return sherd_apply(&sherd__bincount_op, &index, 1, &(class_attributes){.classes = classes});
 }
+
+/* ---- in bins --------------------------------------------------------------------------------- */
+
+typedef struct bin_attributes {
+    int64_t bins;
+    double min, max;
+} bin_attributes;
+
+static const char *describe_bins(sherd_call *call)
+{
+    const bin_attributes *by = call->attributes;
+
+    if (by->bins < 1 || by->bins > INT32_MAX)
+        return sherd_call_reason(call, "%lld bins: must be in [1, 2^31)", (long long)by->bins);
+    if (!(by->min < by->max) || !isfinite(by->min) || !isfinite(by->max))
+        return sherd_call_reason(call, "min %g must be below max %g, both finite", by->min,
+                                 by->max);
+    return NULL;
+}
+
+/* The width is a tensor: it is divided by, as in PyTorch, not multiplied by its inverse. */
+static bool histc(sherd_call *call)
+{
+    const bin_attributes *by = call->attributes;
+    sherd_tensor *a = sherd__without_pending(sherd_detach(call->in[0]));
+
+    if (sherd__is_half(a->dtype))
+        a = sherd_cast(a, SHERD_F32);
+    sherd_tensor *width =
+        sherd_add_scalar(sherd_constant(call->world, a->dtype, NULL, 0, by->max), -by->min);
+    sherd_tensor *at = sherd_scale(sherd_add_scalar(a, -by->min), (double)by->bins);
+    sherd_tensor *inside =
+        sherd_logical_and(sherd_ge_scalar(a, by->min), sherd_le_scalar(a, by->max));
+    at = sherd_masked_fill(sherd_div(at, width), sherd_logical_not(inside), -1);
+    sherd_tensor *bin = sherd_cast(at, SHERD_I32), *end = sherd_eq_scalar(bin, (double)by->bins);
+    call->out[0] = sherd_bincount(sherd_masked_fill(bin, end, (double)(by->bins - 1)), by->bins);
+    return true;
+}
+
+const sherd_op sherd__histc_op = {.name = "sherd_histc",
+                                  .summary = "how many elements lie in each bin",
+                                  .operand = {{"a", 0}},
+                                  .result = {{"y", SHERD_OP_INDEX}},
+                                  .field = {SHERD_FIELD(bin_attributes, bins, INT64),
+                                            SHERD_FIELD(bin_attributes, min, DOUBLE),
+                                            SHERD_FIELD(bin_attributes, max, DOUBLE)},
+                                  .attributes = sizeof(bin_attributes),
+                                  .describe = describe_bins,
+                                  .compose = histc};
+
+sherd_tensor *sherd_histc(sherd_tensor *a, int64_t bins, double min, double max)
+{
+    return sherd_apply(&sherd__histc_op, &a, 1, &(bin_attributes){bins, min, max});
+}
