@@ -2,9 +2,6 @@
 /*
  * Bits of integers (i32, i64, u8) and bool: flags, hashes, packed numbers. "See ops.h" means what
  * the head of ops.h says of all operators; shapes broadcast as in NumPy. They have no gradient.
- *
- *     sherd_tensor *low = sherd_bitwise_and_scalar(key, 0xff);
- *     sherd_tensor *high = sherd_bitwise_right_shift_scalar(key, 8);
  */
 #ifndef SHERD_OPS_BITS_H
 #define SHERD_OPS_BITS_H

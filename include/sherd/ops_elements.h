@@ -397,8 +397,8 @@ SHERD_API sherd_tensor *sherd_one_hot(sherd_tensor *index, int64_t classes, sher
 SHERD_API sherd_tensor *sherd_bincount(sherd_tensor *index, int64_t classes);
 
 /**
- * How many elements of `a` (of any shape, floating-point) lie in each of `bins` parts of equal width
- * of [min, max], the last of which has its upper end too: i32 [bins]. Others, and NaN, are not
+ * How many elements of `a` (of any shape, floating-point) lie in each of `bins` equal parts of
+ * [min, max], the last of which has its upper end too: i32 [bins]. Others, and NaN, are not
  * counted. Of a sharded `a` the result is a pending sum, and nothing moves. Bins by edges:
  * sherd_bincount of sherd_searchsorted, whose places are one more than those of bins.
  *

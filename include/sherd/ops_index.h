@@ -2,8 +2,8 @@
 /*
  * Whole rows by index, elements by several indices, and elements repeated. An index is an i32
  * tensor of numbers in [0, size of its dim). "See ops.h" means what the head of ops.h says of all
- * operators; what moves is what sherd_index_select, sherd_scatter and sherd_scatter_add (ops_shape.h)
- * say.
+ * operators; what moves is what sherd_index_select, sherd_scatter and sherd_scatter_add say
+ * (ops_shape.h).
  */
 #ifndef SHERD_OPS_INDEX_H
 #define SHERD_OPS_INDEX_H
@@ -28,8 +28,6 @@ SHERD_API sherd_tensor *sherd_repeat_interleave(sherd_tensor *a, int dim, int64_
  * Index i of a dim counts[i] times in a row. `total` is the sum of the counts, the size of the
  * result's dim; ask for it (sherd_item of their sum) if you do not know it.
  *
- *     sherd_tensor *per_edge = sherd_repeat_interleave_by(node, 0, degree, edges);
- *
  * @collective see ops.h: `counts` is gathered on all ranks
  * @shapes     counts: i32 [size of the dim]
  * @owns       scope
@@ -44,8 +42,6 @@ SHERD_API sherd_tensor *sherd_repeat_interleave_by(sherd_tensor *a, int dim, she
 /**
  * A copy of `a` to whose slices at index[j] of a dim the slices at j of `source` are added, those
  * of equal indices one after the other.
- *
- *     grad = sherd_index_add(grad, 0, ids, rows); // an embedding's
  *
  * @collective see ops.h
  * @shapes     index: [n]; source: as `a`, with n along the dim
@@ -85,8 +81,6 @@ SHERD_API sherd_tensor *sherd_index_fill(sherd_tensor *a, int dim, sherd_tensor 
  * y[j.., rest..] = a[index[0][j..], index[1][j..], .., rest..]: indices of the first `count` dims,
  * which broadcast to one shape (PyTorch: a[i, j]). These dims are merged first, as sherd_view does:
  * shards of the first stay, those of the others may have to move.
- *
- *     sherd_tensor *own = sherd_index_at(scores, (sherd_tensor *[]){row, label}, 2);
  *
  * @collective see ops.h
  * @shapes     index: [count], 1 to 4 tensors
