@@ -109,7 +109,7 @@ static void try_gradient(trial *t)
 
 static void try_spread_along(trial *t)
 {
-    const sherd__norm_kernels *k = t->table;
+    const sherd__along_kernels *k = t->table;
     int64_t rows = length(t, "rows"), inner = length(t, "inner");
     const void *x = in(t, "x", rows * inner);
     const double *mean = doubles(t, "mean", rows), *scale = doubles(t, "scale", rows);
@@ -122,7 +122,7 @@ static void try_spread_along(trial *t)
 
 static void try_add_along(trial *t)
 {
-    const sherd__norm_kernels *k = t->table;
+    const sherd__along_kernels *k = t->table;
     int64_t rows = length(t, "rows"), inner = length(t, "inner");
     const void *dy = in(t, "dy", rows * inner), *x = in(t, "x", rows * inner);
     double *sum = sums(t, "sum", rows), *by_x = sums(t, "by_x", rows);
@@ -134,7 +134,7 @@ static void try_add_along(trial *t)
 
 static void try_gradient_along(trial *t)
 {
-    const sherd__norm_kernels *k = t->table;
+    const sherd__along_kernels *k = t->table;
     int64_t rows = length(t, "rows"), inner = length(t, "inner");
     const void *dy = in(t, "dy", rows * inner), *x = in(t, "x", rows * inner);
     const double *mean = doubles(t, "mean", rows), *scale = doubles(t, "scale", rows);

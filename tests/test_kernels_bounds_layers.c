@@ -2,12 +2,14 @@
 /*
  * The kernels of layers, and those of no table, stay within what they are given, and compute what
  * those of f64 (or i64) do: see bounds.h. There is one version of each, which all instruction sets
- * share. A kernel that is added to a table without a subject fails here. Some seconds.
+ * share, but for norms over sets of 16 bits. A kernel that is added to a table without a subject fails here. Some seconds.
  */
 #define CHECK_PURE
 #include "bounds_layers.h"
 #include "bounds_lines.h"
 #include "check.h"
+#include "fast_sets.h"
+#include "vector/bodies.h"
 
 enum { TRIES = 150 };
 
@@ -28,9 +30,11 @@ static const subject norms[] = {
     TRY(sherd__norm_kernels, add_products, try_add_products),
     TRY(sherd__norm_kernels, spread, try_spread),
     TRY(sherd__norm_kernels, gradient, try_gradient),
-    TRY(sherd__norm_kernels, spread_along, try_spread_along),
-    TRY(sherd__norm_kernels, add_along, try_add_along),
-    TRY(sherd__norm_kernels, gradient_along, try_gradient_along),
+};
+static const subject along_rows[] = {
+    TRY(sherd__along_kernels, spread_along, try_spread_along),
+    TRY(sherd__along_kernels, add_along, try_add_along),
+    TRY(sherd__along_kernels, gradient_along, try_gradient_along),
 };
 static const subject layers[] = {
     TRY(sherd__layer_kernels, entropy, try_entropy),
@@ -65,6 +69,7 @@ static const subject taps[] = {
     }
 
 static const family norm_family = FAMILY(sherd__norm_kernels, norms);
+static const family along_family = FAMILY(sherd__along_kernels, along_rows);
 static const family layer_family = FAMILY(sherd__layer_kernels, layers);
 static const family neighbour_family = FAMILY(sherd__neighbours_kernels, neighbours);
 static const family pool_family = FAMILY(sherd__pool_kernels, pools);
@@ -97,7 +102,7 @@ static const subject plain[] = {
 
 static void every_kernel_has_a_subject(void)
 {
-    const family *const all[] = {&norm_family, &layer_family, &neighbour_family,
+    const family *const all[] = {&norm_family, &along_family, &layer_family, &neighbour_family,
                                  &pool_family, &conv_family,  &taps_family};
 
     for (int i = 0; i < LEN(all); i++) {
@@ -149,6 +154,7 @@ static void try_layers(void)
         sherd_dtype d = dtypes[i], p = SHERD_F64;
         begin(d);
         try_family(&norm_family, sherd__norm_kernels_of(d), sherd__norm_kernels_of(p));
+        try_family(&along_family, sherd__along_kernels_of(d), sherd__along_kernels_of(p));
         try_family(&layer_family, sherd__layer_kernels_of(d), sherd__layer_kernels_of(p));
         if (sherd_dtype_bytes(d) == 2)
             continue;
@@ -159,6 +165,23 @@ static void try_layers(void)
                    &sherd__conv_f64);
         try_family(&taps_family, sherd__taps_kernels_of(d), sherd__taps_kernels_of(p));
     }
+}
+
+/* Norms over sets of 16 bits, whose vectors end where rows do. */
+static void try_half_sets(void)
+{
+    static const sherd_dtype dtypes[] = {SHERD_BF16, SHERD_F16};
+    fast_set sets[FAST_SETS];
+
+    for (int s = 0, count = fast_sets(sets); s < count; s++)
+        for (int d = 0; d < LEN(dtypes); d++) {
+            sherd__kernels half[2];
+            sets[s].half(&half[0], &half[1]);
+            begin(dtypes[d]);
+            shared.set = sets[s].name;
+            try_family(&norm_family, sherd__norms_by(&half[d], dtypes[d]),
+                       sherd__norm_kernels_of(SHERD_F64));
+        }
 }
 
 static void try_pieces(void)
@@ -183,6 +206,11 @@ static void kernels_of_layers_stay_within_bounds(void)
     in_fences(try_layers);
 }
 
+static void norms_of_16_bits_stay_within_bounds(void)
+{
+    in_fences(try_half_sets);
+}
+
 static void functions_stay_within_bounds(void)
 {
     in_fences(try_pieces);
@@ -191,6 +219,7 @@ static void functions_stay_within_bounds(void)
 static const check_test tests[] = {
     {TEST(every_kernel_has_a_subject)},
     {TEST(kernels_of_layers_stay_within_bounds)},
+    {TEST(norms_of_16_bits_stay_within_bounds)},
     {TEST(functions_stay_within_bounds)},
 };
 CHECK_MAIN(tests)

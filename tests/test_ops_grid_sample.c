@@ -155,8 +155,45 @@ static void slopes_are_gradients(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* With one operator, and composed, as for a backward that is recorded: the same bits forward (of a
+ * field that is sharded; see above), and gradients alike. */
+static void whole_fields_have_the_gradients_of_composed_ones(sherd_world *world)
+{
+    enum { B = 2, C = 3, H = 6, W = 5, P = 300 };
+    static const int64_t shape[] = {B, C, H, W}, points[] = {B, P, 2}, result[] = {B, C, P};
+    scene s = {.world = world, .dice = 5};
+
+    for (int i = 0; i < 8; i++) {
+        const sherd_grid_sample_options how = {i & 1, i >> 1 & 1, i >> 2 & 1};
+        double at[B * P * 2];
+        sherd_scope_begin(world);
+        for (int k = 0; k < B * P * 2; k++)
+            at[k] = roll(&s.dice, 2601) * 1e-3 - 1.3;
+        sherd_tensor *in[] = {numbers(&s, SHERD_F64, 4, shape, 50),
+                              sherd_from_data(world, SHERD_F64, points, 3, at)};
+        sherd_tensor *dy = numbers(&s, SHERD_F64, 3, result, 50), *of[2][2];
+        for (int k = 0; k < 2; k++)
+            in[k] = sherd_require_grad(in[k], true);
+        for (int graph = 0; graph < 2; graph++) {
+            sherd_tensor *y = sherd_grid_sample(in[0], in[1], &how);
+            sherd_gradients(of[graph], in, 2, &y, 1,
+                            &(sherd_gradients_options){.gradients = &dy, .create_graph = graph});
+        }
+        for (int k = 0; k < 2; k++) {
+            const double *one = sherd_tensor_read(of[0][k]),
+                         *composed = sherd_tensor_read(of[1][k]);
+            bool good = CHECK(one && composed);
+            for (int64_t j = 0; good && j < in[k]->count; j++)
+                good = CHECK_NEAR(one[j], composed[j], 1e-9);
+        }
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(points_find_what_the_formula_says), {1, 2, 3, 4, 8}},
     {TEST(slopes_are_gradients), {1}},
+    {TEST(whole_fields_have_the_gradients_of_composed_ones), {1}},
 };
 CHECK_MAIN(tests)

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A field at points (sherd_grid_sample), composed of other operators: for each of the 2^d elements
- * around the points their indices, weights, and a gather; so gradients of any order follow. Costs
- * 2^d gathers of points x channels elements.
+ * A field at points (sherd_grid_sample). Where a rank has whole fields of f32 or f64 it is one
+ * operator (sample_op below). Else, and in a backward that is recorded, it is composed of others:
+ * for each of the 2^d elements around the points their indices, weights, and a gather; so gradients
+ * of any order follow. That costs 2^d gathers of points x channels elements. The same bits forward.
  */
 #include "ops/shared.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_points.h"
 #include "sherd/ops_shape.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
+#include "kernels/sample.h"
 
 enum { X, GRID, SPACE = 3 };
 
@@ -121,6 +124,167 @@ static sherd_tensor *sample(sherd_tensor *x, sherd_tensor *grid, const sampling 
     return sum;
 }
 
+/* ---- whole fields ---------------------------------------------------------------------------- */
+
+/* How, and the shape of fields where they are a result. */
+typedef struct whole_fields {
+    sampling how;
+    int64_t size[SPACE];
+} whole_fields;
+
+#define WHOLE_FIELDS                                             \
+    .field = {SHERD_FIELD(whole_fields, how.nearest, INT),       \
+              SHERD_FIELD(whole_fields, how.border, INT),        \
+              SHERD_FIELD(whole_fields, how.align_corners, INT), \
+              SHERD_FIELDS(whole_fields, size, INT64, SPACE)},   \
+    .attributes = sizeof(whole_fields)
+
+/* Of tensors x, grid and y, or gradients of their shapes. */
+static sherd__sampling sampling_of(const sherd_call *call, const sherd_tensor *x,
+                                   const sherd_tensor *grid)
+{
+    const sampling *how = &((const whole_fields *)call->attributes)->how;
+    sherd__sampling s = {.batch = x->local[0],
+                         .channels = x->local[1],
+                         .points = grid->local[1],
+                         .dims = x->ndim - 2,
+                         .nearest = how->nearest,
+                         .border = how->border,
+                         .align_corners = how->align_corners};
+
+    memcpy(s.size, x->shape + 2, (size_t)s.dims * sizeof *s.size);
+    return s;
+}
+
+static const char space[] = "***";
+
+/* Gradients of fields are pending where points are sharded, those of points where channels are. */
+enum { G_DY, G_GRID, G_X };
+
+static const char *describe_dx(sherd_call *call)
+{
+    const whole_fields *w = call->attributes;
+    const sherd_tensor *dy = call->in[G_DY];
+    int dims = (int)call->in[G_GRID]->shape[2];
+    int64_t shape[SHERD_MAX_DIMS] = {dy->shape[0], dy->shape[1]};
+
+    memcpy(shape + 2, w->size, (size_t)dims * sizeof *shape);
+    snprintf(call->rule, sizeof call->rule, "abp,ap*->ab%.*s", dims, space);
+    memcpy(call->shape[0], shape, sizeof shape);
+    return NULL;
+}
+
+static bool forward_dx(sherd_call *call)
+{
+    const sherd_tensor *dx = call->out[0], *grid = call->in[G_GRID];
+    const sherd__sampling s = sampling_of(call, dx, grid);
+    double *sums = sherd_call_scratch(call, sherd__max(1, s.batch ? dx->count / s.batch : 0) *
+                                                (int64_t)sizeof *sums);
+
+    if (sums && !sherd__is_dry(call->world))
+        sherd__sample_grad(dx->dtype, &s, call->to[0], call->from[G_DY], call->from[G_GRID], sums);
+    return sums != NULL;
+}
+
+static const sherd_op dx_op = {.name = "sherd_grid_sample backward, the field",
+                               .operand = {{"dy", 0}, {"grid", 0}},
+                               .result = {{"dx", 0}},
+                               WHOLE_FIELDS,
+                               .describe = describe_dx,
+                               .forward = forward_dx,
+                               .dry = forward_dx};
+
+static const char *describe_dgrid(sherd_call *call)
+{
+    memcpy(call->shape[0], call->in[G_GRID]->shape, 3 * sizeof *call->shape[0]);
+    snprintf(call->rule, sizeof call->rule, "abp,ap*,ab%.*s->ap*", call->in[G_X]->ndim - 2, space);
+    return NULL;
+}
+
+static bool forward_dgrid(sherd_call *call)
+{
+    const sherd__sampling s = sampling_of(call, call->in[G_X], call->in[G_GRID]);
+
+    sherd__sample_slopes(call->out[0]->dtype, &s, call->to[0], call->from[G_DY], call->from[G_X],
+                         call->from[G_GRID]);
+    return true;
+}
+
+static const sherd_op dgrid_op = {.name = "sherd_grid_sample backward, the points",
+                                  .operand = {{"dy", 0}, {"grid", 0}, {"x", 0}},
+                                  .result = {{"dgrid", 0}},
+                                  WHOLE_FIELDS,
+                                  .describe = describe_dgrid,
+                                  .forward = forward_dgrid};
+
+static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    return sample(in[X], in[GRID], &((const whole_fields *)sherd_node_attributes(node))->how);
+}
+
+static void back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        sherd__differentiate(node, 1u << X | 1u << GRID, formula, grad_out, grad_in);
+        return;
+    }
+    sherd_tensor *in[] = {grad_out[0], sherd_node_operand(node, GRID), sherd_node_operand(node, X)};
+    const void *attributes = sherd_node_attributes(node);
+
+    if (sherd_node_wants(node, X))
+        grad_in[X] = sherd_apply(&dx_op, in, 2, attributes);
+    if (sherd_node_wants(node, GRID))
+        grad_in[GRID] = sherd_apply(&dgrid_op, in, 3, attributes);
+}
+
+static const char *describe_sample(sherd_call *call)
+{
+    snprintf(call->rule, sizeof call->rule, "ab%.*s,ap*->abp", call->in[X]->ndim - 2, space);
+    return NULL;
+}
+
+static bool forward_sample(sherd_call *call)
+{
+    const sherd__sampling s = sampling_of(call, call->in[X], call->in[GRID]);
+
+    sherd__sample(call->out[0]->dtype, &s, call->to[0], call->from[X], call->from[GRID]);
+    return true;
+}
+
+#define BOTH (SHERD_NEEDS_OPERAND(X) | SHERD_NEEDS_OPERAND(GRID))
+static const sherd_op sample_op = {.name = "sherd_grid_sample",
+                                   .operand = {{"x", 0}, {"grid", 0}},
+                                   .result = {{"y", 0}},
+                                   WHOLE_FIELDS,
+                                   .describe = describe_sample,
+                                   .forward = forward_sample,
+                                   .backward = back,
+                                   .needs = {BOTH, BOTH}};
+
+/* A GPU has kernels for the steps. A sharded field is not gathered, and takes pending sums along. */
+static bool is_whole(const sherd_tensor *x, const sherd_tensor *grid)
+{
+    bool whole = !sherd__world_device(x->world) && x->dtype == grid->dtype &&
+                 (x->dtype == SHERD_F32 || x->dtype == SHERD_F64) &&
+                 !(x->layout && x->layout->pending_axes) &&
+                 !(grid->layout && grid->layout->pending_axes);
+
+    for (int d = 2; d < x->ndim && x->layout; d++)
+        whole = whole && !x->layout->spec.dim[d].axes;
+    return whole;
+}
+
+static sherd_tensor *sample_whole(sherd_tensor *x, sherd_tensor *grid, const sampling *how)
+{
+    whole_fields w = {.how = *how};
+
+    memcpy(w.size, x->shape + 2, (size_t)(x->ndim - 2) * sizeof *w.size);
+    return sherd_apply(&sample_op, (sherd_tensor *[]){x, grid}, 2, &w);
+}
+
+/* ---- the operator ---------------------------------------------------------------------------- */
+
 static bool compose(sherd_call *call)
 {
     sherd_tensor *x = call->in[X], *grid = call->in[GRID];
@@ -133,7 +297,8 @@ static bool compose(sherd_call *call)
     sherd_tensor *flat = points == 0  ? sherd_unsqueeze(grid, 1)
                          : points > 1 ? sherd_flatten(grid, 1, -2)
                                       : grid;
-    sherd_tensor *y = sample(x, flat, how);
+    sherd_tensor *y = !sherd_tensor_failed(flat) && is_whole(x, flat) ? sample_whole(x, flat, how)
+                                                                      : sample(x, flat, how);
     call->out[0] = points == 1 ? y : sherd_view(y, shape, 2 + points);
     return true;
 }

@@ -16,9 +16,9 @@
 
 /* Kernels for rows of the dtype that an operand has: x, which in a gradient may not be that of
  * dy. */
-static const sherd__norm_kernels *kernels_of(const sherd_call *call, int x)
+static const sherd__along_kernels *kernels_of(const sherd_call *call, int x)
 {
-    return sherd__norms_by(sherd__kernels_in(call), call->in[x]->dtype);
+    return sherd__along_by(sherd__kernels_in(call), call->in[x]->dtype);
 }
 
 static int dims_of(const sherd_call *call)
@@ -191,7 +191,8 @@ static bool join_moments(sherd_call *call, const sherd__rows *p, double *moments
  */
 static bool find_moments(sherd_call *call, const sherd__rows *p, bool centred, double *moments)
 {
-    const sherd__norm_kernels *kernels = kernels_of(call, 0);
+    const sherd__norm_kernels *kernels =
+        sherd__norms_by(sherd__kernels_in(call), call->in[0]->dtype);
     const sherd__norming n = {.batch = p->rows, .channels = 1, .inner = p->inner};
     double *squares = moments + p->rows;
 

@@ -2,9 +2,10 @@
 /*
  * Kernels of norms over x[batch,channels,inner], one table per dtype. A row is what shares its
  * coefficients: a channel of one item, or of all items. Numbers of rows, [rows], are f64 whatever
- * the dtype, and so is all arithmetic; each element is rounded once, when it is stored (one of bf16
- * below 2^-126 twice). The functions here are plain; vector/bodies.h has the same for each
- * instruction set. As all kernels they allocate nothing, keep nothing and cannot fail.
+ * the dtype, and so is all arithmetic of the functions here; each element is rounded once, when it
+ * is stored (one of bf16 below 2^-126 twice). They are plain; vector/bodies.h has them for each
+ * instruction set, where elements of 16 bits are computed in f32 and sums in f64. As all kernels
+ * they allocate nothing, keep nothing and cannot fail.
  */
 #ifndef SHERD__NORMS_H
 #define SHERD__NORMS_H
@@ -29,8 +30,10 @@ typedef struct sherd__norm_kernels {
     void (*gradient)(const sherd__norming *n, void *dx, const void *dy, const void *x,
                      const double *mean, const double *scale, const double *shift,
                      const double *slope);
+} sherd__norm_kernels;
 
-    /* Of x[rows,inner], whose elements have a weight[inner] and bias[inner] each, in f64. */
+/* Of x[rows,inner], whose elements have a weight[inner] and bias[inner] each, in f64. */
+typedef struct sherd__along_kernels {
     /* y = (x - mean) scale weight + bias */
     void (*spread_along)(int64_t rows, int64_t inner, void *y, const void *x, const double *mean,
                          const double *scale, const double *weight, const double *bias);
@@ -42,9 +45,10 @@ typedef struct sherd__norm_kernels {
     void (*gradient_along)(int64_t rows, int64_t inner, void *dx, double *dweight, double *dbias,
                            const void *dy, const void *x, const double *mean, const double *scale,
                            const double *shift, const double *slope, const double *weight);
-} sherd__norm_kernels;
+} sherd__along_kernels;
 
 /* NULL of a dtype that does not compute. */
 const sherd__norm_kernels *sherd__norm_kernels_of(sherd_dtype dtype);
+const sherd__along_kernels *sherd__along_kernels_of(sherd_dtype dtype);
 
 #endif

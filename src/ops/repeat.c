@@ -6,6 +6,7 @@
  */
 #include "shared.h"
 #include "apply/sketch.h"
+#include "autograd/node.h"
 
 #include <string.h>
 
@@ -115,16 +116,35 @@ static const char *describe_roll(sherd_call *call)
                : sherd_call_reason(call, "no dim %d", s->dim);
 }
 
+static void roll_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const shift *s = sherd_node_attributes(node);
+
+    grad_in[0] = sherd_roll(grad_out[0], -s->by, s->dim);
+}
+
+/* On the tape one step, rolled back, where the pieces would each be embedded in zeroes. */
+static const sherd_op rolled = {.name = "sherd_roll", .backward = roll_back, .takes_pending = true};
+
 static bool roll(sherd_call *call)
 {
-    const shift *s = call->attributes;
     sherd_tensor *a = call->in[0], *part[2];
-    int dim = sherd__dim_of(s->dim, a->ndim);
-    int64_t n = a->shape[dim], by = n ? (s->by % n + n) % n : 0;
+    shift s = *(const shift *)call->attributes;
+    int dim = sherd__dim_of(s.dim, a->ndim);
+    int64_t n = a->shape[dim];
 
-    part[0] = sherd_narrow(a, dim, n - by, by);
-    part[1] = sherd_narrow(a, dim, 0, n - by);
-    call->out[0] = by ? sherd_cat(part, 2, dim) : sherd_clone(a);
+    s.by = n ? (s.by % n + n) % n : 0;
+    if (s.by == 0) {
+        call->out[0] = sherd_clone(a);
+        return true;
+    }
+    bool recording = sherd_set_recording(call->world, false);
+    part[0] = sherd_narrow(a, dim, n - s.by, s.by);
+    part[1] = sherd_narrow(a, dim, 0, n - s.by);
+    call->out[0] = sherd_cat(part, 2, dim);
+    sherd_set_recording(call->world, recording);
+    if (!sherd_tensor_failed(call->out[0]))
+        sherd__record_node(call->world, &rolled, &a, 1, call->out, 1, &s, sizeof s);
     return true;
 }
 

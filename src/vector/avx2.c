@@ -7,6 +7,8 @@
 
 #define SET            "avx2"
 #define NORMAL_NUMBERS sherd__normal_avx2
+#define BF16_NORMS     sherd__bf16_norms_avx2
+#define F16_NORMS      sherd__f16_norms_avx2
 
 #include "vector_avx2.h"
 #include "tile_avx2.h"

@@ -8,6 +8,8 @@
 
 #define SET            "avx512"
 #define NORMAL_NUMBERS sherd__normal_avx512
+#define BF16_NORMS     sherd__bf16_norms_avx512
+#define F16_NORMS      sherd__f16_norms_avx512
 
 #include "vector_avx512.h"
 #include "fast_body.inc"

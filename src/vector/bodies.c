@@ -4,7 +4,18 @@
 
 #include <string.h>
 
-static const sherd__bodies plain = {.norms = sherd__norm_kernels_of};
+#include "fast.h"
+#include "half_sets.h"
+#include "kernels/cast.h"
+
+static const sherd__casts casts = {sherd__cast, sherd__cast_to_odd};
+static const sherd__bodies plain = {
+    .norms = sherd__norm_kernels_of, .along = sherd__along_kernels_of, .casts = &casts};
+#ifdef SHERD__SIMD128
+static const sherd__bodies simd128 = {sherd__norm_kernels_of, sherd__along_kernels_of,
+                                      &sherd__bf16_norms_simd128, &sherd__f16_norms_simd128,
+                                      &casts};
+#endif
 
 static const sherd__bodies *bodies_of(const sherd__kernels *beside)
 {
@@ -13,13 +24,30 @@ static const sherd__bodies *bodies_of(const sherd__kernels *beside)
         return &sherd__bodies_avx512;
     if (strcmp(beside->name, "avx2") == 0)
         return &sherd__bodies_avx2;
-#else
-    (void)beside;
 #endif
+#ifdef SHERD__SIMD128
+    if (strcmp(beside->name, "simd128") == 0)
+        return &simd128;
+#endif
+    (void)beside;
     return &plain;
 }
 
 const sherd__norm_kernels *sherd__norms_by(const sherd__kernels *beside, sherd_dtype dtype)
 {
-    return bodies_of(beside)->norms(dtype);
+    const sherd__bodies *of = bodies_of(beside);
+
+    if (dtype == SHERD_BF16 && of->bf16)
+        return of->bf16;
+    return dtype == SHERD_F16 && of->f16 ? of->f16 : of->norms(dtype);
+}
+
+const sherd__along_kernels *sherd__along_by(const sherd__kernels *beside, sherd_dtype dtype)
+{
+    return bodies_of(beside)->along(dtype);
+}
+
+const sherd__casts *sherd__casts_by(const sherd__kernels *beside)
+{
+    return bodies_of(beside)->casts;
 }

@@ -2,21 +2,34 @@
 /*
  * Kernels that are written once, in plain C, and compiled for each instruction set: the compiler
  * finds the vectors, and all compute the same bits. Those of layers are asked for beside a table,
- * and are as wide as that, so SHERD_KERNELS counts for them too; loops that compare, fold and
- * convert are put into the tables.
+ * and are as wide as that, so SHERD_KERNELS counts for them too (norms over sets of 16 bits are
+ * those of fast_half_sets.inc); loops that compare, fold and convert are put into the tables.
  */
 #ifndef SHERD__BODIES_H
 #define SHERD__BODIES_H
 
 #include "kernels/norms.h"
 
+/* As sherd__cast and sherd__cast_to_odd. */
+typedef struct sherd__casts {
+    void (*cast)(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *dst,
+                 const void *src);
+    void (*to_odd)(sherd_dtype src_dtype, int64_t n, float *dst, const void *src);
+} sherd__casts;
+
 typedef struct sherd__bodies {
     const sherd__norm_kernels *(*norms)(sherd_dtype dtype);
+    const sherd__along_kernels *(*along)(sherd_dtype dtype);
+    const sherd__norm_kernels *bf16, *f16; /* fast_half_sets.inc; NULL: by `norms` */
+    const sherd__casts *casts;
 } sherd__bodies;
 extern const sherd__bodies sherd__bodies_avx2, sherd__bodies_avx512;
+extern const sherd__casts sherd__casts_avx2; /* also those of AVX-512: they wait for memory */
 
-/* As sherd__norm_kernels_of, for the instructions of this table. */
+/* As sherd__norm_kernels_of and sherd__along_kernels_of, for the instructions of this table. */
 const sherd__norm_kernels *sherd__norms_by(const sherd__kernels *beside, sherd_dtype dtype);
+const sherd__along_kernels *sherd__along_by(const sherd__kernels *beside, sherd_dtype dtype);
+const sherd__casts *sherd__casts_by(const sherd__kernels *beside);
 
 /* Put the loops of AVX2 into the tables, which hold the plain ones. AVX-512 takes these too: they
  * wait for memory. */

@@ -2,19 +2,31 @@
 /* The bodies of bodies.h by AVX2. The build gives this file the flags that it needs; choose.c asks
  * the machine. */
 #include "bodies.h"
+#include "half_sets.h"
 
 #if defined(__x86_64__)
 
 #include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "kernels/half.h"
 #include "kernels/rows.h"
 
 #define NORMS norms
+#define ALONG along
 #include "kernels/norms_tables.inc"
 
-const sherd__bodies sherd__bodies_avx2 = {.norms = norms};
+const sherd__bodies sherd__bodies_avx2 = {norms, along, &sherd__bf16_norms_avx2,
+                                          &sherd__f16_norms_avx2, &sherd__casts_avx2};
+
+/* ---- conversions ----------------------------------------------------------------------------- */
+
+#define CAST        sherd__cast_avx2
+#define CAST_TO_ODD sherd__cast_to_odd_avx2
+#include "kernels/cast_body.inc"
+
+const sherd__casts sherd__casts_avx2 = {sherd__cast_avx2, sherd__cast_to_odd_avx2};
 
 /* ---- loops of the tables --------------------------------------------------------------------- */
 

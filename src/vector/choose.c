@@ -328,9 +328,9 @@ const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_
 }
 
 /* From 16 bits, or to them: in blocks of f32, by the conversions of the tables. */
-static void convert_half(const sherd__kernels *to, const sherd__kernels *from,
-                         sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *dst,
-                         const void *src)
+static void convert_half(const sherd__casts *by, const sherd__kernels *to,
+                         const sherd__kernels *from, sherd_dtype dst_dtype, sherd_dtype src_dtype,
+                         int64_t n, void *dst, const void *src)
 {
     enum { BLOCK = 512 };
     size_t to_bytes = sherd_dtype_bytes(dst_dtype), from_bytes = sherd_dtype_bytes(src_dtype);
@@ -343,11 +343,11 @@ static void convert_half(const sherd__kernels *to, const sherd__kernels *from,
         if (sherd__is_half(src_dtype))
             from->widen(m, wide, s);
         else
-            sherd__cast_to_odd(src_dtype, m, wide, s);
+            by->to_odd(src_dtype, m, wide, s);
         if (sherd__is_half(dst_dtype))
             to->narrow(m, d, wide);
         else
-            sherd__cast(dst_dtype, SHERD_F32, m, d, wide);
+            by->cast(dst_dtype, SHERD_F32, m, d, wide);
     }
 }
 
@@ -356,6 +356,7 @@ void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_d
 {
     const sherd__kernels *to = sherd__kernels_of(set, dst_dtype);
     const sherd__kernels *from = sherd__kernels_of(set, src_dtype);
+    const sherd__casts *by = sherd__casts_by(&set->f32);
     bool half = sherd__is_half(dst_dtype) || sherd__is_half(src_dtype);
 
     if (dst_dtype == SHERD_F32 && from)
@@ -363,7 +364,7 @@ void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_d
     else if (src_dtype == SHERD_F32 && to)
         to->narrow(n, dst, src);
     else if (half && dst_dtype != src_dtype)
-        convert_half(to, from, dst_dtype, src_dtype, n, dst, src);
+        convert_half(by, to, from, dst_dtype, src_dtype, n, dst, src);
     else
-        sherd__cast(dst_dtype, src_dtype, n, dst, src);
+        by->cast(dst_dtype, src_dtype, n, dst, src);
 }

@@ -7,6 +7,8 @@
 
 #define SET            "simd128"
 #define NORMAL_NUMBERS sherd__normal_simd128
+#define BF16_NORMS     sherd__bf16_norms_simd128
+#define F16_NORMS      sherd__f16_norms_simd128
 
 #include "vector_simd128.h"
 #if defined(__aarch64__)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fields at points (sherd_grid_sample), and gradients by both. */
+#ifndef SHERD__SAMPLE_H
+#define SHERD__SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sherd/dtype.h"
+
+/* x[batch, channels, size...], grid[batch, points, dims], y[batch, channels, points]; see the
+ * options of sherd_grid_sample. At most three dims. */
+typedef struct sherd__sampling {
+    int64_t batch, channels, points, size[3];
+    int dims;
+    bool nearest, border, align_corners;
+} sherd__sampling;
+
+/* f32, f64; each sum in its dtype, corner by corner, the first dim fastest. */
+void sherd__sample(sherd_dtype dtype, const sherd__sampling *s, void *y, const void *x,
+                   const void *grid);
+
+/* Sums are f64. sums[channels, size...] is scratch. */
+void sherd__sample_grad(sherd_dtype dtype, const sherd__sampling *s, void *dx, const void *dy,
+                        const void *grid, double *sums);
+void sherd__sample_slopes(sherd_dtype dtype, const sherd__sampling *s, void *dgrid, const void *dy,
+                          const void *x, const void *grid);
+
+#endif
