@@ -262,7 +262,7 @@ static const sherd_op sample_op = {.name = "sherd_grid_sample",
                                    .backward = back,
                                    .needs = {BOTH, BOTH}};
 
-/* A GPU has kernels for the steps. A sharded field is not gathered, and takes pending sums along. */
+/* A GPU has kernels for the steps. A sharded field is not gathered, and pending sums stay so. */
 static bool is_whole(const sherd_tensor *x, const sherd_tensor *grid)
 {
     bool whole = !sherd__world_device(x->world) && x->dtype == grid->dtype &&
