@@ -2,8 +2,8 @@
 /*
  * Every dtype to every other, in blocks: f32 and 16 bits pass through f32, f64 stays, integers pass
  * through 64 bits, all of which hold them exactly, so that a few readers and writers do for 64
- * pairs and each element is rounded once. Up to 1 ns an element; the tables have versions of their own of
- * f32 with the 16-bit types.
+ * pairs and each element is rounded once. Up to 1 ns an element; the tables have versions of their
+ * own of f32 with the 16-bit types.
  */
 #include "cast.h"
 
