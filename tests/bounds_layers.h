@@ -463,13 +463,13 @@ static void try_conv_backward_w(trial *t)
 enum { TAP_ROWS = 12 };
 
 /* Of backward some lie outside. */
-static sherd__pass draw_pass(trial *t, sherd__tap *tap, int64_t beyond)
+static sherd__taps_pass draw_pass(trial *t, sherd__tap *tap, int64_t beyond)
 {
-    sherd__pass p = {.outer = draw(t, "outer", 4),
-                     .in = SHERD__TAPS + draw(t, "in", 8),
-                     .rows = draw(t, "rows", TAP_ROWS),
-                     .inner = draw(t, "one", 3) ? length(t, "inner") : 1,
-                     .tap = tap};
+    sherd__taps_pass p = {.outer = draw(t, "outer", 4),
+                          .in = SHERD__TAPS + draw(t, "in", 8),
+                          .rows = draw(t, "rows", TAP_ROWS),
+                          .inner = draw(t, "one", 3) ? length(t, "inner") : 1,
+                          .tap = tap};
 
     for (int64_t o = 0; o < p.rows; o++) {
         int64_t count = 1 + draw(t, "count", SHERD__TAPS), room = p.in - count + 2 * beyond + 1;
@@ -487,7 +487,7 @@ static void try_taps_forward(trial *t)
 {
     const sherd__taps_kernels *k = t->table;
     sherd__tap tap[TAP_ROWS];
-    sherd__pass p = draw_pass(t, tap, 0);
+    sherd__taps_pass p = draw_pass(t, tap, 0);
     const void *x = in(t, "x", p.outer * p.in * p.inner);
     void *y = out(t, "y", p.outer * p.rows * p.inner);
 
@@ -499,7 +499,7 @@ static void try_taps_backward(trial *t)
 {
     const sherd__taps_kernels *k = t->table;
     sherd__tap tap[TAP_ROWS];
-    sherd__pass p = draw_pass(t, tap, 6);
+    sherd__taps_pass p = draw_pass(t, tap, 6);
     const void *dy = in(t, "dy", p.outer * p.rows * p.inner);
     void *dx = out(t, "dx", p.outer * p.in * p.inner);
 

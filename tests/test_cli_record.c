@@ -387,7 +387,7 @@ static void whatever_stands_there_is_read(void)
     uint64_t dice = 17;
 
     CHECK_OK(sherd__arena_create(&arena, 4, 1 << 22, NULL, &diag));
-    sherd__watch w = {.arena = &arena, .child = child, .ranks = 4};
+    sherd__rank_watch w = {.arena = &arena, .child = child, .ranks = 4};
     for (int turn = 0; turn < 300; turn++) {
         for (int r = 0; r < 4; r++) {
             fill(&arena.control->post[r], sizeof arena.control->post[r], &dice);

@@ -132,11 +132,12 @@ static sherd__tap tap_of(int kind, int64_t o, int64_t in)
     return t;
 }
 
-static void taps_are_plain(sherd_dtype to, sherd_dtype from, int kind, const sherd__pass *shape)
+static void taps_are_plain(sherd_dtype to, sherd_dtype from, int kind,
+                           const sherd__taps_pass *shape)
 {
     const sherd__taps_kernels *kernels = sherd__taps_kernels_of(to);
     sherd__tap *tap = malloc((size_t)shape->rows * sizeof *tap);
-    sherd__pass p = *shape;
+    sherd__taps_pass p = *shape;
     array x = drawn(from, p.outer * p.in * p.inner, 1, -1, 1, 1);
     array y = room_for(to, p.outer * p.rows * p.inner, 1);
     array dy = drawn(from, y.n, 1, -1, 1, 2), dx = room_for(to, x.n, 1);
@@ -168,7 +169,7 @@ static void weighted_sums_are_plain(void)
                                            {SHERD_BF16, SHERD_BF16}, {SHERD_F16, SHERD_F16},
                                            {SHERD_BF16, SHERD_F32},  {SHERD_F32, SHERD_BF16},
                                            {SHERD_F16, SHERD_F32},   {SHERD_F32, SHERD_F16}};
-    static const sherd__pass shapes[] = {
+    static const sherd__taps_pass shapes[] = {
         {2, 9, 7, 3, NULL}, {3, 5, 5, 1, NULL}, {1, 1300, 1300, 1, NULL}};
 
     open_device();

@@ -61,7 +61,7 @@ static void a_kernel_of_the_same_name_is_not_compiled_again(void)
     const fill_args args = {0};
     const sherd__kernel same = {SHERD__PROGRAM_ELEMENTS, family, NULL, SHERD_F32, SHERD_DTYPE_NONE};
     if (is_emulated()) /* arguments of zeros: no elements */
-        sherd__device_launch(device, &same, (sherd__grid){1, 32, 0}, &args, sizeof args);
+        sherd__device_launch(device, &same, (sherd__launch_grid){1, 32, 0}, &args, sizeof args);
     CHECK_EQ(count_other(device, a->data, 1), 0);
     CHECK_EQ(left_of_cuda(), before);
     sherd__device_give(device, a);
@@ -76,12 +76,13 @@ static void no_blocks_launch_nothing(void)
     sherd__device *device = open_gpu(&heap, "cuda", 0);
 
     if (device)
-        sherd__device_launch(device, &none, (sherd__grid){0, 32, 0}, NULL, 0);
+        sherd__device_launch(device, &none, (sherd__launch_grid){0, 32, 0}, NULL, 0);
     close_gpu(&heap, device);
 }
 
 /* A launch fails with a line that has this in it, and with no other. */
-static void check_launch_fails(const sherd__kernel *kernel, sherd__grid grid, const char *part)
+static void check_launch_fails(const sherd__kernel *kernel, sherd__launch_grid grid,
+                               const char *part)
 {
     sherd__heap heap = {0};
     sherd__device *device = open_gpu(&heap, "cuda", 0);
@@ -104,13 +105,13 @@ static void what_cannot_run_is_told(void)
 {
     const sherd__kernel none = {SHERD__PROGRAM_ELEMENTS, "none", "kind", SHERD_F32, SHERD_BF16};
     const sherd__kernel fill = {SHERD__PROGRAM_ELEMENTS, "fill", NULL, SHERD_F32, SHERD_DTYPE_NONE};
-    const sherd__grid one = {1, 32, 0};
+    const sherd__launch_grid one = {1, 32, 0};
 
     check_launch_fails(&none, one, "cuda:0: none_kind_f32_bf16 does not compile: ");
     check_launch_fails(&none, one, "error");
-    check_launch_fails(&fill, (sherd__grid){(int64_t)1 << 31, 32, 0}, "2147483648 blocks");
-    check_launch_fails(&fill, (sherd__grid){1, 2048, 0}, "fill: ");
-    check_launch_fails(&fill, (sherd__grid){1, 32, 1 << 20}, "fill: ");
+    check_launch_fails(&fill, (sherd__launch_grid){(int64_t)1 << 31, 32, 0}, "2147483648 blocks");
+    check_launch_fails(&fill, (sherd__launch_grid){1, 2048, 0}, "fill: ");
+    check_launch_fails(&fill, (sherd__launch_grid){1, 32, 1 << 20}, "fill: ");
 }
 
 /* More memory of a block than is usual is asked for by itself. */
@@ -123,7 +124,8 @@ static void a_block_may_have_much_memory(void)
     const fill_args args = {0};
 
     for (int i = 0; device && is_emulated() && i < 2; i++)
-        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, &args, sizeof args);
+        sherd__device_launch(device, &fill, (sherd__launch_grid){1, 32, 100000}, &args,
+                             sizeof args);
     if (device)
         CHECK(sherd__device_wait(device));
     close_gpu(&heap, device);
@@ -237,9 +239,10 @@ static void memory_of_a_block_is_asked_for_again(void)
     int lacked = 0;
 
     for (int at = 0; device && is_emulated() && at < 3; at++) {
-        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 0}, &args, sizeof args);
+        sherd__device_launch(device, &fill, (sherd__launch_grid){1, 32, 0}, &args, sizeof args);
         lack_call(at);
-        sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, &args, sizeof args);
+        sherd__device_launch(device, &fill, (sherd__launch_grid){1, 32, 100000}, &args,
+                             sizeof args);
         fail_call(-1);
         lacked += sherd__device_lacked(device) != NULL;
     }
@@ -260,9 +263,9 @@ static void memory_of_a_block_is_one_kernels(void)
 
     if (!device)
         return;
-    sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, &args, sizeof args);
-    sherd__device_launch(device, &same, (sherd__grid){1, 32, 60000}, &args, sizeof args);
-    sherd__device_launch(device, &fill, (sherd__grid){1, 32, 100000}, &args, sizeof args);
+    sherd__device_launch(device, &fill, (sherd__launch_grid){1, 32, 100000}, &args, sizeof args);
+    sherd__device_launch(device, &same, (sherd__launch_grid){1, 32, 60000}, &args, sizeof args);
+    sherd__device_launch(device, &fill, (sherd__launch_grid){1, 32, 100000}, &args, sizeof args);
     CHECK(sherd__device_wait(device));
     close_gpu(&heap, device);
 }

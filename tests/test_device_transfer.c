@@ -174,7 +174,7 @@ static void *open_and_go(void *payload)
     if (!e->device)
         e->device = open_gpu(&e->heap, "cuda", 0);
     if (e->device) /* arguments of zeros: no elements */
-        sherd__device_launch(e->device, &fill, (sherd__grid){1, 32, 0}, &args, sizeof args);
+        sherd__device_launch(e->device, &fill, (sherd__launch_grid){1, 32, 0}, &args, sizeof args);
     return NULL;
 }
 

@@ -113,7 +113,7 @@ static void copies_are_bit_for_bit(void)
         x[i] = (unsigned char)(i * 37 + i / 256);
     for (int s = 0; s < 3; s++)
         for (int64_t inner = 1; inner <= 3; inner += 2) {
-            const sherd__pass p = {2, 19, ROWS, inner, tap};
+            const sherd__taps_pass p = {2, 19, ROWS, inner, tap};
             size_t row = sizes[s] * (size_t)inner;
             bool same = true;
             for (int o = 0; o < ROWS; o++)

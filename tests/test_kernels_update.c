@@ -55,7 +55,7 @@ static sherd__rmsprop_step rmsprop(kind k)
         0.1, 0.2, 0.5, 0.7, 1e-2, heavy ? 0.6 : 0, k == CENTERED || k == CENTERED_HEAVY};
 }
 
-static void run(kind k, const sherd__pass *a)
+static void run(kind k, const sherd__update_pass *a)
 {
     const sherd__rmsprop_step step = rmsprop(k);
 
@@ -142,7 +142,7 @@ static void compare(const char *what, sherd_dtype kept, int64_t n, const void *d
 static void try_one(kind k, sherd_dtype dtype, int64_t n)
 {
     sherd_dtype kept = dtype == SHERD_F64 ? SHERD_F64 : SHERD_F32;
-    sherd__pass a = {dtype, n, got[0], {0}, given};
+    sherd__update_pass a = {dtype, n, got[0], {0}, given};
 
     for (int s = 0; s <= STATES; s++) {
         for (int64_t i = 0; i <= n; i++)
@@ -180,7 +180,7 @@ static void what_is_no_number_is_seen(void)
 {
     for (int k = 0; k < KINDS; k++) {
         double p = 1, state[STATES] = {0}, g = (double)NAN;
-        sherd__pass a = {SHERD_F64, 1, &p, {0}, &g};
+        sherd__update_pass a = {SHERD_F64, 1, &p, {0}, &g};
         for (int s = 0; s < states_of((kind)k); s++)
             a.state[s] = &state[s];
         run((kind)k, &a);

@@ -21,7 +21,7 @@ static void find_ways(int64_t (*time)[NODES], const sherd__field *field)
 
     for (int a = 0; a < n; a++)
         for (int b = 0; b < n; b++) {
-            sherd__edge price = {.sure_time = false};
+            sherd__search_edge price = {.sure_time = false};
             bool allowed;
             time[a][b] = a == b ? 0 : INT64_MAX / 4;
             if (a == b || field->node[b].pending & ~field->node[a].pending)

@@ -37,7 +37,7 @@ static void complain(const sherd__field *field, const char *what, int a, int b, 
 /* A look is at most the price, and the same where it is sure. */
 static void price_step(ways *w, const sherd__field *field, int a, int b)
 {
-    sherd__edge look, price;
+    sherd__search_edge look, price;
     bool allowed;
 
     sherd__edge_look(&look, field, a, b, SHERD__MOST);

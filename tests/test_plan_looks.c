@@ -39,7 +39,7 @@ static void glance_both(const sherd__field *field, int a, int b, int64_t price, 
 
 static void look_early(const sherd__field *field, int a, int b, uint64_t *dice)
 {
-    sherd__edge full, early;
+    sherd__search_edge full, early;
 
     sherd__edge_look(&full, field, a, b, SHERD__MOST);
     sherd__cost bound = sherd__bound_between(field, a, b, SHERD__MOST);
@@ -60,7 +60,7 @@ static void price_again(const sherd__field *field, int a, int b, sherd__cost cos
     const int64_t enough[] = {1, cost.picoseconds / 2 + 1, cost.picoseconds, 0, 1};
 
     for (int i = 0; i < LEN(enough); i++) {
-        sherd__edge edge;
+        sherd__search_edge edge;
         bool allowed;
         sherd__edge_look(&edge, field, a, b, SHERD__MOST);
         CHECK_OK(sherd__edge_price(&edge, &allowed, field, a, b, enough[i]));
@@ -86,7 +86,7 @@ static void compare(tally *t, const sherd__problem *problem, uint64_t *dice)
     field.priced.table = NULL;
     for (int i = 0; i < 300; i++) {
         int a = roll(dice, field.nodes), b = 1 + roll(dice, field.nodes - 1);
-        sherd__edge look, price = {.sure_time = false};
+        sherd__search_edge look, price = {.sure_time = false};
         bool allowed;
         if (a == b || field.node[b].pending & ~field.node[a].pending)
             continue;

@@ -32,6 +32,7 @@ run tags tools/lint_tags.sh
 run headers tools/lint_headers.sh
 run size tools/lint_size.sh
 run style tools/lint_style.sh
+run names tools/lint_names.sh
 run readme tools/lint_readme.sh
 run examples tools/lint_examples.sh
 run docs tools/lint_docs.sh
@@ -39,5 +40,5 @@ run misuse tools/lint_misuse.sh
 run symbols tools/lint_symbols.sh "$build"
 run circles tools/lint_circles.sh "$build"
 run format check_format
-[ $bad -eq 0 ] || { echo "lint: $bad of 12 failed"; exit 1; }
+[ $bad -eq 0 ] || { echo "lint: $bad of 13 failed"; exit 1; }
 echo "lint: clean"

@@ -3,8 +3,8 @@
  * The state of this room in a world: cached answers of the solver, registered operators, handlers,
  * times. (The "door" is sherd_apply_all: the one function by which every operator call comes in.)
  */
-#ifndef SHERD__DOOR_H
-#define SHERD__DOOR_H
+#ifndef SHERD__APPLY_DOOR_H
+#define SHERD__APPLY_DOOR_H
 
 #include "operator.h"
 #include "autograd/node.h"

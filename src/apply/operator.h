@@ -4,8 +4,8 @@
  * Operator calls (apply.c) from inside: a call under way, its steps, and what it offers to forward
  * and backward. What operators share besides: ops/shared.h.
  */
-#ifndef SHERD__OPERATOR_H
-#define SHERD__OPERATOR_H
+#ifndef SHERD__APPLY_OPERATOR_H
+#define SHERD__APPLY_OPERATOR_H
 
 #include "operators.h"
 #include "autograd/tape.h"

@@ -4,8 +4,8 @@
  * The values of the library's operators, for the list of all of them (table.c) and for each other's
  * backwards.
  */
-#ifndef SHERD__OPERATORS_H
-#define SHERD__OPERATORS_H
+#ifndef SHERD__APPLY_OPERATORS_H
+#define SHERD__APPLY_OPERATORS_H
 
 #include "kernels/functions.h"
 #include "sherd/op.h"

@@ -5,8 +5,8 @@
  * of a sharded dim, a gathered dim. A sketch is a layout under construction; if it runs out of
  * memory, it reports that at its end.
  */
-#ifndef SHERD__SKETCH_H
-#define SHERD__SKETCH_H
+#ifndef SHERD__APPLY_SKETCH_H
+#define SHERD__APPLY_SKETCH_H
 
 #include "solve.h"
 

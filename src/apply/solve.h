@@ -4,8 +4,8 @@
  * share. The solver finds the layouts that operands must have; a way is one such set of layouts,
  * with those of the results.
  */
-#ifndef SHERD__SOLVE_H
-#define SHERD__SOLVE_H
+#ifndef SHERD__APPLY_SOLVE_H
+#define SHERD__APPLY_SOLVE_H
 
 #include "operator.h"
 

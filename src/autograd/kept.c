@@ -8,24 +8,24 @@
 
 /* ---- how tensors lay ------------------------------------------------------------------------ */
 
-static void note_found(sherd__replay *r, sherd__found found)
+static void note_found(sherd__replay *r, sherd__as_found found)
 {
-    sherd__found *list = sherd__reserve(sherd__world_heap(r->world), r->found, r->founds,
-                                        &r->found_room, 16, sizeof *list);
+    sherd__as_found *list = sherd__reserve(sherd__world_heap(r->world), r->found, r->founds,
+                                           &r->found_room, 16, sizeof *list);
 
     if (!list) {
         sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
         return;
     }
     r->found = list;
-    list[r->founds] = (sherd__found){NULL, found.dtype};
+    list[r->founds] = (sherd__as_found){NULL, found.dtype};
     sherd__layout_set(&list[r->founds++].layout, found.layout);
 }
 
 /* A part that is recorded inside one that is run again finds what was found there then. */
-sherd__found sherd__replay_find(sherd_world *world, const sherd_tensor *t)
+sherd__as_found sherd__replay_find(sherd_world *world, const sherd_tensor *t)
 {
-    sherd__found found = {t->layout, t->dtype};
+    sherd__as_found found = {t->layout, t->dtype};
     sherd__replay *first = sherd__tape_of(world)->replay, *again = first;
 
     while (again && again->state != SHERD__AGAIN)

@@ -4,8 +4,8 @@
  * The tape's inner structures: a node, a saved tensor, one backward, and what the tape keeps per
  * world.
  */
-#ifndef SHERD__NODE_H
-#define SHERD__NODE_H
+#ifndef SHERD__AUTOGRAD_NODE_H
+#define SHERD__AUTOGRAD_NODE_H
 
 #include "autograd/replay.h"
 #include "autograd/tape.h"
@@ -78,18 +78,18 @@ typedef struct sherd__result {
  * Either `base` is set: it is a move of that, and will be moved again; or `kept` is the tensor that
  * is held.
  */
-typedef struct sherd__group sherd__group; /* of those that are moved again in one call */
+typedef struct sherd__regathered sherd__regathered; /* of those that are moved again in one call */
 typedef struct sherd__kept {
     sherd__refcounted head; /* counts slots, and those that are moved from here */
     sherd_world *world;
     sherd_tensor *owner;   /* whose `saved` this is; not counted, NULL once it is gone */
     int64_t owner_version; /* of its storage when it was saved */
     struct sherd__kept *base;
-    sherd__group *group; /* counted, or NULL; only with a base */
-    sherd_tensor *kept;  /* counted, in no scope, without node */
-    int64_t version;     /* of its storage when it was kept */
-    bool counted;        /* counted in saved_bytes */
-    bool packed;         /* by these hooks: */
+    sherd__regathered *group; /* counted, or NULL; only with a base */
+    sherd_tensor *kept;       /* counted, in no scope, without node */
+    int64_t version;          /* of its storage when it was kept */
+    bool counted;             /* counted in saved_bytes */
+    bool packed;              /* by these hooks: */
     sherd_saved_hooks hooks;
     const void *undo;
     const sherd_layout *layout; /* of the tensor, as are the rest; counted */
@@ -314,6 +314,8 @@ sherd_tensor *sherd__linked(sherd_node *node, int slot, sherd_tensor *restored);
 sherd_tensor *sherd__record_same(sherd_tensor *y, sherd_tensor *t);
 sherd_tensor *sherd__record_sum(sherd_tensor *sum, sherd_tensor *a, sherd_tensor *b);
 
+/* ---- gradients (grad.c) ---------------------------------------------------------------------- */
+
 /* A gradient in another floating-point dtype. */
 sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype);
 
@@ -322,6 +324,8 @@ sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype);
  * it may be under way on return.
  */
 sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin);
+
+/* ---- what was saved (saved.c) ---------------------------------------------------------------- */
 
 /*
  * If nodes keep what they saved (retain): note that the k-th node of the list uses it; drop what
@@ -342,12 +346,14 @@ extern const sherd_op sherd__together_op;
 /* What is kept goes, and its group no longer knows of it. */
 void sherd__group_leave(sherd__kept *k);
 /* Restore all of a group that are there. False: failed, raised. */
-bool sherd__group_restore(sherd__group *g, const char *name);
+bool sherd__group_restore(sherd__regathered *g, const char *name);
 /*
  * The k-th node is the first of those that gathered leaves in one call: settle their gradients in
  * one round. False: failed, raised.
  */
 bool sherd__settle_together(const sherd__pass *pass, int k);
+
+/* ---- sums of gradients (grad.c) -------------------------------------------------------------- */
 
 /* Whether a gradient takes more memory than its leaf: a pending sum of what that has a part of. */
 bool sherd__is_larger(const sherd_tensor *leaf, const sherd_tensor *grad);

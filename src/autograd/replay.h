@@ -4,8 +4,8 @@
  * Recomputation: a part of a program that backward runs again to compute what its operators need,
  * so that only its arguments are kept in between. For checkpointing of modules.
  */
-#ifndef SHERD__REPLAY_H
-#define SHERD__REPLAY_H
+#ifndef SHERD__AUTOGRAD_REPLAY_H
+#define SHERD__AUTOGRAD_REPLAY_H
 
 #include "autograd/tape.h"
 
@@ -33,16 +33,16 @@ void sherd__replay_keep(sherd__replay *replay, int i, sherd_tensor *t);
 void sherd__replay_end(sherd__replay *replay);
 
 /* How a tensor lies; the layout is not counted. */
-typedef struct sherd__found {
+typedef struct sherd__as_found {
     const sherd_layout *layout; /* NULL = plain */
     sherd_dtype dtype;
-} sherd__found;
+} sherd__as_found;
 
 /*
  * How a tensor lies here; in what is run again, how the one that came here the first time lay. Then
  * as many must come as then. Out of memory: raised.
  */
-sherd__found sherd__replay_find(sherd_world *world, const sherd_tensor *t);
+sherd__as_found sherd__replay_find(sherd_world *world, const sherd_tensor *t);
 /* Whether a part is run again now, and no other part begins inside it. */
 bool sherd__is_replayed(sherd_world *world);
 

@@ -23,7 +23,7 @@ struct sherd__replay {
     sherd__draws draws;
     uint64_t origins; /* the run around it, while it runs */
     /* how tensors lay, for who asks when it is run again; the layouts are counted */
-    sherd__found *found;
+    sherd__as_found *found;
     int founds, found_room, found_at;
 };
 

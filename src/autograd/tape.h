@@ -5,8 +5,8 @@
  * operands and its attributes, and saves tensors in the node's slots. A node lives as long as a
  * tensor or a later node refers to it; saved tensors are released as soon as its backward has run.
  */
-#ifndef SHERD__TAPE_H
-#define SHERD__TAPE_H
+#ifndef SHERD__AUTOGRAD_TAPE_H
+#define SHERD__AUTOGRAD_TAPE_H
 
 #include "sherd/op.h"
 #include "tensor/tensor.h"

@@ -73,14 +73,14 @@ typedef struct member {
     sherd_dtype dtype;
 } member;
 
-struct sherd__group {
+struct sherd__regathered {
     int refs; /* of members */
     sherd_world *world;
     int count;
     member *member;
 };
 
-static void release(sherd__group *g)
+static void release(sherd__regathered *g)
 {
     sherd__heap *heap = sherd__world_heap(g->world);
 
@@ -96,7 +96,7 @@ static void release(sherd__group *g)
 
 void sherd__group_leave(sherd__kept *k)
 {
-    sherd__group *g = k->group;
+    sherd__regathered *g = k->group;
 
     if (!g)
         return;
@@ -115,10 +115,10 @@ static sherd__kept *moved_again(const sherd__gathering *g, int i)
     return k && k->base && !k->group && g->whole[i] != g->pieces[i] ? k : NULL;
 }
 
-static sherd__group *new_group(sherd_world *world, int room)
+static sherd__regathered *new_group(sherd_world *world, int room)
 {
     sherd__heap *heap = sherd__world_heap(world);
-    sherd__group *g = sherd__alloc(heap, 1, sizeof *g);
+    sherd__regathered *g = sherd__alloc(heap, 1, sizeof *g);
     member *list = g ? sherd__alloc(heap, (size_t)room, sizeof *list) : NULL;
 
     if (!list) {
@@ -126,7 +126,7 @@ static sherd__group *new_group(sherd_world *world, int room)
         sherd__free(heap, g);
         return NULL;
     }
-    *g = (sherd__group){.world = world, .member = list};
+    *g = (sherd__regathered){.world = world, .member = list};
     return g;
 }
 
@@ -136,7 +136,7 @@ void sherd__restore_together(const sherd__gathering *call)
 
     for (int i = 0; i < call->count; i++)
         n += moved_again(call, i) != NULL;
-    sherd__group *g = n > 1 ? new_group(call->whole[0]->world, n) : NULL;
+    sherd__regathered *g = n > 1 ? new_group(call->whole[0]->world, n) : NULL;
     for (int i = 0; i < call->count && g; i++) {
         sherd__kept *k = moved_again(call, i);
         if (!k)
@@ -156,7 +156,7 @@ static bool is_written(const sherd__kept *base)
     return base->kept && base->kept->storage->version != base->version;
 }
 
-static bool move_all(sherd__group *g, sherd_tensor **out, sherd_tensor **from,
+static bool move_all(sherd__regathered *g, sherd_tensor **out, sherd_tensor **from,
                      const sherd_layout **to, const char *name)
 {
     for (int i = 0; i < g->count; i++) {
@@ -169,7 +169,7 @@ static bool move_all(sherd__group *g, sherd_tensor **out, sherd_tensor **from,
     return !sherd_tensor_failed(out[0]);
 }
 
-bool sherd__group_restore(sherd__group *g, const char *name)
+bool sherd__group_restore(sherd__regathered *g, const char *name)
 {
     sherd__heap *heap = sherd__world_heap(g->world);
     sherd_tensor **both = sherd__alloc(heap, 2 * (size_t)g->count, sizeof(sherd_tensor *));

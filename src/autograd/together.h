@@ -3,8 +3,8 @@
  * Gathers of many parameters in one call, for modules whose parameters are sharded: recorded so
  * that backward gathers them again in one call, and settles their gradients in one round.
  */
-#ifndef SHERD__TOGETHER_H
-#define SHERD__TOGETHER_H
+#ifndef SHERD__AUTOGRAD_TOGETHER_H
+#define SHERD__AUTOGRAD_TOGETHER_H
 
 #include "autograd/tape.h"
 

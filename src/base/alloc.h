@@ -4,8 +4,8 @@
  * All small allocations go through a heap that counts them and can be told to fail, so that tests
  * can make the n-th allocation fail on one rank. A heap belongs to one thread at a time.
  */
-#ifndef SHERD__ALLOC_H
-#define SHERD__ALLOC_H
+#ifndef SHERD__BASE_ALLOC_H
+#define SHERD__BASE_ALLOC_H
 
 #include <stdbool.h>
 #include <stddef.h>

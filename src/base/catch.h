@@ -4,8 +4,8 @@
  * one, for lack of memory mostly, would find no handler in C and end the process. Costs a call by a
  * pointer, about a nanosecond.
  */
-#ifndef SHERD__CATCH_H
-#define SHERD__CATCH_H
+#ifndef SHERD__BASE_CATCH_H
+#define SHERD__BASE_CATCH_H
 
 #include <stdbool.h>
 

@@ -4,8 +4,8 @@
  * Where the text of an error is written: once, by the function that detects the error. An error at
  * a position in a text that was parsed keeps that position too, so that a program can point at it.
  */
-#ifndef SHERD__DIAG_H
-#define SHERD__DIAG_H
+#ifndef SHERD__BASE_DIAG_H
+#define SHERD__BASE_DIAG_H
 
 #include <stdbool.h>
 

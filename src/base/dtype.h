@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kind of number a dtype is. */
-#ifndef SHERD__DTYPE_H
-#define SHERD__DTYPE_H
+#ifndef SHERD__BASE_DTYPE_H
+#define SHERD__BASE_DTYPE_H
 
 #include "sherd/dtype.h"
 

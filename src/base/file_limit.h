@@ -4,8 +4,8 @@
  * EFBIG, but the kernel also sends SIGXFSZ, which ends the process: it is held back here, so that
  * the failure is an error like any other. Costs four system calls around the writes.
  */
-#ifndef SHERD__FILE_LIMIT_H
-#define SHERD__FILE_LIMIT_H
+#ifndef SHERD__BASE_FILE_LIMIT_H
+#define SHERD__BASE_FILE_LIMIT_H
 
 #include <signal.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
 /*
  * 64-bit hashes of content, equal on all ranks and machines of one byte order. Not for adversaries.
  */
-#ifndef SHERD__HASH_H
-#define SHERD__HASH_H
+#ifndef SHERD__BASE_HASH_H
+#define SHERD__BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * executable loads none: a library brings a C library of its own, and two of them in one process
  * crash in their first memory that one takes and the other gives back. Costs what dlopen costs.
  */
-#ifndef SHERD__LIBRARY_H
-#define SHERD__LIBRARY_H
+#ifndef SHERD__BASE_LIBRARY_H
+#define SHERD__BASE_LIBRARY_H
 
 #include <stdbool.h>
 

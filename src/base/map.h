@@ -2,8 +2,8 @@
 /*
  * A hash table of pointers, open addressing, for interning and caches. The caller owns the items.
  */
-#ifndef SHERD__MAP_H
-#define SHERD__MAP_H
+#ifndef SHERD__BASE_MAP_H
+#define SHERD__BASE_MAP_H
 
 #include "alloc.h"
 

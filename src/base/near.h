@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names similar to a given one, for error messages. */
-#ifndef SHERD__NEAR_H
-#define SHERD__NEAR_H
+#ifndef SHERD__BASE_NEAR_H
+#define SHERD__BASE_NEAR_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checked arithmetic on sizes and narrowing casts, small integer helpers. Pure. */
-#ifndef SHERD__NUM_H
-#define SHERD__NUM_H
+#ifndef SHERD__BASE_NUM_H
+#define SHERD__BASE_NUM_H
 
 #include <stdbool.h>
 #include <stddef.h>

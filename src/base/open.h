@@ -4,8 +4,8 @@
  * kernel gives the lowest free descriptor: a file that got 1 or 2 would take in what the program
  * prints. Costs two system calls more, and only then.
  */
-#ifndef SHERD__OPEN_H
-#define SHERD__OPEN_H
+#ifndef SHERD__BASE_OPEN_H
+#define SHERD__BASE_OPEN_H
 
 /* As open(), with O_CLOEXEC; the descriptor is never 0, 1 or 2. -1 and errno on failure. */
 int sherd__open_file(const char *path, int flags);

@@ -7,8 +7,8 @@
  * c), counter = i / 4). So a number depends on the global index of its element only, never on who
  * computes it.
  */
-#ifndef SHERD__PHILOX_H
-#define SHERD__PHILOX_H
+#ifndef SHERD__BASE_PHILOX_H
+#define SHERD__BASE_PHILOX_H
 
 #include <stdint.h>
 

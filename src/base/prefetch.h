@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prefetching a cache line for writing. */
-#ifndef SHERD__PREFETCH_H
-#define SHERD__PREFETCH_H
+#ifndef SHERD__BASE_PREFETCH_H
+#define SHERD__BASE_PREFETCH_H
 
 /*
  * Prefetch the line at p in exclusive state (other cores lose their copies): a store that misses

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Building and reading short texts: a bounded writer, and a scanner that knows its column. */
-#ifndef SHERD__TEXT_H
-#define SHERD__TEXT_H
+#ifndef SHERD__BASE_TEXT_H
+#define SHERD__BASE_TEXT_H
 
 #include "diag.h"
 

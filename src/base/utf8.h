@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Valid UTF-8: no surrogates, no overlong encodings. Costs one pass over the bytes. */
-#ifndef SHERD__UTF8_H
-#define SHERD__UTF8_H
+#ifndef SHERD__BASE_UTF8_H
+#define SHERD__BASE_UTF8_H
 
 #include <stdbool.h>
 

@@ -3,8 +3,8 @@
  * What the files of this room share. They are compiled once for each MPI, and are no part of
  * libsherd.
  */
-#ifndef SHERD__CARRIER_H
-#define SHERD__CARRIER_H
+#ifndef SHERD__CARRIER_CARRIER_H
+#define SHERD__CARRIER_CARRIER_H
 
 #include <mpi.h>
 

@@ -163,8 +163,8 @@ static void launch_plain(sherd__device *device, const char *family, sherd_dtype 
     if (tiles == FORWARD_TILES && which == 1 && dtype == SHERD_F32)
         most = 3;
     args->spare = sharing(device, bytes, most) == sharing(device, bytes + tile, most);
-    sherd__grid grid = {blocks * sherd__ceil_div(length, side), ATTENTION_THREADS,
-                        bytes + (args->spare ? tile : 0)};
+    sherd__launch_grid grid = {blocks * sherd__ceil_div(length, side), ATTENTION_THREADS,
+                               bytes + (args->spare ? tile : 0)};
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
 
@@ -183,8 +183,9 @@ static void launch_half(sherd__device *device, const char *family, sherd_dtype d
     int rows = tall ? 2 * SIDE : SIDE;
     sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION_HALF, family,
                             widths[which][masked ? MORE : tall], dtype, SHERD_DTYPE_NONE};
-    sherd__grid grid = {heads * sherd__ceil_div(length, rows), ATTENTION_HALF_THREADS,
-                        (own_tiles * rows + 4 * SIDE) * (width + ATTENTION_HALF_GAP) * 2 + more};
+    sherd__launch_grid grid = {heads * sherd__ceil_div(length, rows), ATTENTION_HALF_THREADS,
+                               (own_tiles * rows + 4 * SIDE) * (width + ATTENTION_HALF_GAP) * 2 +
+                                   more};
 
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
@@ -218,8 +219,8 @@ static void launch_delta(sherd__device *device, sherd_dtype dtype, int64_t rows,
     sherd__kernel kernel = {half ? SHERD__PROGRAM_ATTENTION_HALF : SHERD__PROGRAM_ATTENTION,
                             half ? "attention_half_delta" : "attention_delta", NULL, dtype,
                             SHERD_DTYPE_NONE};
-    sherd__grid grid = {sherd__min(sherd__ceil_div(rows, in_block), most_blocks), ATTENTION_THREADS,
-                        0};
+    sherd__launch_grid grid = {sherd__min(sherd__ceil_div(rows, in_block), most_blocks),
+                               ATTENTION_THREADS, 0};
 
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
@@ -239,8 +240,8 @@ static void launch_dmask(sherd__device *device, sherd_dtype dtype, const attendi
                             SHERD_DTYPE_NONE};
     blocks *= stride[3] ? sherd__ceil_div(args->queries, side) : 1;
     blocks *= stride[4] ? sherd__ceil_div(args->keys, side) : 1;
-    sherd__grid grid = {blocks, ATTENTION_THREADS,
-                        side * 4 * ((32 << many) + ATTENTION_PIECE / bytes) * bytes};
+    sherd__launch_grid grid = {blocks, ATTENTION_THREADS,
+                               side * 4 * ((32 << many) + ATTENTION_PIECE / bytes) * bytes};
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
 
@@ -270,8 +271,8 @@ static void launch_dmask_after(sherd__device *device, sherd_dtype dtype, int64_t
     if (is_by_warps(dtype, args)) {
         sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, "attention_delta", NULL, dtype,
                                 SHERD_DTYPE_NONE};
-        sherd__grid grid = {sherd__min(sherd__ceil_div(rows, WARPS), most_blocks),
-                            ATTENTION_THREADS, 0};
+        sherd__launch_grid grid = {sherd__min(sherd__ceil_div(rows, WARPS), most_blocks),
+                                   ATTENTION_THREADS, 0};
         sherd__device_launch(device, &kernel, grid, args, sizeof *args);
     }
     launch_dmask(device, dtype, args);
@@ -368,8 +369,8 @@ void sherd__device_attention_join(sherd__device *device, sherd_dtype dtype,
                                       .more_log_sum = more_log_sum};
     sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, "attention_join", NULL, dtype,
                             SHERD_DTYPE_NONE};
-    sherd__grid grid = {sherd__min(sherd__ceil_div(rows, WARPS), most_blocks), ATTENTION_THREADS,
-                        0};
+    sherd__launch_grid grid = {sherd__min(sherd__ceil_div(rows, WARPS), most_blocks),
+                               ATTENTION_THREADS, 0};
 
     sherd__device_launch(device, &kernel, grid, &args, sizeof args);
 }

@@ -4,8 +4,8 @@
  * The contracts are those of attention, attention_grad and attention_join in kernels.h;
  * sherd__device_attention is in device.h.
  */
-#ifndef SHERD__ATTENTION_H
-#define SHERD__ATTENTION_H
+#ifndef SHERD__DEVICE_ATTENTION_H
+#define SHERD__DEVICE_ATTENTION_H
 
 #include "device.h"
 

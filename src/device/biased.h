@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A product and a bias at once; see biased.c. */
-#ifndef SHERD__BIASED_H
-#define SHERD__BIASED_H
+#ifndef SHERD__DEVICE_BIASED_H
+#define SHERD__DEVICE_BIASED_H
 
 #include "inside.h"
 

@@ -91,8 +91,8 @@ bool sherd__box_divisors(const sherd__box *box, uint32_t *multiplier, uint32_t *
     return true;
 }
 
-sherd__grid sherd__grid_of(int64_t items)
+sherd__launch_grid sherd__grid_of(int64_t items)
 {
-    return (sherd__grid){.blocks = sherd__min(sherd__ceil_div(items, THREADS), BLOCKS),
-                         .threads = THREADS};
+    return (sherd__launch_grid){.blocks = sherd__min(sherd__ceil_div(items, THREADS), BLOCKS),
+                                .threads = THREADS};
 }

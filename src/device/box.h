@@ -45,6 +45,6 @@ static inline bool sherd__rows_are_wide(sherd_dtype dtype, int64_t cols, uintptr
 }
 
 /* Threads of 256 a block for `items`, each of which takes little; threads take several of many. */
-sherd__grid sherd__grid_of(int64_t items);
+sherd__launch_grid sherd__grid_of(int64_t items);
 
 #endif

@@ -157,10 +157,10 @@ static int32_t threads_across(int64_t cols)
     return across;
 }
 
-static sherd__grid grid_of_rows(int64_t rows, int32_t across)
+static sherd__launch_grid grid_of_rows(int64_t rows, int32_t across)
 {
-    return (sherd__grid){.blocks = sherd__min(sherd__ceil_div(rows, THREADS / across), BLOCKS),
-                         .threads = THREADS};
+    return (sherd__launch_grid){
+        .blocks = sherd__min(sherd__ceil_div(rows, THREADS / across), BLOCKS), .threads = THREADS};
 }
 
 void sherd__device_corner(sherd__device *device, size_t element_bytes, const sherd__corner *c,

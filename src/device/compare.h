@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comparisons, choices by a mask, and triangles on the GPU: as in kernels.h, queued. */
-#ifndef SHERD__COMPARE_H
-#define SHERD__COMPARE_H
+#ifndef SHERD__DEVICE_COMPARE_H
+#define SHERD__DEVICE_COMPARE_H
 
 #include "device.h"
 

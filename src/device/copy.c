@@ -71,7 +71,7 @@ static size_t take_units(sherd__box *box, size_t element_bytes, const void *cons
     return bytes;
 }
 
-static void launch(sherd__device *device, const char *family, size_t unit, sherd__grid grid,
+static void launch(sherd__device *device, const char *family, size_t unit, sherd__launch_grid grid,
                    const void *args, size_t bytes)
 {
     const sherd__kernel kernel = {SHERD__PROGRAM_COPY, family, unit_name[unit], SHERD_DTYPE_NONE,
@@ -124,8 +124,8 @@ static void copy_tiles(sherd__device *device, size_t element_bytes, const sherd_
     memcpy(args.stride, planes.stride, sizeof args.stride);
     args.tiles = planes.n * args.row_tiles * args.col_tiles;
     launch(device, "copy_tiles", element_bytes,
-           (sherd__grid){.blocks = sherd__min(args.tiles, TILE_BLOCKS), .threads = 256}, &args,
-           sizeof args);
+           (sherd__launch_grid){.blocks = sherd__min(args.tiles, TILE_BLOCKS), .threads = 256},
+           &args, sizeof args);
 }
 
 void sherd__device_copy_box(sherd__device *device, size_t element_bytes, int ndim,

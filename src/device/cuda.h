@@ -4,8 +4,8 @@
  * them, and its functions as pointers. Nothing of CUDA's own headers is needed to build sherd;
  * load.c finds the functions when a world asks for a GPU.
  */
-#ifndef SHERD__CUDA_H
-#define SHERD__CUDA_H
+#ifndef SHERD__DEVICE_CUDA_H
+#define SHERD__DEVICE_CUDA_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -93,11 +93,11 @@ bool sherd__device_attention_cached(sherd__device *device, sherd_dtype dtype,
     if (args.parts > 1 && !(room = take_parts(device, dtype, &args)))
         return true;
     sherd__device_launch(device, &part,
-                         (sherd__grid){heads * args.parts * args.chunks, CACHED_THREADS, 0}, &args,
-                         sizeof args);
+                         (sherd__launch_grid){heads * args.parts * args.chunks, CACHED_THREADS, 0},
+                         &args, sizeof args);
     if (args.parts > 1)
-        sherd__device_launch(device, &join, (sherd__grid){heads * rows, CACHED_THREADS, 0}, &args,
-                             sizeof args);
+        sherd__device_launch(device, &join, (sherd__launch_grid){heads * rows, CACHED_THREADS, 0},
+                             &args, sizeof args);
     sherd__device_give(device, room);
     return true;
 }
@@ -140,7 +140,7 @@ void sherd__device_write_rows(sherd__device *device, const sherd__row_writes *w,
 
     sherd__device_launch(
         device, &kernel,
-        (sherd__grid){sherd__min(sherd__ceil_div(rows, ROW_THREADS / WARP), 1 << 16), ROW_THREADS,
-                      0},
+        (sherd__launch_grid){sherd__min(sherd__ceil_div(rows, ROW_THREADS / WARP), 1 << 16),
+                             ROW_THREADS, 0},
         &args, sizeof args);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What decoding with a cache asks of the GPU: see decode.cu. */
-#ifndef SHERD__DECODE_H
-#define SHERD__DECODE_H
+#ifndef SHERD__DEVICE_DECODE_H
+#define SHERD__DEVICE_DECODE_H
 
 #include "device.h"
 

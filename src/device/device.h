@@ -16,8 +16,8 @@
  *
  * See docs/decisions/106.
  */
-#ifndef SHERD__DEVICE_H
-#define SHERD__DEVICE_H
+#ifndef SHERD__DEVICE_DEVICE_H
+#define SHERD__DEVICE_DEVICE_H
 
 #include "base/alloc.h"
 #include "base/diag.h"
@@ -170,15 +170,15 @@ typedef struct sherd__kernel {
     sherd_dtype a, b;
 } sherd__kernel;
 
-typedef struct sherd__grid {
+typedef struct sherd__launch_grid {
     int64_t blocks;
     int threads; /* of a block; a multiple of 32, at most 1024 */
     int shared;  /* bytes of memory of a block, besides what the kernel declares */
-} sherd__grid;
+} sherd__launch_grid;
 
 /* Queue a kernel; `args` is copied. No blocks: nothing. */
-void sherd__device_launch(sherd__device *device, const sherd__kernel *kernel, sherd__grid grid,
-                          const void *args, size_t bytes);
+void sherd__device_launch(sherd__device *device, const sherd__kernel *kernel,
+                          sherd__launch_grid grid, const void *args, size_t bytes);
 
 /* ---- kernels: as in kernels.h, on the GPU's pointers, queued --------------------------------- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions on the GPU, by cuDNN (dnn.c), which is started by the first one. */
-#ifndef SHERD__DNN_H
-#define SHERD__DNN_H
+#ifndef SHERD__DEVICE_DNN_H
+#define SHERD__DEVICE_DNN_H
 
 #include "device.h"
 #include "kernels/conv.h"

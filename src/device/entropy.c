@@ -18,7 +18,7 @@ static void launch(sherd__device *device, const char *family, const char *kind, 
                    int64_t blocks, const void *args, size_t bytes)
 {
     sherd__kernel kernel = {SHERD__PROGRAM_OVER_ROWS, family, kind, dtype, SHERD_DTYPE_NONE};
-    sherd__grid grid = {blocks, TABLE_THREADS, 0};
+    sherd__launch_grid grid = {blocks, TABLE_THREADS, 0};
 
     sherd__device_launch(device, &kernel, grid, args, bytes);
 }
@@ -112,7 +112,7 @@ void sherd__device_entropy_end(sherd__device *device, sherd_dtype dtype, void *l
 {
     entropy_end_args args = {pair, loss, counted};
     sherd__kernel kernel = {SHERD__PROGRAM_OVER_ROWS, "entropy_end", NULL, dtype, SHERD_DTYPE_NONE};
-    sherd__grid grid = {1, WARP, 0};
+    sherd__launch_grid grid = {1, WARP, 0};
 
     sherd__device_launch(device, &kernel, grid, &args, sizeof args);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cross-entropy with options on the GPU: as kernels/layers.h says, all pointers the GPU's. */
-#ifndef SHERD__ENTROPY_KERNELS_H
-#define SHERD__ENTROPY_KERNELS_H
+#ifndef SHERD__DEVICE_ENTROPY_H
+#define SHERD__DEVICE_ENTROPY_H
 
 #include "device.h"
 #include "kernels/layers.h"

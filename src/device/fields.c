@@ -59,7 +59,7 @@ void sherd__device_max_pool_grad(sherd__device *device, sherd_dtype dtype, const
 _Static_assert(sizeof(tap_of) == sizeof(sherd__tap), "the kernel reads the CPU's taps");
 
 /* The taps and, behind them, of `in` > 0 elements the rows that read each. NULL: noted. */
-static sherd__device_block *send_taps(sherd__device *device, const sherd__pass *p, int64_t in)
+static sherd__device_block *send_taps(sherd__device *device, const sherd__taps_pass *p, int64_t in)
 {
     int64_t taps = p->rows * (int64_t)sizeof(tap_of);
     int64_t readers = in * 2 * (int64_t)sizeof(int64_t);
@@ -77,7 +77,7 @@ static sherd__device_block *send_taps(sherd__device *device, const sherd__pass *
  * Upload for each element the rows that read it, behind the taps, in pieces made on the stack. Both
  * ends of those ranges never decrease, so one walk finds them.
  */
-static void send_readers(sherd__device *device, const sherd__pass *p, char *to)
+static void send_readers(sherd__device *device, const sherd__taps_pass *p, char *to)
 {
     enum { PIECE = 512 };
     int64_t piece[2 * PIECE], lo = 0, hi = 0;
@@ -98,7 +98,7 @@ static void send_readers(sherd__device *device, const sherd__pass *p, char *to)
 }
 
 void sherd__device_taps(sherd__device *device, sherd_dtype to, sherd_dtype from,
-                        const sherd__pass *p, void *y, const void *x)
+                        const sherd__taps_pass *p, void *y, const void *x)
 {
     int64_t items = p->outer * p->rows * p->inner;
     sherd__device_block *there = items ? send_taps(device, p, 0) : NULL;
@@ -111,7 +111,7 @@ void sherd__device_taps(sherd__device *device, sherd_dtype to, sherd_dtype from,
 }
 
 void sherd__device_taps_grad(sherd__device *device, sherd_dtype to, sherd_dtype from,
-                             const sherd__pass *p, void *dx, const void *dy)
+                             const sherd__taps_pass *p, void *dx, const void *dy)
 {
     int64_t items = p->outer * p->in * p->inner;
     sherd__device_block *there = items ? send_taps(device, p, p->in) : NULL;

@@ -19,9 +19,9 @@ void sherd__device_max_pool_grad(sherd__device *device, sherd_dtype dtype, const
  * never decrease.
  */
 void sherd__device_taps(sherd__device *device, sherd_dtype to, sherd_dtype from,
-                        const sherd__pass *p, void *y, const void *x);
+                        const sherd__taps_pass *p, void *y, const void *x);
 void sherd__device_taps_grad(sherd__device *device, sherd_dtype to, sherd_dtype from,
-                             const sherd__pass *p, void *dx, const void *dy);
+                             const sherd__taps_pass *p, void *dx, const void *dy);
 
 /* Of f32 or f64, as in kernels.h. */
 void sherd__device_complex_mul(sherd__device *device, sherd_dtype dtype, bool conj, int ndim,

@@ -76,9 +76,9 @@ static void launch(sherd__device *device, const sherd__kernel *kernel, fold_args
         blocks = args->outer * args->parts * args->tiles;
     }
     sherd__device_launch(device, kernel,
-                         (sherd__grid){.blocks = sherd__min(blocks, BLOCKS * 2),
-                                       .threads = THREADS,
-                                       .shared = room * MOST_BYTES},
+                         (sherd__launch_grid){.blocks = sherd__min(blocks, BLOCKS * 2),
+                                              .threads = THREADS,
+                                              .shared = room * MOST_BYTES},
                          args, sizeof *args);
 }
 

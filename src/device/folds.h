@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folds over a dim on the GPU, queued. */
-#ifndef SHERD__FOLDS_H
-#define SHERD__FOLDS_H
+#ifndef SHERD__DEVICE_FOLDS_H
+#define SHERD__DEVICE_FOLDS_H
 
 #include "device.h"
 

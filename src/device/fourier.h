@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fourier transforms on the GPU, by cuFFT (fourier.c), which is loaded by the first one. */
-#ifndef SHERD__FOURIER_H
-#define SHERD__FOURIER_H
+#ifndef SHERD__DEVICE_FOURIER_H
+#define SHERD__DEVICE_FOURIER_H
 
 #include "device.h"
 

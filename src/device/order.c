@@ -23,14 +23,14 @@ static void launch_pass(sherd__device *device, int bytes, const radix_count_args
                                 SHERD_DTYPE_NONE};
     const sherd__kernel move = {SHERD__PROGRAM_ORDER, "radix_move", kind, SHERD_DTYPE_NONE,
                                 SHERD_DTYPE_NONE};
-    const sherd__grid tiles = {args->rows * args->tiles, RADIX_THREADS, 0};
+    const sherd__launch_grid tiles = {args->rows * args->tiles, RADIX_THREADS, 0};
     int64_t warps = SCAN_THREADS / 32;
 
     sherd__device_launch(device, &count, tiles, args, sizeof *args);
     sherd__device_launch(
         device, &scan,
-        (sherd__grid){sherd__min(sherd__ceil_div(args->rows * RADIX, warps), SCAN_BLOCKS),
-                      SCAN_THREADS, 0},
+        (sherd__launch_grid){sherd__min(sherd__ceil_div(args->rows * RADIX, warps), SCAN_BLOCKS),
+                             SCAN_THREADS, 0},
         args, sizeof *args);
     if (!device->lacks) /* otherwise there are no counts, and it would write anywhere */
         sherd__device_launch(device, &move, tiles, args, sizeof *args);
@@ -134,5 +134,6 @@ void sherd__device_order(sherd__device *device, sherd_dtype dtype, const int64_t
     }
     while (threads < MOST_THREADS && 2 * threads < n)
         threads *= 2;
-    sherd__device_launch(device, &select, (sherd__grid){rows, (int)threads, 0}, &args, sizeof args);
+    sherd__device_launch(device, &select, (sherd__launch_grid){rows, (int)threads, 0}, &args,
+                         sizeof args);
 }

@@ -19,7 +19,7 @@ static void launch(sherd__device *device, const char *family, const char *kind, 
                    int64_t blocks, const void *args, size_t bytes)
 {
     sherd__kernel kernel = {SHERD__PROGRAM_OVER_ROWS, family, kind, dtype, SHERD_DTYPE_NONE};
-    sherd__grid grid = {blocks, TABLE_THREADS, 0};
+    sherd__launch_grid grid = {blocks, TABLE_THREADS, 0};
 
     sherd__device_launch(device, &kernel, grid, args, bytes);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What other launchers need of over_rows.c. */
-#ifndef SHERD__OVER_ROWS_H
-#define SHERD__OVER_ROWS_H
+#ifndef SHERD__DEVICE_OVER_ROWS_H
+#define SHERD__DEVICE_OVER_ROWS_H
 
 #include "device.h"
 

@@ -400,7 +400,7 @@ static bool ask_for_shared(sherd__device *device, sherd__device_kernel *kernel, 
     return true;
 }
 
-void sherd__device_launch(sherd__device *device, const sherd__kernel *what, sherd__grid grid,
+void sherd__device_launch(sherd__device *device, const sherd__kernel *what, sherd__launch_grid grid,
                           const void *args, size_t bytes)
 {
     sherd__cuda_enter(device);

@@ -23,7 +23,7 @@ enum {
 };
 
 static void launch(sherd__device *device, const char *family, const char *kind, sherd_dtype a,
-                   sherd_dtype b, sherd__grid grid, const void *args, size_t bytes)
+                   sherd_dtype b, sherd__launch_grid grid, const void *args, size_t bytes)
 {
     const sherd__kernel kernel = {SHERD__PROGRAM_REDUCE, family, kind, a, b};
 
@@ -107,11 +107,11 @@ static void sum_rows(sherd__device *device, sherd_dtype to, sherd_dtype from, su
     args.team = sherd__min(args.mid, args.length) <= SHORT_ROW ? WARP : THREADS;
     args.wide = sherd__is_aligned(args.src, SHERD__WIDE) && args.length % lanes == 0 &&
                 (args.rows == 1 || args.mid % lanes == 0);
-    launch(
-        device, "sum_rows", NULL, to, from,
-        (sherd__grid){.blocks = sherd__min(sherd__ceil_div(sums, THREADS / args.team), BLOCKS * 4),
-                      .threads = THREADS},
-        &args, sizeof args);
+    launch(device, "sum_rows", NULL, to, from,
+           (sherd__launch_grid){
+               .blocks = sherd__min(sherd__ceil_div(sums, THREADS / args.team), BLOCKS * 4),
+               .threads = THREADS},
+           &args, sizeof args);
 }
 
 static void sum_of_rows(sherd__device *device, sherd_dtype to, sherd_dtype from, void *dst,
@@ -166,9 +166,9 @@ static void sum_columns(sherd__device *device, sherd_dtype to, sherd_dtype from,
     int64_t blocks = args->outer * args->parts * args->tiles;
 
     launch(device, "sum_columns", NULL, to, from,
-           (sherd__grid){.blocks = sherd__min(blocks, BLOCKS * 4),
-                         .threads = THREADS,
-                         .shared = THREADS * lanes * (int)sum},
+           (sherd__launch_grid){.blocks = sherd__min(blocks, BLOCKS * 4),
+                                .threads = THREADS,
+                                .shared = THREADS * lanes * (int)sum},
            args, sizeof *args);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What other launchers and operators need of reduce.c. */
-#ifndef SHERD__REDUCE_H
-#define SHERD__REDUCE_H
+#ifndef SHERD__DEVICE_REDUCE_H
+#define SHERD__DEVICE_REDUCE_H
 
 #include "device.h"
 

@@ -60,7 +60,7 @@ bool sherd__device_add_norm(sherd__device *device, const sherd__norm_there *p)
         return false;
     const sherd__kernel kernel = {SHERD__PROGRAM_RESIDUAL, "add_norm", kind_of(&c), p->beside,
                                   SHERD_DTYPE_NONE};
-    const sherd__grid grid = {sherd__min(p->rows, most_blocks), c.threads, 0};
+    const sherd__launch_grid grid = {sherd__min(p->rows, most_blocks), c.threads, 0};
     sherd__device_launch(device, &kernel, grid, &args, sizeof args);
     return true;
 }
@@ -72,7 +72,7 @@ static void add_up(sherd__device *device, const sherd__norm_back_there *p, int64
 {
     const sherd__kernel kernel = {SHERD__PROGRAM_RESIDUAL, "norm_back_end", NULL, p->dtype,
                                   SHERD_DTYPE_NONE};
-    const sherd__grid grid = {2 * sherd__ceil_div(p->cols, WARP), RESIDUAL_ADDERS, 0};
+    const sherd__launch_grid grid = {2 * sherd__ceil_div(p->cols, WARP), RESIDUAL_ADDERS, 0};
     norm_back_end_args args = {p->cols, parts, p->of.dweight, p->of.dbias, sums, p->of.add};
 
     sherd__device_launch(device, &kernel, grid, &args, sizeof args);
@@ -94,7 +94,7 @@ static void differentiate(sherd__device *device, const sherd__norm_back_there *p
     }
     const sherd__kernel kernel = {SHERD__PROGRAM_RESIDUAL, "norm_back", kind_of(c), p->dy,
                                   p->ddelta};
-    const sherd__grid grid = {blocks, c->threads, 0};
+    const sherd__launch_grid grid = {blocks, c->threads, 0};
     norm_back_args args = {.rows = p->rows,
                            .cols = p->cols,
                            .dx = of->dx,

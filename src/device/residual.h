@@ -3,8 +3,8 @@
  * Norms with what stands around them (residual.cu): for rows that a block of threads can hold, of
  * sizes and places that allow loads of 16 bytes. False, and nothing is done: not for these.
  */
-#ifndef SHERD__RESIDUAL_H
-#define SHERD__RESIDUAL_H
+#ifndef SHERD__DEVICE_RESIDUAL_H
+#define SHERD__DEVICE_RESIDUAL_H
 
 #include "device.h"
 

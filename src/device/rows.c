@@ -24,7 +24,7 @@ static void launch(sherd__device *device, const char *family, sherd_dtype dtype,
     int64_t each = way ? 1 : ROWS_WARPS / WARP, blocks = sherd__ceil_div(rows, each);
     sherd__kernel kernel = {SHERD__PROGRAM_ROWS, family, kinds[way][is_wide], dtype,
                             SHERD_DTYPE_NONE};
-    sherd__grid grid = {sherd__min(blocks, most_blocks), threads[way], 0};
+    sherd__launch_grid grid = {sherd__min(blocks, most_blocks), threads[way], 0};
 
     sherd__device_launch(device, &kernel, grid, args, bytes);
 }

@@ -25,7 +25,7 @@ static void launch(sherd__device *device, const char *family, sherd_dtype dtype,
 
     sherd__device_launch(
         device, &kernel,
-        (sherd__grid){.blocks = sherd__min(blocks, BLOCKS * 4), .threads = THREADS}, args,
+        (sherd__launch_grid){.blocks = sherd__min(blocks, BLOCKS * 4), .threads = THREADS}, args,
         sizeof *args);
 }
 
@@ -105,10 +105,10 @@ static void run_lines(sherd__device *device, sherd_dtype dtype, const char *law,
     args.n = size[1];
     args.inner = size[2];
     if (args.n > 0)
-        sherd__device_launch(
-            device, &kernel,
-            (sherd__grid){.blocks = sherd__ceil_div(lines, LINE_THREADS), .threads = LINE_THREADS},
-            &args, sizeof args);
+        sherd__device_launch(device, &kernel,
+                             (sherd__launch_grid){.blocks = sherd__ceil_div(lines, LINE_THREADS),
+                                                  .threads = LINE_THREADS},
+                             &args, sizeof args);
 }
 
 void sherd__device_running_product(sherd__device *device, sherd_dtype dtype, const int64_t size[3],

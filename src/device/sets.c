@@ -27,8 +27,8 @@ static void launch(sherd__device *device, const char *family, const char *kind, 
     const sherd__kernel kernel = {SHERD__PROGRAM_SETS, family, kind, dtype, SHERD_DTYPE_NONE};
 
     sherd__device_launch(device, &kernel,
-                         (sherd__grid){sherd__min(blocks, SOME_BLOCKS), SETS_THREADS, 0}, args,
-                         bytes);
+                         (sherd__launch_grid){sherd__min(blocks, SOME_BLOCKS), SETS_THREADS, 0},
+                         args, bytes);
 }
 
 static int64_t by_warps(int64_t warps)

@@ -11,7 +11,7 @@ static const int64_t most_blocks = 1 << 20, some_blocks = 2048;
 
 /* kind: NULL of a kernel that knows no pieces. */
 static void launch(sherd__device *device, const char *family, const char *kind, sherd_dtype dtype,
-                   sherd__grid grid, const void *args, size_t bytes)
+                   sherd__launch_grid grid, const void *args, size_t bytes)
 {
     sherd__kernel kernel = {SHERD__PROGRAM_SHARED_ROWS, family, kind, dtype, SHERD_DTYPE_NONE};
 
@@ -22,8 +22,8 @@ static void launch(sherd__device *device, const char *family, const char *kind, 
 static void launch_each(sherd__device *device, const char *family, const char *kind,
                         sherd_dtype dtype, int64_t n, const void *args, size_t bytes)
 {
-    sherd__grid grid = {sherd__min(sherd__ceil_div(n, SHARED_THREADS), some_blocks), SHARED_THREADS,
-                        0};
+    sherd__launch_grid grid = {sherd__min(sherd__ceil_div(n, SHARED_THREADS), some_blocks),
+                               SHARED_THREADS, 0};
 
     launch(device, family, kind, dtype, grid, args, bytes);
 }
@@ -35,7 +35,7 @@ static void launch_rows(sherd__device *device, const char *family, sherd_dtype d
     bool is_wide = sherd__rows_are_wide(dtype, cols, together);
     int64_t width = WARP * (is_wide ? SHERD__WIDE / (int64_t)sherd_dtype_bytes(dtype) : 1);
     int64_t warps = sherd__min(sherd__max(sherd__ceil_div(cols, width), 1), SHARED_THREADS / WARP);
-    sherd__grid grid = {sherd__min(n, most_blocks), (int)(warps * WARP), 0};
+    sherd__launch_grid grid = {sherd__min(n, most_blocks), (int)(warps * WARP), 0};
 
     launch(device, family, is_wide ? "wide" : "each", dtype, grid, args, bytes);
 }

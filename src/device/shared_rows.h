@@ -3,8 +3,8 @@
  * Rows that several ranks have parts of, on the GPU: dtypes that it computes, statistics f32 (f64
  * of f64). Softmax as the kernels of the same names in kernels.h.
  */
-#ifndef SHERD__SHARED_ROWS_H
-#define SHERD__SHARED_ROWS_H
+#ifndef SHERD__DEVICE_SHARED_ROWS_H
+#define SHERD__DEVICE_SHARED_ROWS_H
 
 #include "device.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements by index on the GPU, as kernels/pick.h: see tables.cu. All pointers are the GPU's. */
-#ifndef SHERD__TABLES_H
-#define SHERD__TABLES_H
+#ifndef SHERD__DEVICE_TABLES_H
+#define SHERD__DEVICE_TABLES_H
 
 #include "device.h"
 #include "kernels/pick.h"

@@ -19,8 +19,8 @@ static bool is_wide(sherd_dtype dtype, const void *const real[3], const void *gr
     return wide;
 }
 
-static void launch(sherd__device *device, const char *family, sherd_dtype dtype, sherd__grid grid,
-                   const void *args, size_t bytes)
+static void launch(sherd__device *device, const char *family, sherd_dtype dtype,
+                   sherd__launch_grid grid, const void *args, size_t bytes)
 {
     const sherd__kernel kernel = {SHERD__PROGRAM_UPDATE, family, NULL, dtype, SHERD_DTYPE_NONE};
 
@@ -71,13 +71,13 @@ void sherd__device_adamw(sherd__device *device, sherd_dtype dtype, int count,
         blocks += sherd__ceil_div(all[i].n, UPDATE_CHUNK);
         if (args.count < UPDATE_MOST)
             continue;
-        launch(device, "adamw", dtype, (sherd__grid){blocks, UPDATE_THREADS, 0}, &args,
+        launch(device, "adamw", dtype, (sherd__launch_grid){blocks, UPDATE_THREADS, 0}, &args,
                sizeof args);
         args.count = 0;
         blocks = 0;
     }
     if (args.count)
-        launch(device, "adamw", dtype, (sherd__grid){blocks, UPDATE_THREADS, 0}, &args,
+        launch(device, "adamw", dtype, (sherd__launch_grid){blocks, UPDATE_THREADS, 0}, &args,
                sizeof args);
 }
 
@@ -94,7 +94,8 @@ static void add_chunks(sherd__device *device, sherd_dtype dtype, double *dst, sq
         return;
     }
     args->sums = sums->data;
-    launch(device, "squares", dtype, (sherd__grid){blocks, UPDATE_THREADS, 0}, args, sizeof *args);
+    launch(device, "squares", dtype, (sherd__launch_grid){blocks, UPDATE_THREADS, 0}, args,
+           sizeof *args);
     sherd__device_sum(device, SHERD_F64, dst, sums->data, 1, blocks, 1, true);
     sherd__device_give(device, sums);
 }

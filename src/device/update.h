@@ -4,8 +4,8 @@
  * one dtype, of any length, of which a launch takes many. p, m and v of 16-bit dtypes are f32, the
  * gradient is not.
  */
-#ifndef SHERD__UPDATE_H
-#define SHERD__UPDATE_H
+#ifndef SHERD__DEVICE_UPDATE_H
+#define SHERD__DEVICE_UPDATE_H
 
 #include "device.h"
 

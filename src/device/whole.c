@@ -15,8 +15,8 @@ enum {
     COUNT_ITEMS = 4096 /* of a block, at least: it adds its counts to those of all */
 };
 
-static void launch(sherd__device *device, const char *family, sherd_dtype dtype, sherd__grid grid,
-                   const void *args, size_t bytes)
+static void launch(sherd__device *device, const char *family, sherd_dtype dtype,
+                   sherd__launch_grid grid, const void *args, size_t bytes)
 {
     const sherd__kernel kernel = {SHERD__PROGRAM_WHOLE, family, NULL, dtype, SHERD_DTYPE_NONE};
 
@@ -116,9 +116,10 @@ void sherd__device_count(sherd__device *device, int64_t n, int64_t first, int64_
     if (classes == 0)
         return;
     sherd__device_set(device, counts, 0, classes * (int64_t)sizeof *counts);
-    launch(device, "count", SHERD_I32,
-           (sherd__grid){.blocks = blocks,
-                         .threads = 256,
-                         .shared = args.shared ? (int)(classes * (int64_t)sizeof *counts) : 0},
-           &args, sizeof args);
+    launch(
+        device, "count", SHERD_I32,
+        (sherd__launch_grid){.blocks = blocks,
+                             .threads = 256,
+                             .shared = args.shared ? (int)(classes * (int64_t)sizeof *counts) : 0},
+        &args, sizeof args);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Integers on the GPU: as in kernels.h, queued. */
-#ifndef SHERD__WHOLE_H
-#define SHERD__WHOLE_H
+#ifndef SHERD__DEVICE_WHOLE_H
+#define SHERD__DEVICE_WHOLE_H
 
 #include "device.h"
 

@@ -6,8 +6,8 @@
  * channels / groups, ...]; element e of small reads the elements e stride - before + k dilation of
  * big. A transposed convolution reads small and makes big.
  */
-#ifndef SHERD__CONV_OPS_H
-#define SHERD__CONV_OPS_H
+#ifndef SHERD__FIELDS_CONV_H
+#define SHERD__FIELDS_CONV_H
 
 #include "kernels/conv.h"
 #include "ops/shared.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of neighbourhood attention share: attributes, layouts, and what is read around. */
-#ifndef SHERD__NEIGHBOURS_OPS_H
-#define SHERD__NEIGHBOURS_OPS_H
+#ifndef SHERD__FIELDS_NEIGHBOURS_H
+#define SHERD__FIELDS_NEIGHBOURS_H
 
 #include "kernels/neighbours.h"
 #include "ops/shared.h"

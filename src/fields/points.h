@@ -4,8 +4,8 @@
  * Point search: between finding points (nearest.c), the layouts for it (points_lie.c), and what is
  * made of the result (points.c).
  */
-#ifndef SHERD__POINTS_OPS_H
-#define SHERD__POINTS_OPS_H
+#ifndef SHERD__FIELDS_POINTS_H
+#define SHERD__FIELDS_POINTS_H
 
 #include "ops/shared.h"
 

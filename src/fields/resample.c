@@ -35,7 +35,7 @@ static sherd__tap *rows_of(sherd_call *call, const sherd__taps *t, const sherd_b
 
 /* One pass: from elements of a dtype to those of another, which only differ on the GPU. */
 typedef struct step {
-    sherd__pass p;
+    sherd__taps_pass p;
     sherd_dtype from, to;
     bool back;
     bool copies; /* each element is one of those that are read */
@@ -76,7 +76,7 @@ static bool is_averaged(const sherd__taps *t)
  * here. Returns the first of them; `ndim`: there are not several, or the GPU computes.
  */
 static int find_averaged(sherd_call *call, const sherd_box *big, const int64_t *n, const int64_t *m,
-                         sherd__pass *p)
+                         sherd__taps_pass *p)
 {
     int d = big->ndim;
     double divisor = 1;
@@ -90,7 +90,7 @@ static int find_averaged(sherd_call *call, const sherd_box *big, const int64_t *
     }
     if (big->ndim - d < 2)
         return big->ndim;
-    *p = (sherd__pass){.in = count_of(big->ndim - d, big->size + d), .rows = 1, .inner = 1};
+    *p = (sherd__taps_pass){.in = count_of(big->ndim - d, big->size + d), .rows = 1, .inner = 1};
     sherd__tap *tap = sherd_call_scratch(call, (int64_t)sizeof *tap);
     if (tap && !sherd__is_dry(call->world))
         *tap = (sherd__tap){.count = p->in, .even = true, .divisor = divisor};
@@ -123,7 +123,7 @@ static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, cons
     const int64_t *m = back ? of->arg[0]->shape : call->out[0]->shape;
     step s = {.from = dtype, .back = back, .copies = is_copied(call, back)};
     int64_t size[SHERD_MAX_DIMS];
-    sherd__pass averaged = {0};
+    sherd__taps_pass averaged = {0};
     int ndim = big->ndim, one_pass = find_averaged(call, big, n, m, &averaged);
 
     for (int d = 0; d < ndim; d++)
@@ -140,11 +140,11 @@ static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, cons
             return true;
         }
         sherd__taps t = sherd__taps_of(a, d - SHERD__SPACE, n[d], m[d], call->out[0]->dtype);
-        s.p = (sherd__pass){.outer = count_of(d, size),
-                            .in = big->size[d],
-                            .rows = small->size[d],
-                            .inner = count_of(ndim - d - 1, size + d + 1),
-                            .tap = rows_of(call, &t, big, small, d)};
+        s.p = (sherd__taps_pass){.outer = count_of(d, size),
+                                 .in = big->size[d],
+                                 .rows = small->size[d],
+                                 .inner = count_of(ndim - d - 1, size + d + 1),
+                                 .tap = rows_of(call, &t, big, small, d)};
         s.to = k == ndim - 1 || s.copies || dtype == SHERD_F64 ? dtype : SHERD_F32;
         size[d] = last->size[d];
         void *next = k == ndim - 1 ? to : between(call, count_of(ndim, size));

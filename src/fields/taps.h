@@ -6,8 +6,8 @@
  * where it begins and ends never decreases with o, so what a rank reads for its elements is an
  * interval too, and so is what reads its elements.
  */
-#ifndef SHERD__TAPS_H
-#define SHERD__TAPS_H
+#ifndef SHERD__FIELDS_TAPS_H
+#define SHERD__FIELDS_TAPS_H
 
 #include "kernels/taps.h"
 #include "ops/shared.h"

@@ -5,8 +5,8 @@
  * that fit the first-level cache. The kernels of the single operators process one block after the
  * other, so memory is read and written once.
  */
-#ifndef SHERD__ADD_NORM_H
-#define SHERD__ADD_NORM_H
+#ifndef SHERD__FUNCTIONAL_ADD_NORM_H
+#define SHERD__FUNCTIONAL_ADD_NORM_H
 
 #include "norm_rows.h"
 
@@ -35,7 +35,7 @@ typedef struct sherd__blocks {
     const sherd__row_norm *of;
     const sherd__kernel_set *set;
     const sherd__kernels *kernels; /* of x */
-    sherd__rows p;
+    sherd__normed_rows p;
     size_t element;   /* bytes, of x */
     int64_t step;     /* rows of a block */
     sherd__walk walk; /* through the tensor that dropout applies to */

@@ -95,13 +95,13 @@ static void add(const sherd__turn *r, int64_t n, void *to, const void *from)
  * Allocate the gradients of a piece; for this rank's own piece, where they are summed. False:
  * failed.
  */
-static bool pack(sherd__turn *r, const sherd__piece *p, sherd__parcel *out, void *data[2])
+static bool pack(sherd__turn *r, const sherd__piece *p, sherd__turn_parcel *out, void *data[2])
 {
     const sherd_tensor *k = sherd__turn_keys(r);
     const int64_t shape[] = {k->local[0], r->mine >= 0 ? p->keys : 0, k->local[2], k->local[3]};
     sherd_status status;
 
-    *out = (sherd__parcel){.window = NULL};
+    *out = (sherd__turn_parcel){.window = NULL};
     data[0] = r->dk;
     data[1] = r->dv;
     if (p->visit < 0)
@@ -193,7 +193,7 @@ static void grad_piece(sherd__turn *r, const sherd__piece *p, void *const data[2
 /* Gradients are sent back while the next piece is computed with. */
 static bool meet_back(sherd__turn *r, const sherd__piece *p)
 {
-    sherd__parcel next;
+    sherd__turn_parcel next;
     void *data[2];
     bool good = pack(r, p, &next, data);
 

@@ -130,11 +130,11 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
 }
 
 /* Begin a visit. False: failed. */
-static bool begin(const sherd__turn *r, int visit, sherd__parcel *to)
+static bool begin(const sherd__turn *r, int visit, sherd__turn_parcel *to)
 {
     sherd_status status;
 
-    *to = (sherd__parcel){.window = sherd__round_window(&status, &r->plan, visit)};
+    *to = (sherd__turn_parcel){.window = sherd__round_window(&status, &r->plan, visit)};
     if (status)
         sherd__fail_diag(r->call->world, true);
     for (int i = 0; i < 2; i++)
@@ -143,17 +143,17 @@ static bool begin(const sherd__turn *r, int visit, sherd__parcel *to)
                        sherd__gather_windows(to->list, 2, true, sherd__attention_pieces_op.name));
 }
 
-void sherd__parcel_drop(sherd__parcel *p)
+void sherd__parcel_drop(sherd__turn_parcel *p)
 {
     for (int i = 0; i < 2 && p->window; i++)
         if (p->list[i].piece)
             sherd_tensor_release(p->list[i].piece);
     sherd__window_release(p->window);
-    *p = (sherd__parcel){.window = NULL};
+    *p = (sherd__turn_parcel){.window = NULL};
 }
 
 /* The piece that a visit has fetched; k is NULL if it is empty. False: failed. */
-static bool open_piece(const sherd__turn *r, const sherd__parcel *from, int visit,
+static bool open_piece(const sherd__turn *r, const sherd__turn_parcel *from, int visit,
                        sherd__piece *out)
 {
     const void *data[2] = {NULL, NULL};
@@ -205,7 +205,7 @@ bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p)
 /* Meet all pieces; while one is computed with, the next is on its way. False: failed. */
 bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__piece *p))
 {
-    sherd__parcel now = {.window = NULL}, next;
+    sherd__turn_parcel now = {.window = NULL}, next;
     sherd__piece p;
     bool good = begin(r, 0, &next);
 
@@ -215,7 +215,7 @@ bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__pi
     }
     for (int v = 0; v < r->plan.visits && good; v++) {
         now = next;
-        next = (sherd__parcel){.window = NULL};
+        next = (sherd__turn_parcel){.window = NULL};
         good = (v + 1 == r->plan.visits || begin(r, v + 1, &next)) && open_piece(r, &now, v, &p) &&
                (!now.window || meet(r, &p));
         sherd__parcel_drop(&now);

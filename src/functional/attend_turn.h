@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention piece by piece, on one rank (attend_turn.c). */
-#ifndef SHERD__ATTEND_TURN_H
-#define SHERD__ATTEND_TURN_H
+#ifndef SHERD__FUNCTIONAL_ATTEND_TURN_H
+#define SHERD__FUNCTIONAL_ATTEND_TURN_H
 
 #include "attend.h"
 #include "plan/window.h"
@@ -14,10 +14,10 @@ typedef struct sherd__piece {
 } sherd__piece;
 
 /* Gradients on their way back. */
-typedef struct sherd__parcel {
+typedef struct sherd__turn_parcel {
     sherd__window *window; /* NULL = none */
     sherd__windowed list[2];
-} sherd__parcel;
+} sherd__turn_parcel;
 
 typedef struct sherd__turn {
     sherd_call *call;
@@ -42,7 +42,7 @@ typedef struct sherd__turn {
     void *dq, *dk, *dv;
     void *more_dk, *more_dv; /* of a piece, on the GPU */
     double *dmask;
-    sherd__parcel back; /* begun */
+    sherd__turn_parcel back; /* begun */
 } sherd__turn;
 
 /* Scratch for n numbers of r->dtype. NULL: failed. */
@@ -67,6 +67,6 @@ const sherd_tensor *sherd__turn_keys(const sherd__turn *r);
 bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p);
 
 /* Let go of what was on its way. */
-void sherd__parcel_drop(sherd__parcel *p);
+void sherd__parcel_drop(sherd__turn_parcel *p);
 
 #endif

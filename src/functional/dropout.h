@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout, for those that do it on the way and draw its mask again in backward. */
-#ifndef SHERD__DROPOUT_H
-#define SHERD__DROPOUT_H
+#ifndef SHERD__FUNCTIONAL_DROPOUT_H
+#define SHERD__FUNCTIONAL_DROPOUT_H
 
 #include "ops/shared.h"
 

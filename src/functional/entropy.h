@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cross-entropy with options: its attributes, and its formula for backwards that are recorded. */
-#ifndef SHERD__ENTROPY_H
-#define SHERD__ENTROPY_H
+#ifndef SHERD__FUNCTIONAL_ENTROPY_H
+#define SHERD__FUNCTIONAL_ENTROPY_H
 
 #include "kernels/layers.h"
 #include "ops/shared.h"

@@ -35,7 +35,7 @@ typedef struct grouped {
 /* Operands: rows, then weights or rows again, ends, groups; for weights' gradients their layout. */
 enum { X, WEIGHT, ENDS, GROUP, LIKE };
 
-static bool runs_in(sherd__runs *out, const sherd_call *call, int64_t groups)
+static bool runs_in(sherd__row_runs *out, const sherd_call *call, int64_t groups)
 {
     return sherd__runs_of(out, call->in[ENDS], call->in[GROUP], call->in[X]->shape[0], groups);
 }
@@ -55,7 +55,8 @@ static const char *runs_misfit(sherd_call *call, int64_t groups)
 }
 
 /* This rank's rows of run r: first, and how many. */
-static int64_t rows_here(const sherd_call *call, const sherd__runs *runs, int64_t r, int64_t *first)
+static int64_t rows_here(const sherd_call *call, const sherd__row_runs *runs, int64_t r,
+                         int64_t *first)
 {
     const sherd_tensor *x = call->in[X];
     int64_t at = sherd_call_box(call, X).offset[0];
@@ -72,7 +73,7 @@ static char *element(const void *data, int64_t i, sherd_dtype dtype)
 }
 
 /* Where forward may go on: ends and groups are right. */
-static bool begin(sherd_call *call, sherd__runs *runs, int64_t groups)
+static bool begin(sherd_call *call, sherd__row_runs *runs, int64_t groups)
 {
     if (!runs_in(runs, call, groups))
         return false;
@@ -84,7 +85,8 @@ static bool begin(sherd_call *call, sherd__runs *runs, int64_t groups)
 
 /* [rows, width], as rows are laid for these weights, and the width as their dim. */
 static sherd_status lay(const sherd_layout **out, bool *known, const sherd_layout *weight,
-                        const sherd__runs *runs, const sherd__dim *own, int width, unsigned pending)
+                        const sherd__row_runs *runs, const sherd__dim *own, int width,
+                        unsigned pending)
 {
     sherd__sketch s;
 
@@ -107,7 +109,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
     const sherd__dim *own = &sherd__way_given(ways, X)->spec.dim[0];
     const sherd_layout *weight, *result;
     int in = how->turned ? 1 : 2, out = how->turned ? 2 : 1;
-    sherd__runs runs;
+    sherd__row_runs runs;
     bool known;
 
     if (!runs_in(&runs, call, call->in[WEIGHT]->shape[0]))
@@ -130,7 +132,7 @@ static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
                                      sherd__way_given(ways, GROUP), sherd__way_given(ways, LIKE)};
     const sherd_layout *like = operand[LIKE], *result;
     const sherd__dim *own = &sherd__way_given(ways, X)->spec.dim[0];
-    sherd__runs runs;
+    sherd__row_runs runs;
     bool known;
 
     if (!like || !runs_in(&runs, call, how->groups))
@@ -166,7 +168,7 @@ static const char *describe_weight(sherd_call *call)
 }
 
 /* Rows of all of a group's runs here, one run behind the other. NULL: no memory. */
-static const void *joined(sherd_call *call, const sherd__runs *runs, int64_t group, int i,
+static const void *joined(sherd_call *call, const sherd__row_runs *runs, int64_t group, int i,
                           int64_t rows)
 {
     const sherd_tensor *t = call->in[i];
@@ -195,8 +197,8 @@ typedef struct piece {
     int runs;
 } piece;
 
-static void find_pieces(const sherd_call *call, const sherd__runs *runs, int64_t from, int64_t n,
-                        piece *piece_of)
+static void find_pieces(const sherd_call *call, const sherd__row_runs *runs, int64_t from,
+                        int64_t n, piece *piece_of)
 {
     int64_t first;
 
@@ -217,7 +219,7 @@ static bool weight_grad(sherd_call *call)
     int64_t from = sherd_tensor_box(out).offset[0], n = out->local[0];
     int64_t m = out->local[1], k = out->local[2];
     sherd_dtype dtype = call->in[X]->dtype;
-    sherd__runs runs;
+    sherd__row_runs runs;
 
     if (!begin(call, &runs, how->groups))
         return false;
@@ -318,7 +320,7 @@ static bool rows_by_weights(sherd_call *call)
     const sherd_tensor *x = call->in[X], *weight = call->in[WEIGHT], *out = call->out[0];
     int64_t from = sherd_call_box(call, WEIGHT).offset[0], n = weight->local[0], count = 0, first;
     int64_t width = x->local[1], features = out->local[1];
-    sherd__runs runs;
+    sherd__row_runs runs;
 
     if (!begin(call, &runs, weight->shape[0]))
         return false;

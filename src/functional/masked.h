@@ -4,8 +4,8 @@
  * their masked dims merged, and a digest of the counts is an attribute: so layouts may follow from
  * their values.
  */
-#ifndef SHERD__MASKED_H
-#define SHERD__MASKED_H
+#ifndef SHERD__FUNCTIONAL_MASKED_H
+#define SHERD__FUNCTIONAL_MASKED_H
 
 #include "ops/shared.h"
 #include "rows.h"

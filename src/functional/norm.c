@@ -18,7 +18,7 @@ enum { G_DX, G_DWEIGHT, G_DBIAS };
 static bool layer_norm_grad(sherd_call *call)
 {
     static const sherd__row_norm of = {G_WEIGHT, -1, G_MEAN, G_RSTD};
-    const sherd__rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
     if (p.apart)
         return sherd__row_norm_apart_grad(call, &of);
@@ -99,7 +99,7 @@ static bool layer_norm(sherd_call *call)
 {
     static const sherd__row_norm of = {WEIGHT, BIAS, MEAN, RSTD};
     const sherd__row_norm_attributes *attributes = call->attributes;
-    const sherd__rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
 
     if (p.apart)
         return sherd__row_norm_apart(call, &of);

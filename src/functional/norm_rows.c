@@ -99,15 +99,15 @@ sherd_status sherd__row_norm_ways(const sherd_call *call, sherd_ways *ways, int 
     return status ? status : sherd_way_add(ways, lying, lying + operands);
 }
 
-sherd__rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
-                           const sherd_tensor *per_row)
+sherd__normed_rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
+                                  const sherd_tensor *per_row)
 {
     int dims = dims_of(call), first = x->ndim - dims;
-    sherd__rows p = {.rows = per_row->count,
-                     .inner = sherd__local_count(x, first, x->ndim),
-                     .length = 1,
-                     .dims = dims,
-                     .apart = x->layout && parts_of(x->layout, dims) > 1};
+    sherd__normed_rows p = {.rows = per_row->count,
+                            .inner = sherd__local_count(x, first, x->ndim),
+                            .length = 1,
+                            .dims = dims,
+                            .apart = x->layout && parts_of(x->layout, dims) > 1};
 
     for (int d = first; d < x->ndim; d++)
         p.length *= (double)x->shape[d];
@@ -132,7 +132,7 @@ static double part_length(const sherd_layout *x, int dims, int64_t i)
 }
 
 /* number[width,rows] of all parts, [*parts,width,rows]. NULL: failed. */
-static const double *exchange(sherd_call *call, const sherd__rows *p, const double *number,
+static const double *exchange(sherd_call *call, const sherd__normed_rows *p, const double *number,
                               int64_t width, int64_t *parts)
 {
     unsigned all = (1u << call->in[0]->ndim) - 1;
@@ -148,7 +148,7 @@ static const double *exchange(sherd_call *call, const sherd__rows *p, const doub
 }
 
 /* Replace the sums of this part by those over all parts. False: failed. */
-static bool join_sums(sherd_call *call, const sherd__rows *p, double *sum, int64_t width)
+static bool join_sums(sherd_call *call, const sherd__normed_rows *p, double *sum, int64_t width)
 {
     int64_t parts, n = width * p->rows;
     const double *all = exchange(call, p, sum, width, &parts);
@@ -163,7 +163,7 @@ static bool join_sums(sherd_call *call, const sherd__rows *p, double *sum, int64
 }
 
 /* Replace moments[mean, squares; rows] of this part by those of the rows. False: failed. */
-static bool join_moments(sherd_call *call, const sherd__rows *p, double *moments)
+static bool join_moments(sherd_call *call, const sherd__normed_rows *p, double *moments)
 {
     enum { NUMBERS = 3 };
     int64_t parts, rows = p->rows;
@@ -189,7 +189,8 @@ static bool join_moments(sherd_call *call, const sherd__rows *p, double *moments
 /*
  * Mean (or zeros) and sum of squared differences of whole rows, in moments[2,rows]. False: failed.
  */
-static bool find_moments(sherd_call *call, const sherd__rows *p, bool centred, double *moments)
+static bool find_moments(sherd_call *call, const sherd__normed_rows *p, bool centred,
+                         double *moments)
 {
     const sherd__norm_kernels *kernels =
         sherd__norms_by(sherd__kernels_in(call), call->in[0]->dtype);
@@ -212,7 +213,7 @@ bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of)
         return sherd__row_norm_apart_there(call, of);
 
     const sherd__row_norm_attributes *a = call->attributes;
-    const sherd__rows p = sherd__rows_of(call, call->in[0], call->out[of->scale]);
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[0], call->out[of->scale]);
     double *moments = sherd__norm_room(call, 2 * p.rows);
     double *weight = sherd__norm_read(call, of->weight, p.inner, 1);
     double *bias = of->bias < 0 ? sherd__norm_room(call, p.inner)
@@ -243,7 +244,7 @@ enum { DX, DWEIGHT, DBIAS };
  * elements of a row; shift and slope in sums[2,rows]. Rows that are not centred have the second sum
  * only. False: failed.
  */
-static bool find_slopes(sherd_call *call, const sherd__rows *p, const sherd__row_norm *of,
+static bool find_slopes(sherd_call *call, const sherd__normed_rows *p, const sherd__row_norm *of,
                         double *sums, const double *mean, const double *scale, const double *weight)
 {
     bool centred = of->mean >= 0;
@@ -267,7 +268,7 @@ bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of)
     if (sherd__device_in(call))
         return sherd__row_norm_apart_grad_there(call, of);
 
-    const sherd__rows p = sherd__rows_of(call, call->in[X], call->in[of->scale]);
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[X], call->in[of->scale]);
     double *mean =
         of->mean < 0 ? sherd__norm_room(call, p.rows) : sherd__norm_read(call, of->mean, p.rows, 0);
     double *scale = sherd__norm_read(call, of->scale, p.rows, 0),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Norms over the last dims of x, whose elements form a *row*; these dims may be sharded. */
-#ifndef SHERD__NORM_ROWS_H
-#define SHERD__NORM_ROWS_H
+#ifndef SHERD__FUNCTIONAL_NORM_ROWS_H
+#define SHERD__FUNCTIONAL_NORM_ROWS_H
 
 #include "norms.h"
 
@@ -37,16 +37,16 @@ sherd_tensor *sherd__row_norm_formula(const sherd_node *node, sherd_tensor *x, s
                                       bool centred);
 
 /* The rows on this rank. */
-typedef struct sherd__rows {
+typedef struct sherd__normed_rows {
     int64_t rows, inner; /* here: rows, and elements of each */
     double length;       /* of a row, on all ranks */
     int dims;
     bool apart; /* rows lie on several ranks */
-} sherd__rows;
+} sherd__normed_rows;
 
 /* Of x, and a tensor with one number per row. */
-sherd__rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
-                           const sherd_tensor *per_row);
+sherd__normed_rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
+                                  const sherd_tensor *per_row);
 
 /*
  * Which operands and results of a norm are what; -1 = there is none. Without a mean, rows are not

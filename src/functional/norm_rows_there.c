@@ -11,7 +11,7 @@
 #include "device/shared_rows.h"
 
 /* Dims that make a row, as bits. */
-static unsigned row_bits(const sherd_call *call, const sherd__rows *p)
+static unsigned row_bits(const sherd_call *call, const sherd__normed_rows *p)
 {
     int ndim = call->in[0]->ndim;
 
@@ -28,7 +28,7 @@ bool sherd__row_norm_apart_there(sherd_call *call, const sherd__row_norm *of)
 {
     const sherd__row_norm_attributes *a = call->attributes;
     sherd__device *device = sherd__device_in(call);
-    const sherd__rows p = sherd__rows_of(call, call->in[0], call->out[of->scale]);
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[0], call->out[of->scale]);
     sherd_dtype dtype = call->in[0]->dtype, stat = sherd__statistics_dtype(dtype);
     unsigned bits = row_bits(call, &p);
     bool centred = of->mean >= 0;
@@ -59,7 +59,7 @@ bool sherd__row_norm_apart_grad_there(sherd_call *call, const sherd__row_norm *o
     enum { DY, X };
     enum { DX, DWEIGHT, DBIAS };
     sherd__device *device = sherd__device_in(call);
-    const sherd__rows p = sherd__rows_of(call, call->in[X], call->in[of->scale]);
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[X], call->in[of->scale]);
     sherd_dtype dtype = call->in[X]->dtype, stat = sherd__statistics_dtype(dtype);
     unsigned bits = row_bits(call, &p);
     bool centred = of->mean >= 0;

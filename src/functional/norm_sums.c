@@ -5,8 +5,8 @@
 #include "base/num.h"
 #include "kernels/sums.h"
 
-bool sherd__norm_sums_begin(sherd__norm_sums *s, sherd_call *call, const sherd__rows *p, int first,
-                            int results)
+bool sherd__norm_sums_begin(sherd__norm_sums *s, sherd_call *call, const sherd__normed_rows *p,
+                            int first, int results)
 {
     int64_t n = sherd__max(2 * p->inner, 1);
 
@@ -66,7 +66,7 @@ static const void *from(const void *base, int64_t first, size_t element)
     return base ? (const char *)base + (size_t)first * element : NULL;
 }
 
-bool sherd__row_norm_grad(sherd_call *call, const sherd__rows *p, const sherd__added_grad *g,
+bool sherd__row_norm_grad(sherd_call *call, const sherd__normed_rows *p, const sherd__added_grad *g,
                           int results)
 {
     const sherd__kernels *k = sherd__kernels_in(call);

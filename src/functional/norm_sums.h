@@ -4,8 +4,8 @@
  * added up, and these sums are added in f64 (kernels/sums.h). Kernels of 16 bits do that
  * themselves.
  */
-#ifndef SHERD__NORM_SUMS_H
-#define SHERD__NORM_SUMS_H
+#ifndef SHERD__FUNCTIONAL_NORM_SUMS_H
+#define SHERD__FUNCTIONAL_NORM_SUMS_H
 
 #include "norm_rows.h"
 
@@ -18,8 +18,8 @@ typedef struct sherd__norm_sums {
 } sherd__norm_sums;
 
 /* `results` of them, 1 or 2, from result `first` on. Asks for scratch. False: failed. */
-bool sherd__norm_sums_begin(sherd__norm_sums *s, sherd_call *call, const sherd__rows *p, int first,
-                            int results);
+bool sherd__norm_sums_begin(sherd__norm_sums *s, sherd_call *call, const sherd__normed_rows *p,
+                            int first, int results);
 
 /* Where a kernel adds the next rows, at most s->most - s->rows; if s->rows, to what is there. */
 void *sherd__norm_sums_at(const sherd__norm_sums *s, int i);
@@ -31,7 +31,7 @@ void sherd__norm_sums_end(sherd__norm_sums *s);
 
 /* The gradient of rows that are whole here; g->dweight and g->dbias are results 1 and on. `results`
  * as above. False: failed. */
-bool sherd__row_norm_grad(sherd_call *call, const sherd__rows *p, const sherd__added_grad *g,
+bool sherd__row_norm_grad(sherd_call *call, const sherd__normed_rows *p, const sherd__added_grad *g,
                           int results);
 
 /*

@@ -19,7 +19,7 @@ enum { G_DY, G_X, G_RSTD, G_WEIGHT, G_OPERANDS };
 static bool rms_norm_grad(sherd_call *call)
 {
     static const sherd__row_norm of = {G_WEIGHT, -1, -1, G_RSTD};
-    const sherd__rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
     if (p.apart)
         return sherd__row_norm_apart_grad(call, &of);
@@ -96,7 +96,7 @@ static bool rms_norm(sherd_call *call)
 {
     static const sherd__row_norm of = {WEIGHT, -1, -1, RSTD};
     const sherd__row_norm_attributes *attributes = call->attributes;
-    const sherd__rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
 
     if (p.apart)
         return sherd__row_norm_apart(call, &of);

@@ -4,8 +4,8 @@
  * and their forward (travel.c) share. Operands are the rows, the shard numbers, which lie on each
  * rank as its rows do where the route began, and the counts.
  */
-#ifndef SHERD__ROUTE_H
-#define SHERD__ROUTE_H
+#ifndef SHERD__FUNCTIONAL_ROUTE_H
+#define SHERD__FUNCTIONAL_ROUTE_H
 
 #include "apply/operator.h"
 

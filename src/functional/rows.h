@@ -4,8 +4,8 @@
  * given by one operand, and the others follow. Where the new cuts follow from data, shards tell
  * each other counts first: i64, equal on all ranks.
  */
-#ifndef SHERD__ROWS_H
-#define SHERD__ROWS_H
+#ifndef SHERD__FUNCTIONAL_ROWS_H
+#define SHERD__FUNCTIONAL_ROWS_H
 
 #include "apply/sketch.h"
 

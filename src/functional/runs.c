@@ -11,7 +11,7 @@
  * The first run with an invalid end or group; `count` if the last run ends before the rows do; -1:
  * all are valid.
  */
-static int64_t first_wrong(const sherd__runs *runs)
+static int64_t first_wrong(const sherd__row_runs *runs)
 {
     int64_t before = 0;
 
@@ -25,12 +25,12 @@ static int64_t first_wrong(const sherd__runs *runs)
     return before == runs->rows || runs->outside ? -1 : runs->count;
 }
 
-bool sherd__runs_of(sherd__runs *out, sherd_tensor *ends, sherd_tensor *group, int64_t rows,
+bool sherd__runs_of(sherd__row_runs *out, sherd_tensor *ends, sherd_tensor *group, int64_t rows,
                     int64_t groups)
 {
-    *out = (sherd__runs){.count = ends->shape[0], .rows = rows, .groups = groups};
+    *out = (sherd__row_runs){.count = ends->shape[0], .rows = rows, .groups = groups};
     if (ends->count < ends->shape[0]) {
-        *out = (sherd__runs){.outside = true, .rows = rows, .groups = groups};
+        *out = (sherd__row_runs){.outside = true, .rows = rows, .groups = groups};
         return true;
     }
     out->end = out->count ? sherd__data(ends) : NULL;
@@ -41,7 +41,7 @@ bool sherd__runs_of(sherd__runs *out, sherd_tensor *ends, sherd_tensor *group, i
     return true;
 }
 
-const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs)
+const char *sherd__runs_fault(sherd_call *call, const sherd__row_runs *runs)
 {
     int64_t r = first_wrong(runs), before = r > 0 ? sherd__run_begin(runs, r) : 0;
 
@@ -107,7 +107,7 @@ sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *to
  * Where the rows of each shard of the groups begin, into cut[0], cut[step], ...: false if runs are
  * in another order.
  */
-static bool find_bounds(int64_t *cut, int64_t step, const sherd__runs *runs,
+static bool find_bounds(int64_t *cut, int64_t step, const sherd__row_runs *runs,
                         const sherd__layout_spec *weight)
 {
     const sherd__dim *e = &weight->dim[0];
@@ -140,8 +140,8 @@ static bool is_so(const sherd_mesh *mesh, const sherd__dim *own, const sherd__di
     return so;
 }
 
-bool sherd__lay_runs(sherd__sketch *s, const sherd__runs *runs, const sherd__layout_spec *weight,
-                     const sherd__dim *own)
+bool sherd__lay_runs(sherd__sketch *s, const sherd__row_runs *runs,
+                     const sherd__layout_spec *weight, const sherd__dim *own)
 {
     const sherd_mesh *mesh = weight->mesh;
     int64_t parts = sherd__dim_parts(mesh, &weight->dim[0]);

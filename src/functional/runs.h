@@ -4,38 +4,38 @@
  * and groups are operands, equal on all ranks, and a digest of them is an attribute: so layouts may
  * follow from their values, and ranks that have others are found.
  */
-#ifndef SHERD__RUNS_H
-#define SHERD__RUNS_H
+#ifndef SHERD__FUNCTIONAL_RUNS_H
+#define SHERD__FUNCTIONAL_RUNS_H
 
 #include "rows.h"
 
-typedef struct sherd__runs {
+typedef struct sherd__row_runs {
     /* this rank is not in the mesh, and knows of no run: layouts do not matter to it */
     bool outside;
     int64_t count, rows, groups;
     const int32_t *end, *group; /* group NULL: run r is of group r */
     bool even; /* in a dry world, where they are not known: all have as many rows */
-} sherd__runs;
+} sherd__row_runs;
 
 /* False: the alarm has ended the wait for their values. */
-bool sherd__runs_of(sherd__runs *out, sherd_tensor *ends, sherd_tensor *group, int64_t rows,
+bool sherd__runs_of(sherd__row_runs *out, sherd_tensor *ends, sherd_tensor *group, int64_t rows,
                     int64_t groups);
 
 /* What is wrong with them, as a reason of the call; NULL: nothing. */
-const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs);
+const char *sherd__runs_fault(sherd_call *call, const sherd__row_runs *runs);
 
 /* Where run r ends. */
-static inline int64_t sherd__run_end(const sherd__runs *runs, int64_t r)
+static inline int64_t sherd__run_end(const sherd__row_runs *runs, int64_t r)
 {
     return runs->even ? (r + 1) * runs->rows / runs->count : runs->end[r];
 }
 
-static inline int64_t sherd__run_begin(const sherd__runs *runs, int64_t r)
+static inline int64_t sherd__run_begin(const sherd__row_runs *runs, int64_t r)
 {
     return r ? sherd__run_end(runs, r - 1) : 0;
 }
 
-static inline int64_t sherd__run_group(const sherd__runs *runs, int64_t r)
+static inline int64_t sherd__run_group(const sherd__row_runs *runs, int64_t r)
 {
     if (runs->even)
         return runs->count > runs->groups ? r * runs->groups / runs->count : r;
@@ -56,7 +56,7 @@ sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *to
  * weights, with the cuts of `own` if it is so sharded already. False: groups are not sharded, or
  * runs come in another order than their shards; the sketch must still be ended.
  */
-bool sherd__lay_runs(sherd__sketch *s, const sherd__runs *runs, const sherd__layout_spec *weight,
-                     const sherd__dim *own);
+bool sherd__lay_runs(sherd__sketch *s, const sherd__row_runs *runs,
+                     const sherd__layout_spec *weight, const sherd__dim *own);
 
 #endif

@@ -4,8 +4,8 @@
  * A few numbers for each position that ranks exchange if classes are sharded, instead of the
  * logits.
  */
-#ifndef SHERD__STATS_H
-#define SHERD__STATS_H
+#ifndef SHERD__FUNCTIONAL_STATS_H
+#define SHERD__FUNCTIONAL_STATS_H
 
 #include "ops/shared.h"
 

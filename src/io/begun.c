@@ -11,7 +11,7 @@
  * A parameter that was frozen has state since its first step, which ranks outside its mesh have not
  * taken: they make it now, so that all ranks list the same.
  */
-static sherd_status begin(const sherd__state *s, const sherd_optimizer *o, sherd_status status)
+static sherd_status begin(const sherd__file_state *s, const sherd_optimizer *o, sherd_status status)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
     int count = o ? o->count : 0;
@@ -30,7 +30,7 @@ static sherd_status begin(const sherd__state *s, const sherd_optimizer *o, sherd
 }
 
 /* Ranks with other numbers of optimizers are found before one waits for another. */
-sherd_status sherd__state_begin(const sherd__state *s, sherd_status status)
+sherd_status sherd__state_begin(const sherd__file_state *s, sherd_status status)
 {
     if (status || s->other_count)
         status = sherd__agree(s->world, status, 1 + (uint64_t)s->other_count, s->function);
@@ -41,7 +41,7 @@ sherd_status sherd__state_begin(const sherd__state *s, sherd_status status)
 
 /* ---- of files -------------------------------------------------------------------------------- */
 
-static bool is_chosen(const sherd__state *s, const sherd_tensor *parameter)
+static bool is_chosen(const sherd__file_state *s, const sherd_tensor *parameter)
 {
     bool found = !sherd__choice_leaves(&s->choice);
 
@@ -52,7 +52,7 @@ static bool is_chosen(const sherd__state *s, const sherd_tensor *parameter)
 
 /* An optimizer of a state whose files are open, and what it lacks. */
 typedef struct lacking {
-    const sherd__state *s;
+    const sherd__file_state *s;
     const sherd__files *f;
     int number;
     uint64_t walk; /* of sherd__mark_holders */
@@ -82,7 +82,7 @@ static bool is_in_file(lacking *l, const sherd__optimized *item)
  * begun[]: 1 for each parameter that is read and has no state, but has some in the files. Returns
  * how many there are; -1 for lack of memory.
  */
-static int find_begun(const sherd__state *s, const sherd__files *f, int number, int64_t *begun)
+static int find_begun(const sherd__file_state *s, const sherd__files *f, int number, int64_t *begun)
 {
     const sherd_optimizer *o = sherd__state_optimizer(s, number);
     lacking l = {s, f, number, sherd__mark_holders(o->module), true};
@@ -98,7 +98,8 @@ static int find_begun(const sherd__state *s, const sherd__files *f, int number, 
 }
 
 /* State of steps before a parameter was frozen, or after it was thawed in another run. */
-static sherd_status begin_stored(sherd__state *s, const sherd__files *f, int number, bool *anew)
+static sherd_status begin_stored(sherd__file_state *s, const sherd__files *f, int number,
+                                 bool *anew)
 {
     sherd_optimizer *o = sherd__state_optimizer(s, number);
     sherd__heap *heap = sherd__world_heap(s->world);
@@ -116,7 +117,7 @@ static sherd_status begin_stored(sherd__state *s, const sherd__files *f, int num
     return status;
 }
 
-sherd_status sherd__state_begin_stored(sherd__state *s, const sherd__files *f)
+sherd_status sherd__state_begin_stored(sherd__file_state *s, const sherd__files *f)
 {
     sherd_status status = SHERD_OK;
     bool anew = false;

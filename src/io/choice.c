@@ -15,7 +15,7 @@
 enum { NAME = 256 };
 
 typedef struct choosing {
-    const sherd__choice *choice;
+    const sherd__file_choice *choice;
     const char *function;
     sherd_module *module;
     const sherd__listed *listed; /* [of_module], for a message */
@@ -25,12 +25,12 @@ typedef struct choosing {
     char name[NAME];
 } choosing;
 
-bool sherd__choice_leaves(const sherd__choice *choice)
+bool sherd__choice_leaves(const sherd__file_choice *choice)
 {
     return choice->part != SHERD_FILE_ALL || choice->only_count != 0;
 }
 
-uint64_t sherd__choice_hash(const sherd__choice *choice)
+uint64_t sherd__choice_hash(const sherd__file_choice *choice)
 {
     uint64_t hash = sherd__hash_word((uint64_t)choice->part, (uint64_t)choice->only_count);
 
@@ -78,7 +78,7 @@ static void meet(void *data, const sherd__named_tensor *named)
 /* Mark what the patterns match. */
 static sherd_status mark(choosing *c)
 {
-    const sherd__choice *choice = c->choice;
+    const sherd__file_choice *choice = c->choice;
     const sherd__matching how = {.meet = meet, .data = c, .buffers = true};
 
     for (int i = 0; i < choice->only_count; i++) {
@@ -96,7 +96,7 @@ static sherd_status mark(choosing *c)
 /* Whether a parameter, or a buffer, is chosen. */
 static bool takes(const choosing *c, const sherd_tensor *t)
 {
-    const sherd__choice *choice = c->choice;
+    const sherd__file_choice *choice = c->choice;
     bool trained = sherd_requires_grad(t);
 
     if (choice->only_count > 0 && t->visit.walk != c->walk)
@@ -106,7 +106,7 @@ static bool takes(const choosing *c, const sherd_tensor *t)
 
 static sherd_status check(const choosing *c)
 {
-    const sherd__choice *choice = c->choice;
+    const sherd__file_choice *choice = c->choice;
 
     if (choice->part < SHERD_FILE_ALL || choice->part > SHERD_FILE_FROZEN)
         return refuse(c, "part: there is no such part", "", "");
@@ -115,8 +115,8 @@ static sherd_status check(const choosing *c)
     return SHERD_OK;
 }
 
-sherd_status sherd__choose(const sherd__choice *choice, const char *function, sherd_module *module,
-                           sherd__listed *listed, int *of_module, int *count)
+sherd_status sherd__choose(const sherd__file_choice *choice, const char *function,
+                           sherd_module *module, sherd__listed *listed, int *of_module, int *count)
 {
     choosing c = {choice, function, module, listed, *of_module, 0, 0, ""};
     sherd_status status = check(&c);

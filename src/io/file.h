@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file whose header has been read. */
-#ifndef SHERD__FILE_H
-#define SHERD__FILE_H
+#ifndef SHERD__IO_FILE_H
+#define SHERD__IO_FILE_H
 
 #include "io/header.h"
 

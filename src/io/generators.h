@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many calls the generators of modules have made, as notes of a file. */
-#ifndef SHERD__GENERATORS_H
-#define SHERD__GENERATORS_H
+#ifndef SHERD__IO_GENERATORS_H
+#define SHERD__IO_GENERATORS_H
 
 #include "io/file.h"
 #include "sherd/module.h"

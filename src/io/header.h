@@ -6,8 +6,8 @@
  * offsets are checked here, since readers of a file rely on them. Pure; costs a sort of the
  * entries.
  */
-#ifndef SHERD__HEADER_H
-#define SHERD__HEADER_H
+#ifndef SHERD__IO_HEADER_H
+#define SHERD__IO_HEADER_H
 
 #include "base/alloc.h"
 #include "base/diag.h"

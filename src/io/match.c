@@ -13,7 +13,7 @@ enum { LISTED = 120 }; /* bytes of names in a message */
 
 /* The names of a file that nothing here has. */
 typedef struct unknown {
-    const sherd__state *s;
+    const sherd__file_state *s;
     const sherd_file *file;
     const bool *known; /* [entries] */
 } unknown;
@@ -37,7 +37,8 @@ static const char *next_unknown(const void *of, int *i)
     return NULL;
 }
 
-static sherd_status check_unknown(const sherd__state *s, const sherd_file *file, const bool *known)
+static sherd_status check_unknown(const sherd__file_state *s, const sherd_file *file,
+                                  const bool *known)
 {
     const unknown u = {s, file, known};
     char names[LISTED];
@@ -66,7 +67,7 @@ static bool has_state(const sherd__files *f, const char *name, int optimizer)
  * Whether entry i is state that had not begun when the files were written: they have state, but
  * nothing of this parameter, which was frozen.
  */
-static bool begins_anew(const sherd__state *s, const sherd__files *f, int i)
+static bool begins_anew(const sherd__file_state *s, const sherd__files *f, int i)
 {
     if (i < s->of_module || i >= s->states)
         return false;
@@ -82,7 +83,7 @@ static bool begins_anew(const sherd__state *s, const sherd__files *f, int i)
     return has_state(f, name, s->listed[i].optimizer);
 }
 
-static sherd__wanted want_of(const sherd__state *s, const sherd_read_options *options, int i)
+static sherd__wanted want_of(const sherd__file_state *s, const sherd_read_options *options, int i)
 {
     return (sherd__wanted){
         s->function,      sherd__world_diag(s->world), sherd__world_heap(s->world),
@@ -92,7 +93,7 @@ static sherd__wanted want_of(const sherd__state *s, const sherd_read_options *op
 
 /* What the files lack, behind number `first`. */
 typedef struct lacking {
-    const sherd__state *s;
+    const sherd__file_state *s;
     const sherd__files *f;
     const sherd_read_options *options;
     int first;
@@ -111,7 +112,7 @@ static const char *next_lacking(const void *of, int *i)
 }
 
 /* Entry i is missing: say so, and what else is. */
-static sherd_status lacks(const sherd__state *s, const sherd__files *f,
+static sherd_status lacks(const sherd__file_state *s, const sherd__files *f,
                           const sherd_read_options *options, int i)
 {
     const lacking behind = {s, f, options, i + 1};
@@ -126,8 +127,8 @@ static sherd_status lacks(const sherd__state *s, const sherd__files *f,
 }
 
 /* Whether everything here can be loaded. known: of each file a list, all false. */
-static sherd_status match(sherd__state *s, const sherd__files *f, const sherd_read_options *options,
-                          bool *const *known)
+static sherd_status match(sherd__file_state *s, const sherd__files *f,
+                          const sherd_read_options *options, bool *const *known)
 {
     sherd_status status = SHERD_OK;
 
@@ -145,7 +146,7 @@ static sherd_status match(sherd__state *s, const sherd__files *f, const sherd_re
     return status;
 }
 
-sherd_status sherd__state_match(sherd__state *s, const sherd__files *f,
+sherd_status sherd__state_match(sherd__file_state *s, const sherd__files *f,
                                 const sherd_read_options *options)
 {
     sherd__heap *heap = sherd__world_heap(s->world);

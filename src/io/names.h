@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of tensors that differ between a module and a file (sherd_file_name). */
-#ifndef SHERD__NAMES_H
-#define SHERD__NAMES_H
+#ifndef SHERD__IO_NAMES_H
+#define SHERD__IO_NAMES_H
 
 #include "base/alloc.h"
 #include "sherd/files.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tensor as rows of a file, each rank's rows contiguous; and reading and writing such a piece. */
-#ifndef SHERD__ROWS_H
-#define SHERD__ROWS_H
+#ifndef SHERD__IO_ROWS_H
+#define SHERD__IO_ROWS_H
 
 #include "tensor/tensor.h"
 
@@ -16,10 +16,10 @@ sherd_status sherd__file_layout(const sherd_layout **out, const sherd_layout *la
  * The offset and length of this rank's rows in the bytes of the whole tensor. For a scalar each
  * rank of its mesh has all of it.
  */
-typedef struct sherd__rows {
+typedef struct sherd__file_rows {
     int64_t at, bytes;
-} sherd__rows;
-sherd__rows sherd__rows_here(const sherd_tensor *t);
+} sherd__file_rows;
+sherd__file_rows sherd__rows_here(const sherd_tensor *t);
 
 /* Transfer all bytes; false with errno, or errno 0 if the file ends early. */
 bool sherd__read_at(int fd, void *data, int64_t bytes, int64_t at);

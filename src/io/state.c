@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void sherd__state_clear(sherd__state *s)
+void sherd__state_clear(sherd__file_state *s)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
 
@@ -32,12 +32,12 @@ void sherd__state_clear(sherd__state *s)
     s->count = 0;
 }
 
-int sherd__state_optimizers(const sherd__state *s)
+int sherd__state_optimizers(const sherd__file_state *s)
 {
     return 1 + s->other_count;
 }
 
-sherd_optimizer *sherd__state_optimizer(const sherd__state *s, int number)
+sherd_optimizer *sherd__state_optimizer(const sherd__file_state *s, int number)
 {
     return number == 0 ? s->optimizer : s->others[number - 1];
 }
@@ -49,7 +49,7 @@ static int prefix_of(int number, char *out, size_t room)
                        : snprintf(out, room, SHERD__OF_OPTIMIZERS "%d.", number - 1);
 }
 
-char *sherd__state_name(const sherd__state *s, const sherd_named_state *entry, int number)
+char *sherd__state_name(const sherd__file_state *s, const sherd_named_state *entry, int number)
 {
     char prefix[32] = "";
     size_t before = number < 0 ? 0 : (size_t)prefix_of(number, prefix, sizeof prefix);
@@ -63,7 +63,7 @@ char *sherd__state_name(const sherd__state *s, const sherd_named_state *entry, i
     return name;
 }
 
-static sherd_status list_one(sherd__state *s, sherd_tensor *t, char *name)
+static sherd_status list_one(sherd__file_state *s, sherd_tensor *t, char *name)
 {
     if (!name)
         return sherd__no_memory(sherd__world_diag(s->world), s->function);
@@ -71,7 +71,7 @@ static sherd_status list_one(sherd__state *s, sherd_tensor *t, char *name)
     return SHERD_OK;
 }
 
-static sherd_status list_more(sherd__state *s, const sherd_named_tensor *t, int i)
+static sherd_status list_more(sherd__file_state *s, const sherd_named_tensor *t, int i)
 {
     const char *fault = !t->name || !t->tensor                            ? "is NULL"
                         : sherd_tensor_world(t->tensor) != s->world       ? "is of another world"
@@ -85,7 +85,7 @@ static sherd_status list_more(sherd__state *s, const sherd_named_tensor *t, int 
     return list_one(s, t->tensor, sherd__copy_text(sherd__world_heap(s->world), t->name));
 }
 
-static sherd_status check_lists(const sherd__state *s)
+static sherd_status check_lists(const sherd__file_state *s)
 {
     if (s->more_count < 0 || (s->more_count > 0 && !s->more))
         return sherd__module_fail(s->module, SHERD_EINVAL, "%s: %d tensors in the options%s",
@@ -94,7 +94,7 @@ static sherd_status check_lists(const sherd__state *s)
 }
 
 /* The entries of the module, and then those of each optimizer. */
-static void list_states(sherd__state *s, sherd_named_state *room)
+static void list_states(sherd__file_state *s, sherd_named_state *room)
 {
     int at = sherd_module_state(s->module, room, s->of_module);
 
@@ -109,7 +109,7 @@ static void list_states(sherd__state *s, sherd_named_state *room)
     }
 }
 
-sherd_status sherd__state_list(sherd__state *s)
+sherd_status sherd__state_list(sherd__file_state *s)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
     sherd_status status = check_lists(s);
@@ -138,7 +138,7 @@ sherd_status sherd__state_list(sherd__state *s)
     return status;
 }
 
-static sherd_status check_others(sherd__state *s)
+static sherd_status check_others(sherd__file_state *s)
 {
     const char *fault = s->other_count < 0                 ? "there are fewer than none"
                         : s->other_count > 0 && !s->others ? "the list is NULL"
@@ -160,7 +160,7 @@ static sherd_status check_others(sherd__state *s)
 }
 
 /* List what *s begins with, on all ranks or on none. */
-static sherd_status open_state(sherd__state *s, const void *path)
+static sherd_status open_state(sherd__file_state *s, const void *path)
 {
     const sherd__argument need[] = {{"module", s->module}, {"path", path}, {NULL, NULL}};
 
@@ -180,7 +180,7 @@ static sherd_status open_state(sherd__state *s, const void *path)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static sherd_status check_notes(const sherd__state *s, const sherd_write_options *o)
+static sherd_status check_notes(const sherd__file_state *s, const sherd_write_options *o)
 {
     if (o->note_count < 0 || (o->note_count > 0 && !o->notes))
         return sherd__module_fail(s->module, SHERD_EINVAL, "%s: %d notes in the options%s",
@@ -195,7 +195,7 @@ static sherd_status check_notes(const sherd__state *s, const sherd_write_options
 }
 
 /* All notes: the program's, then the generators'. */
-static sherd_status write_noted(const sherd__state *s, sherd__to_write *what,
+static sherd_status write_noted(const sherd__file_state *s, sherd__to_write *what,
                                 const sherd_write_options *o, const sherd__notes *own)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
@@ -221,7 +221,7 @@ static sherd_status write_noted(const sherd__state *s, sherd__to_write *what,
 }
 
 /* *what has the path, and whether it is only begun. */
-static sherd_status write_state(sherd__state *s, sherd__to_write *what,
+static sherd_status write_state(sherd__file_state *s, sherd__to_write *what,
                                 const sherd_write_options *o)
 {
     sherd__notes own = {NULL, 0};
@@ -242,30 +242,31 @@ static sherd_status write_state(sherd__state *s, sherd__to_write *what,
 
 sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer, const char *path)
 {
-    sherd__state s = {.function = "sherd_module_write", .module = module, .optimizer = optimizer};
+    sherd__file_state s = {
+        .function = "sherd_module_write", .module = module, .optimizer = optimizer};
 
     return write_state(&s, &(sherd__to_write){.path = path},
                        &(sherd_write_options){.tensors = NULL});
 }
 
-static sherd__state to_write(const char *function, sherd_module *module, sherd_optimizer *optimizer,
-                             const sherd_write_options *o)
+static sherd__file_state to_write(const char *function, sherd_module *module,
+                                  sherd_optimizer *optimizer, const sherd_write_options *o)
 {
-    return (sherd__state){.function = function,
-                          .module = module,
-                          .optimizer = optimizer,
-                          .others = o->optimizers,
-                          .other_count = o->optimizer_count,
-                          .more = o->tensors,
-                          .more_count = o->tensor_count,
-                          .choice = {o->part, o->only, o->only_count}};
+    return (sherd__file_state){.function = function,
+                               .module = module,
+                               .optimizer = optimizer,
+                               .others = o->optimizers,
+                               .other_count = o->optimizer_count,
+                               .more = o->tensors,
+                               .more_count = o->tensor_count,
+                               .choice = {o->part, o->only, o->only_count}};
 }
 
 sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
                                      const char *path, const sherd_write_options *options)
 {
     const sherd_write_options o = options ? *options : (sherd_write_options){.tensors = NULL};
-    sherd__state s = to_write("sherd_module_write_with", module, optimizer, &o);
+    sherd__file_state s = to_write("sherd_module_write_with", module, optimizer, &o);
 
     return write_state(&s, &(sherd__to_write){.path = path}, &o);
 }
@@ -275,7 +276,7 @@ sherd_status sherd_module_write_begin(sherd_writing **out, sherd_module *module,
                                       const sherd_write_options *options)
 {
     const sherd_write_options o = options ? *options : (sherd_write_options){.tensors = NULL};
-    sherd__state s = to_write("sherd_module_write_begin", module, optimizer, &o);
+    sherd__file_state s = to_write("sherd_module_write_begin", module, optimizer, &o);
 
     if (out)
         *out = NULL;
@@ -284,7 +285,7 @@ sherd_status sherd_module_write_begin(sherd_writing **out, sherd_module *module,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void close_files(const sherd__state *s, sherd__files *f)
+static void close_files(const sherd__file_state *s, sherd__files *f)
 {
     for (int i = 0; i < f->count && f->file; i++)
         sherd_file_destroy(f->file[i]);
@@ -292,7 +293,7 @@ static void close_files(const sherd__state *s, sherd__files *f)
         sherd__free(sherd__world_heap(s->world), f->file);
 }
 
-static sherd_status open_files(const sherd__state *s, sherd__files *f, const char *const *path,
+static sherd_status open_files(const sherd__file_state *s, sherd__files *f, const char *const *path,
                                int count)
 {
     sherd_status status = SHERD_OK;
@@ -317,7 +318,7 @@ static sherd_tensor *zeros_like(const sherd_tensor *t)
  * How the module's tensors, and the program's, are loaded, or those of an optimizer. `last`: the
  * answer for that of number *of, which takes a walk.
  */
-static sherd__load_kind kind_of(const sherd__state *s, int i, int *of, sherd__load_kind *last)
+static sherd__load_kind kind_of(const sherd__file_state *s, int i, int *of, sherd__load_kind *last)
 {
     int number = i < s->states ? s->listed[i].optimizer : -1;
 
@@ -330,7 +331,7 @@ static sherd__load_kind kind_of(const sherd__state *s, int i, int *of, sherd__lo
     return *last;
 }
 
-static sherd_status read_one(const sherd__state *s, int i, sherd__load_kind kind)
+static sherd_status read_one(const sherd__file_state *s, int i, sherd__load_kind kind)
 {
     const sherd__stored *from = &s->source[i];
     sherd__loading what = {.function = s->function,
@@ -370,7 +371,7 @@ static sherd_status read_one(const sherd__state *s, int i, sherd__load_kind kind
     return status;
 }
 
-static uint64_t how_of(const sherd__state *s, const sherd_read_options *o)
+static uint64_t how_of(const sherd__file_state *s, const sherd_read_options *o)
 {
     return sherd__choice_hash(&s->choice) + sherd__file_names_hash(o->names, o->name_count) + 1 +
            (uint64_t)o->partial + 2 * (uint64_t)o->cast + 4 * (uint64_t)o->more +
@@ -378,7 +379,7 @@ static uint64_t how_of(const sherd__state *s, const sherd_read_options *o)
 }
 
 /* Each rank reads plain tensors by itself, so ranks agree in the end. */
-static sherd_status read_tensors(sherd__state *s)
+static sherd_status read_tensors(sherd__file_state *s)
 {
     sherd__load_kind kind = SHERD__LOAD_ASKS;
     sherd_status status = SHERD_OK;
@@ -389,7 +390,7 @@ static sherd_status read_tensors(sherd__state *s)
     return sherd__agree(s->world, status, 0, s->function);
 }
 
-static sherd_status read_all(sherd__state *s, const char *const *path, int count,
+static sherd_status read_all(sherd__file_state *s, const char *const *path, int count,
                              const sherd_read_options *options)
 {
     const char *fault = sherd__file_names_fault(options->names, options->name_count);
@@ -418,22 +419,23 @@ static sherd_status read_all(sherd__state *s, const char *const *path, int count
 
 static const sherd_read_options none;
 
-static sherd__state to_read(const char *function, sherd_module *module, const sherd_read_options *o)
+static sherd__file_state to_read(const char *function, sherd_module *module,
+                                 const sherd_read_options *o)
 {
-    return (sherd__state){.function = function,
-                          .module = module,
-                          .others = o->optimizers,
-                          .other_count = o->optimizer_count,
-                          .more = o->tensors,
-                          .more_count = o->tensor_count,
-                          .choice = {o->part, o->only, o->only_count}};
+    return (sherd__file_state){.function = function,
+                               .module = module,
+                               .others = o->optimizers,
+                               .other_count = o->optimizer_count,
+                               .more = o->tensors,
+                               .more_count = o->tensor_count,
+                               .choice = {o->part, o->only, o->only_count}};
 }
 
 sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer, const char *path,
                                const sherd_read_options *options)
 {
     const sherd_read_options *o = options ? options : &none;
-    sherd__state s = to_read("sherd_module_read", module, o);
+    sherd__file_state s = to_read("sherd_module_read", module, o);
 
     s.optimizer = optimizer;
     sherd_status status = open_state(&s, path);
@@ -459,7 +461,7 @@ sherd_status sherd_module_read_files(sherd_module *module, const char *const *pa
                                      const sherd_read_options *options)
 {
     const sherd_read_options *o = options ? options : &none;
-    sherd__state s = to_read("sherd_module_read_files", module, o);
+    sherd__file_state s = to_read("sherd_module_read_files", module, o);
     sherd_status status = open_state(&s, missing(paths, count));
 
     if (s.world && !status) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the tensors of a module are in the files that it is read from. */
-#ifndef SHERD__STORED_H
-#define SHERD__STORED_H
+#ifndef SHERD__IO_STORED_H
+#define SHERD__IO_STORED_H
 
 #include "io/file.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that is being written: at once (write.c), or by a thread (later.c). */
-#ifndef SHERD__WRITING_H
-#define SHERD__WRITING_H
+#ifndef SHERD__IO_WRITING_H
+#define SHERD__IO_WRITING_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,7 +54,9 @@ void sherd__part_rename(sherd_writing *w);
 /* Remove it if it is this rank's and still there; close it, and free the names. */
 void sherd__part_drop(sherd_writing *w);
 
-/* All ranks have written their parts: the file gets its name (write.c). Collective. */
+/* ---- the whole of it (write.c) --------------------------------------------------------------- */
+
+/* All ranks have written their parts: the file gets its name. Collective. */
 sherd_status sherd__file_name(sherd_writing *w);
 
 /* ---- writing later (later.c) ----------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bits of integers and bool. */
-#ifndef SHERD__BITS_H
-#define SHERD__BITS_H
+#ifndef SHERD__KERNELS_BITS_H
+#define SHERD__KERNELS_BITS_H
 
 #include "sherd/dtype.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions between dtypes. */
-#ifndef SHERD__CAST_H
-#define SHERD__CAST_H
+#ifndef SHERD__KERNELS_CAST_H
+#define SHERD__KERNELS_CAST_H
 
 #include <stdbool.h>
 #include <stdint.h>

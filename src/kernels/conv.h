@@ -6,8 +6,8 @@
  * Dims beyond those that there are have size 1. `before` may be of any sign, so that x and y may be
  * any pieces of larger ones. Plain versions in conv.c; those of oneDNN in engine.h.
  */
-#ifndef SHERD__CONV_H
-#define SHERD__CONV_H
+#ifndef SHERD__KERNELS_CONV_H
+#define SHERD__KERNELS_CONV_H
 
 #include "kernels.h"
 

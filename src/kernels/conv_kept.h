@@ -3,8 +3,8 @@
  * Inside of the files that make convolutions with oneDNN 2: one convolution as it is kept, and how
  * its operands lie. Included only where that is.
  */
-#ifndef SHERD__CONV_KEPT_H
-#define SHERD__CONV_KEPT_H
+#ifndef SHERD__KERNELS_CONV_KEPT_H
+#define SHERD__KERNELS_CONV_KEPT_H
 
 #include "onednn.h"
 

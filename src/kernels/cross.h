@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cross products of vectors of three numbers. */
-#ifndef SHERD__CROSS_H
-#define SHERD__CROSS_H
+#ifndef SHERD__KERNELS_CROSS_H
+#define SHERD__KERNELS_CROSS_H
 
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
  * Random numbers beside the uniform and normal ones of the tables (kernels.h), in f64: out[i] is a
  * function of the key and of first + i alone. Whoever wants another dtype rounds them once.
  */
-#ifndef SHERD__DRAW_H
-#define SHERD__DRAW_H
+#ifndef SHERD__KERNELS_DRAW_H
+#define SHERD__KERNELS_DRAW_H
 
 #include "base/philox.h"
 

@@ -5,8 +5,8 @@
  * owns one; kernels get it handed in. Without oneDNN it is empty, and everything in it says that it
  * can not.
  */
-#ifndef SHERD__ENGINE_H
-#define SHERD__ENGINE_H
+#ifndef SHERD__KERNELS_ENGINE_H
+#define SHERD__KERNELS_ENGINE_H
 
 #include "conv.h"
 #include "base/alloc.h"

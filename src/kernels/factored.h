@@ -4,8 +4,8 @@
  * and of columns; or of a vector, [1, 1, n], whose moments are `col` and which has no rows.
  * Gradient, parameter and moments are of one dtype, f32 or f64; sums are f64.
  */
-#ifndef SHERD__FACTORED_H
-#define SHERD__FACTORED_H
+#ifndef SHERD__KERNELS_FACTORED_H
+#define SHERD__KERNELS_FACTORED_H
 
 #include "sherd/dtype.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a Fourier transform is computed (fft.c, fft_body.inc), which does not depend on the type. */
-#ifndef SHERD__FFT_H
-#define SHERD__FFT_H
+#ifndef SHERD__KERNELS_FFT_H
+#define SHERD__KERNELS_FFT_H
 
 #include "kernels.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NaN and infinite numbers, replaced in one pass. */
-#ifndef SHERD__FINITE_H
-#define SHERD__FINITE_H
+#ifndef SHERD__KERNELS_FINITE_H
+#define SHERD__KERNELS_FINITE_H
 
 #include "sherd/dtype.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Overlapping windows, added up where their elements lie. */
-#ifndef SHERD__FOLD_H
-#define SHERD__FOLD_H
+#ifndef SHERD__KERNELS_FOLD_H
+#define SHERD__KERNELS_FOLD_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The numbers of the functions of functions.inc, and which kernels of a table compute with them. */
-#ifndef SHERD__FUNCTIONS_H
-#define SHERD__FUNCTIONS_H
+#ifndef SHERD__KERNELS_FUNCTIONS_H
+#define SHERD__KERNELS_FUNCTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>

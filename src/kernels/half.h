@@ -5,8 +5,8 @@
  * From 16 bits is exact. A double goes through an f32 that is rounded to odd: then the second
  * rounding comes out as if it were the only one.
  */
-#ifndef SHERD__HALF_H
-#define SHERD__HALF_H
+#ifndef SHERD__KERNELS_HALF_H
+#define SHERD__KERNELS_HALF_H
 
 #include <math.h>
 #include <stdint.h>

@@ -10,8 +10,8 @@
  * f32, each element is rounded once, when it is stored. Statistics (mean, rstd, log_sum, stats),
  * and p, m and v of adamw and sgd, are f32 there: see sherd__statistics_dtype.
  */
-#ifndef SHERD__KERNELS_H
-#define SHERD__KERNELS_H
+#ifndef SHERD__KERNELS_KERNELS_H
+#define SHERD__KERNELS_KERNELS_H
 
 #include "functions.h"
 #include "base/dtype.h"

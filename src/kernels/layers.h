@@ -5,8 +5,8 @@
  * once, when it is stored. Statistics are of sherd__statistics_dtype. As all kernels they
  * allocate nothing, keep nothing and cannot fail.
  */
-#ifndef SHERD__LAYERS_H
-#define SHERD__LAYERS_H
+#ifndef SHERD__KERNELS_LAYERS_H
+#define SHERD__KERNELS_LAYERS_H
 
 #include "kernels.h"
 

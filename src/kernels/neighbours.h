@@ -6,8 +6,8 @@
  * lie inside. Arrays are row-major pieces [batch, space, space, space, heads, width] of fields; f32
  * or f64. Nothing is kept but the logarithms of sums, one per query and head.
  */
-#ifndef SHERD__NEIGHBOURS_H
-#define SHERD__NEIGHBOURS_H
+#ifndef SHERD__KERNELS_NEIGHBOURS_H
+#define SHERD__KERNELS_NEIGHBOURS_H
 
 #include "base/num.h"
 #include "sherd/dtype.h"

@@ -7,8 +7,8 @@
  * instruction set, where elements of 16 bits are computed in f32 and sums in f64. As all kernels
  * they allocate nothing, keep nothing and cannot fail.
  */
-#ifndef SHERD__NORMS_H
-#define SHERD__NORMS_H
+#ifndef SHERD__KERNELS_NORMS_H
+#define SHERD__KERNELS_NORMS_H
 
 #include "kernels.h"
 

@@ -3,8 +3,8 @@
  * Inside of the files that know oneDNN: the library as it was loaded, the engine, and the few calls
  * that versions 2 and 3 spell differently. Included only where oneDNN's headers are.
  */
-#ifndef SHERD__ONEDNN_H
-#define SHERD__ONEDNN_H
+#ifndef SHERD__KERNELS_ONEDNN_H
+#define SHERD__KERNELS_ONEDNN_H
 
 #include <oneapi/dnnl/dnnl.h>
 

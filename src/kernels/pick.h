@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements taken and put by index, their order, and running sums. All is [outer, n, inner],
  * row-major. */
-#ifndef SHERD__PICK_H
-#define SHERD__PICK_H
+#ifndef SHERD__KERNELS_PICK_H
+#define SHERD__KERNELS_PICK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * a thirtieth of the addends at most. Rows are first counted in a few bytes that several places
  * share: where none of these has many, no place has, and that is all that it costs.
  */
-#ifndef SHERD__PLACES_H
-#define SHERD__PLACES_H
+#ifndef SHERD__KERNELS_PLACES_H
+#define SHERD__KERNELS_PLACES_H
 
 #include <stdbool.h>
 #include <stdint.h>

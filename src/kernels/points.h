@@ -8,8 +8,8 @@
  * Space may be periodic in some coordinates: then a point stands for all its images, and the one
  * that is nearest along each coordinate counts.
  */
-#ifndef SHERD__POINTS_H
-#define SHERD__POINTS_H
+#ifndef SHERD__KERNELS_POINTS_H
+#define SHERD__KERNELS_POINTS_H
 
 #include <stdint.h>
 

@@ -6,8 +6,8 @@
  * row-major in the whole space, of which x is the part at `offset`; -1: nothing was looked at, and
  * y is -infinity. Plain versions for f32 and f64.
  */
-#ifndef SHERD__POOL_KERNEL_H
-#define SHERD__POOL_KERNEL_H
+#ifndef SHERD__KERNELS_POOL_H
+#define SHERD__KERNELS_POOL_H
 
 #include "kernels.h"
 

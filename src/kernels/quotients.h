@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quotients rounded down, and what is left, as in Python; functions.inc calls them. */
-#ifndef SHERD__QUOTIENTS_H
-#define SHERD__QUOTIENTS_H
+#ifndef SHERD__KERNELS_QUOTIENTS_H
+#define SHERD__KERNELS_QUOTIENTS_H
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plain versions, as tables to start from, and small helpers that all versions share. */
-#ifndef SHERD__REF_H
-#define SHERD__REF_H
+#ifndef SHERD__KERNELS_REF_H
+#define SHERD__KERNELS_REF_H
 
 #include "cast.h"
 #include "kernels.h"

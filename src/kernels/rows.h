@@ -4,8 +4,8 @@
  * element are dropped and neighbours that lie alike are one, so that rows are as long as they can
  * be.
  */
-#ifndef SHERD__ROWS_H
-#define SHERD__ROWS_H
+#ifndef SHERD__KERNELS_ROWS_H
+#define SHERD__KERNELS_ROWS_H
 
 #include "sherd/layout.h"
 

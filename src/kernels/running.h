@@ -3,8 +3,8 @@
  * What runs along a dim: products, extremes, logarithms of sums, linear recurrences. (Running sums
  * are in pick.h.) All is [outer, n, inner], row-major.
  */
-#ifndef SHERD__RUNNING_H
-#define SHERD__RUNNING_H
+#ifndef SHERD__KERNELS_RUNNING_H
+#define SHERD__KERNELS_RUNNING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fields at points (sherd_grid_sample), and gradients by both. */
-#ifndef SHERD__SAMPLE_H
-#define SHERD__SAMPLE_H
+#ifndef SHERD__KERNELS_SAMPLE_H
+#define SHERD__KERNELS_SAMPLE_H
 
 #include <stdbool.h>
 #include <stdint.h>

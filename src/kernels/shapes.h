@@ -3,8 +3,8 @@
  * A cache, by shape, of things that are costly to make and depend on a shape alone. It keeps so
  * many; then the one that was not used for longest is destroyed.
  */
-#ifndef SHERD__SHAPES_H
-#define SHERD__SHAPES_H
+#ifndef SHERD__KERNELS_SHAPES_H
+#define SHERD__KERNELS_SHAPES_H
 
 #include "base/map.h"
 

@@ -3,8 +3,8 @@
  * Products of many small matrices that follow one another in memory. To choose a kernel and to pack
  * for it would take most of the time of each.
  */
-#ifndef SHERD__SMALL_H
-#define SHERD__SMALL_H
+#ifndef SHERD__KERNELS_SMALL_H
+#define SHERD__KERNELS_SMALL_H
 
 #include "kernels.h"
 

@@ -3,8 +3,8 @@
  * Searching and counting in sorted sequences. NaN is the largest, and all NaNs are equal; so are 0
  * and -0. All dtypes.
  */
-#ifndef SHERD__SORTED_H
-#define SHERD__SORTED_H
+#ifndef SHERD__KERNELS_SORTED_H
+#define SHERD__KERNELS_SORTED_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * f32; and the gradients of their roots and of variances. f32, f64, bf16, f16. `k` is the table of
  * the dtype.
  */
-#ifndef SHERD__SQUARES_H
-#define SHERD__SQUARES_H
+#ifndef SHERD__KERNELS_SQUARES_H
+#define SHERD__KERNELS_SQUARES_H
 
 #include "kernels.h"
 

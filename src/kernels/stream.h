@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies that pass the cache by, where the machine has such stores; plain copies elsewhere. */
-#ifndef SHERD__STREAM_H
-#define SHERD__STREAM_H
+#ifndef SHERD__KERNELS_STREAM_H
+#define SHERD__KERNELS_STREAM_H
 
 #include "kernels.h"
 

@@ -6,8 +6,8 @@
  * weights by oneDNN: some images at a time (conv_kept.c). Not so yet: those of one large image, or
  * of few products, rows that GPUs add by index, and products that are more numbers than terms.
  */
-#ifndef SHERD__SUMS_H
-#define SHERD__SUMS_H
+#ifndef SHERD__KERNELS_SUMS_H
+#define SHERD__KERNELS_SUMS_H
 
 #include "kernels.h"
 

@@ -16,7 +16,7 @@ static double weight_of(const sherd__tap *tap, int64_t k)
 }
 
 /* Whether a row of x gives to many rows of y, as in much that is interpolated between few. */
-static bool gives_much(const sherd__pass *p)
+static bool gives_much(const sherd__taps_pass *p)
 {
     int64_t taps = 0;
 
@@ -32,13 +32,13 @@ static bool is_between_two(const sherd__tap *tap)
 }
 
 /* Whether most rows do, of an x whose places fit the numbers of columns_of_two. */
-static bool between_two(const sherd__pass *p)
+static bool between_two(const sherd__taps_pass *p)
 {
     return p->rows > 2 && p->in < INT32_MAX && is_between_two(&p->tap[p->rows / 2]);
 }
 
 /* Whether each row is one of x, as it is. */
-static bool is_whole(const sherd__pass *p)
+static bool is_whole(const sherd__taps_pass *p)
 {
     bool whole = true;
 
@@ -68,14 +68,14 @@ static bool is_whole(const sherd__pass *p)
 #include "taps_copy.inc"
 
 /* Rows of several elements. */
-static void copy_rows(size_t row_bytes, const sherd__pass *p, char *y, const char *x)
+static void copy_rows(size_t row_bytes, const sherd__taps_pass *p, char *y, const char *x)
 {
     for (int64_t a = 0; a < p->outer; a++, x += (size_t)p->in * row_bytes)
         for (int64_t o = 0; o < p->rows; o++, y += row_bytes)
             memcpy(y, x + (size_t)p->tap[o].first * row_bytes, row_bytes);
 }
 
-void sherd__taps_copy(size_t element_bytes, const sherd__pass *p, void *y, const void *x)
+void sherd__taps_copy(size_t element_bytes, const sherd__taps_pass *p, void *y, const void *x)
 {
     if (p->inner != 1)
         copy_rows((size_t)p->inner * element_bytes, p, y, x);

@@ -5,8 +5,8 @@
  * + k] over `count` taps, divided; neither first nor first + count falls from a row to the next.
  * Plain versions for f32 and f64; several dims are several passes.
  */
-#ifndef SHERD__TAPS_KERNEL_H
-#define SHERD__TAPS_KERNEL_H
+#ifndef SHERD__KERNELS_TAPS_H
+#define SHERD__KERNELS_TAPS_H
 
 #include "kernels.h"
 
@@ -19,19 +19,19 @@ typedef struct sherd__tap {
     double divisor;
 } sherd__tap;
 
-typedef struct sherd__pass {
+typedef struct sherd__taps_pass {
     int64_t outer, in, rows, inner;
     const sherd__tap *tap; /* [rows] */
-} sherd__pass;
+} sherd__taps_pass;
 
 typedef struct sherd__taps_kernels {
-    void (*forward)(const sherd__pass *p, void *y, const void *x); /* taps lie in x */
+    void (*forward)(const sherd__taps_pass *p, void *y, const void *x); /* taps lie in x */
     /* The adjoint: dx from dy; taps outside of dx are left out. */
-    void (*backward)(const sherd__pass *p, void *dx, const void *dy);
+    void (*backward)(const sherd__taps_pass *p, void *dx, const void *dy);
 } sherd__taps_kernels;
 
 /* forward of elements of 2, 4 or 8 bytes whose taps are one each, of weight 1: copies. */
-void sherd__taps_copy(size_t element_bytes, const sherd__pass *p, void *y, const void *x);
+void sherd__taps_copy(size_t element_bytes, const sherd__taps_pass *p, void *y, const void *x);
 
 /* Of f32 or f64. */
 const sherd__taps_kernels *sherd__taps_kernels_of(sherd_dtype dtype);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Planes whose two sides are dense along different dims, and rows that run backwards. */
-#ifndef SHERD__TURN_H
-#define SHERD__TURN_H
+#ifndef SHERD__KERNELS_TURN_H
+#define SHERD__KERNELS_TURN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,15 +9,15 @@
 #include "kernels.h"
 
 /* n elements of a parameter, its state (NULL = none) and its gradient. */
-typedef struct sherd__pass {
+typedef struct sherd__update_pass {
     sherd_dtype dtype;
     int64_t n;
     void *p, *state[3];
     const void *grad;
-} sherd__pass;
+} sherd__update_pass;
 
 /* As adamw, but divided by the largest v so far. state: m, v, and that. */
-void sherd__update_amsgrad(const sherd__pass *a, const sherd__adamw_step *step);
+void sherd__update_amsgrad(const sherd__update_pass *a, const sherd__adamw_step *step);
 
 /*
  * g = grad_scale grad + decay p; v = alpha v + (1-alpha) g^2; d = g / (sqrt(v) + eps); m = momentum
@@ -29,14 +29,14 @@ typedef struct sherd__rmsprop_step {
     double alpha, eps, momentum;
     bool centered;
 } sherd__rmsprop_step;
-void sherd__update_rmsprop(const sherd__pass *a, const sherd__rmsprop_step *step);
+void sherd__update_rmsprop(const sherd__update_pass *a, const sherd__rmsprop_step *step);
 
 /* g as above; sum += more + g^2; p -= rate g / (sqrt(sum) + eps). state: sum. */
 typedef struct sherd__adagrad_step {
     double rate, decay, grad_scale;
     double more, eps;
 } sherd__adagrad_step;
-void sherd__update_adagrad(const sherd__pass *a, const sherd__adagrad_step *step);
+void sherd__update_adagrad(const sherd__update_pass *a, const sherd__adagrad_step *step);
 
 /* g = grad_scale grad; c = beta1 m + (1-beta1) g; p -= rate (sign(c) + decay p); m = beta2 m +
  * (1-beta2) g. state: m. */
@@ -44,7 +44,7 @@ typedef struct sherd__lion_step {
     double rate, decay, grad_scale;
     double beta1, beta2;
 } sherd__lion_step;
-void sherd__update_lion(const sherd__pass *a, const sherd__lion_step *step);
+void sherd__update_lion(const sherd__update_pass *a, const sherd__lion_step *step);
 
 /*
  * g = grad_scale grad + l2 p; m = beta1 m + (1-beta1) g; v = beta2 v + (1-beta2) g^2; p = keep p -
@@ -56,6 +56,6 @@ typedef struct sherd__mean_step {
     double by_grad, by_mean;
     bool plain;
 } sherd__mean_step;
-void sherd__update_mean(const sherd__pass *a, const sherd__mean_step *step);
+void sherd__update_mean(const sherd__update_pass *a, const sherd__mean_step *step);
 
 #endif

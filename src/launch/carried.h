@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that somebody else has started (mpirun, srun), and that a carrier brings together:
  * sherd/carrier.h. */
-#ifndef SHERD__CARRIED_H
-#define SHERD__CARRIED_H
+#ifndef SHERD__LAUNCH_CARRIED_H
+#define SHERD__LAUNCH_CARRIED_H
 
 #include "launch.h"
 #include "sherd/carrier.h"
@@ -37,10 +37,10 @@ typedef struct sherd__carried {
     sherd_carrier carrier;
     struct sherd__remote *remote; /* of ranks that share no memory: it has the carrier then */
     sherd__core_locks cores;
-    struct sherd__guard *guard; /* of this rank; or NULL */
-    bool launched;              /* by sherd_world_open, which may come again when it is closed */
-    const char *function;       /* that opens it */
-    sherd_price price;          /* that rank 0 brings; all zero if none */
+    struct sherd__world_guard *guard; /* of this rank; or NULL */
+    bool launched;        /* by sherd_world_open, which may come again when it is closed */
+    const char *function; /* that opens it */
+    sherd_price price;    /* that rank 0 brings; all zero if none */
 } sherd__carried;
 
 sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *options,
@@ -51,7 +51,7 @@ sherd_status sherd__spawn_carried(bool *here, int *exit_status, const sherd__lau
 
 /* ---- guard.c: a rank that dies --------------------------------------------------------------- */
 
-typedef struct sherd__guard sherd__guard;
+typedef struct sherd__world_guard sherd__world_guard;
 
 /*
  * Fork a process, the guard, that watches over this rank. If the rank ends without closing its
@@ -60,8 +60,8 @@ typedef struct sherd__guard sherd__guard;
  * job share and no others on this machine have. The guard ends when it is dismissed, or after the
  * rank. NULL: there is no guard, and only the launcher sees who dies.
  */
-sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job);
+sherd__world_guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job);
 /* The rank has closed its world. NULL is a no-op. */
-void sherd__guard_dismiss(sherd__guard *guard);
+void sherd__guard_dismiss(sherd__world_guard *guard);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far clocks of several machines differ, found from when ranks enter and leave exchanges. */
-#ifndef SHERD__CLOCKS_H
-#define SHERD__CLOCKS_H
+#ifndef SHERD__LAUNCH_CLOCKS_H
+#define SHERD__LAUNCH_CLOCKS_H
 
 #include "sherd/carrier.h"
 #include <stdint.h>

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static const sherd__post *post_of(const sherd__watch *w, int rank)
+static const sherd__post *post_of(const sherd__rank_watch *w, int rank)
 {
     return &w->arena->control->post[rank];
 }
@@ -17,7 +17,7 @@ static const sherd__post *post_of(const sherd__watch *w, int rank)
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The ranks that are in the group of a rank in a lane. */
-static void read_group(const sherd__watch *w, int rank, int lane, sherd__ranks *out)
+static void read_group(const sherd__rank_watch *w, int rank, int lane, sherd__ranks *out)
 {
     int leader = atomic_load(&sherd__arena_lane(w->arena, rank, lane)->leader);
 
@@ -34,7 +34,7 @@ static uint64_t count_of(const sherd__post *post, uint64_t number)
     return sherd__calls_in(number, number > base ? base : sherd__look(&post->numbers_before));
 }
 
-static void read_call(const sherd__watch *w, int rank, int lane, uint64_t number,
+static void read_call(const sherd__rank_watch *w, int rank, int lane, uint64_t number,
                       sherd__flight_call *out)
 {
     const sherd__lane *own = sherd__arena_lane(w->arena, rank, lane);
@@ -48,7 +48,7 @@ static void read_call(const sherd__watch *w, int rank, int lane, uint64_t number
         sherd__read_text(out->label, sizeof out->label, label, sizeof label);
 }
 
-static void read_last(const sherd__watch *w, int rank, sherd__flight_rank *out)
+static void read_last(const sherd__rank_watch *w, int rank, sherd__flight_rank *out)
 {
     const sherd__post *post = post_of(w, rank);
     uint64_t calls = sherd__look(&post->calls);
@@ -65,7 +65,7 @@ static void read_last(const sherd__watch *w, int rank, sherd__flight_rank *out)
 /* ---- waits ----------------------------------------------------------------------------------- */
 
 /* Leave out the ranks that have made a call (or, if `left`, have left it). */
-static void keep_lacking(const sherd__watch *w, int lane, bool left, uint64_t number,
+static void keep_lacking(const sherd__rank_watch *w, int lane, bool left, uint64_t number,
                          sherd__ranks *ranks)
 {
     for (int q = -1; (q = sherd__ranks_next(ranks, q + 1)) >= 0;) {
@@ -83,7 +83,7 @@ static void read_meeting(const sherd__post *post, sherd__flight_rank *out)
 }
 
 /* One thing that a rank waits for; `cut`: as it was when the wait was cut short. */
-static void add_need(const sherd__watch *w, int rank, const sherd__need *need, bool cut,
+static void add_need(const sherd__rank_watch *w, int rank, const sherd__need *need, bool cut,
                      sherd__flight_rank *out)
 {
     uint64_t key = sherd__look(&need->key), number = sherd__look(&need->number);
@@ -104,7 +104,7 @@ static void add_need(const sherd__watch *w, int rank, const sherd__need *need, b
 }
 
 /* Read what a sleeping rank waits for. False: it does not sleep. */
-static bool read_wait(const sherd__watch *w, int rank, int64_t now, sherd__flight_rank *out)
+static bool read_wait(const sherd__rank_watch *w, int rank, int64_t now, sherd__flight_rank *out)
 {
     const sherd__post *post = post_of(w, rank);
     uint64_t version = sherd__look(&post->version);
@@ -124,7 +124,7 @@ static bool read_wait(const sherd__watch *w, int rank, int64_t now, sherd__fligh
 }
 
 /* The wait that the failure of the world has cut short, unless it was an earlier failure. */
-static void read_cut(const sherd__watch *w, int rank, sherd__flight_rank *out)
+static void read_cut(const sherd__rank_watch *w, int rank, sherd__flight_rank *out)
 {
     const sherd__post *post = post_of(w, rank);
     uint64_t key = sherd__look(&post->cut.key), number = sherd__look(&post->cut.number);
@@ -148,7 +148,7 @@ static void read_cut(const sherd__watch *w, int rank, sherd__flight_rank *out)
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
-static void read_rank(const sherd__watch *w, int rank, int64_t now, bool failed,
+static void read_rank(const sherd__rank_watch *w, int rank, int64_t now, bool failed,
                       sherd__flight_rank *out)
 {
     const sherd__child *child = &w->child[rank];
@@ -175,7 +175,7 @@ static void read_rank(const sherd__watch *w, int rank, int64_t now, bool failed,
 }
 
 /* Whether a rank is gone, or as good as gone, without having closed its world. */
-static bool is_lost(const sherd__watch *w, int rank)
+static bool is_lost(const sherd__rank_watch *w, int rank)
 {
     const sherd__child *child = &w->child[rank];
     bool gone = child->inner.pid ? !child->inner.lives : child->ended;
@@ -184,7 +184,8 @@ static bool is_lost(const sherd__watch *w, int rank)
            atomic_load(&post_of(w, rank)->presence) != SHERD__GONE;
 }
 
-void sherd__flight_take(sherd__flight *out, const sherd__watch *w, const char *why, bool failed)
+void sherd__flight_take(sherd__flight *out, const sherd__rank_watch *w, const char *why,
+                        bool failed)
 {
     int64_t now = sherd__now();
     sherd__ranks waiting = {0};

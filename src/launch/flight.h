@@ -5,8 +5,8 @@
  * records), while they run, wait, or are dead; ranks do nothing for it but count their calls and
  * note when a long wait began.
  */
-#ifndef SHERD__FLIGHT_H
-#define SHERD__FLIGHT_H
+#ifndef SHERD__LAUNCH_FLIGHT_H
+#define SHERD__LAUNCH_FLIGHT_H
 
 #include "watch.h"
 
@@ -55,7 +55,8 @@ typedef struct sherd__flight {
 } sherd__flight;
 
 /* Fill a record. `failed`: the world has, so that waits which it cut short count too. */
-void sherd__flight_take(sherd__flight *out, const sherd__watch *w, const char *why, bool failed);
+void sherd__flight_take(sherd__flight *out, const sherd__rank_watch *w, const char *why,
+                        bool failed);
 /* The same for people, in at most FLIGHT_LINES lines: ranks that say the same are told together. */
 enum { SHERD__FLIGHT_ROOM = SHERD__FLIGHT_LINES * (SHERD__FLIGHT_COLUMNS + 1) + 1 };
 void sherd__flight_text(const sherd__flight *flight, char out[SHERD__FLIGHT_ROOM]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a forked process (a guard) gives up the memory that it was forked with: forget.c. */
-#ifndef SHERD__FORGET_H
-#define SHERD__FORGET_H
+#ifndef SHERD__LAUNCH_FORGET_H
+#define SHERD__LAUNCH_FORGET_H
 
 #include <stdint.h>
 

@@ -38,7 +38,7 @@
 #include <unistd.h>
 
 /* What rank and guard share. */
-struct sherd__guard {
+struct sherd__world_guard {
     pthread_mutex_t mutex; /* the rank holds it */
     _Atomic int dismissed;
 };
@@ -154,7 +154,7 @@ static void hear(const watched *w, int own, int64_t at, bool told)
 /* ---- watching -------------------------------------------------------------------------------- */
 
 /* Wait until the rank has closed its world (false), or has ended. */
-static bool wait_for(sherd__guard *guard, const watched *w, int64_t *at)
+static bool wait_for(sherd__world_guard *guard, const watched *w, int64_t *at)
 {
     (void)pthread_mutex_lock(&guard->mutex);
     *at = sherd__now();
@@ -189,7 +189,7 @@ static _Noreturn void tell_nobody(watched *w, int signal)
     leave();
 }
 
-static _Noreturn void watch(sherd__guard *guard, watched *w)
+static _Noreturn void watch(sherd__world_guard *guard, watched *w)
 {
     notice mine = {.rank = w->rank};
     bool over = wait_for(guard, w, &mine.at);
@@ -255,9 +255,9 @@ static void keep_only(int file)
 }
 
 /* Memory that both see; the rank has the mutex. */
-static sherd__guard *create(void)
+static sherd__world_guard *create(void)
 {
-    sherd__guard *guard =
+    sherd__world_guard *guard =
         mmap(NULL, sizeof *guard, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_mutexattr_t kind;
 
@@ -272,7 +272,7 @@ static sherd__guard *create(void)
     return guard;
 }
 
-static _Noreturn void run(sherd__guard *guard, watched *w)
+static _Noreturn void run(sherd__world_guard *guard, watched *w)
 {
     if (setsid() < 0 || fork() != 0)
         _exit(0);
@@ -282,7 +282,7 @@ static _Noreturn void run(sherd__guard *guard, watched *w)
     watch(guard, w);
 }
 
-sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job)
+sherd__world_guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job)
 {
     watched mine = {.arena = *arena,
                     .rank = rank,
@@ -290,7 +290,7 @@ sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t jo
                     .process = (int)syscall(SYS_pidfd_open, getpid(), 0),
                     .main = getpid() == gettid(),
                     .host = "?"};
-    sherd__guard *guard = create();
+    sherd__world_guard *guard = create();
 
     snprintf(mine.stat, sizeof mine.stat, "/proc/%d/stat", mine.number);
     name_job(&mine, job);
@@ -307,7 +307,7 @@ sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t jo
     return guard;
 }
 
-void sherd__guard_dismiss(sherd__guard *guard)
+void sherd__guard_dismiss(sherd__world_guard *guard)
 {
     if (!guard)
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The handshake: what ranks that a carrier connects tell each other before they have a world. */
-#ifndef SHERD__HELLO_H
-#define SHERD__HELLO_H
+#ifndef SHERD__LAUNCH_HELLO_H
+#define SHERD__LAUNCH_HELLO_H
 
 #include <sched.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting ranks: as threads, as forked processes, and as programs (`sherd run`). watch.h has what
  * happens then. */
-#ifndef SHERD__LAUNCH_H
-#define SHERD__LAUNCH_H
+#ifndef SHERD__LAUNCH_LAUNCH_H
+#define SHERD__LAUNCH_LAUNCH_H
 
 #include "world/arena.h"
 #include "world/pin.h"

@@ -30,7 +30,7 @@ typedef struct launch {
     sherd__signals signals;
     sherd__child child[SHERD_MAX_RANKS];
     struct pollfd fds[2 * SHERD_MAX_RANKS + 1 + SHERD__OUTPUT_FDS];
-    sherd__watch watch;
+    sherd__rank_watch watch;
 } launch;
 
 /* ---- a program ------------------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ static int say_cause(launch *l, int code)
 {
     const int64_t patience = INT64_C(10000000000);
     char text[2 * SHERD_ERROR_BYTES];
-    const sherd__watch *w = &l->watch;
+    const sherd__rank_watch *w = &l->watch;
     int lost = l->output.failed;
 
     if (w->signal && !w->lost_first) {

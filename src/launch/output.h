@@ -4,8 +4,8 @@
  * Output goes where the launcher's goes, or through the launcher, which puts the rank in front of
  * each line, or into a file a rank; or both.
  */
-#ifndef SHERD__OUTPUT_H
-#define SHERD__OUTPUT_H
+#ifndef SHERD__LAUNCH_OUTPUT_H
+#define SHERD__LAUNCH_OUTPUT_H
 
 #include <poll.h>
 

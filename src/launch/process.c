@@ -71,7 +71,7 @@ sherd_status sherd__outcome(const sherd__arena *arena, int ranks, sherd__diag *d
     return SHERD_OK;
 }
 
-/* `child`: one a rank; `fds`: see sherd__watch. */
+/* `child`: one a rank; `fds`: see sherd__rank_watch. */
 static sherd_status spawn_and_watch(int *exit_status, const sherd__launch_plan *plan,
                                     sherd__child *child, struct pollfd *fds, sherd__diag *diag)
 {
@@ -100,12 +100,12 @@ static sherd_status spawn_and_watch(int *exit_status, const sherd__launch_plan *
         }
     }
     if (!status) {
-        sherd__watch watch = {.arena = &arena,
-                              .child = child,
-                              .fds = fds,
-                              .ranks = plan->ranks,
-                              .signals = &signals,
-                              .grace_ns = grace_ns};
+        sherd__rank_watch watch = {.arena = &arena,
+                                   .child = child,
+                                   .fds = fds,
+                                   .ranks = plan->ranks,
+                                   .signals = &signals,
+                                   .grace_ns = grace_ns};
         sherd__watch_all(&watch);
         signal = watch.signal;
         *exit_status = sherd__exit_status(&arena, child, plan->ranks);

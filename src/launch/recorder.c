@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-static void take(sherd__watch *w, const char *why, bool failed)
+static void take(sherd__rank_watch *w, const char *why, bool failed)
 {
     if (!w->flight || w->taken || w->signal)
         return;
@@ -22,7 +22,7 @@ static void take(sherd__watch *w, const char *why, bool failed)
 
 /* Whether a rank leaves because a check has failed that all know of: there is nothing to find
  * out. */
-static bool is_known(const sherd__watch *w, uint64_t word)
+static bool is_known(const sherd__rank_watch *w, uint64_t word)
 {
     int rank = sherd__rank_in(word);
     char text[SHERD_ERROR_BYTES];
@@ -31,7 +31,7 @@ static bool is_known(const sherd__watch *w, uint64_t word)
     return sherd__end_in(word) == SHERD__END_EXITED && told && told != SHERD_EDIFFER;
 }
 
-static bool anybody_in(const sherd__watch *w)
+static bool anybody_in(const sherd__rank_watch *w)
 {
     bool in = false;
 
@@ -40,7 +40,7 @@ static bool anybody_in(const sherd__watch *w)
     return in;
 }
 
-void sherd__recorder_lose(sherd__watch *w, uint64_t word)
+void sherd__recorder_lose(sherd__rank_watch *w, uint64_t word)
 {
     char text[SHERD_ERROR_BYTES];
 
@@ -51,7 +51,7 @@ void sherd__recorder_lose(sherd__watch *w, uint64_t word)
 }
 
 /* The first rank that has been told of a difference and has not dealt with it. */
-static bool read_difference(const sherd__watch *w, char *text, size_t room)
+static bool read_difference(const sherd__rank_watch *w, char *text, size_t room)
 {
     for (int r = 0; r < w->ranks; r++)
         if (sherd__read_told(&w->arena->control->post[r], text, room) == SHERD_EDIFFER)
@@ -59,7 +59,7 @@ static bool read_difference(const sherd__watch *w, char *text, size_t room)
     return false;
 }
 
-void sherd__recorder_look(sherd__watch *w)
+void sherd__recorder_look(sherd__rank_watch *w)
 {
     uint64_t word = sherd__look(&w->arena->control->death);
     char text[SHERD_ERROR_BYTES];
@@ -80,7 +80,7 @@ void sherd__recorder_look(sherd__watch *w)
     }
 }
 
-static void tell(const sherd__watch *w, const sherd__flight *flight)
+static void tell(const sherd__rank_watch *w, const sherd__flight *flight)
 {
     char text[SHERD__FLIGHT_ROOM];
 
@@ -91,13 +91,13 @@ static void tell(const sherd__watch *w, const sherd__flight *flight)
         w->recorded(flight, w->payload);
 }
 
-void sherd__recorder_tell(const sherd__watch *w)
+void sherd__recorder_tell(const sherd__rank_watch *w)
 {
     if (w->taken)
         tell(w, w->flight);
 }
 
-void sherd__recorder_asked(const sherd__watch *w)
+void sherd__recorder_asked(const sherd__rank_watch *w)
 {
     sherd__heap heap = {0};
     sherd__flight *flight = sherd__alloc(&heap, 1, sizeof *flight);

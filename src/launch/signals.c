@@ -69,7 +69,7 @@ void sherd__kill_rank(const sherd__child *child, int signal)
         kill(child->pid, signal);
 }
 
-void sherd__kill_all(const sherd__watch *w, int signal)
+void sherd__kill_all(const sherd__rank_watch *w, int signal)
 {
     for (int r = 0; r < w->ranks; r++)
         sherd__kill_rank(&w->child[r], signal);
@@ -83,7 +83,7 @@ static bool has_had(const struct signalfd_siginfo *info, int pid)
 }
 
 /* One of those that end this process is for all. */
-static void end_all(sherd__watch *w, const struct signalfd_siginfo *info)
+static void end_all(sherd__rank_watch *w, const struct signalfd_siginfo *info)
 {
     if (!w->signal) {
         w->lost_first = sherd__look(&w->arena->control->death) != 0;
@@ -101,7 +101,7 @@ static void end_all(sherd__watch *w, const struct signalfd_siginfo *info)
 }
 
 /* Whether a child is the rank itself. What has not joined yet may be a wrapper. */
-static bool is_rank(const sherd__watch *w, int rank)
+static bool is_rank(const sherd__rank_watch *w, int rank)
 {
     return !w->launcher ||
            sherd__look(&w->arena->control->post[rank].pid) == (uint64_t)w->child[rank].pid;
@@ -111,7 +111,7 @@ static bool is_rank(const sherd__watch *w, int rank)
  * SIGUSR2 goes to the ranks; SIGUSR1, which somebody may send who only wants to look, to those that
  * handle it, because by default it kills. A wrapper gets either only if it handles it.
  */
-static void pass_on(const sherd__watch *w, int signal)
+static void pass_on(const sherd__rank_watch *w, int signal)
 {
     for (int r = 0; r < w->ranks; r++) {
         const sherd__child *child = &w->child[r];
@@ -125,7 +125,7 @@ static void pass_on(const sherd__watch *w, int signal)
 }
 
 /* The next that has come; false: none. Where there is no descriptor for them they are asked for. */
-static bool next_signal(const sherd__watch *w, struct signalfd_siginfo *out)
+static bool next_signal(const sherd__rank_watch *w, struct signalfd_siginfo *out)
 {
     const struct timespec at_once = {0, 0};
     siginfo_t info;
@@ -141,7 +141,7 @@ static bool next_signal(const sherd__watch *w, struct signalfd_siginfo *out)
     return true;
 }
 
-void sherd__read_signals(sherd__watch *w)
+void sherd__read_signals(sherd__rank_watch *w)
 {
     struct signalfd_siginfo info;
 
@@ -175,7 +175,7 @@ sherd_status sherd__grace_read(int64_t *nanoseconds, sherd__diag *diag)
     return SHERD_OK;
 }
 
-void sherd__set_grace(sherd__watch *w)
+void sherd__set_grace(sherd__rank_watch *w)
 {
     if (!w->kill_at)
         w->kill_at = sherd__now() + w->grace_ns;

@@ -26,7 +26,7 @@ enum {
 };
 
 /* What is said of a rank that ended in a way that lack of memory may be behind. */
-static int with_cause(const sherd__watch *w, sherd__end end, int value)
+static int with_cause(const sherd__rank_watch *w, sherd__end end, int value)
 {
     bool may_be = end == SHERD__END_VANISHED || (end == SHERD__END_KILLED && value == SIGKILL);
 
@@ -36,7 +36,7 @@ static int with_cause(const sherd__watch *w, sherd__end end, int value)
 }
 
 /* A rank is lost: end the world for all, and say so once. */
-static void lose(sherd__watch *w, sherd__end end, int rank, int value)
+static void lose(sherd__rank_watch *w, sherd__end end, int rank, int value)
 {
     char text[SHERD_ERROR_BYTES];
     uint64_t word = sherd__end_word(end, rank, with_cause(w, end, value), SHERD_EPEER);
@@ -61,13 +61,13 @@ static bool has_ended(const sherd__child *child)
     return child->ended && !child->inner.lives;
 }
 
-static unsigned presence_of(const sherd__watch *w, int rank)
+static unsigned presence_of(const sherd__rank_watch *w, int rank)
 {
     return atomic_load(&w->arena->control->post[rank].presence);
 }
 
 /* Look after a rank behind a wrapper; only the wrapper knows how it ended. */
-static void look_behind(sherd__watch *w, int rank)
+static void look_behind(sherd__rank_watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];
     const sherd__post *post = &w->arena->control->post[rank];
@@ -85,7 +85,7 @@ static void look_behind(sherd__watch *w, int rank)
  * that has closed its world without leaving a value is a program, and has ended well as far as
  * anybody knows.
  */
-static void note_lost_end(sherd__watch *w, int rank)
+static void note_lost_end(sherd__rank_watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];
     uint64_t value = sherd__look(&w->arena->control->post[rank].value);
@@ -96,7 +96,7 @@ static void note_lost_end(sherd__watch *w, int rank)
         lose(w, SHERD__END_VANISHED, rank, 0);
 }
 
-static void note_end(sherd__watch *w, int rank, const siginfo_t *info)
+static void note_end(sherd__rank_watch *w, int rank, const siginfo_t *info)
 {
     sherd__child *child = &w->child[rank];
     bool killed = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
@@ -114,7 +114,7 @@ static void note_end(sherd__watch *w, int rank, const siginfo_t *info)
 }
 
 /* A rank that is stopped for long counts as dead. */
-static void look_if_stopped(sherd__watch *w, int rank)
+static void look_if_stopped(sherd__rank_watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];
     bool itself = !child->ended && child->stopped_since;
@@ -127,7 +127,7 @@ static void look_if_stopped(sherd__watch *w, int rank)
 }
 
 /* What the kernel has to tell of a child: that it was stopped, goes on, or has ended. */
-static void reap(sherd__watch *w, int rank)
+static void reap(sherd__rank_watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];
     siginfo_t info;
@@ -155,7 +155,7 @@ static void reap(sherd__watch *w, int rank)
  * A rank that ended without ever opening its world is lost only if others opened theirs; one that
  * has closed it, if others have come to a meeting since, of the next world.
  */
-static void look_for_missing(sherd__watch *w)
+static void look_for_missing(sherd__rank_watch *w)
 {
     const sherd__post *post = w->arena->control->post;
     uint64_t latest = 0;
@@ -172,7 +172,7 @@ static void look_for_missing(sherd__watch *w)
             lose(w, SHERD__END_EXITED, r, w->child[r].code);
 }
 
-static void sleep_a_while(sherd__watch *w)
+static void sleep_a_while(sherd__rank_watch *w)
 {
     struct pollfd *fds = w->fds;
     nfds_t count = 0;
@@ -198,7 +198,7 @@ static void sleep_a_while(sherd__watch *w)
         sherd__output_move(w->output, fds + count);
 }
 
-static bool all_ended(const sherd__watch *w)
+static bool all_ended(const sherd__rank_watch *w)
 {
     for (int r = 0; r < w->ranks; r++)
         if (!has_ended(&w->child[r]))
@@ -206,7 +206,7 @@ static bool all_ended(const sherd__watch *w)
     return true;
 }
 
-static void open_fds(sherd__watch *w)
+static void open_fds(sherd__rank_watch *w)
 {
     w->signal_fd = signalfd(-1, &w->signals->taken, SFD_CLOEXEC | SFD_NONBLOCK);
     w->space = sherd__pid_space();
@@ -217,7 +217,7 @@ static void open_fds(sherd__watch *w)
     }
 }
 
-static void close_fds(const sherd__watch *w)
+static void close_fds(const sherd__rank_watch *w)
 {
     if (w->signal_fd >= 0)
         close(w->signal_fd);
@@ -228,7 +228,7 @@ static void close_fds(const sherd__watch *w)
     }
 }
 
-void sherd__watch_all(sherd__watch *w)
+void sherd__watch_all(sherd__rank_watch *w)
 {
     open_fds(w);
     for (;;) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watching over ranks that are processes, until all have ended, and what came of them. */
-#ifndef SHERD__WATCH_H
-#define SHERD__WATCH_H
+#ifndef SHERD__LAUNCH_WATCH_H
+#define SHERD__LAUNCH_WATCH_H
 
 #include <poll.h>
 #include <signal.h>
@@ -59,7 +59,7 @@ struct sherd__flight; /* flight.h */
 
 /* ---- watch.c --------------------------------------------------------------------------------- */
 
-typedef struct sherd__watch {
+typedef struct sherd__rank_watch {
     sherd__arena *arena;
     sherd__child *child; /* one a rank */
     struct pollfd *fds;  /* room for 2 a rank and 1; with an output, for SHERD__OUTPUT_FDS more */
@@ -82,31 +82,31 @@ typedef struct sherd__watch {
     int64_t kill_at;   /* when survivors are killed, ns; 0 = not yet */
     bool taken;        /* the flight record of a failure is in `flight` */
     bool differs;      /* ... which was EDIFFER, and may be dealt with yet */
-} sherd__watch;
+} sherd__rank_watch;
 
 /*
  * Watch until all ranks have ended. One that dies, or exits without closing its world, ends the
  * world for all; those still alive when the grace is over are killed. Signals are passed on.
  */
-void sherd__watch_all(sherd__watch *w);
+void sherd__watch_all(sherd__rank_watch *w);
 
 /* ---- signals.c, recorder.c: parts of watching ------------------------------------------------ */
 
-void sherd__read_signals(sherd__watch *w);
+void sherd__read_signals(sherd__rank_watch *w);
 void sherd__kill_rank(const sherd__child *child, int signal);
-void sherd__kill_all(const sherd__watch *w, int signal);
+void sherd__kill_all(const sherd__rank_watch *w, int signal);
 /* Start the time after which survivors are killed, unless it runs already. */
-void sherd__set_grace(sherd__watch *w);
+void sherd__set_grace(sherd__rank_watch *w);
 
 /*
  * The flight record of a failure. Lose: take it now, as a rank has died (`word`
  * says how). Look: in each round of watching, take it if the world has failed. Tell: print it.
  */
-void sherd__recorder_lose(sherd__watch *w, uint64_t word);
-void sherd__recorder_look(sherd__watch *w);
-void sherd__recorder_tell(const sherd__watch *w);
+void sherd__recorder_lose(sherd__rank_watch *w, uint64_t word);
+void sherd__recorder_look(sherd__rank_watch *w);
+void sherd__recorder_tell(const sherd__rank_watch *w);
 /* Take and tell one now. */
-void sherd__recorder_asked(const sherd__watch *w);
+void sherd__recorder_asked(const sherd__rank_watch *w);
 
 /* ---- wrapped.c ------------------------------------------------------------------------------- */
 

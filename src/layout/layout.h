@@ -3,8 +3,8 @@
 /*
  * The layout room's own interface, and the arithmetic on layouts. Pure: nothing here communicates.
  */
-#ifndef SHERD__LAYOUT_H
-#define SHERD__LAYOUT_H
+#ifndef SHERD__LAYOUT_LAYOUT_H
+#define SHERD__LAYOUT_LAYOUT_H
 
 #include "base/text.h"
 #include "mesh.h"

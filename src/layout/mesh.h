@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout room's own view of a mesh. Pure; the collective part of making one is in world/. */
-#ifndef SHERD__MESH_H
-#define SHERD__MESH_H
+#ifndef SHERD__LAYOUT_MESH_H
+#define SHERD__LAYOUT_MESH_H
 
 #include "space.h"
 

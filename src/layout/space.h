@@ -9,8 +9,8 @@
  * truncates the list to its length at the beginning. A layout that is neither held nor counted is
  * idle; some idle layouts are kept, since the next step may make them again.
  */
-#ifndef SHERD__SPACE_H
-#define SHERD__SPACE_H
+#ifndef SHERD__LAYOUT_SPACE_H
+#define SHERD__LAYOUT_SPACE_H
 
 #include "base/alloc.h"
 #include "base/diag.h"

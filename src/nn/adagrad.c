@@ -5,7 +5,7 @@
 static void update(const sherd_optimizer *o, const sherd__update *u)
 {
     const sherd_adagrad_options *with = &o->options.adagrad;
-    const sherd__pass pass = sherd__optimizer_pass(u);
+    const sherd__update_pass pass = sherd__optimizer_pass(u);
     const sherd__adagrad_step step = {
         .rate = u->rate / (1 + (double)(u->steps - 1) * with->rate_decay),
         .decay = u->decay,

@@ -50,7 +50,7 @@ void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u,
     const sherd__adamw_step step = step_of(with, u, decoupled);
 
     if (with->amsgrad) {
-        const sherd__pass pass = sherd__optimizer_pass(u);
+        const sherd__update_pass pass = sherd__optimizer_pass(u);
         sherd__update_amsgrad(&pass, &step);
     } else {
         u->kernels->adamw(u->count, u->p, u->state[0], u->state[1], u->grad, &step);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What layers share: their options, their one argument, and how they are made. */
-#ifndef SHERD__LAYER_H
-#define SHERD__LAYER_H
+#ifndef SHERD__NN_LAYER_H
+#define SHERD__NN_LAYER_H
 
 #include "nn/module.h"
 #include "sherd/layers.h"

@@ -5,7 +5,7 @@
 static void update(const sherd_optimizer *o, const sherd__update *u)
 {
     const sherd_lion_options *with = &o->options.lion;
-    const sherd__pass pass = sherd__optimizer_pass(u);
+    const sherd__update_pass pass = sherd__optimizer_pass(u);
     const sherd__lion_step step = {
         .rate = u->rate,
         .decay = u->decay,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a module, for nn/ and parallel/. */
-#ifndef SHERD__MODULE_H
-#define SHERD__MODULE_H
+#ifndef SHERD__NN_MODULE_H
+#define SHERD__NN_MODULE_H
 
 #include "autograd/replay.h"
 #include "autograd/tape.h"

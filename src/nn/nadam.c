@@ -44,7 +44,7 @@ static double product_of(const sherd_nadam_options *with, int64_t t)
 static void update_nadam(const sherd_optimizer *o, const sherd__update *u)
 {
     const sherd_nadam_options *with = &o->options.nadam;
-    const sherd__pass pass = sherd__optimizer_pass(u);
+    const sherd__update_pass pass = sherd__optimizer_pass(u);
     double now = momentum_of(with, u->steps), next = momentum_of(with, u->steps + 1);
     double product = product_of(with, u->steps);
     sherd__mean_step step = step_of(with, u);
@@ -72,7 +72,7 @@ static double trust_in(double beta2, int64_t t)
 static void update_radam(const sherd_optimizer *o, const sherd__update *u)
 {
     const sherd_nadam_options *with = &o->options.nadam;
-    const sherd__pass pass = sherd__optimizer_pass(u);
+    const sherd__update_pass pass = sherd__optimizer_pass(u);
     double trust = trust_in(with->beta2, u->steps);
     sherd__mean_step step = step_of(with, u);
 

@@ -142,9 +142,8 @@ sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optim
     for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++) {
         if (!item->name[i] || item->tensor[i])
             continue;
-        sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS
-                              ? no_steps(item->p)
-                              : zeros_without(item, lacking(o, item->p, i));
+        sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS ? no_steps(item->p)
+                                                      : zeros_without(item, lacking(o, item->p, i));
         if (sherd_tensor_failed(t))
             return diag->status ? diag->status : SHERD_ENOMEM;
         item->tensor[i] = sherd_tensor_retain(t);
@@ -172,9 +171,9 @@ static sherd_status hold_parameter(sherd_optimizer *o, sherd__optimized *item, s
     return SHERD_OK;
 }
 
-sherd__pass sherd__optimizer_pass(const sherd__update *u)
+sherd__update_pass sherd__optimizer_pass(const sherd__update *u)
 {
-    sherd__pass a = {.dtype = u->dtype, .n = u->count, .p = u->p, .grad = u->grad};
+    sherd__update_pass a = {.dtype = u->dtype, .n = u->count, .p = u->p, .grad = u->grad};
 
     memcpy(a.state, u->state, sizeof a.state);
     return a;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of an optimizer: what all kinds share, and what each kind defines. */
-#ifndef SHERD__OPTIMIZER_H
-#define SHERD__OPTIMIZER_H
+#ifndef SHERD__NN_OPTIMIZER_H
+#define SHERD__NN_OPTIMIZER_H
 
 #include "kernels/update.h"
 #include "nn/module.h"
@@ -222,7 +222,7 @@ sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *
                                    sherd_status status);
 
 /* An update as kernels/update.h has it: on the CPU. */
-sherd__pass sherd__optimizer_pass(const sherd__update *u);
+sherd__update_pass sherd__optimizer_pass(const sherd__update *u);
 
 /* One step of a kind whose state is m and v, and vmax (adamw.c). */
 void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths with wildcards: which modules of a tree, or which of their tensors, they lead to. */
-#ifndef SHERD__PATTERN_H
-#define SHERD__PATTERN_H
+#ifndef SHERD__NN_PATTERN_H
+#define SHERD__NN_PATTERN_H
 
 #include "nn/module.h"
 

@@ -5,7 +5,7 @@
 static void update(const sherd_optimizer *o, const sherd__update *u)
 {
     const sherd_rmsprop_options *with = &o->options.rmsprop;
-    const sherd__pass pass = sherd__optimizer_pass(u);
+    const sherd__update_pass pass = sherd__optimizer_pass(u);
     const sherd__rmsprop_step step = {
         .rate = u->rate,
         .decay = u->decay,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Second derivatives of the elementwise functions of one operand. */
-#ifndef SHERD__BEND_H
-#define SHERD__BEND_H
+#ifndef SHERD__OPS_BEND_H
+#define SHERD__OPS_BEND_H
 
 #include "shared.h"
 

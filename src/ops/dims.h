@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What reductions over some dims share: their attributes, and the rule that follows from them. */
-#ifndef SHERD__DIMS_H
-#define SHERD__DIMS_H
+#ifndef SHERD__OPS_DIMS_H
+#define SHERD__OPS_DIMS_H
 
 #include "kernels/squares.h"
 #include "shared.h"

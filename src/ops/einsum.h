@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the order in which a sum of products is made (einsum.c) and its steps (contract.c). */
-#ifndef SHERD__EINSUM_H
-#define SHERD__EINSUM_H
+#ifndef SHERD__OPS_EINSUM_H
+#define SHERD__OPS_EINSUM_H
 
 #include "shared.h"
 

@@ -6,8 +6,8 @@
  * list, a tensor of one dim, from which the receiver reads that shard by a window. So what travels
  * is planned, checked and logged like any other call. All lists go in one call.
  */
-#ifndef SHERD__LISTS_H
-#define SHERD__LISTS_H
+#ifndef SHERD__OPS_LISTS_H
+#define SHERD__OPS_LISTS_H
 
 #include "shared.h"
 

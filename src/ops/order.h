@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What operators that need a whole dim share. */
-#ifndef SHERD__ORDER_H
-#define SHERD__ORDER_H
+#ifndef SHERD__OPS_ORDER_H
+#define SHERD__OPS_ORDER_H
 
 #include "apply/sketch.h"
 

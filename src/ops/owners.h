@@ -7,8 +7,8 @@
  * of 8 bytes, and all layouts and windows follow from them. Three calls to take (counts, indices,
  * elements), two to give. An element that is needed twice is sent twice.
  */
-#ifndef SHERD__OWNERS_H
-#define SHERD__OWNERS_H
+#ifndef SHERD__OPS_OWNERS_H
+#define SHERD__OPS_OWNERS_H
 
 #include "shared.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What taking (pick.c) and storing (put.c) elements by index share. */
-#ifndef SHERD__PICKING_H
-#define SHERD__PICKING_H
+#ifndef SHERD__OPS_PICKING_H
+#define SHERD__OPS_PICKING_H
 
 #include "shared.h"
 #include "kernels/pick.h"

@@ -4,8 +4,8 @@
  * What operators share, of this room and those below it: products, elementwise functions and
  * partial results where a call runs; sums to a shape, formulas and adjoints for backward.
  */
-#ifndef SHERD__SHARED_H
-#define SHERD__SHARED_H
+#ifndef SHERD__OPS_SHARED_H
+#define SHERD__OPS_SHARED_H
 
 #include "apply/operator.h"
 

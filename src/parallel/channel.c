@@ -214,7 +214,7 @@ static bool pass_bytes(const sherd_channel *c, const void *data, int64_t bytes)
 }
 
 /* "f32[8(dp),4] on (dp=2);..." into text[room]; returns the length of all. */
-static int64_t write_layouts(const sherd__parcel *p, char *text, int64_t room)
+static int64_t write_layouts(const sherd__channel_parcel *p, char *text, int64_t room)
 {
     int64_t at = 0;
 
@@ -224,7 +224,7 @@ static int64_t write_layouts(const sherd__parcel *p, char *text, int64_t room)
     return at;
 }
 
-static bool put_head(const sherd_channel *c, const sherd__parcel *p)
+static bool put_head(const sherd_channel *c, const sherd__channel_parcel *p)
 {
     sherd__heap *heap = sherd__world_heap(c->world);
     head h = {.mark = p->mark, .count = p->count, .wants = p->wants};
@@ -246,7 +246,7 @@ static bool put_head(const sherd_channel *c, const sherd__parcel *p)
     return good;
 }
 
-bool sherd__channel_put(sherd_channel *c, sherd__parcel *p, const char *function)
+bool sherd__channel_put(sherd_channel *c, sherd__channel_parcel *p, const char *function)
 {
     for (int i = 0; i < p->count; i++) {
         p->from[i] = p->t[i]->layout;
@@ -289,7 +289,8 @@ static const char *take_bytes(sherd_channel *c, int64_t bytes)
 }
 
 /* The layouts and dtypes of what comes. */
-static bool read_layouts(const sherd_channel *c, sherd__parcel *p, char *text, const char *function)
+static bool read_layouts(const sherd_channel *c, sherd__channel_parcel *p, char *text,
+                         const char *function)
 {
     for (int i = 0; i < p->count; i++) {
         char *end = strchr(text, ';');
@@ -305,7 +306,7 @@ static bool read_layouts(const sherd_channel *c, sherd__parcel *p, char *text, c
     return true;
 }
 
-static bool take_head(sherd_channel *c, sherd__parcel *p, const char *function)
+static bool take_head(sherd_channel *c, sherd__channel_parcel *p, const char *function)
 {
     sherd__heap *heap = sherd__world_heap(c->world);
     const char *bytes = take_bytes(c, sizeof(head));
@@ -331,7 +332,7 @@ static bool take_head(sherd_channel *c, sherd__parcel *p, const char *function)
     return good;
 }
 
-bool sherd__channel_take(sherd_channel *c, sherd__parcel *p, const char *function)
+bool sherd__channel_take(sherd_channel *c, sherd__channel_parcel *p, const char *function)
 {
     bool good = take_head(c, p, function);
 
@@ -386,7 +387,7 @@ sherd_tensor *sherd__channel_ready(const sherd_channel *c, sherd_tensor *t, int 
 void sherd_channel_send(sherd_channel *c, sherd_tensor *const *t, int count)
 {
     static const char function[] = "sherd_channel_send";
-    sherd__parcel p = {.count = count};
+    sherd__channel_parcel p = {.count = count};
 
     if (!c || !may(c, c->sends, c->from, count, t, function) || sherd__alarmed(c->world))
         return;
@@ -404,7 +405,7 @@ void sherd_channel_send(sherd_channel *c, sherd_tensor *const *t, int count)
 /* The tensors of a send, from an inner scope to the one around. False: failed. */
 static bool receive(sherd_channel *c, sherd_tensor **out, int count, const char *function)
 {
-    sherd__parcel p = {.count = 0};
+    sherd__channel_parcel p = {.count = 0};
 
     if (!sherd__channel_take(c, &p, function))
         return false;

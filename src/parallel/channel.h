@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a channel, for pipelines: tensors that want a gradient back, and its way back. */
-#ifndef SHERD__CHANNEL_H
-#define SHERD__CHANNEL_H
+#ifndef SHERD__PARALLEL_CHANNEL_H
+#define SHERD__PARALLEL_CHANNEL_H
 
 #include "layout/mesh.h"
 #include "sherd/pipeline.h"
@@ -27,13 +27,13 @@ static inline const char *sherd__channel_name(const sherd_channel *c)
 }
 
 /* What is sent at once. */
-typedef struct sherd__parcel {
+typedef struct sherd__channel_parcel {
     int count;
     unsigned wants; /* bits of those whose gradient is wanted back */
     int64_t mark;   /* what it is, for the receiver to compare with what it waits for */
     sherd_tensor *t[SHERD_MAX_ARGS];
     const sherd_layout *from[SHERD_MAX_ARGS], *to[SHERD_MAX_ARGS]; /* held by the scope */
-} sherd__parcel;
+} sherd__channel_parcel;
 
 /* The first rank of a root mesh that is in another one, too; -1: none. */
 int sherd__shared_rank(const sherd_mesh *a, const sherd_mesh *b);
@@ -63,9 +63,9 @@ sherd_status sherd__channel_create(sherd_channel **out, const sherd_mesh *from,
 sherd_tensor *sherd__channel_ready(const sherd_channel *c, sherd_tensor *t, int i,
                                    const char *function);
 /* Send tensors that are ready; finds their layouts. False: failed. */
-bool sherd__channel_put(sherd_channel *c, sherd__parcel *p, const char *function);
+bool sherd__channel_put(sherd_channel *c, sherd__channel_parcel *p, const char *function);
 /* Receive a parcel. False: failed. */
-bool sherd__channel_take(sherd_channel *c, sherd__parcel *p, const char *function);
+bool sherd__channel_take(sherd_channel *c, sherd__channel_parcel *p, const char *function);
 
 /*
  * A gradient's way back, from the layout `to` to `from` of what was sent: on ranks of `to`, `t` has

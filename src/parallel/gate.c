@@ -25,7 +25,7 @@ void sherd__gate_clear(sherd_world *world, sherd__gate *gate)
     gate->name = NULL;
 }
 
-static sherd_tensor *fail(const sherd__side *s, const sherd__gate *g, const sherd_module *m,
+static sherd_tensor *fail(const sherd__gate_side *s, const sherd__gate *g, const sherd_module *m,
                           sherd_tensor *x, const char *why)
 {
     return sherd__fail_tensor(
@@ -36,7 +36,7 @@ static sherd_tensor *fail(const sherd__side *s, const sherd__gate *g, const sher
 }
 
 /* Bits of the root's axes, other than the style's own, that have more than one rank. */
-static unsigned other_axes(const sherd__side *s)
+static unsigned other_axes(const sherd__gate_side *s)
 {
     unsigned bits = 0;
     for (int a = 0; a < s->root->axes; a++)
@@ -58,7 +58,7 @@ static bool resolve(const sherd_tensor *x, sherd_placement *placement)
 /* ---- becoming distributed ------------------------------------------------------------------- */
 
 /* A plain tensor that remembers its layout from to_local, in that layout. */
-static sherd_tensor *take_back(const sherd__side *s, sherd_tensor *x)
+static sherd_tensor *take_back(const sherd__gate_side *s, sherd_tensor *x)
 {
     sherd_placement placements[SHERD_MAX_AXES] = {{SHERD_UNSET, 0, SHERD_SUM}};
     int order[SHERD_MAX_AXES] = {0};
@@ -73,7 +73,7 @@ static sherd_tensor *take_back(const sherd__side *s, sherd_tensor *x)
 }
 
 /* A plain tensor becomes distributed: in the layout that it remembers, or the declared one. */
-static sherd_tensor *adopt(const sherd__side *s, const sherd__gate *g, const sherd_module *m,
+static sherd_tensor *adopt(const sherd__gate_side *s, const sherd__gate *g, const sherd_module *m,
                            sherd_tensor *x)
 {
     sherd_from_local_options infer = {.mode = SHERD_FROM_INFER};
@@ -113,7 +113,7 @@ static bool is_same(sherd_placement a, sherd_placement b)
 }
 
 /* Whether x has the declared placement. On an axis of one rank all placements are equal. */
-static bool lies_as_declared(const sherd__side *s, const sherd__gate *g, const sherd_tensor *x)
+static bool lies_as_declared(const sherd__gate_side *s, const sherd__gate *g, const sherd_tensor *x)
 {
     sherd_placement declared = g->declared;
 
@@ -123,7 +123,7 @@ static bool lies_as_declared(const sherd__side *s, const sherd__gate *g, const s
            is_same(declared, sherd_layout_placement(x->layout, s->root_axis));
 }
 
-static sherd_tensor *refuse(const sherd__side *s, const sherd__gate *g, const sherd_module *m,
+static sherd_tensor *refuse(const sherd__gate_side *s, const sherd__gate *g, const sherd_module *m,
                             sherd_tensor *x)
 {
     static const char *const kinds[] = {"", "R", "S", "P"};
@@ -143,7 +143,7 @@ static sherd_tensor *refuse(const sherd__side *s, const sherd__gate *g, const sh
 /* ---- moving --------------------------------------------------------------------------------- */
 
 /* The layout of x with `want` on the axis; the last dim of a shard gets the weight's cuts. */
-static sherd_status aim(const sherd_layout **to, const sherd__side *s, const sherd__gate *g,
+static sherd_status aim(const sherd_layout **to, const sherd__gate_side *s, const sherd__gate *g,
                         const sherd_tensor *x, sherd_placement want, const sherd_layout *weight)
 {
     sherd_status status = sherd_layout_with(to, x->layout, s->mesh, s->axis, want);
@@ -163,7 +163,7 @@ static sherd_status aim(const sherd_layout **to, const sherd__side *s, const she
     return sherd__layout_intern(to, &spec);
 }
 
-static sherd_tensor *move(const sherd__side *s, sherd__gate *g, const sherd_module *m,
+static sherd_tensor *move(const sherd__gate_side *s, sherd__gate *g, const sherd_module *m,
                           sherd_tensor *x)
 {
     const sherd_layout *weight = NULL, *to;
@@ -191,8 +191,8 @@ static bool may_stay_plain(const sherd__gate *g)
     return g->taken.kind == SHERD_UNSET && g->desired.kind == SHERD_UNSET;
 }
 
-sherd_tensor *sherd__gate_pass(const sherd__side *side, sherd__gate *gate, const sherd_module *m,
-                               sherd_tensor *x)
+sherd_tensor *sherd__gate_pass(const sherd__gate_side *side, sherd__gate *gate,
+                               const sherd_module *m, sherd_tensor *x)
 {
     bool whole;
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A gate: moves one tensor on its way into or out of a module, along one axis. */
-#ifndef SHERD__GATE_H
-#define SHERD__GATE_H
+#ifndef SHERD__PARALLEL_GATE_H
+#define SHERD__PARALLEL_GATE_H
 
 #include "nn/module.h"
 
 /* What all gates of a hook share. */
-typedef struct sherd__side {
+typedef struct sherd__gate_side {
     sherd_world *world;
     const char *style; /* its name, for messages */
     bool in;           /* before the forward; else after it */
     const sherd_mesh *mesh, *root;
     int axis, root_axis;
-} sherd__side;
+} sherd__gate_side;
 
 /* It caches its last move, so that a repeated call needs no new layouts. */
 typedef struct sherd__gate {
@@ -31,8 +31,8 @@ typedef struct sherd__gate {
 bool sherd__gate_is_open(const sherd__gate *gate);
 
 /* The tensor after the gate; the failed tensor, raised, if it does not fit. */
-sherd_tensor *sherd__gate_pass(const sherd__side *side, sherd__gate *gate, const sherd_module *m,
-                               sherd_tensor *x);
+sherd_tensor *sherd__gate_pass(const sherd__gate_side *side, sherd__gate *gate,
+                               const sherd_module *m, sherd_tensor *x);
 
 /* Release what the gate holds. */
 void sherd__gate_clear(sherd_world *world, sherd__gate *gate);

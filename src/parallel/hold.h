@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What units have gathered and keep between calls (sherd_module_hold_gathered). */
-#ifndef SHERD__HOLD_H
-#define SHERD__HOLD_H
+#ifndef SHERD__PARALLEL_HOLD_H
+#define SHERD__PARALLEL_HOLD_H
 
 #include "parallel/unit.h"
 

@@ -26,7 +26,7 @@ typedef struct turn {
     const sherd_microbatches *work;
     int stage;
     int64_t microbatch;
-    sherd__kept *kept, *next; /* its own; that of the next stage, if it is here too */
+    sherd__stage_kept *kept, *next; /* its own; that of the next stage, if it is here too */
 } turn;
 
 static bool is_last(const turn *t)
@@ -34,7 +34,7 @@ static bool is_last(const turn *t)
     return t->stage == t->p->turns.stages - 1;
 }
 
-static sherd__kept *kept_of(const sherd_pipeline *p, int stage, int64_t microbatch)
+static sherd__stage_kept *kept_of(const sherd_pipeline *p, int stage, int64_t microbatch)
 {
     return &p->kept[stage / p->turns.places * p->turns.count + microbatch];
 }
@@ -47,7 +47,7 @@ static sherd_channel *way_on(const turn *t)
 
 /* ---- what is kept ---------------------------------------------------------------------------- */
 
-static void keep(sherd__parcel *kept, const sherd__parcel *p)
+static void keep(sherd__channel_parcel *kept, const sherd__channel_parcel *p)
 {
     *kept = *p;
     for (int i = 0; i < p->count; i++) {
@@ -66,17 +66,17 @@ static void drop_tensor(sherd_tensor **t)
     *t = NULL;
 }
 
-static void drop(sherd__parcel *p)
+static void drop(sherd__channel_parcel *p)
 {
     for (int i = 0; i < p->count; i++) {
         drop_tensor(&p->t[i]);
         sherd_layout_release(p->from[i]);
         sherd_layout_release(p->to[i]);
     }
-    *p = (sherd__parcel){.count = 0};
+    *p = (sherd__channel_parcel){.count = 0};
 }
 
-static void drop_kept(sherd__kept *s)
+static void drop_kept(sherd__stage_kept *s)
 {
     drop(&s->in);
     drop(&s->out);
@@ -93,7 +93,7 @@ static int64_t mark_of(const turn *t)
     return t->work->count << 32 | t->microbatch;
 }
 
-static bool receive(const turn *t, sherd__parcel *in)
+static bool receive(const turn *t, sherd__channel_parcel *in)
 {
     sherd_channel *c = t->p->from[t->stage];
 
@@ -109,7 +109,7 @@ static bool receive(const turn *t, sherd__parcel *in)
 }
 
 /* What comes from a stage at this place is kept already. */
-static bool take_in(const turn *t, sherd__parcel *in)
+static bool take_in(const turn *t, sherd__channel_parcel *in)
 {
     if (t->stage > 0 && t->p->from[t->stage] && !receive(t, in))
         return false;
@@ -122,7 +122,7 @@ static bool take_in(const turn *t, sherd__parcel *in)
 }
 
 /* The outputs as they leave, and which of them want a gradient. */
-static bool prepare(const turn *t, const sherd_args *results, sherd__parcel *out)
+static bool prepare(const turn *t, const sherd_args *results, sherd__channel_parcel *out)
 {
     sherd_channel *c = way_on(t);
     bool good = true;
@@ -140,9 +140,9 @@ static bool prepare(const turn *t, const sherd_args *results, sherd__parcel *out
 }
 
 /* To a stage at this place go the same values, as leaves. */
-static bool hand_over(const turn *t, const sherd__parcel *out)
+static bool hand_over(const turn *t, const sherd__channel_parcel *out)
 {
-    sherd__parcel given = *out;
+    sherd__channel_parcel given = *out;
     bool good = true;
 
     for (int i = 0; i < out->count && good; i++) {
@@ -158,7 +158,7 @@ static bool hand_over(const turn *t, const sherd__parcel *out)
 
 static bool send_on(const turn *t, const sherd_args *results)
 {
-    sherd__parcel out = {.count = 0};
+    sherd__channel_parcel out = {.count = 0};
     bool good = prepare(t, results, &out);
 
     if (good)
@@ -209,7 +209,7 @@ static bool find_loss(const turn *t, const sherd_args *results)
 
 static bool forward(const turn *t)
 {
-    sherd__parcel in = {.count = 0};
+    sherd__channel_parcel in = {.count = 0};
     sherd_args args = {.count = 0}, results = {.count = 0};
 
     if (!take_in(t, &in))
@@ -233,7 +233,7 @@ static bool forward(const turn *t)
 /* Gradients of what the stage has put out; returns how many, and which outputs they are of. */
 static int take_back(const turn *t, sherd_tensor **y, sherd_tensor **g)
 {
-    sherd__kept *s = t->kept;
+    sherd__stage_kept *s = t->kept;
     int count = 0;
 
     for (int i = 0; i < s->out.count; i++) {
@@ -264,7 +264,7 @@ static sherd_tensor *gradient_of(sherd_tensor *x)
 
 static bool send_back(const turn *t)
 {
-    sherd__parcel *in = &t->kept->in;
+    sherd__channel_parcel *in = &t->kept->in;
     sherd_channel *c = t->p->from[t->stage];
     bool good = true;
 
@@ -285,7 +285,7 @@ static bool send_back(const turn *t)
 static void differentiate(const turn *t, sherd_tensor *const *y, sherd_tensor *const *g, int count,
                           bool all)
 {
-    const sherd__parcel *in = &t->kept->in;
+    const sherd__channel_parcel *in = &t->kept->in;
     sherd_tensor *inputs[SHERD_MAX_ARGS];
     int n = 0;
 

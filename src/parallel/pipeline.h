@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a pipeline: pipeline.c makes it, microbatch.c runs it, tie.c ties parameters. */
-#ifndef SHERD__PIPELINE_H
-#define SHERD__PIPELINE_H
+#ifndef SHERD__PARALLEL_PIPELINE_H
+#define SHERD__PARALLEL_PIPELINE_H
 
 #include "parallel/channel.h"
 #include "parallel/turns.h"
 
 /* One microbatch in one stage of this rank, from its forward to its backward. */
-typedef struct sherd__kept {
-    sherd__parcel in, out; /* tensors whose gradients are wanted, and layouts, are counted */
+typedef struct sherd__stage_kept {
+    sherd__channel_parcel in,
+        out; /* tensors whose gradients are wanted, and layouts, are counted */
     sherd_tensor *grad[SHERD_MAX_ARGS]; /* of `out`, from a next stage at the same place; counted */
     sherd_tensor *loss;                 /* of the last stage; counted */
     struct sherd__pass *rest;           /* a backward whose gradients of weights are to come */
-} sherd__kept;
+} sherd__stage_kept;
 
 /* One parameter of which two stages have a copy. */
 typedef struct sherd__tie {
@@ -37,8 +38,8 @@ struct sherd_pipeline {
     bool fits;        /* turns.extra has been found for turns.count */
     sherd__tie *ties; /* in the order in which they were made */
     /* while it runs: */
-    sherd__kept *kept; /* [stages of this rank][microbatches] */
-    sherd_tensor *sum; /* of losses, on ranks of the last stage; counted, or NULL */
+    sherd__stage_kept *kept; /* [stages of this rank][microbatches] */
+    sherd_tensor *sum;       /* of losses, on ranks of the last stage; counted, or NULL */
 };
 
 /* Before a run: set aside the gradients of tied parameters. */

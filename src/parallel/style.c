@@ -13,7 +13,7 @@
 
 /* The payload of one hook. */
 typedef struct passage {
-    sherd__side side;
+    sherd__gate_side side;
     bool each; /* one gate a tensor: their number is checked */
     bool only_first;
     int gates; /* positional ones first, then named ones */
@@ -182,12 +182,12 @@ static passage *make_passage(const sherd__recipe *recipe, sherd_module *module,
 
     if (!p)
         return NULL;
-    p->side = (sherd__side){.world = module->world,
-                            .style = recipe->name,
-                            .mesh = mesh,
-                            .root = sherd_mesh_root(mesh),
-                            .axis = axis,
-                            .root_axis = mesh->root_axis[axis]};
+    p->side = (sherd__gate_side){.world = module->world,
+                                 .style = recipe->name,
+                                 .mesh = mesh,
+                                 .root = sherd_mesh_root(mesh),
+                                 .axis = axis,
+                                 .root_axis = mesh->root_axis[axis]};
     p->each = count > 0;
     p->gates = gates;
     p->gate[0].follow = -1;

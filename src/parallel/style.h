@@ -2,8 +2,8 @@
 /*
  * What the built-in styles share: placing parameters, and the hooks that move inputs and outputs.
  */
-#ifndef SHERD__STYLE_H
-#define SHERD__STYLE_H
+#ifndef SHERD__PARALLEL_STYLE_H
+#define SHERD__PARALLEL_STYLE_H
 
 #include "nn/module.h"
 #include "sherd/parallel.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In which order the places of a pipeline compute. Pure: the same on all ranks. */
-#ifndef SHERD__TURNS_H
-#define SHERD__TURNS_H
+#ifndef SHERD__PARALLEL_TURNS_H
+#define SHERD__PARALLEL_TURNS_H
 
 #include "base/alloc.h"
 #include "sherd/pipeline.h"

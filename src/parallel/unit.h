@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Units: modules whose sharded parameters are gathered, and freed, together. */
-#ifndef SHERD__UNIT_H
-#define SHERD__UNIT_H
+#ifndef SHERD__PARALLEL_UNIT_H
+#define SHERD__PARALLEL_UNIT_H
 
 #include "nn/module.h"
 
@@ -23,8 +23,8 @@ typedef struct sherd__sharding {
  */
 typedef struct sherd__unit_slot {
     sherd_module *module;
-    int parameter;      /* its number in the module */
-    sherd__found found; /* as the module came to it, the first time if it is run again */
+    int parameter;         /* its number in the module */
+    sherd__as_found found; /* as the module came to it, the first time if it is run again */
 } sherd__unit_slot;
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The most that any rank receives, sends or holds in a step. */
-#ifndef SHERD__FRONT_H
-#define SHERD__FRONT_H
+#ifndef SHERD__PLAN_FRONT_H
+#define SHERD__PLAN_FRONT_H
 
 #include "pieces.h"
 

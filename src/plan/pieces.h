@@ -5,8 +5,8 @@
  * what they share, the classes of shards above, and for each axis the coordinates that behave
  * alike. And the walk. A plain value for the stack; nothing here allocates or fails.
  */
-#ifndef SHERD__PIECES_H
-#define SHERD__PIECES_H
+#ifndef SHERD__PLAN_PIECES_H
+#define SHERD__PLAN_PIECES_H
 
 #include "inside.h"
 

@@ -5,8 +5,8 @@
  * process can make the schedules of all ranks and run them on plain memory, which is how every plan
  * is proven exact.
  */
-#ifndef SHERD__PLAN_H
-#define SHERD__PLAN_H
+#ifndef SHERD__PLAN_PLAN_H
+#define SHERD__PLAN_PLAN_H
 
 #include "kernels/kernels.h"
 #include "layout/layout.h"

@@ -5,8 +5,8 @@
  * and the layout of what it receives. Boxes follow one another, each contiguous, in the order of
  * the receiver's regions and pulls. Pure.
  */
-#ifndef SHERD__SENDS_H
-#define SHERD__SENDS_H
+#ifndef SHERD__PLAN_SENDS_H
+#define SHERD__PLAN_SENDS_H
 
 #include "plan.h"
 

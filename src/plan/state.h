@@ -4,8 +4,8 @@
  * what is pending; its cuts follow from the source and the target of the problem. And paths: the
  * layouts that a plan goes through.
  */
-#ifndef SHERD__STATE_H
-#define SHERD__STATE_H
+#ifndef SHERD__PLAN_STATE_H
+#define SHERD__PLAN_STATE_H
 
 #include "base/text.h"
 #include "layout/layout.h"

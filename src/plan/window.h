@@ -8,8 +8,8 @@
  * A window has two plans of one step each. One brings every rank its window; the other is its
  * adjoint, and adds what ranks have in their windows to the elements it came from, in rank order.
  */
-#ifndef SHERD__WINDOW_H
-#define SHERD__WINDOW_H
+#ifndef SHERD__PLAN_WINDOW_H
+#define SHERD__PLAN_WINDOW_H
 
 #include "plan.h"
 #include "sherd/halo.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule of one rank for a window, and what all ranks together receive. */
-#ifndef SHERD__WINDOW_SCHEDULE_H
-#define SHERD__WINDOW_SCHEDULE_H
+#ifndef SHERD__PLAN_WINDOW_SCHEDULE_H
+#define SHERD__PLAN_WINDOW_SCHEDULE_H
 
 #include "inside.h"
 #include "window.h"

@@ -4,8 +4,8 @@
  * Links as classes of messages, and times on them. Only the files of this price and the searches
  * use it.
  */
-#ifndef SHERD__LINKS_H
-#define SHERD__LINKS_H
+#ifndef SHERD__PRICE_LINKS_H
+#define SHERD__PRICE_LINKS_H
 
 #include "price.h"
 #include "base/num.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The price of a step, the price models as tables, and totals over a chain of steps. */
-#ifndef SHERD__PRICE_H
-#define SHERD__PRICE_H
+#ifndef SHERD__PRICE_PRICE_H
+#define SHERD__PRICE_PRICE_H
 
 #include "plan/inside.h"
 

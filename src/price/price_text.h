@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Price files read. Pure; the part that knows a world is in world/. */
-#ifndef SHERD__PRICE_TEXT_H
-#define SHERD__PRICE_TEXT_H
+#ifndef SHERD__PRICE_PRICE_TEXT_H
+#define SHERD__PRICE_PRICE_TEXT_H
 
 #include "base/diag.h"
 #include "sherd/plan.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's model of time: a step is one collective of one axis, from one placement to another. */
-#ifndef SHERD__TORCH_H
-#define SHERD__TORCH_H
+#ifndef SHERD__PRICE_TORCH_H
+#define SHERD__PRICE_TORCH_H
 
 #include "price.h"
 

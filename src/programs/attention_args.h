@@ -3,8 +3,8 @@
  * What kernels of attention.cu and attention_half.cu are told; part of the programs' texts too, so
  * there are no headers here.
  */
-#ifndef SHERD__ATTENTION_ARGS_H
-#define SHERD__ATTENTION_ARGS_H
+#ifndef SHERD__PROGRAMS_ATTENTION_ARGS_H
+#define SHERD__PROGRAMS_ATTENTION_ARGS_H
 
 enum {
     ATTENTION_THREADS = 128, /* 8 by 16 */

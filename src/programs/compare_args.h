@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of the kernels of compare.cu. */
-#ifndef SHERD__COMPARE_ARGS_H
-#define SHERD__COMPARE_ARGS_H
+#ifndef SHERD__PROGRAMS_COMPARE_ARGS_H
+#define SHERD__PROGRAMS_COMPARE_ARGS_H
 
 /*
  * A box (box.h) of n elements that is gone over in `items` groups of elements, or if not wide one

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of the kernels of copy.cu; strides in units of what is moved at once. */
-#ifndef SHERD__COPY_ARGS_H
-#define SHERD__COPY_ARGS_H
+#ifndef SHERD__PROGRAMS_COPY_ARGS_H
+#define SHERD__PROGRAMS_COPY_ARGS_H
 
 /* stride[0] of dst, stride[1] of src. */
 typedef struct copy_box_args {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels of decode.cu are told; part of the program's text too, so no headers here. */
-#ifndef SHERD__DECODE_ARGS_H
-#define SHERD__DECODE_ARGS_H
+#ifndef SHERD__PROGRAMS_DECODE_ARGS_H
+#define SHERD__PROGRAMS_DECODE_ARGS_H
 
 enum {
     CACHED_THREADS = 128,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of the kernels of elements.cu. */
-#ifndef SHERD__ELEMENTS_ARGS_H
-#define SHERD__ELEMENTS_ARGS_H
+#ifndef SHERD__PROGRAMS_ELEMENTS_ARGS_H
+#define SHERD__PROGRAMS_ELEMENTS_ARGS_H
 
 /* Of n elements. wide: all pointers may be read and written 16 bytes at once. */
 typedef struct unary_args {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels of fields.cu are told; part of the program's text too, so no headers here. */
-#ifndef SHERD__FIELDS_ARGS_H
-#define SHERD__FIELDS_ARGS_H
+#ifndef SHERD__PROGRAMS_FIELDS_ARGS_H
+#define SHERD__PROGRAMS_FIELDS_ARGS_H
 
 /* As sherd__pool in kernels/pool.h. */
 typedef struct pool_of {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of the kernels of folds.cu. */
-#ifndef SHERD__FOLDS_ARGS_H
-#define SHERD__FOLDS_ARGS_H
+#ifndef SHERD__PROGRAMS_FOLDS_ARGS_H
+#define SHERD__PROGRAMS_FOLDS_ARGS_H
 
 /*
  * What dst[outer,parts,inner] gets of src[outer,mid,inner] over mid, in parts of `length` but the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels of order.cu are told; part of the program's text too, so no headers here. */
-#ifndef SHERD__ORDER_ARGS_H
-#define SHERD__ORDER_ARGS_H
+#ifndef SHERD__PROGRAMS_ORDER_ARGS_H
+#define SHERD__PROGRAMS_ORDER_ARGS_H
 
 enum {
     RADIX_BITS = 8, /* that a pass sorts by */

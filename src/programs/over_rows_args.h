@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels of over_rows.cu are told; part of the program's text too, so no headers here. */
-#ifndef SHERD__OVER_ROWS_ARGS_H
-#define SHERD__OVER_ROWS_ARGS_H
+#ifndef SHERD__PROGRAMS_OVER_ROWS_ARGS_H
+#define SHERD__PROGRAMS_OVER_ROWS_ARGS_H
 
 enum {
     TABLE_THREADS = 256, /* of a block */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of the kernels of reduce.cu. */
-#ifndef SHERD__REDUCE_ARGS_H
-#define SHERD__REDUCE_ARGS_H
+#ifndef SHERD__PROGRAMS_REDUCE_ARGS_H
+#define SHERD__PROGRAMS_REDUCE_ARGS_H
 
 /*
  * stride[0] of dst, then those of the sources. wide: an item is a group of elements, which are

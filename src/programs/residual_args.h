@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels of residual.cu are told; part of the program's text too, so no headers here. */
-#ifndef SHERD__RESIDUAL_ARGS_H
-#define SHERD__RESIDUAL_ARGS_H
+#ifndef SHERD__PROGRAMS_RESIDUAL_ARGS_H
+#define SHERD__PROGRAMS_RESIDUAL_ARGS_H
 
 enum {
     RESIDUAL_MOST = 512,   /* threads of a block that have a piece of a row each, at most */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of the kernels of rotary.cu. */
-#ifndef SHERD__ROTARY_ARGS_H
-#define SHERD__ROTARY_ARGS_H
+#ifndef SHERD__PROGRAMS_ROTARY_ARGS_H
+#define SHERD__PROGRAMS_ROTARY_ARGS_H
 
 /* x[batch,positions,heads,width]: items are the numbers of a head, a pair that turns being one. */
 typedef struct rotate_args {

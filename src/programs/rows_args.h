@@ -3,8 +3,8 @@
  * What kernels of rows.cu are told. Rows lie one after the other; "statistics" are f32, f64 of f64.
  * Part of the program's text too, so there are no headers here.
  */
-#ifndef SHERD__ROWS_ARGS_H
-#define SHERD__ROWS_ARGS_H
+#ifndef SHERD__PROGRAMS_ROWS_ARGS_H
+#define SHERD__PROGRAMS_ROWS_ARGS_H
 
 /* Of rows that a warp or a block of threads holds: values of each thread. */
 enum { ROWS_KEPT = 32 };

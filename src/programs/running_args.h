@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of the kernels of running.cu. */
-#ifndef SHERD__RUNNING_ARGS_H
-#define SHERD__RUNNING_ARGS_H
+#ifndef SHERD__PROGRAMS_RUNNING_ARGS_H
+#define SHERD__PROGRAMS_RUNNING_ARGS_H
 
 /*
  * Of [outer,n,inner] over n, in parts of `length`, of rows a whole number of what a block takes at

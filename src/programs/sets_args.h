@@ -3,8 +3,8 @@
  * What kernels of sets.cu are told; part of the program's text too, so no headers here. Numbers of
  * rows are f64, so many apart as there are rows; statistics are those of the dtype.
  */
-#ifndef SHERD__SETS_ARGS_H
-#define SHERD__SETS_ARGS_H
+#ifndef SHERD__PROGRAMS_SETS_ARGS_H
+#define SHERD__PROGRAMS_SETS_ARGS_H
 
 enum {
     SETS_THREADS = 256, /* of a block */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels of shared_rows.cu are told; part of the program's text too, so no headers here. */
-#ifndef SHERD__SHARED_ROWS_ARGS_H
-#define SHERD__SHARED_ROWS_ARGS_H
+#ifndef SHERD__PROGRAMS_SHARED_ROWS_ARGS_H
+#define SHERD__PROGRAMS_SHARED_ROWS_ARGS_H
 
 enum { SHARED_THREADS = 256 /* of a block, at most */ };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels of tables.cu are told; part of the program's text too, so no headers here. */
-#ifndef SHERD__TABLES_ARGS_H
-#define SHERD__TABLES_ARGS_H
+#ifndef SHERD__PROGRAMS_TABLES_ARGS_H
+#define SHERD__PROGRAMS_TABLES_ARGS_H
 
 /*
  * As sherd__pick: one side [outer,n,inner], the other [outer,entries,inner], index [outer,n,inner]

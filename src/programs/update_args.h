@@ -4,8 +4,8 @@
  * take chunks of them; `first` is a tensor's first block, `wide`: its groups of elements may be
  * read and written at once. All of a list is an argument of the launch, of 4 KiB at most.
  */
-#ifndef SHERD__UPDATE_ARGS_H
-#define SHERD__UPDATE_ARGS_H
+#ifndef SHERD__PROGRAMS_UPDATE_ARGS_H
+#define SHERD__PROGRAMS_UPDATE_ARGS_H
 
 enum {
     UPDATE_THREADS = 256,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of the kernels of whole.cu. */
-#ifndef SHERD__WHOLE_ARGS_H
-#define SHERD__WHOLE_ARGS_H
+#ifndef SHERD__PROGRAMS_WHOLE_ARGS_H
+#define SHERD__PROGRAMS_WHOLE_ARGS_H
 
 /* Of n elements. kind: sherd__unary_kind; wide: both may be read and written 16 bytes at once. */
 typedef struct whole_unary_args {

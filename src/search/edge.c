@@ -87,7 +87,7 @@ static int64_t received(const sherd__field *field, const sherd__node *a, const s
  * target box is empty, that is the only such case: the outermost axis in which the lists of a dim
  * differ takes some rank's interval beyond its own shard.
  */
-static void look(sherd__edge *out, const sherd__field *field, const sherd__node *a,
+static void look(sherd__search_edge *out, const sherd__field *field, const sherd__node *a,
                  const sherd__node *b)
 {
     unsigned reduced = a->pending & ~b->pending;
@@ -121,7 +121,7 @@ static void look(sherd__edge *out, const sherd__field *field, const sherd__node 
 }
 
 /* To another mesh: addends must come together; without any, ranks may have all that they need. */
-static void look_across(sherd__edge *out, const sherd__field *field, const sherd__node *a,
+static void look_across(sherd__search_edge *out, const sherd__field *field, const sherd__node *a,
                         const sherd__node *b)
 {
     int64_t k = sherd__extent_of(field->mesh, a->pending);
@@ -130,9 +130,10 @@ static void look_across(sherd__edge *out, const sherd__field *field, const sherd
         out->cost.picoseconds = field->price->floor(field->problem, b->longest, k);
 }
 
-void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough)
+void sherd__edge_look(sherd__search_edge *out, const sherd__field *field, int a, int b,
+                      int64_t enough)
 {
-    *out = (sherd__edge){.cost = {0, 0, 1}};
+    *out = (sherd__search_edge){.cost = {0, 0, 1}};
     if (field->across && b == SHERD__GOAL)
         look_across(out, field, &field->node[a], &field->node[b]);
     else if (field->price == &sherd__price_links)
@@ -190,7 +191,7 @@ bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *ste
     return request->max_bytes == 0 || peak_of(problem, step) <= request->max_bytes;
 }
 
-void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b)
+void sherd__edge_time(sherd__search_edge *edge, const sherd__field *field, int a, int b)
 {
     const sherd__node *from = &field->node[a], *to = &field->node[b];
     sherd_layout rooms[2];
@@ -220,7 +221,7 @@ void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b
     }
 }
 
-void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b)
+void sherd__edge_total(sherd__search_edge *edge, const sherd__field *field, int a, int b)
 {
     sherd_layout rooms[2];
     sherd__change change;
@@ -240,7 +241,7 @@ void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int 
  * too long.
  */
 static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
-                          const sherd__edge *known)
+                          const sherd__search_edge *known)
 {
     bool sure = known->sure_bytes && known->cost.bytes < SHERD__MOST;
     bool travels = known->cost.picoseconds > 0;
@@ -308,8 +309,8 @@ static void note_known(const sherd__field *field, int a, int b, int64_t enough, 
 }
 
 /* Price a step that was looked at (*out), over `some` ranks or over all. */
-static sherd_status price_step(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
-                               int b, int64_t enough, bool some)
+static sherd_status price_step(sherd__search_edge *out, bool *allowed, const sherd__field *field,
+                               int a, int b, int64_t enough, bool some)
 {
     bool lightly = field->price == &sherd__price_links && !(field->across && b == SHERD__GOAL);
     sherd_status status = SHERD_OK;
@@ -329,8 +330,8 @@ static sherd_status price_step(sherd__edge *out, bool *allowed, const sherd__fie
     return status;
 }
 
-sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
-                               int b, int64_t enough)
+sherd_status sherd__edge_price(sherd__search_edge *out, bool *allowed, const sherd__field *field,
+                               int a, int b, int64_t enough)
 {
     const sherd__known *known = find_known(field, a, b, enough);
     sherd_status status = SHERD_OK;
@@ -343,7 +344,7 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
         if (status == SHERD_OK)
             note_known(field, a, b, enough, *allowed, out->cost);
     }
-    *out = (sherd__edge){.cost = out->cost, .sure_time = true, .sure_bytes = true};
+    *out = (sherd__search_edge){.cost = out->cost, .sure_time = true, .sure_bytes = true};
     return status;
 }
 
@@ -356,7 +357,8 @@ bool sherd__edge_note(sherd__field *field, int a, int b, bool allowed, sherd__co
     return true;
 }
 
-sherd_status sherd__edge_price_all(sherd__edge *out, bool *kept, sherd__field *field, int a, int b)
+sherd_status sherd__edge_price_all(sherd__search_edge *out, bool *kept, sherd__field *field, int a,
+                                   int b)
 {
     const sherd__known *known = find_sure(field, a, b);
     sherd_status status = SHERD_OK;

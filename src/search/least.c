@@ -133,7 +133,7 @@ void sherd__least_find(sherd__field *field)
     fill(&b, field->floor.left);
     for (int i = 0; i < field->nodes; i++) {
         sherd__node *node = &field->node[i];
-        sherd__edge direct;
+        sherd__search_edge direct;
         if (i == SHERD__GOAL)
             continue;
         if (node->pending == 0) { /* then no plan takes less than the bound of the direct step */

@@ -17,7 +17,7 @@
 #include "left.h"
 #include "base/num.h"
 
-typedef sherd__side side;
+typedef sherd__left_side side;
 
 static const sherd__cost unknown = {SHERD__MOST, SHERD__MOST, 1};
 
@@ -97,7 +97,7 @@ static void reach_out(side *s, int at)
     const sherd__node *node = s->field->node;
     sherd__cost path = *path_cost(s, at);
     sherd__glances glances;
-    sherd__edge edge;
+    sherd__search_edge edge;
 
     sherd__glances_start(&glances, s->field, at, s->ahead);
 
@@ -216,9 +216,9 @@ sherd_status sherd__left_find(sherd__route *route, sherd__field *field, sherd__c
 
 /* ---- from both ends -------------------------------------------------------------------------- */
 
-sherd_status sherd__meeting_start(sherd__meeting *m, sherd__field *field, sherd__cost limit)
+sherd_status sherd__meeting_start(sherd__left_meeting *m, sherd__field *field, sherd__cost limit)
 {
-    *m = (sherd__meeting){.field = field, .shortest = unknown, .middle = -1};
+    *m = (sherd__left_meeting){.field = field, .shortest = unknown, .middle = -1};
     sherd_status goal = side_start(&m->side[0], field, limit, false);
     sherd_status source = side_start(&m->side[1], field, limit, true);
     m->side[0].other = &m->side[1];
@@ -226,14 +226,14 @@ sherd_status sherd__meeting_start(sherd__meeting *m, sherd__field *field, sherd_
     return goal != SHERD_OK ? goal : source;
 }
 
-void sherd__meeting_clear(sherd__meeting *m)
+void sherd__meeting_clear(sherd__left_meeting *m)
 {
     side_clear(&m->side[0]);
     side_clear(&m->side[1]);
 }
 
 /* A node that one side takes may lie on the shortest path that is known between both ends. */
-static void note_middle(sherd__meeting *m, int at)
+static void note_middle(sherd__left_meeting *m, int at)
 {
     const sherd__node *node = &m->field->node[at];
     sherd__cost whole = sherd__cost_add(node->spent, node->left);
@@ -245,7 +245,7 @@ static void note_middle(sherd__meeting *m, int at)
 }
 
 /* From the source to the middle, which is found backwards, and on to the goal. */
-static void trace_both(sherd__route *route, const sherd__meeting *m)
+static void trace_both(sherd__route *route, const sherd__left_meeting *m)
 {
     int back[SHERD__STOPS], count = 0;
 
@@ -264,7 +264,7 @@ static void trace_both(sherd__route *route, const sherd__meeting *m)
         route->stops = 0;
 }
 
-static bool has_met(const sherd__meeting *m, sherd__cost limit)
+static bool has_met(const sherd__left_meeting *m, sherd__cost limit)
 {
     sherd__cost both = sherd__cost_add(m->side[0].radius, m->side[1].radius);
 
@@ -272,7 +272,7 @@ static bool has_met(const sherd__meeting *m, sherd__cost limit)
 }
 
 /* Both sides begin; then the one that has seen fewer nodes goes on. */
-static side *next_side(sherd__meeting *m)
+static side *next_side(sherd__left_meeting *m)
 {
     side *goal = &m->side[0], *source = &m->side[1];
 
@@ -281,7 +281,7 @@ static side *next_side(sherd__meeting *m)
     return source->seen < goal->seen ? source : goal;
 }
 
-void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route)
+void sherd__meeting_go(sherd__left_meeting *m, sherd__cost limit, sherd__route *route)
 {
     bool first = route != NULL;
 
@@ -302,7 +302,7 @@ void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route
  * Move the nodes that a side has taken to the front, and keep only these. The goal's side goes on
  * with them; the other one has ended, and its list of open nodes has room for their new numbers.
  */
-void sherd__meeting_keep(sherd__meeting *m)
+void sherd__meeting_keep(sherd__left_meeting *m)
 {
     sherd__field *field = m->field;
     side *goal = &m->side[0];
@@ -329,7 +329,7 @@ void sherd__meeting_keep(sherd__meeting *m)
     }
 }
 
-void sherd__meeting_left(sherd__route *route, sherd__meeting *m, sherd__cost limit)
+void sherd__meeting_left(sherd__route *route, sherd__left_meeting *m, sherd__cost limit)
 {
     m->side[0].limit = limit;
     find(&m->side[0]);

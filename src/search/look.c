@@ -390,7 +390,7 @@ static sherd__span time_of(step *s, bool collective)
     return direct < by_stages ? direct : by_stages;
 }
 
-void sherd__links_look(sherd__edge *out, const sherd__field *field, int from, int to,
+void sherd__links_look(sherd__search_edge *out, const sherd__field *field, int from, int to,
                        int64_t enough)
 {
     step s = {.field = field,

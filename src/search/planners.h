@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The planners: what they are asked, what they answer, and making a plan of that. */
-#ifndef SHERD__PLANNERS_H
-#define SHERD__PLANNERS_H
+#ifndef SHERD__SEARCH_PLANNERS_H
+#define SHERD__SEARCH_PLANNERS_H
 
 #include "plan/state.h"
 #include "price/price.h"

@@ -34,7 +34,7 @@ static sherd_status price_route(sherd__cost *cost, bool *allowed, const sherd__f
 {
     sherd_status status = SHERD_OK;
     bool good = true;
-    sherd__edge edge;
+    sherd__search_edge edge;
 
     *cost = (sherd__cost){0, 0, 0};
     *allowed = route->stops > 0;
@@ -60,7 +60,8 @@ static void take_limit(sherd__cost *limit, sherd__cost cost, bool allowed)
  * Under links: keep only the nodes through which a plan of at most `limit` may go. The first route
  * that is found may lower the limit.
  */
-static sherd_status keep_between(sherd__meeting *meeting, sherd__cost *limit, sherd__field *field)
+static sherd_status keep_between(sherd__left_meeting *meeting, sherd__cost *limit,
+                                 sherd__field *field)
 {
     sherd__route route = {.stops = 0};
     sherd__cost cost;
@@ -87,7 +88,7 @@ static sherd_status keep_between(sherd__meeting *meeting, sherd__cost *limit, sh
 static sherd_status find_left(sherd__route *route, sherd__cost *limit, sherd__field *field)
 {
     enum { MANY = 112 };
-    sherd__meeting meeting;
+    sherd__left_meeting meeting;
 
     if (field->nodes <= MANY || limit->picoseconds == INT64_MAX)
         return sherd__left_find(route, field, *limit);
@@ -192,7 +193,7 @@ static int node_of(const sherd__field *field, int number)
 static sherd_status price_all(sherd__best *b, bool *kept, sherd__field *field)
 {
     sherd_status status = SHERD_OK;
-    sherd__edge edge;
+    sherd__search_edge edge;
     bool each;
 
     *kept = true;

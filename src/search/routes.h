@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The best plan so far, and searching until it is known to be the cheapest. */
-#ifndef SHERD__ROUTES_H
-#define SHERD__ROUTES_H
+#ifndef SHERD__SEARCH_ROUTES_H
+#define SHERD__SEARCH_ROUTES_H
 
 #include "search.h"
 

@@ -170,7 +170,7 @@ static int64_t enough_of(const finder *f, int from, int to)
  * enough, else price it. *allowed is false if the options rule it out, or if it is not hopeful any
  * more.
  */
-static sherd_status make_sure(finder *f, sherd__edge *edge, bool *allowed, int from, int to)
+static sherd_status make_sure(finder *f, sherd__search_edge *edge, bool *allowed, int from, int to)
 {
     const sherd__field *field = f->field;
     bool limited = !field->arena_only &&
@@ -199,7 +199,7 @@ static sherd_status make_sure(finder *f, sherd__edge *edge, bool *allowed, int f
 }
 
 /* Make a step that was looked at sure; if it is still hopeful, note it, and what `to` costs now. */
-static sherd_status take_step(finder *f, sherd__edge *edge, int from, int to)
+static sherd_status take_step(finder *f, sherd__search_edge *edge, int from, int to)
 {
     sherd__cost before = f->field->node[from].spent;
     sherd__node *node = &f->field->node[to];
@@ -227,7 +227,7 @@ static sherd_status take_step(finder *f, sherd__edge *edge, int from, int to)
  * Estimate a step; false: it is not hopeful. Under links a glance, and the bound of any path, come
  * before the look, which costs more.
  */
-static bool look_at(const finder *f, sherd__edge *edge, int from, int to)
+static bool look_at(const finder *f, sherd__search_edge *edge, int from, int to)
 {
     sherd__cost spent = f->field->node[from].spent, least = nothing;
 
@@ -249,7 +249,7 @@ static bool look_at(const finder *f, sherd__edge *edge, int from, int to)
 static sherd_status try_step(finder *f, int from, int to)
 {
     sherd__cost spent = f->field->node[from].spent;
-    sherd__edge edge;
+    sherd__search_edge edge;
 
     if (!look_at(f, &edge, from, to))
         return SHERD_OK;
@@ -266,7 +266,7 @@ static sherd_status try_step(finder *f, int from, int to)
 static sherd_status try_hope(finder *f)
 {
     const hope step = pop_hope(f);
-    sherd__edge edge;
+    sherd__search_edge edge;
 
     if (sherd__cost_compare(step.spent, f->field->node[step.from].spent) != 0 ||
         !hopeful(f, step.to, sherd__cost_add(step.spent, step.step)))

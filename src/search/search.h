@@ -17,8 +17,8 @@
  * fastest first; equal ones make a *level*. Of two ways of a dim, before and after a step, a
  * *shift* is what a glance needs, and a *pair* what a look needs besides.
  */
-#ifndef SHERD__SEARCH_H
-#define SHERD__SEARCH_H
+#ifndef SHERD__SEARCH_SEARCH_H
+#define SHERD__SEARCH_SEARCH_H
 
 #include "planners.h"
 #include "price/links.h"
@@ -322,22 +322,23 @@ sherd_status sherd__field_choose(sherd__field *field);
 
 /* ---- edge.c: what a step between two nodes costs --------------------------------------------- */
 
-typedef struct sherd__edge {
+typedef struct sherd__search_edge {
     sherd__cost cost; /* at least, if not sure */
     bool sure_time, sure_bytes;
     bool open_bytes; /* the bytes are what the lists say, not what the price chooses */
     bool sure_kind;  /* whether anything travels is known */
-} sherd__edge;
+} sherd__search_edge;
 
 /*
  * Look at an edge: a lower bound from lengths and lists alone, in tens of nanoseconds. A result
  * above `enough` picoseconds (SHERD__MOST = none) may be less than the best bound.
  */
-void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough);
+void sherd__edge_look(sherd__search_edge *out, const sherd__field *field, int a, int b,
+                      int64_t enough);
 /* The least time of steps in which all ranks together receive so many bytes. */
 int64_t sherd__carry_time(const sherd__field *field, int64_t bytes);
 /* The time of an edge whose kind is sure, under a price that depends on nothing else. */
-void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b);
+void sherd__edge_time(sherd__search_edge *edge, const sherd__field *field, int a, int b);
 
 /*
  * Add an edge between dims to the transitive closure `reach` of the edges so far, a byte for each
@@ -354,25 +355,27 @@ static inline bool sherd__dims_link(uint64_t *reach, int from, int to)
     return true;
 }
 /* The bytes of an edge that has them open. Cheaper than pricing it. */
-void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b);
+void sherd__edge_total(sherd__search_edge *edge, const sherd__field *field, int a, int b);
 
 /*
  * Price an edge that was looked at; *allowed is false for a step that the options rule out. A
  * result above `enough` picoseconds (0 = none) may be less than the true time.
  */
-sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
-                               int b, int64_t enough);
+sherd_status sherd__edge_price(sherd__search_edge *out, bool *allowed, const sherd__field *field,
+                               int a, int b, int64_t enough);
 /* Keep what an edge costs over all ranks; false: there is no room. */
 bool sherd__edge_note(sherd__field *field, int a, int b, bool allowed, sherd__cost cost);
 /* Price an edge over all ranks, and keep the result; *kept is false if there is no room. */
-sherd_status sherd__edge_price_all(sherd__edge *out, bool *kept, sherd__field *field, int a, int b);
+sherd_status sherd__edge_price_all(sherd__search_edge *out, bool *kept, sherd__field *field, int a,
+                                   int b);
 /* Whether the options allow a step that is priced already. */
 bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step);
 
 /* ---- look.c: the same under the price of links ----------------------------------------------- */
 
 /* What an edge takes at least under links: exact for most even collectives and all-to-alls. */
-void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough);
+void sherd__links_look(sherd__search_edge *out, const sherd__field *field, int a, int b,
+                       int64_t enough);
 
 /* ---- glance.c: less, and sooner -------------------------------------------------------------- */
 

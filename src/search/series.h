@@ -4,8 +4,8 @@
  * What PyTorch's two planners share: series of steps of one axis each. PyTorch's own view of a step
  * is kept, in which the tensor has a shape of its own at each step.
  */
-#ifndef SHERD__SERIES_H
-#define SHERD__SERIES_H
+#ifndef SHERD__SEARCH_SERIES_H
+#define SHERD__SEARCH_SERIES_H
 
 #include "planners.h"
 #include "price/torch.h"

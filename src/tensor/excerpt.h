@@ -3,8 +3,8 @@
  * An excerpt of a tensor as a small tensor: of each dim all indices, or the first and the last
  * ones.
  */
-#ifndef SHERD__EXCERPT_H
-#define SHERD__EXCERPT_H
+#ifndef SHERD__TENSOR_EXCERPT_H
+#define SHERD__TENSOR_EXCERPT_H
 
 #include "tensor/tensor.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What becomes of tensors when a check fails (lost.c). Part of tensor.h. */
-#ifndef SHERD__LOST_H
-#define SHERD__LOST_H
+#ifndef SHERD__TENSOR_LOST_H
+#define SHERD__TENSOR_LOST_H
 
 #include <stdint.h>
 

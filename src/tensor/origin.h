@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where contents come from, while what runs may be run again: see origin.c. */
-#ifndef SHERD__ORIGIN_H
-#define SHERD__ORIGIN_H
+#ifndef SHERD__TENSOR_ORIGIN_H
+#define SHERD__TENSOR_ORIGIN_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
  * The tensor room's own interface: storage, views, scopes, moves that are not recorded for
  * backward.
  */
-#ifndef SHERD__TENSOR_H
-#define SHERD__TENSOR_H
+#ifndef SHERD__TENSOR_TENSOR_H
+#define SHERD__TENSOR_TENSOR_H
 
 #include "lost.h"
 #include "origin.h"

@@ -3,8 +3,8 @@
  * Products of blocks of bf16 (blocks.h) in the tiles of AMX: a block of a result is four tiles of
  * 16 x 16 f32, and takes all eight.
  */
-#ifndef SHERD__AMX_H
-#define SHERD__AMX_H
+#ifndef SHERD__VECTOR_AMX_H
+#define SHERD__VECTOR_AMX_H
 
 #include "blocks.h"
 

@@ -4,8 +4,8 @@
  * and 32 queries in it, so that maxima and sums of queries run down lanes, and two rows of
  * probabilities side by side are the right operand of the next product.
  */
-#ifndef SHERD__ATTENTION_BLOCKS_H
-#define SHERD__ATTENTION_BLOCKS_H
+#ifndef SHERD__VECTOR_ATTENTION_BLOCKS_H
+#define SHERD__VECTOR_ATTENTION_BLOCKS_H
 
 #include "blocks.h"
 #include "fast.h"

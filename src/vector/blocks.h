@@ -6,8 +6,8 @@
  * f32. Everything packed is tiles of 1 KB, 16 rows of 64 bytes, one behind the other, zero beyond
  * the numbers there are, and counts are whole blocks of 32: a block of a result is four tiles.
  */
-#ifndef SHERD__BLOCKS_H
-#define SHERD__BLOCKS_H
+#ifndef SHERD__VECTOR_BLOCKS_H
+#define SHERD__VECTOR_BLOCKS_H
 
 #include <stddef.h>
 

@@ -5,8 +5,8 @@
  * and are as wide as that, so SHERD_KERNELS counts for them too (norms over sets of 16 bits are
  * those of fast_half_sets.inc); loops that compare, fold and convert are put into the tables.
  */
-#ifndef SHERD__BODIES_H
-#define SHERD__BODIES_H
+#ifndef SHERD__VECTOR_BODIES_H
+#define SHERD__VECTOR_BODIES_H
 
 #include "kernels/norms.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the instruction sets give to choose.c and measure.c. They hold nothing on other
  * machines. */
-#ifndef SHERD__FAST_H
-#define SHERD__FAST_H
+#ifndef SHERD__VECTOR_FAST_H
+#define SHERD__VECTOR_FAST_H
 
 #include "base/num.h"
 #include "kernels/ref.h"

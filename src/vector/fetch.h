@@ -5,8 +5,8 @@
  * each array for each query. Where the tensors are in no cache, short sequences take two thirds of
  * the time so.
  */
-#ifndef SHERD__FETCH_H
-#define SHERD__FETCH_H
+#ifndef SHERD__VECTOR_FETCH_H
+#define SHERD__VECTOR_FETCH_H
 
 #include "kernels/ref.h"
 

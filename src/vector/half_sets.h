@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Norms over sets of 16 bits (fast_half_sets.inc), of each instruction set. */
-#ifndef SHERD__HALF_SETS_H
-#define SHERD__HALF_SETS_H
+#ifndef SHERD__VECTOR_HALF_SETS_H
+#define SHERD__VECTOR_HALF_SETS_H
 
 #include "kernels/norms.h"
 

@@ -4,8 +4,8 @@
  * numbers to each f32: a pair of a row of the left operand, in all lanes, with 16 pairs of the
  * right one.
  */
-#ifndef SHERD__PAIRS_H
-#define SHERD__PAIRS_H
+#ifndef SHERD__VECTOR_PAIRS_H
+#define SHERD__VECTOR_PAIRS_H
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comparisons of 128-bit vectors vf of the compiler, with bits vi and masks vm, of f32 and f64. */
-#ifndef SHERD__SIMD128_LANES_H
-#define SHERD__SIMD128_LANES_H
+#ifndef SHERD__VECTOR_SIMD128_LANES_H
+#define SHERD__VECTOR_SIMD128_LANES_H
 
 INLINE vm v_less(vf a, vf b)
 {

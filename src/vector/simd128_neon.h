@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words of vector_simd128.h that are one instruction of arm64, which the compiler would not find.
  * Included by that file only. */
-#ifndef SHERD__SIMD128_NEON_H
-#define SHERD__SIMD128_NEON_H
+#ifndef SHERD__VECTOR_SIMD128_NEON_H
+#define SHERD__VECTOR_SIMD128_NEON_H
 
 #include <arm_neon.h>
 

@@ -3,8 +3,8 @@
  * Words of vector_simd128.h by SSE2, which all of x86-64 has. That has no multiply-add, no rounding
  * to whole numbers, and no f16: those take some instructions more. Included by that file only.
  */
-#ifndef SHERD__SIMD128_SSE2_H
-#define SHERD__SIMD128_SSE2_H
+#ifndef SHERD__VECTOR_SIMD128_SSE2_H
+#define SHERD__VECTOR_SIMD128_SSE2_H
 
 #include <emmintrin.h>
 

@@ -5,8 +5,8 @@
  * registers and to the stack, which costs a quarter to a third of the rate. Sums stay where the
  * compiler has them. Included by the file of this instruction set only, before fast_body.inc.
  */
-#ifndef SHERD__TILE_AVX2_H
-#define SHERD__TILE_AVX2_H
+#ifndef SHERD__VECTOR_TILE_AVX2_H
+#define SHERD__VECTOR_TILE_AVX2_H
 
 #include "vector_avx2.h"
 

@@ -6,8 +6,8 @@
  * the stack, and spreads numbers that meet two vectors. Included by the file of this instruction
  * set only, before fast_body.inc.
  */
-#ifndef SHERD__TILE_NEON_H
-#define SHERD__TILE_NEON_H
+#ifndef SHERD__VECTOR_TILE_NEON_H
+#define SHERD__VECTOR_TILE_NEON_H
 
 #include "vector_simd128.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Vectors of 8 f32: the same words as vector_avx512.h, which explains them. Included by the file of
  * this instruction set only. */
-#ifndef SHERD__VECTOR_H
-#define SHERD__VECTOR_H
+#ifndef SHERD__VECTOR_VECTOR_AVX2_H
+#define SHERD__VECTOR_VECTOR_AVX2_H
 
 #include <immintrin.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * integers, vd half as many doubles, vm a choice of lanes. Included by the file of this instruction
  * set only.
  */
-#ifndef SHERD__VECTOR_H
-#define SHERD__VECTOR_H
+#ifndef SHERD__VECTOR_VECTOR_AVX512_H
+#define SHERD__VECTOR_VECTOR_AVX512_H
 
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Vectors of 8 f64 by AVX-512: the words of vector_avx512.h, which explains them, and of
  * vector_f64.h. Included by the file of this instruction set only. */
-#ifndef SHERD__VECTOR_H
-#define SHERD__VECTOR_H
+#ifndef SHERD__VECTOR_VECTOR_AVX512_F64_H
+#define SHERD__VECTOR_VECTOR_AVX512_F64_H
 
 #include <immintrin.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * words of the vectors of f32, which vector_avx512.h explains, so that the same fast_*.inc compute
  * with both.
  */
-#ifndef SHERD__VECTOR_F64_H
-#define SHERD__VECTOR_F64_H
+#ifndef SHERD__VECTOR_VECTOR_F64_H
+#define SHERD__VECTOR_VECTOR_F64_H
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words that are alike for all vectors vf of the compiler, whatever they are of. */
-#ifndef SHERD__VECTOR_PLAIN_H
-#define SHERD__VECTOR_PLAIN_H
+#ifndef SHERD__VECTOR_VECTOR_PLAIN_H
+#define SHERD__VECTOR_VECTOR_PLAIN_H
 
 INLINE vf v_zero(void)
 {

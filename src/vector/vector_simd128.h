@@ -4,8 +4,8 @@
  * explains them. In vectors of the compiler, which knows the machine's instructions; words that it
  * does not know are in a file of each machine. Included by the file of this instruction set only.
  */
-#ifndef SHERD__VECTOR_H
-#define SHERD__VECTOR_H
+#ifndef SHERD__VECTOR_VECTOR_SIMD128_H
+#define SHERD__VECTOR_VECTOR_SIMD128_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Vectors of 2 f64, for every machine that has 128 bits: the words of vector_avx512.h, which
  * explains them, and of vector_f64.h. Included by the file of this instruction set only. */
-#ifndef SHERD__VECTOR_H
-#define SHERD__VECTOR_H
+#ifndef SHERD__VECTOR_VECTOR_SIMD128_F64_H
+#define SHERD__VECTOR_VECTOR_SIMD128_F64_H
 
 #include <stdint.h>
 #if defined(__aarch64__)

@@ -3,8 +3,8 @@
  * Vectors of 32 numbers of bf16, and the instruction of AVX512_BF16 that multiplies pairs of them:
  * words in which products of bf16 are written, by tiles (fast_pairs.inc) and in blocks (blocks.h).
  */
-#ifndef SHERD__WORDS_H
-#define SHERD__WORDS_H
+#ifndef SHERD__VECTOR_WORDS_H
+#define SHERD__VECTOR_WORDS_H
 
 #include "vector_avx512.h"
 

@@ -9,8 +9,8 @@
  * set-up. Addresses in here are offsets from the start of the mapping: each process maps it where
  * it likes.
  */
-#ifndef SHERD__ARENA_H
-#define SHERD__ARENA_H
+#ifndef SHERD__WORLD_ARENA_H
+#define SHERD__WORLD_ARENA_H
 
 #include <sched.h>
 #include <stdatomic.h>

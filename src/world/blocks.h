@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of tensor memory and the store of a rank's region that they are cut from: store.c,
  * ticket.c. */
-#ifndef SHERD__BLOCKS_H
-#define SHERD__BLOCKS_H
+#ifndef SHERD__WORLD_BLOCKS_H
+#define SHERD__WORLD_BLOCKS_H
 
 #include "ranks.h"
 #include "world.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a world keeps for the moves between its GPUs. */
-#ifndef SHERD__DEVICE_STATE_H
-#define SHERD__DEVICE_STATE_H
+#ifndef SHERD__WORLD_DEVICE_STATE_H
+#define SHERD__WORLD_DEVICE_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

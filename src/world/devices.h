@@ -4,8 +4,8 @@
  * (device_work.c); its calls (device_call.c), and those in which a sender does not wait
  * (device_send.c).
  */
-#ifndef SHERD__DEVICES_H
-#define SHERD__DEVICES_H
+#ifndef SHERD__WORLD_DEVICES_H
+#define SHERD__WORLD_DEVICES_H
 
 #include "inside.h"
 

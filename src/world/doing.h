@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this rank is doing: the name that stands before a failure that is found where nobody knows
  * for whom, as lack of memory is. */
-#ifndef SHERD__DOING_H
-#define SHERD__DOING_H
+#ifndef SHERD__WORLD_DOING_H
+#define SHERD__WORLD_DOING_H
 
 #include "world/world.h"
 

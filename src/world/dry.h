@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dry worlds, inside this room: opening them (dry_open.c), what is left out (dry.c), the report
  * (dry_report.c). */
-#ifndef SHERD__DRY_H
-#define SHERD__DRY_H
+#ifndef SHERD__WORLD_DRY_H
+#define SHERD__WORLD_DRY_H
 
 #include "arena.h"
 #include "sherd/dry.h"

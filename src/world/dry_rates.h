@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rates of a dry world as text: "f32=1.5e11,memory=2e10". */
-#ifndef SHERD__DRY_RATES_H
-#define SHERD__DRY_RATES_H
+#ifndef SHERD__WORLD_DRY_RATES_H
+#define SHERD__WORLD_DRY_RATES_H
 
 #include "base/diag.h"
 #include "sherd/dry.h"

@@ -7,8 +7,8 @@
  * hold a mark, by which it is seen at the latest when the block is given back that another process
  * did. Elsewhere an edge has no bytes, and nothing of this costs anything.
  */
-#ifndef SHERD__EDGE_H
-#define SHERD__EDGE_H
+#ifndef SHERD__WORLD_EDGE_H
+#define SHERD__WORLD_EDGE_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words that end a world, or raise its alarm: who, why, and the status that all get. */
-#ifndef SHERD__ENDS_H
-#define SHERD__ENDS_H
+#ifndef SHERD__WORLD_ENDS_H
+#define SHERD__WORLD_ENDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * (remote.h). All of it is called only where world->remote is not NULL, or for ranks that are not
  * in world->near.
  */
-#ifndef SHERD__FAR_H
-#define SHERD__FAR_H
+#ifndef SHERD__WORLD_FAR_H
+#define SHERD__WORLD_FAR_H
 
 #include "inside.h"
 

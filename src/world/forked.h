@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process that a rank has forked: forked.c. Included by inside.h. */
-#ifndef SHERD__FORKED_H
-#define SHERD__FORKED_H
+#ifndef SHERD__WORLD_FORKED_H
+#define SHERD__WORLD_FORKED_H
 
 /* Begin to notice a fork; false for lack of memory. */
 bool sherd__own_open(sherd_world *world);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of a world: what the files of this room share. */
-#ifndef SHERD__INSIDE_H
-#define SHERD__INSIDE_H
+#ifndef SHERD__WORLD_INSIDE_H
+#define SHERD__WORLD_INSIDE_H
 
 #include "arena.h"
 #include "blocks.h"

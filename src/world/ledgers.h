@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ledger.c, claims.c, opened.c, remains.c: what is done on meshes, as the files of this room see
  * it. Part of inside.h. */
-#ifndef SHERD__LEDGERS_H
-#define SHERD__LEDGERS_H
+#ifndef SHERD__WORLD_LEDGERS_H
+#define SHERD__WORLD_LEDGERS_H
 
 #include "inside.h"
 

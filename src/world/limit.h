@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much memory the tensors of all ranks may take together, and who says so. */
-#ifndef SHERD__LIMIT_H
-#define SHERD__LIMIT_H
+#ifndef SHERD__WORLD_LIMIT_H
+#define SHERD__WORLD_LIMIT_H
 
 #include <stdbool.h>
 #include <stddef.h>

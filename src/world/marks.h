@@ -4,8 +4,8 @@
  * (a Bloom filter). A set holds all that were put in; only one of bits may seem to hold others too.
  * In whatever order sets are joined, the result holds the same, so ranks agree.
  */
-#ifndef SHERD__MARKS_H
-#define SHERD__MARKS_H
+#ifndef SHERD__WORLD_MARKS_H
+#define SHERD__WORLD_MARKS_H
 
 #include <stdbool.h>
 #include <stdint.h>

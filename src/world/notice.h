@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank leaves in its post for those that watch it, and what the system says of processes. */
-#ifndef SHERD__NOTICE_H
-#define SHERD__NOTICE_H
+#ifndef SHERD__WORLD_NOTICE_H
+#define SHERD__WORLD_NOTICE_H
 
 #include "arena.h"
 

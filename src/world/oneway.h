@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Meshes whose calls go one way, for channels: who sends is ahead of who receives. */
-#ifndef SHERD__ONEWAY_H
-#define SHERD__ONEWAY_H
+#ifndef SHERD__WORLD_ONEWAY_H
+#define SHERD__WORLD_ONEWAY_H
 
 #include "world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank has opened for writing by a pointer, and others hold too (opened.c). */
-#ifndef SHERD__OPENED_H
-#define SHERD__OPENED_H
+#ifndef SHERD__WORLD_OPENED_H
+#define SHERD__WORLD_OPENED_H
 
 #include "world/world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pinning a rank to its core (pin.c). */
-#ifndef SHERD__PIN_H
-#define SHERD__PIN_H
+#ifndef SHERD__WORLD_PIN_H
+#define SHERD__WORLD_PIN_H
 
 #include "arena.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The price of a world, see price.c: how it comes to all ranks while the world opens. */
-#ifndef SHERD__PRICED_H
-#define SHERD__PRICED_H
+#ifndef SHERD__WORLD_PRICED_H
+#define SHERD__WORLD_PRICED_H
 
 #include "world.h"
 

@@ -4,8 +4,8 @@
  * a small world costs what one word costs, and nothing here knows how large the world is. `{0}` is
  * the empty set.
  */
-#ifndef SHERD__RANKS_H
-#define SHERD__RANKS_H
+#ifndef SHERD__WORLD_RANKS_H
+#define SHERD__WORLD_RANKS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -10,8 +10,8 @@
  * which they read in place. Posts, the alarm and verdicts are mirrors there, too: one rank alone
  * writes each word.
  */
-#ifndef SHERD__REMOTE_H
-#define SHERD__REMOTE_H
+#ifndef SHERD__WORLD_REMOTE_H
+#define SHERD__WORLD_REMOTE_H
 
 #include "inside.h"
 #include "sherd/carrier.h"

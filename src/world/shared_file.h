@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file without a name, for memory that processes share. Costs a few system calls. */
-#ifndef SHERD__SHARED_FILE_H
-#define SHERD__SHARED_FILE_H
+#ifndef SHERD__WORLD_SHARED_FILE_H
+#define SHERD__WORLD_SHARED_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trace inside of this room; rooms above see sherd__trace_start and sherd__trace_add in
  * world.h. */
-#ifndef SHERD__TRACE_H
-#define SHERD__TRACE_H
+#ifndef SHERD__WORLD_TRACE_H
+#define SHERD__WORLD_TRACE_H
 
 #include "ranks.h"
 #include "world.h"

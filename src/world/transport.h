@@ -4,8 +4,8 @@
  * goes through the functions of world.h, which look here; a member that is NULL is answered there
  * (ENOTSUP). Failures raise the alarm; `false` and NULL mean that it is up.
  */
-#ifndef SHERD__TRANSPORT_H
-#define SHERD__TRANSPORT_H
+#ifndef SHERD__WORLD_TRANSPORT_H
+#define SHERD__WORLD_TRANSPORT_H
 
 #include "ranks.h"
 #include "world.h"

@@ -131,7 +131,7 @@ int sherd__place_find(sherd_world *world, const char *path)
             return i + 1;
     if (c->places == SHERD__PLACES)
         return 0;
-    sherd__place *list =
+    sherd__where_place *list =
         sherd__reserve(&world->heap, c->place, c->places, &c->place_room, 16, sizeof *list);
     if (!list)
         return -1;
@@ -140,7 +140,7 @@ int sherd__place_find(sherd_world *world, const char *path)
     if (!sherd__counts_reserve(world, world->tallies, c->places + 1) ||
         !(copy = sherd__copy_text(&world->heap, path)))
         return -1;
-    c->place[c->places++] = (sherd__place){copy, hash};
+    c->place[c->places++] = (sherd__where_place){copy, hash};
     return c->places;
 }
 

@@ -3,18 +3,18 @@
  * Whose calls: the modules that have run, by number, and calls counted by module, direction, kind
  * and axes. A call costs one look into a table; room is made when a module or a mesh is new.
  */
-#ifndef SHERD__WHERE_H
-#define SHERD__WHERE_H
+#ifndef SHERD__WORLD_WHERE_H
+#define SHERD__WORLD_WHERE_H
 
 #include "world.h"
 
 enum { SHERD__PLACES = 4096 };
 
 /* A path that modules have; number n is at n - 1. */
-typedef struct sherd__place {
+typedef struct sherd__where_place {
     char *path;
     uint64_t hash;
-} sherd__place;
+} sherd__where_place;
 
 /* Calls of one row of the log in one place and direction. */
 typedef struct sherd__called {
@@ -24,7 +24,7 @@ typedef struct sherd__called {
 
 typedef struct sherd__counts {
     sherd__where now;
-    sherd__place *place;
+    sherd__where_place *place;
     int places, place_room;
     sherd__called *row; /* [room], open addressing */
     size_t room, used;  /* room: a power of two, or 0 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all ranks of a world tell each other where there is no mesh of them. */
-#ifndef SHERD__WHOLE_H
-#define SHERD__WHOLE_H
+#ifndef SHERD__WORLD_WHOLE_H
+#define SHERD__WORLD_WHOLE_H
 
 #include "world.h"
 

@@ -4,8 +4,8 @@
  * What the rooms above see of a world: its memory, its calls, its alarm, and a place for their own
  * state. No room above sees a peer's address.
  */
-#ifndef SHERD__WORLD_H
-#define SHERD__WORLD_H
+#ifndef SHERD__WORLD_WORLD_H
+#define SHERD__WORLD_WORLD_H
 
 #include "base/hash.h"
 #include "device/device.h"

@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Names in the source mean one thing: a header's guard is SHERD__ROOM_FILE_H, a struct or enum is defined in one file (or in a
+# header and a .c of the same room, one of which is compiled), and what a header declares under "---- x.c" is defined in x.c
+# (several files may be named; a head without one promises nothing).
+cd "$(dirname "$0")/.." || exit 2
+awk '
+function say(what) { print FILENAME ":" FNR ": " what; bad = 1 }
+function base(path) { sub(/.*\//, "", path); return path }
+function room(path) { sub(/\/[^\/]*$/, "", path); return path }
+FNR == 1 {
+    header = FILENAME ~ /[.]h$/
+    guard = FILENAME; sub(/^src\//, "", guard); sub(/[.]h$/, "", guard); gsub(/\//, "_", guard)
+    guard = "SHERD__" toupper(guard) "_H"; guarded = files = name = ""
+}
+header && !guarded && /^#ifndef/ { guarded = 1; if ($2 != guard) say("the guard is " $2 ", not " guard) }
+match($0, /^(typedef )?(struct|enum|union) sherd__[a-z0-9_]+ [{]/) {
+    tag = substr($0, 1, RLENGTH - 2); sub(/.* /, "", tag)
+    if ((tag in home) && home[tag] != FILENAME && (room(home[tag]) != room(FILENAME) || home[tag] FILENAME !~ /[.]c/))
+        say(tag " is something else in " home[tag])
+    home[tag] = FILENAME
+}
+header && /^\/\* ---- / { files = $0; if (files !~ /[a-z0-9_]+[.]c[^a-z]/) files = "" }
+!/^(static|typedef|extern|#)/ && match($0, /^[A-Za-z].*[ *]sherd_[a-z0-9_]+\(/) {
+    name = substr($0, 1, RLENGTH - 1); sub(/.*[ *]/, "", name)
+    if (header && files != "" && $0 !~ /[{]$/) { declared[name] = files; at[name] = FILENAME ":" FNR }
+}
+/^[{]$/ && name != "" { if (!header) where[name] = base(FILENAME); else delete declared[name]; name = "" }
+/;$/ { name = "" }
+END {
+    for (n in declared)
+        if ((n in where) && index(" " declared[n], where[n]) == 0) {
+            print at[n] ": " n " is defined in " where[n] ", not where its head says"; bad = 1
+        }
+    exit bad
+}' $(git ls-files 'src/*.h' 'src/*.c')
