@@ -8,6 +8,8 @@
 
 #include "tensors.h"
 
+#include <stdlib.h>
+
 #include "sherd/halo.h"
 
 enum { DIMS = 3, NOWHERE = -1 };
@@ -105,6 +107,64 @@ static inline void draw(scene *s, const sherd_mesh *mesh)
     }
     CHECK_OK(sherd_layout_create(&s->layout, mesh, ndim, shape, placement,
                                  &(sherd_layout_options){.sizes = views}));
+}
+
+/* ---- what flows back ------------------------------------------------------------------------- */
+
+/* Of the ranks that hold the same as this one, a number that others do not have. */
+static inline int piece_of(const scene *s, int rank)
+{
+    const sherd_mesh *mesh = sherd_layout_mesh(s->layout);
+    int64_t x[SHERD_MAX_AXES];
+    int piece = 0;
+
+    for (int i = 0; sherd_mesh_coordinate(mesh, rank, x) && i < sherd_mesh_axes(mesh); i++)
+        if (sherd_layout_placement(s->layout, i).kind == SHERD_SHARD)
+            piece = piece * (int)sherd_mesh_extent(mesh, i) + (int)x[i];
+    return piece;
+}
+
+/* The gradient that a rank gives to the k-th element of its halo, as all that hold the same do:
+ * small integers, exact in any order. */
+static inline double given(const scene *s, int rank, int64_t k)
+{
+    return (double)((piece_of(s, rank) * 31 + (int)k * 7) % 13 - 6);
+}
+
+/* Whether two ranks differ only on axes that shard the tensor: then what one has flows to the
+ * other. */
+static inline bool is_peer(const scene *s, int a, int b)
+{
+    const sherd_mesh *mesh = sherd_layout_mesh(s->layout);
+    int64_t x[SHERD_MAX_AXES], y[SHERD_MAX_AXES];
+    bool peer = sherd_mesh_coordinate(mesh, a, x) && sherd_mesh_coordinate(mesh, b, y);
+
+    for (int i = 0; peer && i < sherd_mesh_axes(mesh); i++)
+        peer = x[i] == y[i] || sherd_layout_placement(s->layout, i).kind == SHERD_SHARD;
+    return peer;
+}
+
+/* For each element of the whole tensor the sum of what this rank's peers give to it; to be freed. */
+static inline double *sums_of(const scene *s)
+{
+    const int64_t *shape = sherd_layout_shape(s->layout);
+    int64_t total = 1;
+    sherd_box box;
+
+    for (int d = 0; d < sherd_layout_ndim(s->layout); d++)
+        total *= shape[d];
+    double *sum = calloc((size_t)total + 1, sizeof *sum);
+    for (int r = 0; sum && r < sherd_world_ranks(s->world); r++) {
+        if (!is_peer(s, sherd_world_rank(s->world), r))
+            continue;
+        CHECK_OK(sherd_halo_box(&box, s->layout, r, &s->o));
+        for (int64_t k = 0, count = count_of(&box); k < count; k++) {
+            int64_t at = element(&box, shape, &s->o, k);
+            if (at != NOWHERE)
+                sum[at] += given(s, r, k);
+        }
+    }
+    return sum;
 }
 
 #endif

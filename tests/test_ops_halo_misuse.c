@@ -117,6 +117,41 @@ MISUSE(a_halo_needs_a_tensor_and_its_widths)
     CHECK_OK(sherd_world_check(m->world));
 }
 
+/* A piece with its halo, of this rank's size. */
+static sherd_tensor *piece_of(sherd_world *world, const things *t, sherd_dtype dtype)
+{
+    sherd_box box;
+
+    CHECK_OK(sherd_halo_box(&box, t->rows, sherd_world_rank(world), &good));
+    return sherd_constant(world, dtype, box.size, 2, 1);
+}
+
+MISUSE(what_is_added_up_is_a_piece)
+{
+    things t = make(m->world);
+    sherd_tensor *own = piece_of(m->world, &t, SHERD_F32);
+
+    ONLY_SAYS(NULL, sherd_halo_add(NULL, NULL, &good));
+    FAILS(SHERD_EINVAL, sherd_halo_add(NUL(own), t.rows, &good));
+    t = make(m->world);
+    own = piece_of(m->world, &t, SHERD_F32);
+    FAILS(SHERD_EINVAL, sherd_halo_add(own, NUL(t.rows), &good));
+    t = make(m->world);
+    own = piece_of(m->world, &t, SHERD_F32);
+    FAILS(SHERD_EINVAL, sherd_halo_add(BAD(t.x, own), t.rows, &good));
+    t = make(m->world);
+    own = piece_of(m->world, &t, SHERD_F32);
+    sherd_tensor *odd = sherd_constant(m->world, SHERD_F32, (int64_t[]){1, 1}, 2, 1);
+    FAILS(SHERD_EINVAL, sherd_halo_add(BAD(odd, own), t.rows, &good));
+    t = make(m->world);
+    own = piece_of(m->world, &t, SHERD_F32);
+    FAILS(SHERD_EINVAL, sherd_halo_add(own, BAD(t.sum, t.rows), &good));
+    t = make(m->world);
+    own = piece_of(m->world, &t, SHERD_F32);
+    sherd_tensor *bools = piece_of(m->world, &t, SHERD_BOOL);
+    FAILS(SHERD_EINVAL, sherd_halo_add(BAD(bools, own), t.rows, &good));
+}
+
 MISUSE(what_a_halo_would_be_needs_a_layout)
 {
     things t = make(m->world);
@@ -185,6 +220,7 @@ static const check_test tests[] = {
     {TEST(a_halo_that_cannot_be_is_refused), {1, 2, 3}},
     {TEST(what_differs_in_halos_is_told), {2}},
     {TEST(a_halo_needs_a_tensor_and_its_widths), {1, 2, 3}},
+    {TEST(what_is_added_up_is_a_piece), {1, 2, 3}},
     {TEST(what_a_halo_would_be_needs_a_layout), {1, 2}},
     {TEST(ghosts_need_a_layout_of_elements), {1, 2, 3}},
     {TEST(fields_of_two_meshes_are_two_calls), {1, 2, 3}},

@@ -7,7 +7,7 @@
  * empty, or thinner than the halo. A rank with an empty piece gets an empty result.
  *
  * sherd_halo makes a new tensor and is differentiable: the gradient flows back to the ranks that
- * the elements came from. *Ghosts* are for codes that step a field in place: one storage has room
+ * the elements came from, as does what sherd_halo_add is given. *Ghosts* are for codes that step a field in place: one storage has room
  * for the piece and the halo around it, and these ghost cells are filled again and again without
  * allocation.
  *
@@ -77,6 +77,22 @@ SHERD_API sherd_tensor *sherd_halo(sherd_tensor *t, const sherd_halo_options *op
  */
 SHERD_API void sherd_halo_many(sherd_tensor **out, sherd_tensor *const *t, int count,
                                const sherd_halo_options *options);
+
+/**
+ * The reverse of sherd_halo: what all ranks have of an element, in their pieces and in their halos,
+ * is added up at its owner, in the order of shards. So contributions to cells of other ranks come
+ * home: of particles that are deposited, of elements that are assembled. What lies beyond an end
+ * with the border NONE or CONSTANT belongs to nobody. Along axes that do not shard `layout`, ranks
+ * must have the same. Gradient: the halo of the result's.
+ *
+ * @collective the layout's mesh
+ * @shapes     t: plain, of the sizes of sherd_halo_box; layout: without pending reductions;
+ *             options: NULL = all zero; the result: distributed, with `layout`
+ * @owns       the result belongs to the scope; options are copied
+ * @errors     as sherd_halo; EINVAL `t` is distributed, of another size, or of a dtype without sums
+ */
+SHERD_API sherd_tensor *sherd_halo_add(sherd_tensor *t, const sherd_layout *layout,
+                                       const sherd_halo_options *options);
 
 /**
  * The global indices of a rank's piece with its halo, for a tensor with this layout. Indices before

@@ -170,7 +170,7 @@ struct sherd_op {
     /* bytes of the attributes' struct; 0 = none. Only the members in `field` are compared */
     size_t attributes;
 
-    const char *rule;  /* NULL: describe writes it, or there are `ways`, and describe sets shapes */
+    const char *rule; /* NULL: describe writes it, or there are `ways`, and describe sets shapes */
     /* letters of the rule that may not be sharded; 'A', 'B', ..: single dims that "..." covers */
     const char *whole;
     /* letters over which forward itself reduces all ranks: results without them are settled */

@@ -251,3 +251,70 @@ sherd_status sherd_halo_plan(const sherd_plan **out, const sherd_layout *layout,
     sherd__window_release(window);
     return status;
 }
+
+/* ---- the reverse ---------------------------------------------------------------------------- */
+
+static const char add_name[] = "sherd_halo_add";
+
+static const sherd_op add_table = {.name = add_name, .backward = fold_back};
+
+static bool refuse(sherd_tensor *t, const sherd_layout *layout, const char *why)
+{
+    sherd__fail_tensor(t->world, true, SHERD_EINVAL, "%s: %s %s: to %s", add_name,
+                       sherd_tensor_text(t), why, layout->text);
+    return false;
+}
+
+/* Whether it is what sherd_halo gives this rank. */
+static bool is_piece(sherd_tensor *t, const sherd__window *window)
+{
+    const sherd_layout *layout = window->layout;
+    bool fits = t->ndim == window->box.ndim || !window->inside;
+
+    if (!sherd__kernels_to_reduce(sherd__world_kernels(t->world), t->dtype, SHERD_SUM))
+        return refuse(t, layout, "has no sum");
+    for (int d = 0; d < window->box.ndim && window->inside && fits; d++)
+        fits = t->shape[d] == window->box.size[d];
+    return (fits && (window->inside || t->count == 0)) ||
+           refuse(t, layout,
+                  "has not the size of this rank's piece with its halo (sherd_halo_box)");
+}
+
+static sherd_tensor *add_up(sherd_tensor *t, const sherd_layout *layout,
+                            const sherd_halo_options *options)
+{
+    sherd__windowed w = {.piece = t};
+    sherd_tensor *out = sherd__failed(t->world);
+
+    if (sherd__window_of_halo(&w.window, layout, options, add_name, layout->text))
+        return sherd__fail_diag(t->world, true);
+    if (is_piece(t, w.window) && sherd__fold_windows(&w, 1, options->begin, add_name)) {
+        out = w.whole;
+        if (sherd__is_recorded(t->world, &t, 1))
+            sherd__record_node(t->world, &add_table, &t, 1, &out, 1, options, sizeof *options);
+    }
+    sherd__window_release(w.window);
+    return out;
+}
+
+sherd_tensor *sherd_halo_add(sherd_tensor *t, const sherd_layout *layout,
+                             const sherd_halo_options *options)
+{
+    static const sherd_halo_options none;
+    const sherd__argument need[] = {{"t", t}, {"layout", layout}, {NULL, NULL}};
+    sherd_world *world = t ? t->world : layout ? sherd__space_world(layout->space) : NULL;
+    sherd_tensor *failed = NULL;
+
+    if (!sherd__given(world, add_name, need, &failed))
+        return failed;
+    if (sherd__stop(world, add_name, &t, 1))
+        return sherd__failed(world);
+    if (sherd__space_world(layout->space) != world)
+        return sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: the layout is of another world",
+                                  add_name);
+    if (t->layout) {
+        refuse(t, layout, "is distributed: give each rank's piece with its halo");
+        return sherd__failed(world);
+    }
+    return add_up(t, layout, options ? options : &none);
+}
