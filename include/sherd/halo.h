@@ -7,9 +7,10 @@
  * empty, or thinner than the halo. A rank with an empty piece gets an empty result.
  *
  * sherd_halo makes a new tensor and is differentiable: the gradient flows back to the ranks that
- * the elements came from, as does what sherd_halo_add is given. *Ghosts* are for codes that step a field in place: one storage has room
- * for the piece and the halo around it, and these ghost cells are filled again and again without
- * allocation.
+ * the elements came from, and sherd_halo_add sends anything there. *Ghosts* are for codes that step
+ * a field in place: one storage has room for the piece and the halo around it, and these ghost
+ * cells are filled again and again without allocation. They are several times as fast as a halo of
+ * a tensor made anew in each step by sherd_from_local.
  *
  *     sherd_halo_options one = {.before[0] = {1, SHERD_BORDER_PERIODIC},
  *                               .after[0] = {1, SHERD_BORDER_PERIODIC}};

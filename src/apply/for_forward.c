@@ -58,6 +58,7 @@ bool sherd__fractions_there(const sherd_call *call)
     return sherd__device_computes(((const sherd__run *)(const void *)call)->dtype);
 }
 
+/* What only moves elements goes where the first operand is: the others are mostly indices. */
 bool sherd__copies_there(const sherd_call *call)
 {
     for (int i = 0; i < call->operands; i++)
@@ -66,6 +67,7 @@ bool sherd__copies_there(const sherd_call *call)
     return sherd__fractions_there(call);
 }
 
+/* What computes goes where any operand is, so that none is brought back. */
 bool sherd__numbers_there(const sherd_call *call)
 {
     bool there = sherd__fractions_there(call), empty = true;

@@ -12,7 +12,7 @@
 
 typedef struct move_attrs {
     const sherd_layout *to; /* the result's, which the node counts */
-    bool leaf;
+    bool leaf; /* the source is a leaf: its gradient may be passed on unsettled */
     sherd_dtype from; /* of the gradient of the source */
     sherd_dtype back; /* in which the gradient moves */
     const sherd_mesh *among;
@@ -85,7 +85,7 @@ static const sherd_op across_table = {
 static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
 {
     return from->spec.mesh == to->spec.mesh && from->pending_axes == 0 &&
-           from->sharers > to->sharers;
+           from->shards > to->shards;
 }
 
 /* A move whose source the tape may keep instead of its result. Not recorded. */

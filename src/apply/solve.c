@@ -233,7 +233,7 @@ static uint64_t hash_of(const question *q)
         hash = sherd__hash_word(hash, run->call.linearity);
         hash = sherd__hash_word(hash, run->call.reduces);
     }
-    if (op->ways)
+    if (op->ways) /* from attributes and layouts follow linearity and reduction */
         return sherd__hash_word(hash, run->dtype) ^ sherd__attributes_hash(q->run);
     if (op->describe) {
         hash = sherd__hash_bytes(hash, run->rule.operand,

@@ -204,7 +204,7 @@ static bool holds_more(const sherd_layout *a, const sherd_layout *b)
 {
     int64_t largest = sherd__layout_largest(a);
 
-    return largest > 0 && (largest > sherd__layout_largest(b) || a->sharers < b->sharers);
+    return largest > 0 && (largest > sherd__layout_largest(b) || a->shards < b->shards);
 }
 
 bool sherd__is_larger(const sherd_tensor *leaf, const sherd_tensor *grad)

@@ -40,7 +40,7 @@ void sherd__part_first(sherd__pass *p)
 
 /* ---- what is kept ---------------------------------------------------------------------------- */
 
-/* Whether operands that are saved may be others than those that the operator says it needs. */
+/* Whether what is saved of operands is what the operator says that it needs, and nothing else. */
 static bool says_needs(const sherd_op *op)
 {
     bool says = op->operand[0].name != NULL;

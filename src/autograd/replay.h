@@ -24,8 +24,8 @@ typedef struct sherd__replayed {
 
 /*
  * From here to sherd__replay_end, recorded operators save nothing. `count`: how many tensors will
- * be kept. NULL: nothing is recorded now, or (raised) out of memory; then `self` is destroyed, and
- * keep and end are no-ops.
+ * be kept, at most 64. NULL: nothing is recorded now, or (raised) out of memory; then `self` is
+ * destroyed, and keep and end are no-ops.
  */
 sherd__replay *sherd__replay_begin(sherd_world *world, int count, const sherd__replayed *what);
 /* Keep the i-th tensor (or NULL), packed by the saved-tensor hooks that are in force now. */

@@ -129,7 +129,7 @@ static bool keeps_source(const sherd_tensor *t)
     const sherd_tensor *source = t->autograd.moved_from;
 
     return source && source->storage && source->layout && t->layout &&
-           source->layout->pending_axes == 0 && source->layout->sharers > t->layout->sharers &&
+           source->layout->pending_axes == 0 && source->layout->shards > t->layout->shards &&
            source->storage->version == t->autograd.moved_version &&
            t->storage->version == t->autograd.moved_as;
 }

@@ -44,7 +44,7 @@ void sherd__record_gather(const sherd__gathering *g)
         sherd_tensor *piece = g->pieces[i], *whole = g->whole[i];
         if (whole == piece || sherd_tensor_failed(whole))
             continue;
-        if (!g->keep && piece->layout->sharers > whole->layout->sharers)
+        if (!g->keep && piece->layout->shards > whole->layout->shards)
             whole->autograd.moved_from = sherd_tensor_retain(piece);
         sherd__origin_pass(&piece, 1, &whole, 1);
         sherd__record_node(whole->world, &sherd__together_op, &piece, 1, &whole, 1, &attributes,

@@ -76,9 +76,9 @@ static inline int sherd__exit_code(int value)
 }
 
 /* Join, run the body, leave its value in the post, close. *opened: what joining returned (then the
- * body did not run); *closed: the last check. */
+ * body did not run). */
 int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *opened,
-                    sherd_status *closed, sherd__diag *diag);
+                    sherd__diag *diag);
 /* Fork the ranks of a plan and watch them. */
 sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *plan,
                                     sherd__diag *diag);

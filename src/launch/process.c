@@ -30,12 +30,12 @@ void sherd__be_child(int parent, const sherd__signals *signals)
 
 static _Noreturn void run_child(const sherd__launch_plan *plan, int rank)
 {
-    sherd_status opened = SHERD_OK, closed = SHERD_OK;
+    sherd_status opened = SHERD_OK;
     sherd__diag diag = {.rank = -1};
     sherd__core_locks parents = plan->cores;
 
     sherd__cores_give(&parents);
-    int value = sherd__run_rank(plan, rank, &opened, &closed, &diag);
+    int value = sherd__run_rank(plan, rank, &opened, &diag);
 
     fflush(NULL);
     if (opened)

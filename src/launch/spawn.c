@@ -15,7 +15,6 @@ typedef struct thread_rank {
     pthread_t thread;
     int rank, value;
     sherd_status opened; /* what joining the world returned */
-    sherd_status closed;
     sherd__diag diag;
     const sherd__launch_plan *plan;
     pthread_mutex_t *gate; /* held until all threads exist */
@@ -31,12 +30,12 @@ static void *run_thread(void *payload)
     bool go = *self->go;
     pthread_mutex_unlock(self->gate);
     if (go)
-        self->value = sherd__run_rank(plan, self->rank, &self->opened, &self->closed, &self->diag);
+        self->value = sherd__run_rank(plan, self->rank, &self->opened, &self->diag);
     return NULL;
 }
 
 int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *opened,
-                    sherd_status *closed, sherd__diag *diag)
+                    sherd__diag *diag)
 {
     sherd_world *world;
 
@@ -46,12 +45,10 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
         return 0;
     world->lent = true;
     int value = plan->body(world, plan->payload);
-    if (sherd__is_stranger(world)) { /* the body has forked, and returns in both */
-        *closed = SHERD_EINVAL;
+    if (sherd__is_stranger(world)) /* the body has forked, and returns in both */
         return value;
-    }
     atomic_store(&plan->arena.control->post[rank].value, 1 + (uint64_t)sherd__exit_code(value));
-    *closed = sherd__world_close(world, NULL);
+    (void)sherd__world_close(world, NULL); /* why it failed is in the arena */
     return value;
 }
 

@@ -204,11 +204,11 @@ static sherd_layout *create(sherd__space *space, const sherd__layout_spec *spec,
     for (int i = 0; i < spec->mesh->axes; i++)
         if (spec->pending[i] >= 0)
             layout->pending_axes |= 1u << i;
-    layout->sharers = 1;
+    layout->shards = 1;
     for (int d = 0; d < spec->ndim; d++)
         for (int i = 0; i < spec->dim[d].axes; i++) {
             layout->shard_axes |= 1u << spec->dim[d].axis[i];
-            layout->sharers *= spec->mesh->extent[spec->dim[d].axis[i]];
+            layout->shards *= spec->mesh->extent[spec->dim[d].axis[i]];
         }
     if (own_cuts(space->heap, &layout->spec)) {
         layout->text = sherd__written(space->heap, sherd__layout_write, layout);

@@ -42,7 +42,7 @@ struct sherd_layout {
     uint64_t hash;         /* of content */
     unsigned pending_axes; /* bits of axes with a pending reduction */
     unsigned shard_axes;   /* bits of axes that shard a dim */
-    int64_t sharers;       /* product of the extents of the axes that shard a dim */
+    int64_t shards;        /* product of the extents of the axes that shard a dim */
     int64_t refs;
     bool held, idle;
     char *text;

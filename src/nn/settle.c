@@ -40,7 +40,7 @@ static int collect(sherd_optimizer *o)
         const sherd_layout *to;
         if (!g || (!g->layout && !p->layout))
             continue;
-        to = g->layout || p->layout ? goal(&o->item[i], g) : NULL;
+        to = goal(&o->item[i], g);
         if (!to) {
             sherd__raise_diag(o->world);
             return -1;

@@ -334,6 +334,7 @@ static bool write_piece(const write *w)
     if (a->count == 0 || (not_ours && w->kind == ADD))
         return true;
     bool combines = !overwrites(w->kind);
+    /* What combines goes on in a dry world: for the scratch memory that it takes. */
     if (sherd__left_out(a->world, w->name, a->dtype, combines ? (double)a->count : 0,
                         (combines          ? 3
                          : w->kind == COPY ? 2

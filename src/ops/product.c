@@ -227,9 +227,10 @@ static bool is_batched(int b_ndim)
  */
 static bool is_plain_product(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b)
 {
-    if (a_ndim < 2 || b_ndim < 2 || b_ndim == 2)
-        return a_ndim >= 2 && b_ndim == 2;
-    return a_ndim == b_ndim && memcmp(a, b, sherd__bytes(a_ndim - 2) * sizeof *a) == 0;
+    if (b_ndim == 2)
+        return a_ndim >= 2;
+    return b_ndim > 2 && a_ndim == b_ndim &&
+           memcmp(a, b, sherd__bytes(a_ndim - 2) * sizeof *a) == 0;
 }
 
 /* The rule of two operands, as numpy.matmul. */
