@@ -238,7 +238,7 @@ static sherd_status turn_to(reader *r, const sherd_file *file)
 
 /* These bytes of a piece. */
 static sherd_status read_piece(reader *r, const sherd__file_piece *p, void *data,
-                               sherd__file_rows rows)
+                               sherd__stored_rows rows)
 {
     sherd_status status = turn_to(r, p->file);
 
@@ -252,7 +252,7 @@ static sherd_status read_piece(reader *r, const sherd__file_piece *p, void *data
 static sherd_status read_rows(const sherd__file_source *source, sherd_tensor *t,
                               const char *function)
 {
-    sherd__file_rows rows = sherd__rows_here(t);
+    sherd__stored_rows rows = sherd__rows_here(t);
     int64_t one = source->stacked && rows.bytes ? rows.bytes / t->local[0] : rows.bytes;
     char *data = rows.bytes ? sherd__fresh(t) : NULL;
     reader r = {.function = function};
@@ -262,7 +262,7 @@ static sherd_status read_rows(const sherd__file_source *source, sherd_tensor *t,
         status = read_piece(&r, source->piece, data, rows);
     for (int64_t done = 0; source->stacked && done < rows.bytes && !status; done += one)
         status = read_piece(&r, &source->piece[(rows.at + done) / one], data + done,
-                            (sherd__file_rows){0, one});
+                            (sherd__stored_rows){0, one});
     stop(&r);
     return status;
 }

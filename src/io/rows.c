@@ -27,7 +27,7 @@ sherd_status sherd__file_layout(const sherd_layout **out, const sherd_layout *la
     return status;
 }
 
-sherd__file_rows sherd__rows_here(const sherd_tensor *t)
+sherd__stored_rows sherd__rows_here(const sherd_tensor *t)
 {
     int64_t size = (int64_t)sherd_dtype_bytes(t->dtype), row = size;
 
@@ -35,7 +35,7 @@ sherd__file_rows sherd__rows_here(const sherd_tensor *t)
     for (int d = 1; d < t->ndim && t->count; d++)
         row *= t->shape[d];
     int64_t first = t->ndim && t->layout && t->count ? sherd_tensor_offset(t, 0) : 0;
-    return (sherd__file_rows){first * row, t->count * size};
+    return (sherd__stored_rows){first * row, t->count * size};
 }
 
 bool sherd__read_at(int fd, void *data, int64_t bytes, int64_t at)

@@ -16,10 +16,10 @@ sherd_status sherd__file_layout(const sherd_layout **out, const sherd_layout *la
  * The offset and length of this rank's rows in the bytes of the whole tensor. For a scalar each
  * rank of its mesh has all of it.
  */
-typedef struct sherd__file_rows {
+typedef struct sherd__stored_rows {
     int64_t at, bytes;
-} sherd__file_rows;
-sherd__file_rows sherd__rows_here(const sherd_tensor *t);
+} sherd__stored_rows;
+sherd__stored_rows sherd__rows_here(const sherd_tensor *t);
 
 /* Transfer all bytes; false with errno, or errno 0 if the file ends early. */
 bool sherd__read_at(int fd, void *data, int64_t bytes, int64_t at);

@@ -254,7 +254,7 @@ static void put(sherd_writing *w, int i)
         w->status = w->status ? w->status : SHERD_EPEER;
         return;
     }
-    sherd__file_rows here = sherd__rows_here(t);
+    sherd__stored_rows here = sherd__rows_here(t);
     const void *data = here.bytes ? sherd__data(t) : NULL;
     if (w->status || !here.bytes || !is_ours(t))
         return;
