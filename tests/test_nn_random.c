@@ -7,6 +7,7 @@
  */
 #include "ops_cases.h"
 
+#include "sherd/checkpoint.h"
 #include "sherd/module.h"
 #include "sherd/ops_layers.h"
 #include "sherd/values.h"

@@ -199,7 +199,7 @@ static bool leaf_gets_it_back(const sherd_layout *from, const sherd_layout *to,
     sherd_backward(inject(sherd_redistribute(leaf, to, NULL), grad));
     sherd_tensor *raw = sherd__raw_grad(leaf);
     bool larger =
-        sherd__layout_largest(grad) > sherd__layout_largest(from) || grad->sharers < from->sharers;
+        sherd__layout_largest(grad) > sherd__layout_largest(from) || grad->shards < from->shards;
     good &= CHECK(raw && raw->layout == (larger ? settled(from) : grad));
     sherd_tensor *g = sherd_grad(leaf);
     good &= CHECK(g && g->layout == settled(from));

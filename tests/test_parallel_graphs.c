@@ -12,6 +12,7 @@
  */
 #include "operator_graph.h"
 
+#include "sherd/checkpoint.h"
 #include "sherd/parallel.h"
 
 enum { SOME = 540, MANY_MORE = 33334 };
