@@ -5,7 +5,7 @@
  * turns; the medians of several runs. Work is counted as two products forward and five backward, of
  * the keys that queries see.
  *
- *   attention [--width W] [--positions N] [--heads H] [--runs N] [--full]
+ *   attention [--width W] [--positions N] [--heads H] [--window N] [--runs N] [--full]
  */
 #include "vector/fast.h"
 #include "base/num.h"
@@ -27,7 +27,7 @@ typedef struct bench {
     float *log_sum;
     void *workspace;
     double peak; /* of bf16, 1e9 FLOP/s; 0: not measured */
-    int64_t runs;
+    int64_t runs, window;
 } bench;
 
 static void run(bench *b, bool backward, bool by_f32)
@@ -52,7 +52,8 @@ static void measure(bench *b, bool backward)
 {
     const sherd__attending *s = &b->s;
     double time[2][MOST_RUNS], best[2] = {0, 0};
-    double n = (double)s->keys, seen = s->causal ? n * (n + 1) / 2 : n * n;
+    double n = (double)s->keys, most = s->window ? (double)s->window : n;
+    double seen = s->causal ? most * (most + 1) / 2 + (n - most) * most : n * n;
     double work =
         (double)(s->batch * s->groups * s->width) * seen * 2 * (backward ? 5 : 2); /* FLOP */
 
@@ -119,6 +120,7 @@ static bool try_shape(bench *b, int64_t width, int64_t positions, int64_t heads)
     int64_t batch = sherd__max(1, 2048 / positions); /* as many rows as a step of the GPT example */
 
     b->s = self_attention(batch, heads, positions, width, b->s.causal);
+    b->s.window = b->s.causal && b->window < positions ? b->window : 0;
     bool good = make_tensors(b);
     if (good) {
         run(b, false, true);
@@ -138,6 +140,7 @@ int main(int argc, char **argv)
     const bench_option options[] = {{"--width", "W", .number = &width, .most = 1024},
                                     {"--positions", "N", .number = &positions, .most = 1 << 16},
                                     {"--heads", "H", .number = &heads, .most = MOST_HEADS},
+                                    {"--window", "N", .number = &b.window, .most = 1 << 16},
                                     {"--runs", "N", .number = &runs, .most = MOST_RUNS},
                                     {"--full", NULL, .flag = &full}};
 

@@ -78,7 +78,9 @@ static inline sherd_tensor *run_attention_general(act *a)
     const sherd_attention_options options = {.causal = a->p->number[0],
                                              .mask = operand(a, 3),
                                              .dropout = a->p->number[1] ? 0.3 : 0,
-                                             .generator = a->generator};
+                                             .generator = a->generator,
+                                             .window = a->p->number[2],
+                                             .softcap = a->p->number[3] ? 0.8 : 0};
     sherd_tensor *out;
 
     sherd_attention_with(&out, &a->more, a->in[0], a->in[1], a->in[2], &options);
@@ -141,13 +143,21 @@ static inline bool draw_attention(call_plan *p, uint64_t *dice)
     return true;
 }
 
-/* Heads that share keys, dropout, or a mask: of numbers or of bools, of some shape that
- * broadcasts. */
+/* A window, a cap, heads that share keys, dropout, or a mask: of numbers or of bools, of some shape
+ * that broadcasts. */
 static inline bool draw_general(call_plan *p, uint64_t *dice)
 {
     const int64_t *q = p->in[0].shape;
     int64_t heads = q[2], t = 1 + roll(dice, 4);
-    int way = roll(dice, 4), skipped = roll(dice, 3);
+    int way = roll(dice, 5), skipped = roll(dice, 3);
+
+    if (way == 4) {
+        p->number[0] = roll(dice, 2);
+        p->number[2] = p->number[0] ? 1 + roll(dice, 3) : 0;
+        p->number[3] = !p->number[0] || roll(dice, 2);
+        want_keys(p, p->number[0] ? q[1] : t, heads);
+        return true;
+    }
 
     if (way == 0 && heads < 2)
         return false;

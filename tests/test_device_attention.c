@@ -118,10 +118,11 @@ static array drawn_mask(sherd__attending *s, const extras *e)
 static void name_problem(char out[200], const char *name, const sherd__attending *s,
                          const extras *e)
 {
-    snprintf(out, 200, "%s of b%d g%d r%d q%d k%d w%d causal %d from %d, %d, p %g, mask %s %u",
+    snprintf(out, 200,
+             "%s of b%d g%d r%d q%d k%d w%d causal %d, %d from %d, %d, cap %g, p %g, mask %s %u",
              name, (int)s->batch, (int)s->groups, (int)s->repeat, (int)s->queries, (int)s->keys,
-             (int)s->width, s->causal, (int)s->first_query, (int)s->first_key, s->p,
-             e->mask ? sherd_dtype_name(e->mask) : "none", e->stretched);
+             (int)s->width, s->causal, (int)s->window, (int)s->first_query, (int)s->first_key,
+             s->softcap, s->p, e->mask ? sherd_dtype_name(e->mask) : "none", e->stretched);
 }
 
 static void attention_with_is_plain(sherd_dtype dtype, sherd__attending s, extras e, int shift,
@@ -272,6 +273,33 @@ static void pieces_are_plain(void)
     close_device();
 }
 
+/* Windows of one key and more, within a tile and over some, of pieces; caps; both with dropout. */
+static void windows_and_caps_are_plain(void)
+{
+    static const int64_t windows[] = {1, 20, 64, 100, 0};
+
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = d % check_stride(2); i < LEN(windows); i += check_stride(2)) {
+            sherd__attending s = problem(1, 1, 2, 140, 150, i == 2 ? 130 : i == 1 ? 70 : 24);
+            s.causal = windows[i] > 0;
+            s.window = windows[i];
+            s.first_query = i * 30;
+            s.first_key = i == 4 ? 0 : 15;
+            s.softcap = i % 2 ? 0 : 0.8;
+            s.p = i == 3 ? 0.2 : 0;
+            attention_is_plain(dtypes[d], s, 0, false);
+        }
+    /* with a mask */
+    sherd__attending s = problem(1, 1, 1, 70, 70, 24);
+    s.causal = true;
+    s.window = 30;
+    for (int d = 0; d < LEN(dtypes); d += 2)
+        attention_with_is_plain(dtypes[d], s, (extras){SHERD_BOOL, 7, false, false, false}, 0,
+                                false);
+    close_device();
+}
+
 /* Masks of all kinds, stretched or not; with causality, dropout, pieces of sequences. */
 static void masks_are_plain(void)
 {
@@ -361,7 +389,12 @@ static void what_it_can_not_is_said(void)
     float x[1] = {0};
 
     open_device();
-    sherd__attending masked = problem(1, 1, 1, 1, 1, 1), wider = masked;
+    sherd__attending masked = problem(1, 1, 1, 1, 1, 1), wider = masked, both = masked;
+    both.mask = x;
+    both.mask_dtype = SHERD_F32;
+    CHECK(sherd__device_attends(SHERD_F32, &both));
+    both.softcap = 1;
+    CHECK(!sherd__device_attends(SHERD_F32, &both));
     masked.mask = x;
     masked.mask_dtype = SHERD_F64;
     wider.width = 257;
@@ -375,8 +408,10 @@ static void what_it_can_not_is_said(void)
 }
 
 static const check_test tests[] = {
-    {TEST(shapes_are_plain)},    {TEST(less_memory_is_plain)}, {TEST(many_heads_are_plain)},
-    {TEST(misaligned_is_plain)}, {TEST(pieces_are_plain)},     {TEST(masks_are_plain)},
-    {TEST(dropout_is_plain)},    {TEST(joined_is_plain)},      {TEST(what_it_can_not_is_said)},
+    {TEST(shapes_are_plain)},        {TEST(less_memory_is_plain)},
+    {TEST(many_heads_are_plain)},    {TEST(misaligned_is_plain)},
+    {TEST(pieces_are_plain)},        {TEST(masks_are_plain)},
+    {TEST(dropout_is_plain)},        {TEST(joined_is_plain)},
+    {TEST(what_it_can_not_is_said)}, {TEST(windows_and_caps_are_plain)},
 };
 CHECK_MAIN(tests)

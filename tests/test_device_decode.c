@@ -28,7 +28,7 @@ static void plain_item(sherd_dtype dtype, const sherd__caching *s, int64_t b, co
     const sherd__kernels *kernels = plain_of(dtype);
     size_t element = sherd_dtype_bytes(dtype);
     int64_t heads = s->groups * s->repeat, n = s->queries * heads * s->width;
-    int64_t keys = s->room * s->groups * s->width, seen[16];
+    int64_t keys = s->room * s->groups * s->width, seen[16], before[16];
     sherd__cached c = {.queries = s->queries,
                        .groups = s->groups,
                        .repeat = s->repeat,
@@ -36,7 +36,9 @@ static void plain_item(sherd_dtype dtype, const sherd__caching *s, int64_t b, co
                        .keys = s->room,
                        .key_row = s->groups * s->width,
                        .seen = seen,
-                       .scale = s->scale};
+                       .before = before,
+                       .scale = s->scale,
+                       .softcap = s->softcap};
     void *workspace = malloc((size_t)kernels->attention_cached_workspace(&c) + 64);
     double *wide = calloc((size_t)n + 1, sizeof *wide);
     double *log_sum = calloc((size_t)(s->queries * heads) + 1, sizeof *log_sum);
@@ -48,6 +50,7 @@ static void plain_item(sherd_dtype dtype, const sherd__caching *s, int64_t b, co
     for (int64_t i = 0; i < s->queries; i++) {
         int64_t at = ((const int32_t *)where->host)[b * s->queries + i] + 1 - s->first;
         seen[i] = at < 0 ? 0 : at > s->room ? s->room : at;
+        before[i] = s->window && at > s->window ? at - s->window : 0;
     }
     kernels->attention_cached(&c, half ? (void *)wide : to, log_sum,
                               (const char *)q->host + (size_t)(b * n) * element,
@@ -100,23 +103,33 @@ static void caches_are_read_as_by_the_cpu(void)
 {
     static const sherd__caching shapes[] = {
         /* batch, queries, groups, repeat, width, room, first; what is seen follows */
-        {2, 1, 1, 1, 32, 9, 0, 0, 1, NULL, NULL, 0, 0, 0},
-        {1, 1, 2, 4, 128, 70, 0, 0, 1, NULL, NULL, 0, 0, 0},
-        {2, 3, 2, 2, 20, 200, 0, 0, 1, NULL, NULL, 0, 0, 0},
-        {1, 2, 1, 8, 64, 130, 3, 0, 1, NULL, NULL, 0, 0, 0},
-        {3, 1, 2, 5, 7, 65, 10, 0, 1, NULL, NULL, 0, 0, 0},
-        {1, 1, 1, 3, 256, 12, 0, 0, 1, NULL, NULL, 0, 0, 0},
-        {1, 1, 1, 2, 130, 66, 0, 0, 1, NULL, NULL, 0, 0, 0},
-        {0, 1, 1, 1, 8, 5, 0, 0, 1, NULL, NULL, 0, 0, 0},
-        {2, 1, 2, 1, 8, 0, 0, 0, 1, NULL, NULL, 0, 0, 0},
+        {2, 1, 1, 1, 32, 9, 0, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+        {1, 1, 2, 4, 128, 70, 0, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+        {2, 3, 2, 2, 20, 200, 0, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+        {1, 2, 1, 8, 64, 130, 3, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+        {3, 1, 2, 5, 7, 65, 10, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+        {1, 1, 1, 3, 256, 12, 0, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+        {1, 1, 1, 2, 130, 66, 0, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+        {0, 1, 1, 1, 8, 5, 0, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+        {2, 1, 2, 1, 8, 0, 0, 0, 1, NULL, NULL, 0, 0, 0, 0, 0},
+    };
+    static const sherd__caching windows[] = {
+        {2, 3, 1, 2, 20, 300, 0, 0, 1, NULL, NULL, 0, 0, 0, 1, 0},
+        {2, 3, 2, 1, 32, 300, 0, 0, 1, NULL, NULL, 0, 0, 0, 70, 0.9},
+        {1, 1, 1, 4, 64, 130, 40, 0, 1, NULL, NULL, 0, 0, 0, 35, 0},
+        {1, 2, 1, 1, 8, 500, 0, 0, 1, NULL, NULL, 0, 0, 0, 150, 0.7},
     };
 
     open_device();
     for (int d = 0; d < LEN(dtypes); d++)
         for (int i = d % 2; i < LEN(shapes); i += 1 + (d > 0)) /* f32 all, the others some */
             check_cached(dtypes[d], &shapes[i], i % 2, i % 3 != 2);
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = d % 2; i < LEN(windows); i += 2)
+            check_cached(dtypes[d], &windows[i], 0, i > 0);
     /* Many parts, more than a block joins at once. */
-    check_cached(SHERD_F32, &(sherd__caching){1, 1, 1, 1, 4, 8400, 0, 0, 1, NULL, NULL, 0, 0, 0}, 0,
+    check_cached(SHERD_F32,
+                 &(sherd__caching){1, 1, 1, 1, 4, 8400, 0, 0, 1, NULL, NULL, 0, 0, 0, 0, 0}, 0,
                  true);
     close_device();
 }

@@ -6,139 +6,9 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernel_versions.h"
+#include "attention_sides.h"
 #include "kernels/half.h"
 #include "paper.h"
-
-enum { ROOM = 300000, LINE = 64 };
-
-/* Inputs q, k, v, dout; results out, log_sum, dq, dk, dv. */
-typedef struct side {
-    sherd__kernels kernels;
-    float *result[5];
-    float *space;
-} side;
-
-static float *input[4];
-
-static float *array(void)
-{
-    float *x = malloc(sizeof(float) * ROOM);
-    if (!x)
-        abort();
-    return x;
-}
-
-static side open_side(void)
-{
-    side s = {.kernels = sherd__ref_f32, .space = array()};
-    for (int i = 0; i < 5; i++)
-        s.result[i] = array();
-    return s;
-}
-
-static void close_side(side *s)
-{
-    for (int i = 0; i < 5; i++)
-        free(s->result[i]);
-    free(s->space);
-}
-
-static void open_inputs(void)
-{
-    for (uint64_t i = 0; i < 4; i++) {
-        input[i] = array();
-        sherd__ref_f32.uniform(ROOM, input[i], -2, 2, sherd__philox_key(5, i, 0), 0);
-    }
-}
-
-static void close_inputs(void)
-{
-    for (int i = 0; i < 4; i++)
-        free(input[i]);
-}
-
-static sherd__attending problem(int64_t batch, int64_t groups, int64_t repeat, int64_t queries,
-                                int64_t keys, int64_t width, double scale)
-{
-    return (sherd__attending){.batch = batch,
-                              .groups = groups,
-                              .repeat = repeat,
-                              .queries = queries,
-                              .keys = keys,
-                              .width = width,
-                              .scale = scale,
-                              .all_queries = queries,
-                              .all_keys = keys,
-                              .all_heads = groups * repeat,
-                              .all_repeat = repeat};
-}
-
-/* Elements of the largest result, and some behind it, which nobody may touch. */
-static int64_t watched(const sherd__attending *s)
-{
-    int64_t queries = s->batch * s->queries * sherd__query_stride(s);
-    int64_t keys = s->batch * s->keys * sherd__key_stride(s);
-    int64_t sums = s->batch * s->groups * s->repeat * s->queries;
-
-    return 64 + sherd__max(queries, sherd__max(keys, sums));
-}
-
-/* Forward and backward; the workspace begins off a cache line, and its end is watched. */
-static void run(side *s, const sherd__attending *shape, const float *dlog_sum)
-{
-    int64_t need = s->kernels.attention_workspace(shape);
-
-    CHECK(need + 2 < ROOM);
-    for (int i = 0; i < 5; i++)
-        for (int64_t j = 0; j < watched(shape); j++)
-            s->result[i][j] = 77;
-    s->space[1 + need] = 77;
-    s->kernels.attention(shape, s->result[0], s->result[1], input[0], input[1], input[2],
-                         s->space + 1);
-    s->kernels.attention_grad(shape, s->result[2], s->result[3], s->result[4], NULL, input[3],
-                              dlog_sum, input[0], input[1], input[2], s->result[0], s->result[1],
-                              s->space + 1);
-    CHECK_EQ(s->space[1 + need], 77);
-}
-
-/* Gradients are sums of up to 100 terms of size 4 that may cancel to 0: hence 5e-5 there. */
-static void compare(const side *plain, const side *fast, const sherd__attending *s)
-{
-    for (int i = 0; i < 5; i++)
-        for (int64_t j = 0; j < watched(s); j++) {
-            float x = plain->result[i][j], y = fast->result[i][j];
-            if (x == y || fabsf(x - y) <= (i < 2 ? 1e-5f : 5e-5f) * (1 + fabsf(x)))
-                continue;
-            fprintf(
-                stderr,
-                "%s: b%d g%d r%d q%d k%d w%d causal %d mask %d: element %d of result %d: %.9g is "
-                "%.9g\n",
-                fast->kernels.name, (int)s->batch, (int)s->groups, (int)s->repeat, (int)s->queries,
-                (int)s->keys, (int)s->width, s->causal, s->mask ? (int)s->mask_dtype : -1, (int)j,
-                i, (double)x, (double)y);
-            CHECK(false);
-            return;
-        }
-}
-
-static void try_with(side *plain, side *fast, const sherd__attending *shape, const float *dlog_sum)
-{
-    sherd__kernels list[FAST_SETS];
-    int n = versions(list);
-
-    run(plain, shape, dlog_sum);
-    for (int i = 0; i < n; i++) {
-        fast->kernels = list[i];
-        run(fast, shape, dlog_sum);
-        compare(plain, fast, shape);
-    }
-}
-
-static void try_shape(side *plain, side *fast, const sherd__attending *shape)
-{
-    try_with(plain, fast, shape, NULL);
-}
 
 static void fast_is_plain_at_every_edge(void)
 {
@@ -237,11 +107,32 @@ static void give_mask(sherd__attending *s, unsigned char *mask, uint64_t *random
     }
 }
 
+/* Spans of keys that never fall, some of them empty, as documents or at random. */
+static void give_span(sherd__attending *s, int32_t *span, uint64_t *random)
+{
+    bool documents = paper_random(random) % 2;
+    int64_t first = s->first_key - 5, end = first;
+
+    for (int64_t i = 0; i < s->queries; i++) {
+        if (!documents) {
+            first += (int64_t)(paper_random(random) % 3);
+            end = sherd__max(end, first + (int64_t)(paper_random(random) % 30) - 3);
+        } else if (i == 0 || paper_random(random) % 20 == 0) {
+            first = end;
+            end += 1 + (int64_t)(paper_random(random) % 30);
+        }
+        span[2 * i] = (int32_t)first;
+        span[2 * i + 1] = (int32_t)end;
+    }
+    s->span = span;
+}
+
 /* Masks, dropout, shared heads, pieces, and gradients of the logarithms of sums, all at once. */
 static void fast_is_plain_in_general(void)
 {
     side plain = open_side(), fast = open_side();
     unsigned char *mask = (unsigned char *)array();
+    int32_t span[2 * 70];
     uint64_t r = 11;
 
     for (int i = 0; i < 300; i++) {
@@ -265,6 +156,12 @@ static void fast_is_plain_in_general(void)
             s.p = 0.3;
             s.key = sherd__philox_key(3, (uint64_t)i, 0);
         }
+        if (s.causal && paper_random(&r) % 2)
+            s.window = 1 + (int64_t)(paper_random(&r) % 80);
+        if (paper_random(&r) % 3 == 0)
+            s.softcap = 0.7;
+        if (paper_random(&r) % 3 == 0)
+            give_span(&s, span, &r);
         try_with(&plain, &fast, &s, paper_random(&r) % 2 ? input[2] : NULL);
     }
     free(mask);

@@ -145,6 +145,57 @@ static void attention_in_tiles_is_attention(void)
     close_all();
 }
 
+/* Windows from one key on, smaller and larger than blocks. */
+static void windows_in_tiles_are_windows(void)
+{
+    static const int64_t lengths[] = {31, 33, 64, 300, 600};
+    static const int64_t windows[] = {1, 2, 31, 32, 33, 64, 100, 290};
+
+    open_all();
+    for (int i = 0; i < LEN(lengths) && set.tiles; i++)
+        for (int w = 0; w < LEN(windows); w++) {
+            sherd__attending s = {.batch = 1,
+                                  .groups = 1 + w % 2,
+                                  .repeat = 1,
+                                  .queries = lengths[i] + w % 2 * 70, /* these see nothing */
+                                  .keys = lengths[i],
+                                  .width = w % 3 ? 40 : 16,
+                                  .scale = w % 4 ? 0.4 : -0.6,
+                                  .causal = true,
+                                  .window = windows[w]};
+            try_attention(&s);
+        }
+    close_all();
+}
+
+/* Documents, causal or not; some queries of the last one see nothing. */
+static void documents_in_tiles_are_documents(void)
+{
+    enum { LENGTH = 330 };
+    static const int64_t each[] = {1, 20, 32, 100, 300};
+    static int32_t span[2 * LENGTH];
+
+    open_all();
+    for (int e = 0; e < LEN(each) && set.tiles; e++)
+        for (int causal = 0; causal < 2; causal++) {
+            sherd__attending s = {.batch = 1,
+                                  .groups = 2,
+                                  .repeat = 1,
+                                  .queries = LENGTH,
+                                  .keys = LENGTH,
+                                  .width = e % 2 ? 40 : 16,
+                                  .scale = 0.4,
+                                  .causal = causal,
+                                  .span = span};
+            for (int64_t i = 0; i < LENGTH; i++) {
+                span[2 * i] = (int32_t)(i / each[e] * each[e]);
+                span[2 * i + 1] = (int32_t)(i < LENGTH - 20 ? span[2 * i] + each[e] : LENGTH - 20);
+            }
+            try_attention(&s);
+        }
+    close_all();
+}
+
 /* Scores of many hundreds: most probabilities are 0, and maxima grow from block to block. */
 static void large_scores_leave_one_key(void)
 {
@@ -208,7 +259,7 @@ static void tiles_keep_what_is_no_number(void)
 
 static void tiles_say_what_they_can_not(void)
 {
-    sherd__attending s[5];
+    sherd__attending s[6];
 
     open_all();
     for (int i = 0; i < LEN(s); i++)
@@ -218,6 +269,7 @@ static void tiles_say_what_they_can_not(void)
     s[2].keys = 0;
     s[3].mask = half[V];
     s[4].scale = 0;
+    s[5].softcap = 2;
     for (int i = 0; i < LEN(s) && set.tiles; i++) {
         CHECK_EQ(forward(&s[i]), SHERD__CANNOT);
         CHECK_EQ(backward(&s[i]), SHERD__CANNOT);
@@ -269,8 +321,9 @@ static void rows_with_gaps_are_added_to(void)
 }
 
 static const check_test tests[] = {
-    {TEST(attention_in_tiles_is_attention)}, {TEST(large_scores_leave_one_key)},
-    {TEST(tiles_keep_what_is_no_number)},    {TEST(tiles_say_what_they_can_not)},
-    {TEST(rows_with_gaps_are_added_to)},
+    {TEST(attention_in_tiles_is_attention)},  {TEST(windows_in_tiles_are_windows)},
+    {TEST(large_scores_leave_one_key)},       {TEST(tiles_keep_what_is_no_number)},
+    {TEST(tiles_say_what_they_can_not)},      {TEST(rows_with_gaps_are_added_to)},
+    {TEST(documents_in_tiles_are_documents)},
 };
 CHECK_MAIN(tests)

@@ -50,16 +50,21 @@ static sherd_tensor *positions(sherd_world *world, int64_t queries)
 }
 
 /* By attention with a mask of what each query sees. */
-static sherd_tensor *expected(sherd_world *world, sherd_tensor **x, int64_t queries)
+static sherd_tensor *expected(sherd_world *world, sherd_tensor **x, int64_t queries,
+                              const sherd_cached_options *how)
 {
     static _Thread_local uint8_t seen[BATCH * MOST * ROOM];
 
-    for (int64_t i = 0; i < BATCH * queries * ROOM; i++)
-        seen[i] = i % ROOM <= position(i / ROOM / queries, i / ROOM % queries, queries);
+    for (int64_t i = 0; i < BATCH * queries * ROOM; i++) {
+        int64_t at = position(i / ROOM / queries, i / ROOM % queries, queries);
+        seen[i] = i % ROOM <= at && (!how->window || i % ROOM > at - how->window);
+    }
     sherd_tensor *mask =
         sherd_from_data(world, SHERD_BOOL, SIZES(BATCH, 1, queries, ROOM), 4, seen);
-    return sherd_attention(
-        x[0], x[1], x[2], &(sherd_attention_options){.mask = sherd_mark_equal(mask), .scale = 0.4});
+    return sherd_attention(x[0], x[1], x[2],
+                           &(sherd_attention_options){.mask = sherd_mark_equal(mask),
+                                                      .scale = how->scale,
+                                                      .softcap = how->softcap});
 }
 
 /* Both whole, as numbers; the largest difference. */
@@ -101,14 +106,14 @@ static const lying cases[] = {{1, "x=1", "R", "S(1)"},
                               {4, "x=2,y=2", "S(2)R", "RS(1)"}};
 
 static sherd_tensor *run(sherd_world *world, const lying *l, sherd_tensor *const *x,
-                         int64_t queries)
+                         int64_t queries, const sherd_cached_options *how)
 {
     const sherd_mesh *mesh = l->q ? mesh_of(world, l->mesh) : NULL;
     sherd_tensor *y[3];
 
     for (int i = 0; i < 3; i++)
         y[i] = mesh ? sherd_distribute_as(x[i], mesh, i ? l->k : l->q, -1) : x[i];
-    return sherd_attention_cached(y[0], y[1], y[2], positions(world, queries), 0.4);
+    return sherd_attention_cached_with(y[0], y[1], y[2], positions(world, queries), how);
 }
 
 static void any_rank_may_hold_any_keys(sherd_world *world)
@@ -116,17 +121,23 @@ static void any_rank_may_hold_any_keys(sherd_world *world)
     static const int64_t counts[] = {1, 3, MOST}; /* 9 rows are few, 72 are many */
     static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16};
     static const double tolerance[] = {1e-14, 2e-6, 0.01, 0.002};
+    static const int64_t windows[] = {0, 1, 7, 40, ROOM + 5};
 
     for (int c = 0; c < LEN(cases); c++)
         for (int n = 0; n < LEN(counts) && cases[c].ranks == sherd_world_ranks(world); n++)
-            for (int d = 0; d < LEN(dtypes); d++) {
+            for (int d = 0; d < 2 * LEN(dtypes); d++) {
+                sherd_dtype dtype = dtypes[d / 2];
+                const sherd_cached_options how = {
+                    0.4, d % 2 ? windows[(c + n + d / 2) % LEN(windows)] : 0,
+                    d % 2 && (c + n) % 2 ? 0.9 : 0};
                 sherd_tensor *x[3];
                 sherd_scope_begin(world);
-                make(world, dtypes[d], counts[n], x);
-                sherd_tensor *y = run(world, &cases[c], x, counts[n]);
-                if (!CHECK(differ(y, expected(world, x, counts[n])) <= tolerance[d]))
-                    fprintf(stderr, "%s %s %s, %s, %d queries\n", cases[c].mesh, cases[c].q,
-                            cases[c].k, sherd_dtype_name(dtypes[d]), (int)counts[n]);
+                make(world, dtype, counts[n], x);
+                sherd_tensor *y = run(world, &cases[c], x, counts[n], &how);
+                if (!CHECK(differ(y, expected(world, x, counts[n], &how)) <= tolerance[d / 2]))
+                    fprintf(stderr, "%s %s %s, %s, %d queries, window %d, cap %g\n", cases[c].mesh,
+                            cases[c].q, cases[c].k, sherd_dtype_name(dtype), (int)counts[n],
+                            (int)how.window, how.softcap);
                 sherd_scope_end(world);
                 if (!CHECK_OK(sherd_world_check(world)))
                     return;
@@ -150,8 +161,15 @@ static void nothing_behind_is_read(sherd_world *world)
             sherd_tensor *q = sherd_constant(world, dtype, SIZES(1, queries, 2, WIDTH), 4, 1);
             sherd_tensor *where = sherd_from_data(world, SHERD_I32, SIZES(1, queries), 2, at);
             sherd_tensor *y = sherd_attention_cached(q, k, k, sherd_mark_equal(where), 0);
-            CHECK(differ(y, sherd_constant(world, dtype, SIZES(1, queries, 2, WIDTH), 4, 0.5)) <=
-                  1e-6);
+            sherd_tensor *half = sherd_constant(world, dtype, SIZES(1, queries, 2, WIDTH), 4, 0.5);
+            CHECK(differ(y, half) <= 1e-6);
+            /* nor before windows */
+            sherd_tensor *late = sherd_constant(world, dtype, SIZES(1, ROOM, 1, WIDTH), 4, NAN);
+            sherd_fill(sherd_narrow(late, 1, 17, 3 + queries), 0.5);
+            late = sherd_distribute_as(sherd_mark_equal(late), mesh, "S(1)", -1);
+            y = sherd_attention_cached_with(q, late, late, where,
+                                            &(sherd_cached_options){.window = 4});
+            CHECK(differ(y, half) <= 1e-6);
             sherd_scope_end(world);
         }
     CHECK_OK(sherd_world_check(world));
@@ -185,7 +203,8 @@ static void heads_and_items_keep_their_bits(sherd_world *world)
         sherd_tensor *x[3], *one[3];
         sherd_scope_begin(world);
         make(world, dtype, 3, x);
-        sherd_tensor *y = run(world, &(lying){.q = NULL}, x, 3);
+        const sherd_cached_options how = {.scale = 0.4};
+        sherd_tensor *y = run(world, &(lying){.q = NULL}, x, 3, &how);
         const lying l = {0, NULL, ways[n % 2], ways[n % 2]};
         for (int i = 0; i < 3; i++)
             one[i] = sherd_distribute_as(x[i], line_of_ranks(world), l.q, -1);

@@ -95,6 +95,26 @@ static sherd_tensor *table_of(sherd_world *world, int64_t together, int64_t quer
     return numbers(world, BATCH, m, table);
 }
 
+/* Without the blocks that no query of a sequence sees through a window. */
+static sherd_tensor *freed(sherd_world *world, sherd_tensor *table, int64_t together,
+                           int64_t queries, int64_t window)
+{
+    static _Thread_local int32_t left[MOST_ENTRIES];
+    int64_t m = entries(together);
+
+    memcpy(left, sherd_tensor_read(table), (size_t)(BATCH * m) * sizeof *left);
+    for (int64_t b = 0; b < BATCH; b++) {
+        int64_t first = ROOM;
+        for (int64_t i = 0; i < queries; i++) {
+            int64_t at = position(b, i, queries), begin = at + 1 > window ? at + 1 - window : 0;
+            first = at >= 0 && begin < first ? begin : first;
+        }
+        for (int64_t j = 0; j < first / together && j < m; j++)
+            left[b * m + j] = j % 2 ? -1 : INT32_MAX;
+    }
+    return numbers(world, BATCH, m, left);
+}
+
 /* Both whole, as numbers. */
 static bool are_equal(sherd_tensor *a, sherd_tensor *b)
 {
@@ -150,7 +170,7 @@ static sherd_tensor *pool_of(const lying *l, const sherd_mesh *mesh, sherd_tenso
 }
 
 static bool same_bits(sherd_world *world, const lying *l, sherd_dtype dtype, int64_t queries,
-                      int64_t together)
+                      int64_t together, const sherd_cached_options *how)
 {
     const sherd_mesh *mesh = l->mesh ? mesh_of(world, l->mesh) : NULL;
     sherd_tensor *x[3], *pool[3];
@@ -160,9 +180,11 @@ static bool same_bits(sherd_world *world, const lying *l, sherd_dtype dtype, int
     for (int i = 1; i < 3; i++)
         pool[i] = pool_of(l, mesh, x[i], together, table, places(world, queries));
     sherd_tensor *where = positions(world, queries);
+    if (how->window)
+        table = freed(world, table, together, queries, how->window);
     sherd_tensor *y =
-        sherd_attention_paged(laid(x[0], mesh, l->q), pool[1], pool[2], table, where, 0.4);
-    return are_equal(y, sherd_attention_cached(x[0], x[1], x[2], where, 0.4));
+        sherd_attention_paged_with(laid(x[0], mesh, l->q), pool[1], pool[2], table, where, how);
+    return are_equal(y, sherd_attention_cached_with(x[0], x[1], x[2], where, how));
 }
 
 static void blocks_give_the_bits_of_a_cache(sherd_world *world)
@@ -170,16 +192,20 @@ static void blocks_give_the_bits_of_a_cache(sherd_world *world)
     static const int64_t counts[] = {1, 3, MOST}; /* 9 rows are few, 72 are many */
     static const int64_t sizes[] = {16, 1, 5, 32, 48};
     static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16};
+    static const int64_t windows[] = {1, 7, 30};
 
     for (int c = 0; c < LEN(cases); c++)
         for (int n = 0; n < LEN(counts) && cases[c].ranks == sherd_world_ranks(world); n++)
-            for (int d = 0; d < LEN(dtypes); d++) {
+            for (int d = 0; d < 2 * LEN(dtypes); d++) {
                 int64_t together = sizes[(c + n + d) % LEN(sizes)];
+                const sherd_cached_options how = {
+                    0.4, d % 2 ? windows[(c + n + d / 2) % LEN(windows)] : 0, d % 4 == 3 ? 0.9 : 0};
                 sherd_scope_begin(world);
-                if (!CHECK(same_bits(world, &cases[c], dtypes[d], counts[n], together)))
-                    fprintf(stderr, "%s %s %s, %s, %d queries, blocks of %d\n",
+                if (!CHECK(same_bits(world, &cases[c], dtypes[d / 2], counts[n], together, &how)))
+                    fprintf(stderr, "%s %s %s, %s, %d queries, blocks of %d, window %d\n",
                             cases[c].mesh ? cases[c].mesh : "plain", cases[c].q, cases[c].pool,
-                            sherd_dtype_name(dtypes[d]), (int)counts[n], (int)together);
+                            sherd_dtype_name(dtypes[d / 2]), (int)counts[n], (int)together,
+                            (int)how.window);
                 sherd_scope_end(world);
                 if (!CHECK_OK(sherd_world_check(world)))
                     return;

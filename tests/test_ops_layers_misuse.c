@@ -42,6 +42,8 @@ MISUSE(a_layer_of_nothing_is_nothing)
     ANSWERS(!sherd_attention_with(NULL, NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_attention_cached(NULL, NULL, NULL, NULL, 0));
     ANSWERS(!sherd_attention_paged(NULL, NULL, NULL, NULL, NULL, 0));
+    ANSWERS(!sherd_attention_cached_with(NULL, NULL, NULL, NULL, NULL));
+    ANSWERS(!sherd_attention_paged_with(NULL, NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
 }
 
@@ -238,6 +240,12 @@ MISUSE(a_rotation_has_good_options)
     sherd_scope_end(m->world);
 }
 
+static sherd_tensor *within(sherd_tensor *q, sherd_tensor *k, sherd_tensor *at,
+                            sherd_cached_options options)
+{
+    return sherd_attention_cached_with(q, k, k, at, &options);
+}
+
 MISUSE(a_cache_is_asked_for_what_it_has)
 {
     sherd_scope_begin(m->world);
@@ -256,6 +264,10 @@ MISUSE(a_cache_is_asked_for_what_it_has)
     FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, k, BAD(F(2, 3), at), 0));
     FAILS(SHERD_EINVAL,
           sherd_attention_cached(q, BAD(F(2, 1, 2, 2), k), BAD(F(2, 1, 2, 2), k), at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached_with(q, k, k, NUL(at), NULL));
+    FAILS(SHERD_EINVAL, within(q, k, at, (sherd_cached_options){.window = BAD(-1, 1)}));
+    FAILS(SHERD_EINVAL, within(q, k, at, (sherd_cached_options){.softcap = BAD(-1, 1)}));
+    FAILS(SHERD_EINVAL, within(q, k, at, (sherd_cached_options){.softcap = BAD(INFINITY, 1)}));
     sherd_scope_end(m->world);
 }
 
@@ -281,6 +293,9 @@ MISUSE(blocks_are_asked_for_what_they_have)
     FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, t, BAD(I(2, 4), at), 0));
     FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, t, BAD(F(2, 3), at), 0));
     FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, t, at, BAD((double)NAN, 0)));
+    FAILS(SHERD_EINVAL, sherd_attention_paged_with(q, k, k, NUL(t), at, NULL));
+    FAILS(SHERD_EINVAL, sherd_attention_paged_with(q, k, k, t, at,
+                                                   &(sherd_cached_options){.window = BAD(-2, 2)}));
     sherd_scope_end(m->world);
 }
 
@@ -320,6 +335,13 @@ MISUSE(attention_has_good_options)
     FAILS(SHERD_EINVAL, attended(q, k,
                                  (sherd_attention_options){
                                      .way = BAD((sherd_attention_way)-1, SHERD_ATTENTION_RING)}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.causal = true, .window = BAD(-1, 1)}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.causal = BAD(false, true), .window = 2}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.softcap = BAD(-0.5, 0.5)}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.softcap = BAD((double)NAN, 0.5)}));
     FAILS(SHERD_EINVAL, sherd_attention_with(&out, &sums, q, q, NUL(q), NULL));
     CHECK(sherd_tensor_failed(out) == m->wrong && sherd_tensor_failed(sums) == m->wrong);
     sherd_scope_end(m->world);

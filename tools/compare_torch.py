@@ -133,6 +133,23 @@ def attention():
     return Case("sherd_attention", [[b, s, h, w], [b, t, h, w], [b, t, h, w]], compute, {"scale": scale, "causal": causal})
 
 
+def windowed_attention():
+    """Heads in groups, a window, a cap: by a mask and a tangent."""
+    b, s, g, r, w = size(1, 2), size(1, 40), size(1, 2), size(1, 3), size()
+    window, cap, scale = rng.randint(0, 45), rng.choice([0, 0.5, 2.0]), rng.uniform(0.2, 2)
+
+    def compute(q, k, v):
+        scores = torch.einsum("bsgrw,btgw->bgrst", q, k) * scale
+        scores = cap * torch.tanh(scores / cap) if cap else scores
+        behind = torch.arange(s)[:, None] - torch.arange(s)
+        seen = (behind >= 0) & (behind < (window or s))
+        p = scores.masked_fill(~seen, -math.inf).softmax(-1)
+        return torch.einsum("bgrst,btgw->bsgrw", p, v)
+
+    way = {"scale": scale, "causal": True, "window": window, "softcap": cap}
+    return Case("sherd_attention_general", [[b, s, g, r, w], [b, s, g, w], [b, s, g, w]], compute, way)
+
+
 def cross_entropy():
     c, s = size(2, 7), shape()
     return Case("sherd_cross_entropy", [s + [c], s],
@@ -554,6 +571,7 @@ OPERATORS += [
     unary("sherd_scale", lambda x: x * 1.7, factor=1.7), unary("sherd_relu", F.relu),
     unary("sherd_gelu", lambda x: F.gelu(x, approximate="tanh")), matmul, linear, einsum,
     unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
+    windowed_attention,
     cross_entropy, nll, max_pool, avg_pool, adaptive_avg_pool, interpolate, pad_with,
     neighbourhood_attention,
     conv, conv_transposed, transform("fftn", False, False), transform("ifftn", False, False),

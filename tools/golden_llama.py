@@ -20,6 +20,9 @@ CONFIGS = {
     "experts": dict(model_type="mixtral", vocab_size=19, hidden_size=16, intermediate_size=10, num_hidden_layers=2,
                     num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-5, rope_theta=1000000.0,
                     tie_word_embeddings=False, num_local_experts=4, num_experts_per_tok=2),
+    "window": dict(model_type="mistral", vocab_size=19, hidden_size=16, intermediate_size=12, num_hidden_layers=2,
+                   num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-5, rope_theta=10000.0,
+                   tie_word_embeddings=False, sliding_window=3),
 }
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2], [6, 5], [8, 9, 7, 11]]
 TOKENS = 9
@@ -91,7 +94,8 @@ class Llama:
             self.cache[layer][1][rows, positions] = v
             end = int(positions.max()) + 1
             k, v = (t[:, :end] for t in self.cache[layer])
-        seen = (torch.arange(k.shape[1]) <= positions[..., None])[:, None]
+        behind = positions[..., None] - torch.arange(k.shape[1])
+        seen = ((behind >= 0) & (behind < self.c.get("sliding_window", behind.max() + 1)))[:, None]
         y = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), attn_mask=seen,
                                            enable_gqa=self.heads != self.kv)
         return self.linear(y.transpose(1, 2).reshape(batch, s, -1), self.w[at + "self_attn.o_proj.weight"])

@@ -42,9 +42,10 @@ static const char *fault(const config *c, const json_t *o)
         return "num_experts_per_tok does not fit the experts";
     if (json_object_get(o, "num_experts"))
         return "experts are those of Mixtral (num_local_experts) only";
-    if (json_is_integer(json_object_get(o, "sliding_window")) &&
-        !json_is_false(json_object_get(o, "use_sliding_window")))
-        return "sliding_window is not done here";
+    if (c->window < 0)
+        return "sliding_window is negative";
+    if (c->window && (json_object_get(o, "layer_types") || json_object_get(o, "max_window_layers")))
+        return "a window of some layers only is not done here";
     if (scaling && !json_is_null(scaling))
         return "rope_scaling is not done here";
     if (act && strcmp(act, "silu") != 0)
@@ -76,6 +77,8 @@ bool config_read(config *out, const char *path, char error[LINE_BYTES])
                     .tied = json_is_true(json_object_get(o, "tie_word_embeddings")),
                     .dtype = dtype_of(o),
                     .end = (int32_t)integer(o, "eos_token_id", -1)};
+    if (!json_is_false(json_object_get(o, "use_sliding_window")))
+        out->window = integer(o, "sliding_window", 0);
     out->kv_heads = integer(o, "num_key_value_heads", out->heads);
     out->width = integer(o, "head_dim", out->heads > 0 ? out->dim / out->heads : 0);
     const char *why = fault(out, o);

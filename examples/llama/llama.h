@@ -11,6 +11,7 @@ enum { LINE_BYTES = 512 };
 typedef struct config {
     int64_t vocabulary, dim, hidden, layers, heads, kv_heads, width; /* of a head */
     int64_t experts, chosen; /* of a mixture in each layer (Mixtral); 0 = one MLP */
+    int64_t window;          /* keys that a query sees (Mistral); 0 = all up to it */
     double eps, rope_base;
     bool tied; /* the embedding is also the head's weight */
     sherd_dtype dtype;

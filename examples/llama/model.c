@@ -41,9 +41,10 @@ static void begin_cache(sherd_tensor **to, sherd_tensor *x, int64_t capacity)
 
 static void attention(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
-    static const sherd_attention_options causal = {.causal = true};
     cache *here = sherd_module_payload(self);
     const llama *m = here->model;
+    const sherd_attention_options causal = {.causal = true, .window = m->c.window};
+    const sherd_cached_options cached = {.window = m->c.window};
     const sherd_rotary_options turn = {.base = m->c.rope_base};
     sherd_tensor *x = in->value[0], *y;
     sherd_tensor *q = sherd_rotary(heads_of(self, "q_proj", x, m->c.width), m->positions, &turn);
@@ -53,7 +54,7 @@ static void attention(sherd_module *self, const sherd_args *in, sherd_args *out)
     if (m->positions) {
         sherd_write_rows(here->k, m->positions, k);
         sherd_write_rows(here->v, m->positions, v);
-        y = sherd_attention_cached(q, here->k, here->v, m->positions, 0);
+        y = sherd_attention_cached_with(q, here->k, here->v, m->positions, &cached);
     } else {
         if (m->capacity) {
             begin_cache(&here->k, k, m->capacity);

@@ -7,9 +7,10 @@
  * - Cross-entropy: sherd_cross_entropy_mean is the mean over index targets; all other cases are
  *   sherd_cross_entropy_with.
  * - Attention: sherd_attention_pieces over a sequence that stays sharded; sherd_attention_with if
- *   the logarithms of the sums are asked for; sherd_attention_general with a mask, dropout or
- *   shared heads; otherwise sherd_attention. The operands of sherd_attention_general and of
- *   sherd_attention_pieces are [batch, positions, groups, heads of a group, width].
+ *   the logarithms of the sums are asked for; sherd_attention_general with a mask, a window, a
+ *   softcap, dropout or shared heads; otherwise sherd_attention. The operands of
+ *   sherd_attention_general and of sherd_attention_pieces are [batch, positions, groups, heads of
+ *   a group, width].
  */
 #ifndef SHERD_OPS_LAYERS_H
 #define SHERD_OPS_LAYERS_H
@@ -60,6 +61,13 @@ SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_ten
  * flow through both results. Returns false after a failure; both results are the failed tensor
  * then.
  *
+ * A *sink*, a learned logit of each head that takes part in the sums but has no value (GPT-OSS),
+ * multiplies results by 1 / (1 + exp(sink - log_sum)):
+ *
+ *     sherd_attention_with(&y, &sums, q, k, v, &options); // sums: [batch, heads, s]
+ *     sherd_tensor *part = sherd_sigmoid(sherd_sub(sums, sherd_unsqueeze(sink, 1)));
+ *     y = sherd_mul(y, sherd_unsqueeze(sherd_transpose(part, 1, 2), 3));
+ *
  * @collective see ops.h
  * @shapes     out: gets the result of sherd_attention; log_sum: gets the logarithms; NULL = not
  *             wanted
@@ -101,6 +109,26 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
 SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                                sherd_tensor *positions, double scale);
 
+/* All zero = the scale is 1/sqrt(width), and a query sees all keys up to its position. */
+typedef struct sherd_cached_options {
+    double scale;   /* as in sherd_attention_options, like the others */
+    int64_t window; /* a query at position p sees the keys p - window + 1 .. p */
+    double softcap;
+} sherd_cached_options;
+
+/**
+ * sherd_attention_cached with options. Keys that are before the windows of all queries of an item
+ * are not read.
+ *
+ * @collective as there
+ * @shapes     as there; options: NULL = all zero
+ * @owns       scope
+ * @errors     as there; EINVAL a window or a softcap that is negative, a softcap that is not finite
+ */
+SHERD_API sherd_tensor *sherd_attention_cached_with(sherd_tensor *q, sherd_tensor *k,
+                                                    sherd_tensor *v, sherd_tensor *positions,
+                                                    const sherd_cached_options *options);
+
 /**
  * sherd_attention_cached for a paged cache: keys and values are in blocks of n positions, in a pool
  * that many sequences share. Position p of sequence b is row p % n of block number table[b, p / n].
@@ -137,6 +165,21 @@ SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k,
 SHERD_API sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                               sherd_tensor *table, sherd_tensor *positions,
                                               double scale);
+
+/**
+ * sherd_attention_paged with options. Entries of the table for positions that are before the
+ * windows of all queries of a sequence are not looked at: such blocks may have gone to another
+ * sequence.
+ *
+ * @collective as there
+ * @shapes     as there; options: NULL = all zero
+ * @owns       scope
+ * @errors     as there; EINVAL a window or a softcap that is negative, a softcap that is not finite
+ */
+SHERD_API sherd_tensor *sherd_attention_paged_with(sherd_tensor *q, sherd_tensor *k,
+                                                   sherd_tensor *v, sherd_tensor *table,
+                                                   sherd_tensor *positions,
+                                                   const sherd_cached_options *options);
 
 /* ---- normalisation --------------------------------------------------------------------------- */
 

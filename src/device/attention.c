@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Launches of attention.cu, and of 16 bits attention_half.cu. Rows of tiles have 32, 64 or 128
- * elements; with 256 they are computed by attention.cu, of 16 bits too. Masks and dropout have
- * kernels of their own, so that the others are as fast as without.
+ * elements; with 256 they are computed by attention.cu, of 16 bits too. Masks,
+ * windows, caps and dropout have kernels of their own, so that the others are as fast as without.
  */
 #include "attention.h"
 #include "box.h"
@@ -35,7 +35,7 @@ static int mask_kind_of(sherd_dtype dtype, sherd_dtype mask)
 bool sherd__device_attends(sherd_dtype dtype, const sherd__attending *s)
 {
     return sherd__device_computes(dtype) && s->width <= MOST_WIDTH &&
-           (!s->mask || mask_kind_of(dtype, s->mask_dtype) >= 0);
+           (!s->mask || (mask_kind_of(dtype, s->mask_dtype) >= 0 && s->softcap == 0));
 }
 
 static void add_mask(attending *a, sherd_dtype dtype, const sherd__attending *s)
@@ -80,7 +80,9 @@ static attending args_of(sherd_dtype dtype, const sherd__attending *s, const voi
                    .keys = s->keys,
                    .width = s->width,
                    .ahead = s->first_query - s->first_key,
+                   .window = s->window,
                    .scale = s->scale,
+                   .cap = s->softcap,
                    .causal = s->causal,
                    .keep = 1,
                    .q = q,
@@ -104,9 +106,14 @@ static const char *const widths[][3] = {{"w32", "w32_tall", "w64_more"},
 enum { TALL = 1, MORE };
 enum { FORWARD_TILES = 2 }; /* of attention.cu, at least */
 
+static bool has_more(const attending *a)
+{
+    return a->mask || a->drops || a->window || a->cap != 0;
+}
+
 static int width_of(const attending *a)
 {
-    bool more = a->mask || a->drops;
+    bool more = has_more(a);
 
     return a->width <= 32 && !more ? 0 : a->width <= 64 ? 1 : a->width <= HALF_WIDTH ? 2 : 3;
 }
@@ -152,7 +159,7 @@ static int sharing(const sherd__device *device, int bytes, int most)
 static void launch_plain(sherd__device *device, const char *family, sherd_dtype dtype,
                          int64_t blocks, int64_t length, int tiles, attending *args)
 {
-    bool more = args->mask || args->drops;
+    bool more = has_more(args);
     int which = width_of(args), width = 32 << which, side = side_of(dtype, args->width);
     int element = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype)),
         gap = ATTENTION_PIECE / element, tile = side * (width + gap) * element;
@@ -178,7 +185,7 @@ static void launch_half(sherd__device *device, const char *family, sherd_dtype d
 {
     enum { SIDE = ATTENTION_HALF_SIDE, ENOUGH = 400 };
     int which = width_of(args), width = 32 << which;
-    bool masked = args->mask || args->drops;
+    bool masked = has_more(args);
     bool tall = which < 2 && !masked && heads * sherd__ceil_div(length, 2 * SIDE) >= ENOUGH;
     int rows = tall ? 2 * SIDE : SIDE;
     sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION_HALF, family,
@@ -250,7 +257,7 @@ static void launch_grad(sherd__device *device, sherd_dtype dtype, const sherd__a
 {
     enum { KNOWN = ATTENTION_HALF_SIDE * 2 * (int)sizeof(float), KEPT = ATTENTION_HALF_SIDE * 8 };
     int64_t groups = s->batch * s->groups, heads = groups * s->repeat;
-    bool more = args->mask || args->drops;
+    bool more = has_more(args);
 
     launch_delta(device, dtype, heads * s->queries, args);
     if (is_by_warps(dtype, args)) {

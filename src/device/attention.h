@@ -10,7 +10,7 @@
 #include "device.h"
 
 /* Whether there are kernels for a problem: heads up to 256 wide; a mask that is bool, of the dtype,
- * or of 16 bits. */
+ * or of 16 bits, and not together with a softcap. */
 bool sherd__device_attends(sherd_dtype dtype, const sherd__attending *s);
 
 /* dout, dlog_sum: NULL = zeroes. dmask, f64, as the mask lies, is added to; NULL = not wanted. */

@@ -21,6 +21,8 @@ typedef struct sherd__caching {
     void *log_sum;
     const int32_t *table; /* [batch,entries]; NULL: there are no blocks */
     int64_t entries, together, first_block;
+    int64_t window; /* as in sherd__attending, and softcap */
+    double softcap;
 } sherd__caching;
 
 /*

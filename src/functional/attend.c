@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * General attention: masks, dropout and shared heads. Heads are two dims here, groups and the heads
+ * General attention: masks, windows, caps, dropout and shared heads. Heads are two dims here, groups and the heads
  * of a group, which share keys and values. This view leaves sharded heads on groups if cuts allow,
  * or on the heads of the only group; then keys and values are replicated there, and their gradients
  * pending. The mask broadcasts; the dims in which it does are never sharded. Backward computes
@@ -37,6 +37,7 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
                           .width = size[WIDTH],
                           .scale = attributes->scale,
                           .causal = attributes->causal,
+                          .softcap = attributes->softcap,
                           .first_query = box.offset[POSITIONS],
                           .all_queries = queries->shape[POSITIONS],
                           .all_keys = call->in[q + K]->shape[POSITIONS],
@@ -48,6 +49,8 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
                           .all_heads = queries->shape[GROUPS] * queries->shape[REPEAT],
                           .all_repeat = queries->shape[REPEAT]};
 
+    if (attributes->window < s.all_keys)
+        s.window = attributes->window;
     if (mask)
         sherd__row_major(MASK_DIMS, mask->local, s.mask_stride);
     for (int d = 0; mask && d < MASK_DIMS; d++)
@@ -246,6 +249,10 @@ const char *sherd__attend_describe(sherd_call *call)
         return "causal attention needs as many queries as keys";
     if (!(attributes->p >= 0 && attributes->p < 1))
         return sherd_call_reason(call, "a dropout of %g is outside of [0,1)", attributes->p);
+    const char *fault =
+        sherd__attend_fault(call, attributes->causal, attributes->window, attributes->softcap);
+    if (fault)
+        return fault;
     if (mask && mask->dtype != SHERD_BOOL && mask->dtype != q->dtype)
         return "the mask must be bool or of the dtype of q";
     if (mask && mask->ndim != MASK_DIMS)
@@ -269,7 +276,7 @@ static bool attend(sherd_call *call)
 
 const sherd_op sherd__attention_general_op = {
     .name = "sherd_attention_general",
-    .summary = "sherd_attention with a mask, dropout, or heads that share keys",
+    .summary = "sherd_attention with a mask, a window, a cap, dropout, or heads that share keys",
     SHERD__ATTEND_FORWARD,
     .whole = "stw",
     .forward = attend,
@@ -289,8 +296,8 @@ static bool are_grouped(const sherd_tensor *q, const sherd_tensor *k, const sher
 bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
                               const sherd_attention_options *options)
 {
-    return (options && (options->mask || options->dropout != 0 ||
-                        (unsigned)options->way > SHERD_ATTENTION_HEADS)) ||
+    return (options && (options->mask || options->dropout != 0 || options->window != 0 ||
+                        options->softcap != 0 || (unsigned)options->way > SHERD_ATTENTION_HEADS)) ||
            are_grouped(q, k, v);
 }
 
@@ -375,7 +382,7 @@ static bool apply_sharded(sherd_tensor *out[2], sherd_tensor *const *in,
 
     if (sherd_tensor_failed(in[Q]))
         return apply(out, in, attributes, general);
-    if (sherd__attend_choose(&choice, in, mine.causal, asked)) {
+    if (sherd__attend_choose(&choice, in, &mine, asked)) {
         out[OUT] = out[LOG_SUM] = sherd__fail_diag(in[Q]->world, true);
         return false;
     }
@@ -393,8 +400,11 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
                    const sherd_attention_options *options, bool summed)
 {
     const sherd_attention_options o = options ? *options : (sherd_attention_options){0};
-    attend_attributes attributes = {
-        .scale = sherd__attend_scale(q, options), .causal = o.causal, .p = o.dropout};
+    attend_attributes attributes = {.scale = sherd__attend_scale(q, options),
+                                    .causal = o.causal,
+                                    .p = o.dropout,
+                                    .window = o.window,
+                                    .softcap = o.softcap};
     sherd_tensor *in[OPERANDS] = {q, k, v, o.mask};
     sherd_world *world = NULL;
 

@@ -5,6 +5,7 @@
 
 #include "kernels/kernels.h"
 #include "ops/shared.h"
+#include "sherd/ops_layers.h"
 
 /*
  * Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth.
@@ -21,7 +22,8 @@ enum {
 enum { SHERD__MASK_DIMS = 5 }; /* [batch,groups,heads of a group,queries,keys] */
 
 typedef struct sherd__attend_attributes {
-    double scale, p;
+    double scale, p, softcap;
+    int64_t window;
     sherd__key key;
     bool causal, wants_mask;
     bool ring; /* of pieces: in the place of a gather */
@@ -31,6 +33,8 @@ typedef struct sherd__attend_attributes {
     {                                                                \
         SHERD_FIELD(sherd__attend_attributes, scale, DOUBLE),        \
             SHERD_FIELD(sherd__attend_attributes, p, DOUBLE),        \
+            SHERD_FIELD(sherd__attend_attributes, softcap, DOUBLE),  \
+            SHERD_FIELD(sherd__attend_attributes, window, INT64),    \
             SHERD__KEY_FIELDS(sherd__attend_attributes, key),        \
             SHERD_FIELD(sherd__attend_attributes, causal, BOOL),     \
             SHERD_FIELD(sherd__attend_attributes, wants_mask, BOOL), \
@@ -53,6 +57,15 @@ typedef struct sherd__attend_arrays {
     const void *const *q;
     const void *dout, *dlog_sum, *result, *log_sum;
 } sherd__attend_arrays;
+
+/* What is wrong with a window or a softcap; NULL: nothing. */
+const char *sherd__attend_fault(sherd_call *call, bool causal, int64_t window, double softcap);
+
+/*
+ * Pairs of a query at a position in [lo, hi) and a key that it sees, of `keys` in all. `window` 0:
+ * none.
+ */
+double sherd__attend_pairs(int64_t lo, int64_t hi, int64_t keys, bool causal, int64_t window);
 
 /*
  * Floating-point operations of a dry world: two products over what queries see of all keys. Five
@@ -115,9 +128,32 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
  * begins at where[0], up to n.
  */
 enum { SHERD__ATTEND_FEW = 16 };
-/* One item of q by groups, here: all its queries, and no keys yet. */
-sherd__attending sherd__attend_item(const sherd_tensor *q, double scale);
+typedef struct sherd__cached_attributes {
+    double scale, softcap;
+    int64_t window;
+} sherd__cached_attributes;
+
+#define SHERD__CACHED_FIELDS                                        \
+    {                                                               \
+        SHERD_FIELD(sherd__cached_attributes, scale, DOUBLE),       \
+            SHERD_FIELD(sherd__cached_attributes, softcap, DOUBLE), \
+            SHERD_FIELD(sherd__cached_attributes, window, INT64)    \
+    }
+
+sherd__cached_attributes sherd__cached_attributes_of(const sherd_tensor *q,
+                                                     const sherd_cached_options *options);
+/* What is wrong with them; NULL: nothing. */
+const char *sherd__cached_fault(sherd_call *call);
+/* The first key that a query at a position sees. */
+int64_t sherd__cached_before(int64_t window, int64_t position);
+
+/* One item of q by groups, here: all its queries, and no keys yet; of a cache of so many keys. */
+sherd__attending sherd__attend_item(const sherd_call *call, int64_t keys);
 int64_t sherd__attend_run_of(const int32_t *where, int64_t n);
+/* Of so many rows, and a cache of so many keys, as full as it may be. */
+double sherd__cached_operations(const sherd__attending *s, int64_t rows, int64_t keys);
+/* Leave out the first keys of a problem if no query sees them. Returns how many those are. */
+int64_t sherd__attend_skip(sherd__attending *s);
 
 /* The same for q in groups of one head, on 5 dims, by the operator without groups. */
 bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal);
@@ -140,11 +176,13 @@ sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale,
 typedef struct sherd__round {
     const sherd_layout *q, *k;
     bool causal, ring;
+    int64_t window;
     int64_t shards; /* of queries, and of keys */
     int visits;     /* to keys of other ranks, or of all */
 } sherd__round;
 
-sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k, bool causal, bool ring);
+sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k,
+                             const sherd__attend_attributes *attributes);
 /* The keys [*first, *end) that shard i meets in a visit; equal if there are none. */
 void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t *first,
                        int64_t *end);
@@ -175,7 +213,8 @@ typedef struct sherd__choice {
     const sherd_layout *to[SHERD__MASK], *back, *back_sum;
 } sherd__choice;
 
-sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in, bool causal,
+sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in,
+                                  const sherd__attend_attributes *attributes,
                                   sherd_attention_way asked);
 
 /* ---- the operators --------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention to a cache of keys and values, where every query has a position of its own and sees the
- * keys up to it; later keys are not read. Batch and heads may be sharded, and the cache by
+ * keys up to it, or the last ones of them; other keys are not read. Batch and heads may be sharded, and the cache by
  * positions: each rank attends to the keys that it holds, and ranks exchange width + 1 numbers for
  * each query and head, which are joined in the order of the shards. It has no gradient.
  *
@@ -21,10 +21,6 @@
 
 enum { Q, K, V, WHERE, OPERANDS };
 enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH };
-
-typedef struct cached_attributes {
-    double scale;
-} cached_attributes;
 
 /* Why q, k, v and positions do not fit, as the caller has them; NULL: they do. */
 static const char *misfit(sherd_tensor *const *in)
@@ -48,11 +44,9 @@ static const char *misfit(sherd_tensor *const *in)
 /* Operands that fit have heads in groups, so 5 dims; others are refused as the caller gave them. */
 static const char *describe(sherd_call *call)
 {
-    const cached_attributes *attributes = call->attributes;
+    const char *fault = sherd__cached_fault(call);
 
-    if (!isfinite(attributes->scale))
-        return sherd_call_reason(call, "scale is %g: it must be finite", attributes->scale);
-    return call->in[Q]->ndim == 5 ? NULL : misfit(call->in);
+    return fault || call->in[Q]->ndim == 5 ? fault : misfit(call->in);
 }
 
 /* ---- what a rank computes -------------------------------------------------------------------- */
@@ -78,8 +72,7 @@ typedef struct cache {
 static cache cache_of(sherd_call *call)
 {
     const sherd_tensor *q = call->in[Q], *k = call->in[K];
-    const cached_attributes *attributes = call->attributes;
-    const sherd__attending one = sherd__attend_item(q, attributes->scale);
+    const sherd__attending one = sherd__attend_item(call, k->shape[POSITIONS]);
     size_t key = (size_t)(one.groups * one.width) * sherd_dtype_bytes(q->dtype);
 
     return (cache){.call = call,
@@ -129,6 +122,14 @@ static int64_t seen_by(const cache *c, int32_t position)
     return sherd__max(0, sherd__min((int64_t)position + 1 - c->first, c->room));
 }
 
+/* The first of them; as many as it sees, if it sees none. */
+static int64_t unseen_by(const cache *c, int32_t position)
+{
+    int64_t first = sherd__cached_before(c->s.window, position) - c->first;
+
+    return sherd__max(0, sherd__min(first, seen_by(c, position)));
+}
+
 /* Where item b's results, queries, keys begin. */
 static char *results_of(const cache *c, int64_t b)
 {
@@ -150,7 +151,7 @@ static const char *item(const cache *c, int operand, int64_t b)
 static bool attend_few(cache *c)
 {
     const int32_t *where = c->where;
-    int64_t *seen = sherd_call_scratch(c->call, c->queries * (int64_t)sizeof *seen);
+    int64_t *seen = sherd_call_scratch(c->call, 2 * c->queries * (int64_t)sizeof *seen);
     sherd__cached s = {.queries = c->queries,
                        .groups = c->s.groups,
                        .repeat = c->s.repeat,
@@ -158,7 +159,9 @@ static bool attend_few(cache *c)
                        .keys = c->room,
                        .key_row = c->s.groups * c->s.width,
                        .seen = seen,
-                       .scale = c->s.scale};
+                       .before = c->s.window && seen ? seen + c->queries : NULL,
+                       .scale = c->s.scale,
+                       .softcap = c->s.softcap};
     void *workspace = sherd_call_scratch(c->call, c->kernels->attention_cached_workspace(&s));
 
     if (c->dry)
@@ -167,6 +170,7 @@ static bool attend_few(cache *c)
         s.keys = 0;
         for (int64_t i = 0; i < c->queries; i++) {
             seen[i] = seen_by(c, where[i]);
+            seen[c->queries + i] = unseen_by(c, where[i]);
             s.keys = sherd__max(s.keys, seen[i]);
         }
         c->kernels->attention_cached(&s, results_of(c, b), sums_of(c, b), item(c, Q, b),
@@ -185,17 +189,20 @@ static void place_sums(const cache *c, int64_t b, int64_t i, int64_t n, const vo
                (const char *)from + (size_t)(h * n) * bytes, (size_t)n * bytes);
 }
 
-/* Attention of one run of queries. False: the GPU has no kernel for these heads. */
-static bool attend_neighbours(const cache *c, int64_t b, size_t at, void *log_sum, void *workspace)
+/* Attention of one run of queries, without the first `skip` keys. False: the GPU has no kernel for
+ * these heads. */
+static bool attend_neighbours(const cache *c, int64_t b, size_t at, int64_t skip, void *log_sum,
+                              void *workspace)
 {
     sherd__device *device = sherd__device_in(c->call);
     char *out = (char *)c->call->to[0] + (size_t)(b * c->queries) * c->q_bytes + at;
+    const char *k = item(c, K, b) + (size_t)skip * c->k_bytes;
+    const char *v = item(c, V, b) + (size_t)skip * c->k_bytes;
 
     if (device)
         return sherd__device_attention(device, c->call->out[0]->dtype, &c->s, out, log_sum,
-                                       item(c, Q, b) + at, item(c, K, b), item(c, V, b));
-    c->kernels->attention(&c->s, out, log_sum, item(c, Q, b) + at, item(c, K, b), item(c, V, b),
-                          workspace);
+                                       item(c, Q, b) + at, k, v);
+    c->kernels->attention(&c->s, out, log_sum, item(c, Q, b) + at, k, v, workspace);
     return true;
 }
 
@@ -211,7 +218,8 @@ static bool attend_item(cache *c, int64_t b, void *log_sum, void *workspace)
         c->s.first_key = c->first;
         c->s.first_query = where[i];
         c->s.all_queries = c->s.all_keys = where[i] + n;
-        if (!attend_neighbours(c, b, (size_t)i * c->q_bytes, log_sum, workspace))
+        int64_t skip = sherd__attend_skip(&c->s);
+        if (!attend_neighbours(c, b, (size_t)i * c->q_bytes, skip, log_sum, workspace))
             return false;
         if (c->log_sum)
             place_sums(c, b, i, n, log_sum);
@@ -249,7 +257,9 @@ static bool few_there(const cache *c, void *out, void *log_sum)
                         .width = c->s.width,
                         .room = c->room,
                         .first = c->first,
+                        .window = c->s.window,
                         .scale = c->s.scale,
+                        .softcap = c->s.softcap,
                         .log_sum = log_sum};
 
     for (int64_t i = 0; i < c->batch * c->queries; i++)
@@ -436,7 +446,7 @@ static double operations(const sherd_call *call)
 {
     const cache c = cache_of((sherd_call *)(uintptr_t)call);
 
-    return 4 * (double)c.rows * (double)c.room * (double)c.s.width;
+    return sherd__cached_operations(&c.s, c.rows, c.room);
 }
 
 const sherd_op sherd__attention_cached_op = {
@@ -445,8 +455,8 @@ const sherd_op sherd__attention_cached_op = {
     .summary = "sherd_attention of queries at positions of their own to a cache of keys and values",
     .operand = {{"q by groups", 0}, {"k", 0}, {"v", 0}, {"positions", SHERD_OP_INDEX}},
     .result = {{"out", 0}},
-    .field = {SHERD_FIELD(cached_attributes, scale, DOUBLE)},
-    .attributes = sizeof(cached_attributes),
+    .field = SHERD__CACHED_FIELDS,
+    .attributes = sizeof(sherd__cached_attributes),
     .rule = "bsgrw,btgw,btgw,bs->bsgrw",
     .whole = "sw",
     .joined = "t",
@@ -456,11 +466,11 @@ const sherd_op sherd__attention_cached_op = {
     .operations = operations,
     .on_device = sherd__fractions_there};
 
-sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                                     sherd_tensor *positions, double scale)
+sherd_tensor *sherd_attention_cached_with(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                                          sherd_tensor *positions,
+                                          const sherd_cached_options *options)
 {
-    const sherd_attention_options options = {.scale = scale};
-    const cached_attributes attributes = {sherd__attend_scale(q, &options)};
+    const sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
     bool fits = q && k && v && positions && !misfit((sherd_tensor *[]){q, k, v, positions});
     int64_t n[5] = {0};
 
@@ -476,4 +486,12 @@ sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_ten
     return fits && !sherd_tensor_failed(out)
                ? sherd_view(out, (int64_t[]){n[0], n[1], n[GROUPS] * n[REPEAT], n[WIDTH]}, 4)
                : out;
+}
+
+sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                                     sherd_tensor *positions, double scale)
+{
+    const sherd_cached_options options = {.scale = scale};
+
+    return sherd_attention_cached_with(q, k, v, positions, &options);
 }

@@ -21,10 +21,15 @@ static sherd_tensor *product_of(const char *text, sherd_tensor *a, sherd_tensor 
     return sherd_einsum(text, (sherd_tensor *[]){a, b}, 2);
 }
 
-/* True where a query must not see a key. */
+/* True where a query must not see a key: those that are later, and too early for a window. */
 static sherd_tensor *later_keys(sherd_world *world, int64_t n)
 {
     return sherd_triu(sherd_constant(world, SHERD_BOOL, (int64_t[]){n, n}, 2, 1), 1);
+}
+
+static sherd_tensor *earlier_keys(sherd_world *world, int64_t n, int64_t window)
+{
+    return sherd_tril(sherd_constant(world, SHERD_BOOL, (int64_t[]){n, n}, 2, 1), -window);
 }
 
 static sherd_tensor *masked(sherd_tensor *scores, sherd_tensor *mask)
@@ -41,11 +46,15 @@ static sherd_tensor *scores_of(sherd_tensor *const *in, const sherd__attend_attr
 {
     sherd_dtype dtype = sherd__statistics_dtype(in[SHERD__Q]->dtype);
     sherd_tensor *q = sherd_cast(in[SHERD__Q], dtype), *k = sherd_cast(in[SHERD__K], dtype);
+    int64_t n = in[SHERD__Q]->shape[SHERD__POSITIONS];
     sherd_tensor *scores = sherd_scale(product_of("bsgrw,btgw->bgrst", q, k), a->scale);
 
+    if (a->softcap != 0)
+        scores = sherd_scale(sherd_tanh(sherd_scale(scores, 1 / a->softcap)), a->softcap);
     if (a->causal)
-        scores = sherd_masked_fill(scores, later_keys(q->world, q->shape[SHERD__POSITIONS]),
-                                   -(double)INFINITY);
+        scores = sherd_masked_fill(scores, later_keys(q->world, n), -(double)INFINITY);
+    if (a->window && a->window < n)
+        scores = sherd_masked_fill(scores, earlier_keys(q->world, n, a->window), -(double)INFINITY);
     return masked(scores, in[SHERD__MASK]);
 }
 

@@ -36,12 +36,17 @@ static int64_t cut_of(const sherd_layout *layout, int64_t i)
     return sherd__dim_cut(spec->mesh, &spec->dim[POSITIONS], spec->shape[POSITIONS], i);
 }
 
-sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k, bool causal, bool ring)
+sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k,
+                             const sherd__attend_attributes *attributes)
 {
-    sherd__round round = {.q = q, .k = k, .causal = causal, .ring = ring};
+    sherd__round round = {.q = q,
+                          .k = k,
+                          .causal = attributes->causal,
+                          .ring = attributes->ring,
+                          .window = attributes->window};
 
     round.shards = sherd__dim_parts(q->spec.mesh, &q->spec.dim[POSITIONS]);
-    round.visits = ring ? 2 * (int)(round.shards - 1) : 1;
+    round.visits = round.ring ? 2 * (int)(round.shards - 1) : 1;
     return round;
 }
 
@@ -61,6 +66,8 @@ void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t 
     }
     if (round->causal)
         *end = sherd__min(*end, hi);
+    if (round->window)
+        *first = sherd__max(*first, lo + 1 - round->window);
     if (lo == hi || *end < *first)
         *end = *first;
 }
@@ -244,14 +251,6 @@ static sherd_status add_visit(int64_t *time, const sherd__round *round, int visi
  */
 enum { WORK_PICOSECONDS = 60, BYTE_PICOSECONDS = 100 };
 
-/* The number of pairs of a query in [lo, hi) and a key that it sees. */
-static double pairs_of(const sherd__lying *lying, bool causal, int64_t lo, int64_t hi)
-{
-    double all = (double)(hi - lo) * (double)lying->k->spec.shape[POSITIONS];
-
-    return causal ? 0.5 * ((double)hi * (double)(hi + 1) - (double)lo * (double)(lo + 1)) : all;
-}
-
 /* The number of heads, over all batch items, of the busiest rank. */
 static double heads_of(const sherd_layout *q)
 {
@@ -285,7 +284,8 @@ static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__ro
 
     for (int64_t i = 0; i < round->shards; i++) {
         int64_t lo = cut_of(lying->q, i), hi = cut_of(lying->q, i + 1);
-        double pairs = pairs_of(lying, round->causal, lo, hi);
+        double pairs = sherd__attend_pairs(lo, hi, lying->k->spec.shape[POSITIONS], round->causal,
+                                           round->window);
         most = pairs > most ? pairs : most;
         rows = (double)(hi - lo) > rows ? (double)(hi - lo) : rows;
     }
@@ -302,10 +302,11 @@ static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__ro
  * in pieces that may fit a cache.
  */
 static sherd_status price_staying(int64_t *time, const sherd_layout *const *operands,
-                                  const sherd__lying *lying, bool causal, bool ring, size_t element)
+                                  const sherd__lying *lying,
+                                  const sherd__attend_attributes *attributes, size_t element)
 {
     const sherd_layout *const to[] = {lying->q, lying->k, lying->k};
-    sherd__round round = sherd__round_of(lying->q, lying->k, causal, ring);
+    sherd__round round = sherd__round_of(lying->q, lying->k, attributes);
     sherd_status status = SHERD_OK;
 
     *time = 0;
@@ -343,13 +344,15 @@ static sherd_status lie_in_heads(sherd__choice *out, const sherd__lying *lying)
 }
 
 static sherd_status price_heads(int64_t *time, const sherd_layout *const *operands,
-                                const sherd__choice *choice, const sherd__lying *lying, bool causal,
-                                size_t element)
+                                const sherd__choice *choice, const sherd__lying *lying,
+                                const sherd__attend_attributes *a, size_t element)
 {
     sherd_status status = SHERD_OK;
 
     *time = 0;
-    add_work(time, choice->to[Q], pairs_of(lying, causal, 0, lying->q->spec.shape[POSITIONS]));
+    add_work(time, choice->to[Q],
+             sherd__attend_pairs(0, lying->q->spec.shape[POSITIONS],
+                                 lying->k->spec.shape[POSITIONS], a->causal, a->window));
     for (int i = Q; i <= V && !status; i++)
         status = add_move(time, operands[i], choice->to[i], element);
     return status ? status : add_move(time, choice->to[Q], choice->back, element);
@@ -366,15 +369,17 @@ static bool shares_heads(const sherd_layout *q)
 }
 
 static sherd_status choose_cheapest(sherd__choice *out, const sherd_layout *const *operands,
-                                    const sherd__lying *lying, bool causal, size_t element)
+                                    const sherd__lying *lying, sherd__attend_attributes attributes,
+                                    size_t element)
 {
     int64_t gather, ring, heads = INT64_MAX;
-    sherd_status status = price_staying(&gather, operands, lying, causal, false, element);
+    sherd_status status = price_staying(&gather, operands, lying, &attributes, element);
 
+    attributes.ring = true;
     if (!status)
-        status = price_staying(&ring, operands, lying, causal, true, element);
+        status = price_staying(&ring, operands, lying, &attributes, element);
     if (!status && shares_heads(out->to[Q]))
-        status = price_heads(&heads, operands, out, lying, causal, element);
+        status = price_heads(&heads, operands, out, lying, &attributes, element);
     if (status)
         return status;
     out->way = ring < gather ? SHERD_ATTENTION_RING : SHERD_ATTENTION_GATHER;
@@ -391,7 +396,8 @@ static const sherd_mesh *mesh_of(sherd_tensor *const *in)
     return NULL;
 }
 
-sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in, bool causal,
+sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in,
+                                  const sherd__attend_attributes *attributes,
                                   sherd_attention_way asked)
 {
     const sherd_layout *operands[SHERD__ATTEND_OPERANDS] = {NULL};
@@ -415,5 +421,5 @@ sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in, b
     status = lie_in_heads(out, &lying);
     if (status || asked != SHERD_ATTENTION_CHEAPEST)
         return status;
-    return choose_cheapest(out, operands, &lying, causal, sherd_dtype_bytes(in[Q]->dtype));
+    return choose_cheapest(out, operands, &lying, *attributes, sherd_dtype_bytes(in[Q]->dtype));
 }

@@ -6,8 +6,7 @@
  * If there are few queries, each key and value is read once, where it lies. If there are many,
  * computing takes longer than copying, so the blocks of a sequence are copied together for them,
  * unless they follow one another. Either way results have the bits of attention to a cache without
- * blocks (attend_cached.c). A GPU does both; the CPU checks table and positions in any case. It has
- * no gradient.
+ * blocks (attend_cached.c). A GPU does both; the CPU checks table and positions. No gradient.
  */
 #include "attend.h"
 #include "blocks.h"
@@ -24,10 +23,6 @@
 
 enum { Q, K, V, TABLE, WHERE, OPERANDS };
 enum { BLOCKS, TOGETHER, HEADS, WIDTH }; /* dims of the pool */
-
-typedef struct paged_attributes {
-    double scale;
-} paged_attributes;
 
 /* Why shapes do not fit, as the caller has them; NULL: they do. */
 static const char *misfit(sherd_tensor *const *in)
@@ -80,14 +75,11 @@ static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const
 /* Operands that fit have heads in groups, so 5 dims; others are refused as the caller gave them. */
 static const char *describe(sherd_call *call)
 {
-    const paged_attributes *attributes = call->attributes;
     const char *reason = call->in[Q]->ndim == 5 ? NULL : misfit(call->in);
 
-    if (reason)
-        return reason;
-    if (!isfinite(attributes->scale))
-        return sherd_call_reason(call, "scale is %g: it must be finite", attributes->scale);
-    return lie_badly(call->in[Q], call->in[K], call->in[V]);
+    if (!reason)
+        reason = sherd__cached_fault(call);
+    return reason ? reason : lie_badly(call->in[Q], call->in[K], call->in[V]);
 }
 
 /*
@@ -137,8 +129,8 @@ typedef struct paging {
 static paging paging_of(sherd_call *call)
 {
     const sherd_tensor *q = call->in[Q], *k = call->in[K];
-    const paged_attributes *attributes = call->attributes;
-    const sherd__attending one = sherd__attend_item(q, attributes->scale);
+    const sherd__attending one =
+        sherd__attend_item(call, call->in[TABLE]->local[1] * k->local[TOGETHER]);
     size_t key = (size_t)(one.groups * one.width) * sherd_dtype_bytes(q->dtype);
 
     return (paging){.call = call,
@@ -181,6 +173,19 @@ static int64_t keys_of(const paging *p, int64_t b)
     return most;
 }
 
+/* The first block of sequence b that any of its queries needs. */
+static int64_t first_block(const paging *p, int64_t b)
+{
+    int64_t first = p->s.window ? keys_of(p, b) : 0;
+
+    for (int64_t i = 0; i < p->s.queries && first > 0; i++) {
+        int64_t position = p->where[b * p->s.queries + i];
+        if (position >= 0)
+            first = sherd__min(first, sherd__cached_before(p->s.window, position));
+    }
+    return first / p->together;
+}
+
 /* What is wrong with sequence b; NULL: nothing. */
 static const char *fault_of(const paging *p, char text[SHERD__BLOCK_FAULT], int64_t b)
 {
@@ -189,7 +194,7 @@ static const char *fault_of(const paging *p, char text[SHERD__BLOCK_FAULT], int6
     const char *fault =
         keys > 0 ? sherd__position_fault(text, pool, p->call->in[TABLE], sequence, keys - 1) : NULL;
 
-    for (int64_t i = 0; !fault && i * p->together < keys; i++)
+    for (int64_t i = first_block(p, b); !fault && i * p->together < keys; i++)
         fault = sherd__block_fault(text, pool, sequence, i, p->table[b * p->entries + i]);
     return fault;
 }
@@ -216,7 +221,7 @@ static const char *queries_of(const paging *p, int64_t b)
 static bool attend_few(paging *p, char *out, char *log_sum)
 {
     int64_t n = p->s.queries;
-    int64_t *seen = sherd_call_scratch(p->call, (n + p->entries) * (int64_t)sizeof *seen);
+    int64_t *seen = sherd_call_scratch(p->call, (2 * n + p->entries) * (int64_t)sizeof *seen);
     size_t rows = (size_t)(p->batch ? p->rows / p->batch : 0) * sherd_dtype_bytes(p->dtype);
     sherd__cached s = {.queries = n,
                        .groups = p->s.groups,
@@ -225,17 +230,21 @@ static bool attend_few(paging *p, char *out, char *log_sum)
                        .keys = p->most,
                        .key_row = p->s.groups * p->s.width,
                        .seen = seen,
+                       .before = p->s.window && seen ? seen + n : NULL,
                        .scale = p->s.scale,
-                       .block = seen + n,
+                       .softcap = p->s.softcap,
+                       .block = seen ? seen + 2 * n : NULL,
                        .together = p->together};
     void *workspace = sherd_call_scratch(p->call, p->kernels->attention_cached_workspace(&s));
 
     for (int64_t b = 0; b < p->batch && seen && workspace && !p->dry; b++) {
         s.keys = keys_of(p, b);
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
             seen[i] = p->where[b * n + i] + 1;
-        for (int64_t i = 0; i * p->together < s.keys; i++)
-            seen[n + i] = (p->table[b * p->entries + i] - p->block) * p->together;
+            seen[n + i] = sherd__cached_before(p->s.window, p->where[b * n + i]);
+        }
+        for (int64_t i = first_block(p, b); i * p->together < s.keys; i++)
+            seen[2 * n + i] = (p->table[b * p->entries + i] - p->block) * p->together;
         p->kernels->attention_cached(&s, out + (size_t)(b * p->s.width) * rows,
                                      log_sum + (size_t)b * rows, queries_of(p, b), p->call->from[K],
                                      p->call->from[V], workspace);
@@ -243,13 +252,14 @@ static bool attend_few(paging *p, char *out, char *log_sum)
     return seen && workspace;
 }
 
-/* Whether the blocks of sequence b follow one another, as a single one does. */
+/* Whether the blocks that sequence b needs follow one another, as a single one does. */
 static bool are_neighbours(const paging *p, int64_t b, int64_t keys)
 {
     const int32_t *table = p->table + b * p->entries;
+    int64_t first = first_block(p, b);
 
-    for (int64_t i = 1; i * p->together < keys; i++)
-        if (table[i] != table[0] + i)
+    for (int64_t i = first + 1; i * p->together < keys; i++)
+        if (table[i] != table[first] + (i - first))
             return false;
     return true;
 }
@@ -265,22 +275,22 @@ static const void *block_at(const paging *p, const void *pool, int32_t number)
     return (const char *)pool + (size_t)((number - p->block) * p->together) * p->k_bytes;
 }
 
-/* The keys or values of sequence b, one behind the other: where they lie, or copied to `room`. */
+/* The keys or values of sequence b from its first block on, one behind the other: where they lie,
+ * or copied to `room`. */
 static const void *bring_together(const paging *p, int64_t b, void *room, const void *pool)
 {
     const int32_t *table = p->table + b * p->entries;
-    int64_t keys = keys_of(p, b);
+    int64_t first = first_block(p, b), keys = keys_of(p, b) - first * p->together;
 
-    if (keys > 0 && are_neighbours(p, b, keys))
-        return block_at(p, pool, table[0]);
-    for (int64_t i = 0, at = 0; at < keys; i++, at += p->together)
+    if (keys > 0 && are_neighbours(p, b, keys_of(p, b)))
+        return block_at(p, pool, table[first]);
+    for (int64_t i = first, at = 0; at < keys; i++, at += p->together)
         memcpy((char *)room + (size_t)at * p->k_bytes, block_at(p, pool, table[i]),
                (size_t)sherd__min(p->together, keys - at) * p->k_bytes);
     return room;
 }
 
-/* Neighbours, `at` bytes behind the first query. False: on the GPU there is no kernel for these
- * heads. */
+/* Neighbours, `at` bytes behind the first query. False: no kernel on the GPU for these heads. */
 static bool attend_neighbours(const paging *p, const sherd__attending *s, size_t at, void *log_sum,
                               const void *k, const void *v, void *workspace)
 {
@@ -294,20 +304,23 @@ static bool attend_neighbours(const paging *p, const sherd__attending *s, size_t
     return true;
 }
 
-/* Sequence b, runs of neighbours at once. False: as above. */
+/* Sequence b, runs of neighbours at once; k and v from its first block on. False: as above. */
 static bool attend_sequence(const paging *p, int64_t b, void *log_sum, const void *k, const void *v,
                             void *workspace)
 {
     const int32_t *where = p->where + b * p->s.queries;
+    int64_t first = first_block(p, b) * p->together;
     sherd__attending s = p->s;
 
     for (int64_t i = 0; i < p->s.queries; i += s.queries) {
         s.queries = sherd__attend_run_of(where + i, p->s.queries - i);
         s.first_query = where[i];
         s.all_queries = s.all_keys = where[i] + s.queries;
-        s.keys = sherd__max(0, s.all_keys);
-        if (!attend_neighbours(p, &s, (size_t)(b * p->s.queries + i) * p->q_bytes, log_sum, k, v,
-                               workspace))
+        s.first_key = first;
+        s.keys = sherd__max(0, s.all_keys - first);
+        size_t skip = (size_t)sherd__attend_skip(&s) * p->k_bytes;
+        if (!attend_neighbours(p, &s, (size_t)(b * p->s.queries + i) * p->q_bytes, log_sum,
+                               (const char *)k + skip, (const char *)v + skip, workspace))
             return false;
     }
     return true;
@@ -342,7 +355,9 @@ static bool few_there(const paging *p)
                         .repeat = p->s.repeat,
                         .width = p->s.width,
                         .room = p->most,
+                        .window = p->s.window,
                         .scale = p->s.scale,
+                        .softcap = p->s.softcap,
                         .table = call->from[TABLE],
                         .entries = p->entries,
                         .together = p->together,
@@ -360,17 +375,17 @@ static const void *gather_there(const paging *p, int64_t b, void *room, int oper
 {
     const int32_t *table = p->call->from[TABLE];
     const void *pool = p->call->from[operand];
-    int64_t keys = keys_of(p, b);
+    int64_t first = first_block(p, b), keys = keys_of(p, b) - first * p->together;
     const sherd__pick blocks = {.outer = 1,
                                 .n = sherd__ceil_div(keys, p->together),
                                 .inner = p->together * p->s.groups * p->s.width,
                                 .entries = p->call->in[operand]->local[BLOCKS],
                                 .first = p->block,
-                                .index = table + b * p->entries,
+                                .index = table + b * p->entries + first,
                                 .flat = true};
 
-    if (keys > 0 && are_neighbours(p, b, keys))
-        return block_at(p, pool, p->table[b * p->entries]);
+    if (keys > 0 && are_neighbours(p, b, keys_of(p, b)))
+        return block_at(p, pool, p->table[b * p->entries + first]);
     sherd__device_gather(sherd__device_in(p->call), sherd_dtype_bytes(p->call->out[0]->dtype),
                          &blocks, room, pool);
     return room;
@@ -433,7 +448,7 @@ static double operations(const sherd_call *call)
 {
     const paging p = paging_of((sherd_call *)(uintptr_t)call);
 
-    return 4 * (double)p.rows * (double)p.most * (double)p.s.width;
+    return sherd__cached_operations(&p.s, p.rows, p.most);
 }
 
 const sherd_op sherd__attention_paged_op = {
@@ -446,8 +461,8 @@ const sherd_op sherd__attention_paged_op = {
                 {"table", SHERD_OP_INDEX},
                 {"positions", SHERD_OP_INDEX}},
     .result = {{"out", 0}},
-    .field = {SHERD_FIELD(paged_attributes, scale, DOUBLE)},
-    .attributes = sizeof(paged_attributes),
+    .field = SHERD__CACHED_FIELDS,
+    .attributes = sizeof(sherd__cached_attributes),
     .rule = "bsgrw,npgw,npgw,bm,bs->bsgrw",
     .whole = "swnpm",
     .describe = describe,
@@ -457,11 +472,11 @@ const sherd_op sherd__attention_paged_op = {
     .operations = operations,
     .on_device = sherd__fractions_there};
 
-sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                                    sherd_tensor *table, sherd_tensor *positions, double scale)
+sherd_tensor *sherd_attention_paged_with(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                                         sherd_tensor *table, sherd_tensor *positions,
+                                         const sherd_cached_options *options)
 {
-    const sherd_attention_options options = {.scale = scale};
-    const paged_attributes attributes = {sherd__attend_scale(q, &options)};
+    const sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
     sherd_tensor *in[] = {q, k, v, table, positions};
     bool fits = q && k && v && table && positions && !misfit(in);
     int64_t n[4] = {0}, groups = 0;
@@ -474,4 +489,12 @@ sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tens
     }
     sherd_tensor *out = sherd_apply(&sherd__attention_paged_op, in, OPERANDS, &attributes);
     return fits && !sherd_tensor_failed(out) ? sherd_view(out, n, 4) : out;
+}
+
+sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                                    sherd_tensor *table, sherd_tensor *positions, double scale)
+{
+    const sherd_cached_options options = {.scale = scale};
+
+    return sherd_attention_paged_with(q, k, v, table, positions, &options);
 }

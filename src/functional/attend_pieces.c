@@ -277,8 +277,10 @@ static bool attend_back(sherd_call *call)
 /* Whether the GPU has kernels for pieces: operands from q on. The same on all ranks. */
 static bool has_kernel(const sherd_call *call, int q)
 {
+    const sherd__attend_attributes *attributes = call->attributes;
     const sherd_tensor *queries = call->in[q], *mask = call->in[q + MASK];
     const sherd__attending s = {.width = queries->shape[WIDTH],
+                                .softcap = attributes->softcap,
                                 .mask = mask, /* whether there is one */
                                 .mask_dtype = mask ? mask->dtype : SHERD_DTYPE_NONE};
 

@@ -5,31 +5,89 @@
  */
 #include "attend.h"
 
+#include <math.h>
+
 #include "base/num.h"
 #include "device/attention.h"
 
 enum { Q, K, V };
 
-double sherd__attend_operations(const sherd__attending *s)
+const char *sherd__attend_fault(sherd_call *call, bool causal, int64_t window, double softcap)
 {
-    double n = (double)s->queries, heads = (double)(s->batch * s->groups * s->repeat);
-    double pairs =
-        s->causal ? n * (double)s->first_query + n * (n + 1) / 2 : n * (double)s->all_keys;
-
-    return 4 * heads * (double)s->width * pairs;
+    if (window < 0)
+        return sherd_call_reason(call, "window is %lld: it must not be negative",
+                                 (long long)window);
+    if (window && !causal)
+        return "a window needs causal attention";
+    if (!(softcap >= 0 && isfinite(softcap)))
+        return sherd_call_reason(call, "softcap is %g: it must be finite, and not negative",
+                                 softcap);
+    return NULL;
 }
 
-sherd__attending sherd__attend_item(const sherd_tensor *q, double scale)
+/* Of all queries before position `end`. */
+static double pairs_before(int64_t end, int64_t window)
 {
-    const int64_t *size = q->local;
+    double whole = (double)(window ? sherd__min(end, window) : end);
+
+    return whole * (whole + 1) / 2 + ((double)end - whole) * (double)window;
+}
+
+double sherd__attend_pairs(int64_t lo, int64_t hi, int64_t keys, bool causal, int64_t window)
+{
+    return causal ? pairs_before(hi, window) - pairs_before(lo, window)
+                  : (double)(hi - lo) * (double)keys;
+}
+
+double sherd__attend_operations(const sherd__attending *s)
+{
+    int64_t lo = s->first_query, hi = lo + s->queries;
+    double heads = (double)(s->batch * s->groups * s->repeat);
+
+    return 4 * heads * (double)s->width *
+           sherd__attend_pairs(lo, hi, s->all_keys, s->causal, s->window);
+}
+
+/* ---- queries with positions of their own ----------------------------------------------------- */
+
+sherd__cached_attributes sherd__cached_attributes_of(const sherd_tensor *q,
+                                                     const sherd_cached_options *options)
+{
+    const sherd_cached_options o = options ? *options : (sherd_cached_options){0};
+    const sherd_attention_options scaled = {.scale = o.scale};
+
+    return (sherd__cached_attributes){
+        .scale = sherd__attend_scale(q, &scaled), .softcap = o.softcap, .window = o.window};
+}
+
+const char *sherd__cached_fault(sherd_call *call)
+{
+    const sherd__cached_attributes *a = call->attributes;
+
+    if (!isfinite(a->scale))
+        return sherd_call_reason(call, "scale is %g: it must be finite", a->scale);
+    return sherd__attend_fault(call, true, a->window, a->softcap);
+}
+
+int64_t sherd__cached_before(int64_t window, int64_t position)
+{
+    return window ? sherd__max(0, position + 1 - window) : 0;
+}
+
+sherd__attending sherd__attend_item(const sherd_call *call, int64_t keys)
+{
+    const sherd__cached_attributes *a = call->attributes;
+    const int64_t *size = call->in[Q]->local;
 
     return (sherd__attending){.batch = 1,
                               .groups = size[SHERD__GROUPS],
                               .repeat = size[SHERD__REPEAT],
                               .queries = size[SHERD__POSITIONS],
                               .width = size[SHERD__WIDTH],
-                              .scale = scale,
+                              .scale = a->scale,
                               .causal = true,
+                              .window = a->window < keys ? a->window : 0,
+                              .softcap = a->softcap,
                               .all_heads = size[SHERD__GROUPS] * size[SHERD__REPEAT],
                               .all_repeat = size[SHERD__REPEAT]};
 }
@@ -41,6 +99,23 @@ int64_t sherd__attend_run_of(const int32_t *where, int64_t n)
     while (i < n && where[i] == where[0] + i)
         i++;
     return where[0] < 0 ? 1 : i;
+}
+
+double sherd__cached_operations(const sherd__attending *s, int64_t rows, int64_t keys)
+{
+    int64_t most = s->window ? sherd__min(keys, s->window) : keys;
+
+    return 4 * (double)rows * (double)most * (double)s->width;
+}
+
+int64_t sherd__attend_skip(sherd__attending *s)
+{
+    int64_t first = sherd__cached_before(s->window, s->first_query) - s->first_key;
+
+    first = sherd__max(0, sherd__min(first, s->keys));
+    s->first_key += first;
+    s->keys -= first;
+    return first;
 }
 
 void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem)

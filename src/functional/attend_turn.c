@@ -111,7 +111,7 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
     r->dry = sherd__is_dry(call->world);
     r->dtype = queries->dtype == SHERD_F64 ? SHERD_F64 : SHERD_F32;
     r->kernels = sherd__kernels_of(sherd__world_kernels(call->world), r->dtype);
-    r->plan = sherd__round_of(queries->layout, keys->layout, a->causal, a->ring);
+    r->plan = sherd__round_of(queries->layout, keys->layout, a);
     r->s = sherd__attend_problem(call, q);
     if (sherd__coordinate(queries, coordinate))
         r->mine = sherd__dim_shard(spec->mesh, &spec->dim[POSITIONS], coordinate);
@@ -199,7 +199,8 @@ bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p)
     const sherd__attending *s = &r->s;
 
     return p->keys > 0 && s->batch * s->groups * s->repeat * s->queries > 0 &&
-           !(s->causal && p->first >= s->first_query + s->queries);
+           !(s->causal && p->first >= s->first_query + s->queries) &&
+           !(s->window && p->first + p->keys <= s->first_query + 1 - s->window);
 }
 
 /* Meet all pieces; while one is computed with, the next is on its way. False: failed. */

@@ -30,6 +30,12 @@ typedef struct sherd__attending {
     int64_t batch, groups, repeat, queries, keys, width;
     double scale;
     bool causal;
+    int64_t window; /* of causal: keys that a query sees, its own the last; 0 = all up to it */
+    double softcap; /* scores become softcap tanh(score / softcap), before the mask; 0 = no */
+    /* [batch or 1,all queries,2]: query i sees the keys span[2i] .. span[2i+1] - 1 only, counted in
+     * the whole; both never fall; NULL = all */
+    const int32_t *span;
+    int64_t span_batch; /* from one item's to the next; 0: all have the same */
     int64_t first_query, first_key, all_queries, all_keys;
     const void *mask;       /* of the queries of the piece, and all keys; NULL = none */
     sherd_dtype mask_dtype; /* bool: false = not seen; else elements that are added to scores */
@@ -42,19 +48,32 @@ typedef struct sherd__attending {
 
 /*
  * Attention of one item's queries q [queries,groups,repeat,width] to a cache k, v
- * [keys,groups,width], positions key_row elements apart: query i sees the keys 0 .. seen[i]-1, none
- * if that is below 1. Nothing else is read. In a cache of blocks, [rows,groups,width], key j is row
- * block[j / together] + j % together; results have the same bits wherever the blocks lie.
+ * [keys,groups,width], positions key_row elements apart: query i sees the keys before[i] ..
+ * seen[i]-1, none if there are none. Nothing that no query sees is read. In a cache of blocks,
+ * [rows,groups,width], key j is row block[j / together] + j % together; results have the same bits
+ * wherever the blocks lie.
  */
 typedef struct sherd__cached {
     int64_t queries, groups, repeat, width;
     int64_t keys; /* that any query sees, at most */
     int64_t key_row;
-    const int64_t *seen; /* [queries] */
-    double scale;
+    const int64_t *seen;   /* [queries] */
+    const int64_t *before; /* [queries], at least 0; NULL = zeroes */
+    double scale, softcap; /* the latter as above */
     const int64_t *block; /* NULL: key j is row j */
     int64_t together;     /* keys of a block */
 } sherd__cached;
+
+/* The first key that any query sees. */
+static inline int64_t sherd__cached_first(const sherd__cached *s)
+{
+    int64_t first = s->before ? s->keys : 0;
+
+    for (int64_t i = 0; first > 0 && i < s->queries; i++)
+        if (s->before[i] < s->seen[i] && s->before[i] < first)
+            first = s->before[i];
+    return first;
+}
 
 /* The row of a key. */
 static inline int64_t sherd__cached_row(const sherd__cached *s, int64_t key)

@@ -69,16 +69,26 @@ static double mask_at(const sherd__attending *s, int64_t i)
     }
 }
 
-/* factor[keys] of one row of probabilities: 1 / (1 - p) or 0, as dropout in kernels.h. */
-static void keep_some(const sherd__attending *s, double *factor, int64_t first)
+/* factor[n] of one row of probabilities: 1 / (1 - p) or 0, as dropout in kernels.h. */
+static void keep_some(const sherd__attending *s, int64_t n, double *factor, int64_t first)
 {
     uint32_t threshold = sherd__keep_threshold(s->p), block[4];
 
-    for (int64_t j = 0; j < s->keys; j++) {
+    for (int64_t j = 0; j < n; j++) {
         if (j == 0 || (first + j) % 4 == 0)
             sherd__philox(block, s->key, (uint64_t)(first + j) / 4);
         factor[j] = block[(first + j) % 4] >> 8 >= threshold ? 1 / (1 - s->p) : 0;
     }
+}
+
+/* A score with its cap, and its slope if that is wanted. */
+static double capped(double cap, double score, double *slope)
+{
+    double t = cap != 0 ? tanh(score / cap) : 0;
+
+    if (slope)
+        *slope = 1 - t * t;
+    return cap != 0 ? cap * t : score;
 }
 
 /* Scores become probabilities; returns the logarithm of their sum. */

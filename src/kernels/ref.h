@@ -85,12 +85,34 @@ static inline uint32_t sherd__keep_threshold(double p)
  * their bits are equal. */
 void sherd__normal_pair(double out[2], const uint32_t word[2], double mean, double deviation);
 
-/* Keys that query i sees. */
+/*
+ * Query i sees the keys sherd__unseen .. sherd__visible - 1, of one item's. Both never fall from one
+ * query to the next.
+ */
 static inline int64_t sherd__visible(const sherd__attending *s, int64_t i)
 {
-    int64_t end = i + 1 + s->first_query - s->first_key;
+    int64_t end = s->keys, own = i + 1 + s->first_query - s->first_key;
 
-    return !s->causal || end > s->keys ? s->keys : end < 0 ? 0 : end;
+    if (s->causal && own < end)
+        end = own;
+    if (s->span && s->span[2 * i + 1] - s->first_key < end)
+        end = s->span[2 * i + 1] - s->first_key;
+    return end < 0 ? 0 : end;
+}
+
+static inline int64_t sherd__unseen(const sherd__attending *s, int64_t i)
+{
+    int64_t first = s->window ? i + 1 + s->first_query - s->first_key - s->window : 0;
+
+    if (s->span && s->span[2 * i] - s->first_key > first)
+        first = s->span[2 * i] - s->first_key;
+    return first < 0 ? 0 : first > s->keys ? s->keys : first;
+}
+
+/* Whether there may be keys before the first that a query sees. */
+static inline bool sherd__begins_late(const sherd__attending *s)
+{
+    return s->window || s->span;
 }
 
 /* From one query or key of a head to the next, elements. */

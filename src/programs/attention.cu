@@ -102,6 +102,7 @@ template <class K, class E> __device__ void attention(const attention_args &a)
     head h;
     int64_t i0 = first_query<Z::SIDE>(a, &h), rows = a.queries - i0;
     int64_t end = visible(a, (rows < Z::SIDE ? a.queries : i0 + Z::SIDE) - 1);
+    int64_t begin = first_tile<K, Z::SIDE>(a, i0);
 
     clear(out);
     for (int i = 0; i < Z::ROWS; i++) {
@@ -109,8 +110,8 @@ template <class K, class E> __device__ void attention(const attention_args &a)
         at.sum[i] = 0;
     }
     begin_tile<K, E>(q, a.q, h.q + i0 * h.q_row, h.q_row, rows, a);
-    begin_tile<K, E>(k, a.k, h.k, h.k_row, a.keys, a);
-    for (int64_t j = 0; j < end; j += Z::SIDE) {
+    begin_tile<K, E>(k, a.k, h.k + begin * h.k_row, h.k_row, a.keys - begin, a);
+    for (int64_t j = begin; j < end; j += Z::SIDE) {
         int64_t key = h.k + j * h.k_row, next = j + Z::SIDE;
         if (K::MORE)
             draw<K, T>(words, a, h, i0, j);
@@ -184,6 +185,7 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
     head h;
     int64_t i0 = first_query<Z::SIDE>(a, &h), rows = a.queries - i0, at = h.q + i0 * h.q_row;
     int64_t end = visible(a, (rows < Z::SIDE ? a.queries : i0 + Z::SIDE) - 1);
+    int64_t begin = first_tile<K, Z::SIDE>(a, i0);
     known<T> x[Z::ROWS];
     T by[Z::ROWS];
 
@@ -194,8 +196,8 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
     }
     begin_tile<K, E>(q, a.q, at, h.q_row, rows, a);
     begin_tile<K, E>(dout, a.dout, at, h.q_row, rows, a);
-    begin_tile<K, E>(v, a.v, h.k, h.k_row, a.keys, a);
-    for (int64_t j = 0; j < end; j += Z::SIDE) {
+    begin_tile<K, E>(v, a.v, h.k + begin * h.k_row, h.k_row, a.keys - begin, a);
+    for (int64_t j = begin; j < end; j += Z::SIDE) {
         int64_t key = h.k + j * h.k_row, next = j + Z::SIDE;
         if (K::MORE)
             draw<K, T>(words, a, h, i0, j);
@@ -265,7 +267,8 @@ template <class K, class E> __device__ void attention_dkv(const attention_dkv_ar
     T *k = (T *)shared, *v = k + Z::TILE, *q = v + Z::TILE, *dout = q + Z::TILE;
     T *other = a.spare ? dout + Z::TILE : q, *kept = (a.spare ? other : dout) + Z::TILE;
     int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::SIDE;
-    int64_t first = first_seeing<Z::SIDE>(a, j0), tiles = tiles_from<Z::SIDE>(a, first);
+    const query_range range = queries_seeing<K, Z::SIDE>(a, j0, Z::SIDE);
+    int64_t first = range.first, tiles = tiles_of<Z::SIDE>(a, range);
     head h = head_of(a, blockIdx.x % n / a.groups, blockIdx.x % n % a.groups, 0);
     int64_t key = h.k + j0 * h.k_row;
     query_place at = {first, h};
@@ -287,7 +290,7 @@ template <class K, class E> __device__ void attention_dkv(const attention_dkv_ar
         begin_known<K>(known_rows[0], a, at);
     }
     for (; tiles > 0; tiles--) {
-        query_place next = next_place<Z::SIDE>(at, a, first);
+        query_place next = next_place<Z::SIDE>(at, a, range);
         int64_t place = next.h.q + next.i * h.q_row, left = a.queries - next.i;
         if (K::MORE)
             draw<K, T>(words, a, at.h, at.i, j0);

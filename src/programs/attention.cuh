@@ -75,6 +75,38 @@ __device__ inline int64_t visible(const attending &a, int64_t i)
     return !a.causal || end > a.keys ? a.keys : end < 0 ? 0 : end;
 }
 
+/* The first key that query i sees. */
+__device__ inline int64_t unseen(const attending &a, int64_t i)
+{
+    int64_t first = i + 1 + a.ahead - a.window;
+
+    return a.window == 0 || first < 0 ? 0 : first > a.keys ? a.keys : first;
+}
+
+/* Where a block's tiles of keys begin. */
+template <class K, int SIDE> __device__ inline int64_t first_tile(const attending &a, int64_t i)
+{
+    return K::MORE ? unseen(a, i) / SIDE * SIDE : 0;
+}
+
+/* What products are multiplied by: scores are exponents of 2 then, or with a cap, what it takes. */
+__device__ inline double score_unit(const attending &a)
+{
+    return a.cap != 0 ? a.cap * log2_e() : a.scale * log2_e();
+}
+template <class T> __device__ inline T capped(const attending &a, T product)
+{
+    return a.cap != 0 ? tanh(product * (T)(a.scale / a.cap)) : product;
+}
+
+/* The slope of a cap, where the score is this exponent of 2. */
+template <class T> __device__ inline T slope_of_cap(const attending &a, T exponent)
+{
+    T x = exponent / (T)(a.cap * log2_e());
+
+    return a.cap != 0 ? 1 - x * x : 1;
+}
+
 /* The first query of a block: heads are neighbours, and those that see most keys begin. */
 template <int SIDE> __device__ inline int64_t first_query(const attending &a, head *h)
 {
@@ -92,24 +124,35 @@ struct query_place {
     head h;
 };
 
-template <int SIDE> __device__ inline int64_t first_seeing(const attending &a, int64_t j0)
+/* Of a head, from the first query that sees a key of the block's OWN ones, to the last. */
+struct query_range {
+    int64_t first, end;
+};
+template <class K, int SIDE>
+__device__ inline query_range queries_seeing(const attending &a, int64_t j0, int own)
 {
-    return a.causal && j0 > a.ahead ? (j0 - a.ahead) / SIDE * SIDE : 0;
+    query_range r = {a.causal && j0 > a.ahead ? (j0 - a.ahead) / SIDE * SIDE : 0, a.queries};
+
+    if (K::MORE && a.window) {
+        int64_t end = j0 + own - 1 - a.ahead + a.window;
+        r.end = end < r.first ? r.first : end < a.queries ? end : a.queries;
+    }
+    return r;
 }
 
 /* How many tiles there are. */
-template <int SIDE> __device__ inline int64_t tiles_from(const attending &a, int64_t first)
+template <int SIDE> __device__ inline int64_t tiles_of(const attending &a, const query_range &r)
 {
-    return first < a.queries ? (a.queries - first + SIDE - 1) / SIDE * a.repeat : 0;
+    return r.first < r.end ? (r.end - r.first + SIDE - 1) / SIDE * a.repeat : 0;
 }
 
 /* The next one: of the same head, or of the next one. */
 template <int SIDE>
-__device__ inline query_place next_place(query_place p, const attending &a, int64_t first)
+__device__ inline query_place next_place(query_place p, const attending &a, const query_range &r)
 {
     p.i += SIDE;
-    if (p.i >= a.queries) {
-        p.i = first;
+    if (p.i >= r.end) {
+        p.i = r.first;
         p.h.q += a.width;
         p.h.row += a.queries;
         p.h.mask += a.mask_stride[2];

@@ -39,21 +39,6 @@ __device__ inline void write_rows(void *base, int64_t at, int64_t stride, int64_
             write_row<K, E>(base, at, stride, rows, s, m, h, by, a);
 }
 
-/* Query i + r sees key j + c if c <= r + this, for r and c below 128. */
-__device__ inline int edge_of(const attending &a, int64_t i, int64_t j)
-{
-    const int64_t FAR = 1024;
-    int64_t edge = a.causal ? i + a.ahead - j : FAR;
-
-    return edge > FAR ? FAR : edge < -FAR ? -FAR : (int)edge;
-}
-
-/* The end of what the warp's queries i, i + 1 .. see. */
-template <class K> __device__ inline int64_t seen_by_warp(const attending &a, int64_t i)
-{
-    return i < a.queries ? visible(a, i + 16 * half_shape<K>::PARTS - 1) : 0;
-}
-
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* The sum of x over the four lanes that share a row. */
@@ -132,25 +117,6 @@ __device__ inline void advance(progress<K> &at, totals<K> &out, results<K, N> &s
     }
 }
 
-/*
- * Set to x what the warp's rows do not see: row r sees columns up to r + edge, and only those
- * before `end`.
- */
-template <class K, int N> __device__ inline void hide(results<K, N> &s, int edge, int end, float x)
-{
-    UNROLL
-    for (int m = 0; m < half_shape<K>::PARTS; m++)
-        UNROLL
-    for (int h = 0; h < 2; h++) {
-        int last = min(16 * m + lane_row() + 8 * h + edge, end - 1) - lane_column();
-        UNROLL
-        for (int n = 0; n < N; n++)
-            UNROLL
-        for (int k = 0; k < 2; k++)
-            s.x[m][n][2 * h + k] = 8 * n + k > last ? x : s.x[m][n][2 * h + k];
-    }
-}
-
 /* The results of the lane's rows, and the logarithms of their sums. */
 template <class K, class E>
 __device__ inline void end_forward(const progress<K> &at, const totals<K> &out, float by,
@@ -185,6 +151,7 @@ template <class K, class E> __device__ void attention_half(const attention_half_
     head h;
     int64_t i0 = first_query<Z::OWN>(a, &h), rows = a.queries - i0, i = i0 + warp_row<K>();
     int64_t end = visible(a, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
+    int64_t begin = first_tile<K, Z::SIDE>(a, i0);
     int64_t own_end = seen_by_warp<K>(a, i);
     float by = K::MORE ? 1 : (float)log2_e() * (a.scale > 0 ? (float)a.scale : 1);
 
@@ -195,18 +162,19 @@ template <class K, class E> __device__ void attention_half(const attention_half_
             at.sum[m][x] = 0;
         }
     copy_tiles<K, Z::OWN, 1>(q, a.q, a.q, h.q + i0 * h.q_row, h.q_row, rows, a);
-    copy_tiles<K, Z::SIDE, 2>(kv, a.k, a.v, h.k, h.k_row, a.keys, a);
+    copy_tiles<K, Z::SIDE, 2>(kv, a.k, a.v, h.k + begin * h.k_row, h.k_row, a.keys - begin, a);
     if (K::MORE)
-        load_mask<E>(shown, a, h, i, 0);
+        load_mask<E>(shown, a, h, i, begin);
     arrive();
     load_own(own, q);
     int here = 0;
-    for (int64_t j = 0; j < end; j += Z::SIDE) {
+    for (int64_t j = begin; j < end; j += Z::SIDE) {
         int64_t next = j + Z::SIDE, key = h.k + next * h.k_row;
         E *k = kv + here, *other = kv + 2 * Z::TILE - here;
         if (next < end)
             copy_tiles<K, Z::SIDE, 2>(other, a.k, a.v, key, h.k_row, a.keys - next, a);
-        bool sees = j < own_end && (!K::MORE || any_shown<E>(shown, a));
+        bool sees =
+            j < own_end && (!K::MORE || (late_of(a, i, j) < Z::SIDE && any_shown<E>(shown, a)));
         if (sees) {
             multiply<E>(s, own, k, 0);
             if (K::MORE)
@@ -223,6 +191,8 @@ template <class K, class E> __device__ void attention_half(const attention_half_
             int edge = edge_of(a, i, j), there = a.keys < next ? (int)(a.keys - j) : Z::SIDE;
             if (edge < Z::SIDE - 1 || there < Z::SIDE)
                 hide(s, edge, there, minus_infinity<float>());
+            if (K::MORE && a.window)
+                hide_early(s, late_of(a, i, j), minus_infinity<float>());
             advance(at, out, s, by);
             if (K::MORE && a.drops)
                 drop(s, kept_of(a, h, i, j), 0, 1);
@@ -286,13 +256,15 @@ __device__ inline void slope(float &p, float &dp, float by, float log_sum, float
  * The same for a masked score, an exponent of 2, and a gradient after dropout; 0 for scores that
  * are not seen, whatever the gradient is.
  */
-__device__ inline void masked_slope(float &p, float &dp, float log_sum, float delta)
+__device__ inline void masked_slope(float &p, float &dp, float log_sum, float delta,
+                                    const attending &a)
 {
     bool seen = p != minus_infinity<float>() && log_sum != -minus_infinity<float>();
+    float by = slope_of_cap(a, p);
 
     slope(p, dp, 1, log_sum, delta);
     p = seen ? p : 0;
-    dp = seen ? dp : 0;
+    dp = seen ? dp * by : 0;
 }
 
 /* Shared memory: queries, gradients of results; keys and values, twice. */
@@ -308,12 +280,13 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
     head h;
     int64_t i0 = first_query<Z::OWN>(a, &h), rows = a.queries - i0, at = h.q + i0 * h.q_row;
     int64_t end = visible(a, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
+    int64_t begin = first_tile<K, Z::SIDE>(a, i0);
     int64_t i = i0 + warp_row<K>(), own_end = seen_by_warp<K>(a, i);
     float by = (float)(a.scale * log2_e());
 
     clear(dq);
     copy_tiles<K, Z::OWN, 2>(q, a.q, a.dout, at, h.q_row, rows, a);
-    copy_tiles<K, Z::SIDE, 2>(kv, a.k, a.v, h.k, h.k_row, a.keys, a);
+    copy_tiles<K, Z::SIDE, 2>(kv, a.k, a.v, h.k + begin * h.k_row, h.k_row, a.keys - begin, a);
     for (int m = 0; m < Z::PARTS; m++)
         for (int x = 0; x < 2; x++) {
             int64_t r = i + 16 * m + lane_row() + 8 * x;
@@ -324,7 +297,7 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
     load_own(own_q, q);
     load_own(own_dout, dout);
     int here = 0;
-    for (int64_t j = 0; j < end; j += Z::SIDE) {
+    for (int64_t j = begin; j < end; j += Z::SIDE) {
         int64_t next = j + Z::SIDE, key = h.k + next * h.k_row;
         E *k = kv + here, *other = kv + 2 * Z::TILE - here;
         if (next < end)
@@ -338,7 +311,7 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
             mask_words<Z::CHUNK / 8> shown;
             if (K::MORE)
                 load_mask<E>(shown, a, h, i, j + c);
-            if (K::MORE && !any_shown<E>(shown, a))
+            if (K::MORE && (late_of(a, i, j + c) >= Z::CHUNK || !any_shown<E>(shown, a)))
                 continue;
             multiply<E>(p, own_q, k, c);
             multiply<E>(dp, own_dout, k + Z::TILE, c);
@@ -354,12 +327,14 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
             for (int x = 0; x < 4; x++) {
                 float log_sum = known[m][x / 2].x[0], delta = known[m][x / 2].x[1];
                 if (K::MORE)
-                    masked_slope(p.x[m][n][x], dp.x[m][n][x], log_sum, delta);
+                    masked_slope(p.x[m][n][x], dp.x[m][n][x], log_sum, delta, a);
                 else
                     slope(p.x[m][n][x], dp.x[m][n][x], by, log_sum, delta);
             }
             if (edge < c + Z::CHUNK - 1) /* keys that are not there are 0 */
                 hide(dp, edge - c, Z::SIDE, 0);
+            if (K::MORE && a.window)
+                hide_early(dp, late_of(a, i, j + c), 0);
             add_product<E>(dq, dp, k, c);
         }
         here = 2 * Z::TILE - here;
@@ -419,7 +394,7 @@ __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments
         for (int e = 0; e < 4; e++) {
             float log_sum = x.x[e % 2 * 2], delta = x.x[e % 2 * 2 + 1];
             if (K::MORE)
-                masked_slope(p.x[m][n][e], dp.x[m][n][e], log_sum, delta);
+                masked_slope(p.x[m][n][e], dp.x[m][n][e], log_sum, delta, a);
             else
                 slope(p.x[m][n][e], dp.x[m][n][e], by, log_sum, delta);
         }
@@ -435,6 +410,17 @@ __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments
             bool hidden = 16 * m + e / 2 * 8 > last + 8 * n + e % 2;
             p.x[m][n][e] = hidden ? 0 : p.x[m][n][e];
             dp.x[m][n][e] = hidden ? 0 : dp.x[m][n][e];
+        }
+    }
+    if (K::MORE && a.window) {
+        int first = late_of(a, at.i + c, j) + lane_column() - lane_row();
+        UNROLL
+        for (int n = 0; n < Z::CHUNK / 8; n++)
+            UNROLL
+        for (int e = 0; e < 4; e++) {
+            bool hidden = e / 2 * 8 < first + 8 * n + e % 2;
+            p.x[0][n][e] = hidden ? 0 : p.x[0][n][e];
+            dp.x[0][n][e] = hidden ? 0 : dp.x[0][n][e];
         }
     }
     if (K::MORE && a.drops)
@@ -454,10 +440,11 @@ template <class K, class E> __device__ void attention_half_dkv(const attention_h
     SHARED_BYTES(shared);
     E *k = (E *)shared, *v = k + Z::OWN_TILE, *q = v + Z::OWN_TILE;
     int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::OWN, j = j0 + warp_row<K>();
-    int64_t first = first_seeing<Z::SIDE>(a, j0), tiles = tiles_from<Z::SIDE>(a, first);
+    const query_range range = queries_seeing<K, Z::SIDE>(a, j0, Z::OWN);
+    int64_t tiles = tiles_of<Z::SIDE>(a, range);
     head h = head_of(a, blockIdx.x % n / a.groups, blockIdx.x % n % a.groups, 0);
     int64_t key = h.k + j0 * h.k_row;
-    query_place at = {first, h};
+    query_place at = {range.first, h};
     fragments<K> own_k, own_v;
     totals<K> dk, dv;
     float by = (float)(a.scale * log2_e());
@@ -472,7 +459,7 @@ template <class K, class E> __device__ void attention_half_dkv(const attention_h
     load_own(own_v, v);
     int here = 0;
     for (int left = (int)tiles; left > 0; left--) {
-        query_place next = next_place<Z::SIDE>(at, a, first);
+        query_place next = next_place<Z::SIDE>(at, a, range);
         if (left > 1)
             copy_queries<K>(q + BUFFER - here, next, a, j0);
         int edge = edge_of(a, at.i, j), from = edge < 0 ? -edge / Z::CHUNK * Z::CHUNK : 0;

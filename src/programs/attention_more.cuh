@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Masks and dropout of the scores that a warp of attention_half.cu has. */
+/* Masks, caps and dropout of the scores that a warp of attention_half.cu has, and which of them are
+ * not seen. */
 
 /*
  * The mask for the lane's two rows: for every eight columns a word with the lane's two neighbours,
@@ -157,12 +158,23 @@ __device__ inline void add_words(results<K, N> &s, const mask_words<N> &words, f
     }
 }
 
+template <class K, int N> __device__ inline void cap_scores(results<K, N> &s, float by)
+{
+    UNROLL
+    for (int n = 0; n < N; n++)
+        UNROLL
+    for (int x = 0; x < 4; x++)
+        s.x[0][n][x] = tanh(s.x[0][n][x] * by);
+}
+
 /* Scores of what the words are of. */
 template <class E, class K, int N>
 __device__ inline void add_mask(results<K, N> &s, const mask_words<N> &words, const attending &a)
 {
-    float by = (float)(a.scale * log2_e());
+    float by = (float)score_unit(a);
 
+    if (a.cap != 0)
+        cap_scores(s, (float)(a.scale / a.cap));
     if (words_are_f16<E>(a))
         add_words<f16>(s, words, by);
     else
@@ -223,5 +235,64 @@ __device__ inline void drop_across(results<K, N> &s, const uint32_t *words, int 
         UNROLL
         for (int x = 0; x < 2; x++)
             s.x[0][n][2 * x + e] = word >> 8 * x & 1 ? s.x[0][n][2 * x + e] * by : 0;
+    }
+}
+
+/* ---- what is not seen ----------------------------------------------------------------------- */
+
+/* Query i + r sees key j + c if c <= r + this, for r and c below 128. */
+__device__ inline int edge_of(const attending &a, int64_t i, int64_t j)
+{
+    const int64_t FAR = 1024;
+    int64_t edge = a.causal ? i + a.ahead - j : FAR;
+
+    return edge > FAR ? FAR : edge < -FAR ? -FAR : (int)edge;
+}
+
+/* And if c >= r + this. */
+__device__ inline int late_of(const attending &a, int64_t i, int64_t j)
+{
+    const int64_t FAR = 1024;
+    int64_t late = a.window ? i + a.ahead - j + 1 - a.window : -FAR;
+
+    return late > FAR ? FAR : late < -FAR ? -FAR : (int)late;
+}
+
+/* The end of what the warp's queries i, i + 1 .. see. */
+template <class K> __device__ inline int64_t seen_by_warp(const attending &a, int64_t i)
+{
+    return i < a.queries ? visible(a, i + 16 * half_shape<K>::PARTS - 1) : 0;
+}
+
+/*
+ * Set to x what the warp's rows do not see: row r sees columns up to r + edge, and only those
+ * before `end`.
+ */
+template <class K, int N> __device__ inline void hide(results<K, N> &s, int edge, int end, float x)
+{
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        UNROLL
+    for (int h = 0; h < 2; h++) {
+        int last = min(16 * m + lane_row() + 8 * h + edge, end - 1) - lane_column();
+        UNROLL
+        for (int n = 0; n < N; n++)
+            UNROLL
+        for (int k = 0; k < 2; k++)
+            s.x[m][n][2 * h + k] = 8 * n + k > last ? x : s.x[m][n][2 * h + k];
+    }
+}
+
+/* The same of what is too early: row r sees columns from r + late on. */
+template <class K, int N> __device__ inline void hide_early(results<K, N> &s, int late, float x)
+{
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        int first = lane_row() + 8 * h + late - lane_column();
+        UNROLL
+        for (int n = 0; n < N; n++)
+            UNROLL
+        for (int k = 0; k < 2; k++)
+            s.x[0][n][2 * h + k] = 8 * n + k < first ? x : s.x[0][n][2 * h + k];
     }
 }

@@ -261,6 +261,8 @@ __device__ inline void slope(T &p, T &dp, const known<T> &x, int64_t key, T by, 
     }
     p = power_of_2(over > 0 ? 0 : over); /* above 0 by what rounding took from log_sum */
     dp = p * (dp - x.delta) * by;
+    if (K::MORE)
+        dp *= slope_of_cap(a, score);
 }
 
 /* ---- masks and dropout ----------------------------------------------------------------------- */
@@ -272,7 +274,7 @@ __device__ inline void slope(T &p, T &dp, const known<T> &x, int64_t key, T by, 
 template <bool across, class E, class K, class T>
 __device__ inline void see(scores<K, T> &s, const attending &a, const head &h, int64_t i, int64_t j)
 {
-    T by = (T)(a.scale * log2_e());
+    T by = (T)score_unit(a);
 
     UNROLL
     for (int m = 0; m < shape<K, T>::ROWS; m++)
@@ -281,11 +283,11 @@ __device__ inline void see(scores<K, T> &s, const attending &a, const head &h, i
         int row = own_row() + 8 * m, column = own_column() + 16 * n;
         int64_t query = i + (across ? column : row), key = j + (across ? row : column);
         T shown = minus_infinity<T>();
-        if (query < a.queries && key < visible(a, query))
+        if (query < a.queries && key < visible(a, query) && key >= unseen(a, query))
             shown = a.mask
                         ? mask_at<E>(a, h.mask + query * a.mask_stride[3] + key * a.mask_stride[4])
                         : 0;
-        s.x[m][n] = masked(s.x[m][n], by, shown);
+        s.x[m][n] = masked(capped(a, s.x[m][n]), by, shown);
     }
 }
 

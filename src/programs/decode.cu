@@ -16,7 +16,12 @@
 struct cached_place {
     uint32_t item, group, row, part; /* the first row */
     uint32_t lo;                     /* the first key */
-    int most;                        /* keys that any row sees */
+    int least, most;                 /* keys that any row sees */
+};
+
+/* Keys from .first on, before .end. */
+struct key_range {
+    int first, end;
 };
 
 __device__ inline int64_t keys_seen(const cached_part_args &a, uint32_t item, uint32_t row)
@@ -26,8 +31,16 @@ __device__ inline int64_t keys_seen(const cached_part_args &a, uint32_t item, ui
     return n < 0 ? 0 : n < a.room ? n : a.room;
 }
 
+/* Before the first key that a row sees. */
+__device__ inline int64_t keys_before(const cached_part_args &a, uint32_t item, uint32_t row)
+{
+    int64_t n = (int64_t)a.where[item * a.queries + row / (uint32_t)a.repeat] + 1 - a.first;
+
+    return a.window == 0 || n < a.window ? 0 : n - a.window;
+}
+
 template <int ROWS>
-__device__ inline cached_place find_place(const cached_part_args &a, int (&seen)[ROWS])
+__device__ inline cached_place find_place(const cached_part_args &a, key_range (&seen)[ROWS])
 {
     uint32_t i = blockIdx.x, rows = (uint32_t)(a.queries * a.repeat);
     cached_place p;
@@ -39,12 +52,19 @@ __device__ inline cached_place find_place(const cached_part_args &a, int (&seen)
     p.group = i % (uint32_t)a.groups;
     p.item = i / (uint32_t)a.groups;
     p.lo = p.part * (uint32_t)a.keys;
+    p.least = (int)a.keys;
     p.most = 0;
     UNROLL
     for (int r = 0; r < ROWS; r++) {
-        int64_t n = p.row + r < rows ? keys_seen(a, p.item, p.row + r) - p.lo : 0;
-        seen[r] = n < 0 ? 0 : (int)(n < a.keys ? n : a.keys);
-        p.most = seen[r] > p.most ? seen[r] : p.most;
+        int64_t n = p.row + r < rows ? keys_seen(a, p.item, p.row + r) - p.lo : 0, first = 0;
+        if (n > 0)
+            first = keys_before(a, p.item, p.row + r) - p.lo;
+        seen[r].end = n < 0 ? 0 : (int)(n < a.keys ? n : a.keys);
+        seen[r].first = first < 0 ? 0 : first < seen[r].end ? (int)first : seen[r].end;
+        if (seen[r].first == seen[r].end)
+            continue;
+        p.least = seen[r].first < p.least ? seen[r].first : p.least;
+        p.most = seen[r].end > p.most ? seen[r].end : p.most;
     }
     return p;
 }
@@ -67,7 +87,8 @@ template <class K, class E> struct cached_rows {
     unit_16 x[cached_shape<K, E>::AHEAD][cached_shape<K, E>::EACH];
 };
 
-/* Load those of keys from `base` on; after the last key that is seen, that one again. */
+/* Load those of keys from `base` on; after the last key that is seen, that one again, and before
+ * the first one that. */
 template <class K, class E>
 __device__ inline void load_rows(cached_rows<K, E> &to, const cached_part_args &a,
                                  const cached_place &p, const void *from, int base)
@@ -78,12 +99,19 @@ __device__ inline void load_rows(cached_rows<K, E> &to, const cached_part_args &
     UNROLL
     for (int u = 0; u < S::AHEAD; u++) {
         int j = base + u * S::STEP + own;
-        const E *row = (const E *)from + key_at(a, p, j < p.most ? j : p.most - 1);
+        int there = j < p.least ? p.least : j < p.most ? j : p.most - 1;
+        const E *row = (const E *)from + key_at(a, p, there);
         if (a.wide)
             load_row<K, E, true>(to.x[u], row, a.width);
         else
             load_row<K, E, false>(to.x[u], row, a.width);
     }
+}
+
+/* The first key of the steps that have any that is seen. */
+template <class K, class E> __device__ inline int first_step(const cached_place &p)
+{
+    return p.least / cached_shape<K, E>::ALL * cached_shape<K, E>::ALL;
 }
 
 /* Where a row of the item and group begins in q and out. */
@@ -125,7 +153,7 @@ __device__ inline void store_log_sum(const cached_part_args &a, const cached_pla
  * see are -inf. */
 template <class K, class E>
 __device__ inline void cached_scores(const cached_part_args &a, const cached_place &p,
-                                     const int (&seen)[K::ROWS], cached_rows<K, E> &x,
+                                     const key_range (&seen)[K::ROWS], cached_rows<K, E> &x,
                                      typename number<E>::sum (*score)[CACHED_KEYS])
 {
     typedef cached_shape<K, E> S;
@@ -144,8 +172,8 @@ __device__ inline void cached_scores(const cached_part_args &a, const cached_pla
             load_row<K, E, false>(mine, row, a.width);
         widen<K, E>(q[r], mine);
     }
-    for (int base = 0; base < p.most; base += S::ALL) {
-        if (base > 0)
+    for (int base = first_step<K, E>(p); base < p.most; base += S::ALL) {
+        if (base > first_step<K, E>(p))
             load_rows(x, a, p, a.k, base);
         UNROLL
         for (int u = 0; u < S::AHEAD; u++) {
@@ -160,8 +188,11 @@ __device__ inline void cached_scores(const cached_part_args &a, const cached_pla
                 UNROLL
                 for (int step = S::LANES / 2; step > 0; step /= 2)
                     sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                sum *= (T)a.scale;
+                if (a.cap != 0)
+                    sum = (T)a.cap * tanh(sum / (T)a.cap);
                 if (lane == 0 && j < p.most)
-                    score[r][j] = j < seen[r] ? sum * (T)a.scale : minus_infinity<T>();
+                    score[r][j] = j >= seen[r].first && j < seen[r].end ? sum : minus_infinity<T>();
             }
         }
     }
@@ -169,16 +200,16 @@ __device__ inline void cached_scores(const cached_part_args &a, const cached_pla
 
 /* Turn scores into exponentials, and keep their sums; a warp has a row. */
 template <int ROWS, class T>
-__device__ inline void cached_weights(int n, T (*score)[CACHED_KEYS], T *most, T *total)
+__device__ inline void cached_weights(int first, int n, T (*score)[CACHED_KEYS], T *most, T *total)
 {
     int lane = threadIdx.x % WARP;
 
     for (int r = threadIdx.x / WARP; r < ROWS; r += CACHED_WARPS) {
         T top = minus_infinity<T>(), sum = 0;
-        for (int j = lane; j < n; j += WARP)
+        for (int j = first + lane; j < n; j += WARP)
             top = larger(top, score[r][j]);
         top = warp_max(top);
-        for (int j = lane; j < n; j += WARP) {
+        for (int j = first + lane; j < n; j += WARP) {
             T e = top == minus_infinity<T>() ? 0 : exp(score[r][j] - top);
             score[r][j] = e;
             sum += e;
@@ -204,8 +235,8 @@ cached_values(const cached_part_args &a, const cached_place &p, cached_rows<K, E
     int own = threadIdx.x / S::LANES;
     T v[S::MINE];
 
-    for (int base = 0; base < p.most; base += S::ALL) {
-        if (base > 0)
+    for (int base = first_step<K, E>(p); base < p.most; base += S::ALL) {
+        if (base > first_step<K, E>(p))
             load_rows(x, a, p, a.v, base);
         UNROLL
         for (int u = 0; u < S::AHEAD; u++) {
@@ -273,7 +304,7 @@ template <class K, class E> __device__ void cached_part(const cached_part_args &
     typedef typename number<E>::sum T;
     __shared__ T score[K::ROWS][CACHED_KEYS], room[CACHED_WARPS][K::WIDTH];
     __shared__ T most[K::ROWS], total[K::ROWS];
-    int seen[K::ROWS];
+    key_range seen[K::ROWS];
     T sum[K::ROWS][S::MINE];
     cached_rows<K, E> k, v;
     cached_place p = find_place(a, seen);
@@ -281,12 +312,12 @@ template <class K, class E> __device__ void cached_part(const cached_part_args &
     if (p.most == 0 && a.parts > 1)
         return; /* nobody asks for it */
     if (p.most > 0) {
-        load_rows(k, a, p, a.k, 0);
-        load_rows(v, a, p, a.v, 0);
+        load_rows(k, a, p, a.k, first_step<K, E>(p));
+        load_rows(v, a, p, a.v, first_step<K, E>(p));
     }
     cached_scores(a, p, seen, k, score);
     __syncthreads();
-    cached_weights<K::ROWS>(p.most, score, most, total);
+    cached_weights<K::ROWS>(first_step<K, E>(p), p.most, score, most, total);
     __syncthreads();
     UNROLL
     for (int r = 0; r < K::ROWS; r++)
@@ -331,7 +362,9 @@ template <class E> __device__ void cached_join(const cached_join_args &a)
     p.item = blockIdx.x / rows / (uint32_t)a.groups;
     int parts =
         (int)(((uint32_t)keys_seen(a, p.item, row) + (uint32_t)a.keys - 1) / (uint32_t)a.keys);
-    int64_t at = blockIdx.x * a.parts;
+    int skipped = (int)((uint32_t)keys_before(a, p.item, row) / (uint32_t)a.keys);
+    int64_t at = blockIdx.x * a.parts + skipped;
+    parts = parts > skipped ? parts - skipped : 0;
     for (int i = threadIdx.x; i < parts; i += CACHED_THREADS)
         top = larger(top, ((const T *)a.most)[at + i]);
     top = block_max(top, room);

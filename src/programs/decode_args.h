@@ -20,9 +20,10 @@ typedef struct cached_part_args {
     int64_t first;         /* position of the first key here */
     int64_t chunks, parts; /* of rows, of keys */
     int64_t keys;          /* of a part */
-    double scale;
-    int32_t wide;         /* rows allow loads of 16 bytes */
-    const int32_t *where; /* [batch,queries] */
+    int64_t window;        /* keys that a query sees, the last ones up to its position; 0 = all */
+    double scale, cap;     /* cap: scores become cap tanh(score / cap); 0 = they do not */
+    int32_t wide;          /* rows allow loads of 16 bytes */
+    const int32_t *where;  /* [batch,queries] */
     const void *q, *k, *v;
     void *out;                 /* written if there is one part */
     void *log_sum;             /* [batch,groups,repeat,queries], and out statistics too; or NULL */

@@ -53,6 +53,12 @@ static inline int64_t keys_seen(const sherd__attending *s, int64_t i)
     return sherd__visible(s, sherd__min(i + BLOCK, s->queries) - 1);
 }
 
+/* The first block of keys that they see. */
+static inline int64_t keys_begin(const sherd__attending *s, int64_t i)
+{
+    return sherd__unseen(s, i) / BLOCK * BLOCK;
+}
+
 /* Whether the block of keys from j on and queries from i on is on the diagonal, where a quarter is
  * seen by nobody. */
 static inline bool on_diagonal(const sherd__attending *s, int64_t i, int64_t j)
@@ -60,15 +66,32 @@ static inline bool on_diagonal(const sherd__attending *s, int64_t i, int64_t j)
     return s->causal && i == j;
 }
 
+/* The queries, of 32 from i on, that do not see key j, a bit each. */
+static inline __mmask32 blind_to(const sherd__attending *s, int64_t i, int64_t j)
+{
+    __mmask32 hidden = 0;
+
+    if (j >= s->keys)
+        return ~0u;
+    if (!s->span)
+        return (s->causal ? words_part(j - i) : 0) |
+               (s->window ? ~words_part(j + s->window - i) : 0);
+    for (int64_t c = 0; c < BLOCK && i + c < s->queries; c++)
+        if (j < sherd__unseen(s, i + c) || j >= sherd__visible(s, i + c))
+            hidden |= (__mmask32)1 << c;
+    return hidden;
+}
+
 /* Scores [32,32] of keys from j on and queries from i on: those that are not seen become -inf. */
 static inline void hide_block(const sherd__attending *s, int64_t i, int64_t j, float *score)
 {
+    int64_t last = sherd__min(i + BLOCK, s->queries) - 1;
     vf none = v_set(-INFINITY);
 
-    if (j + BLOCK <= s->keys && (!s->causal || j + BLOCK - 1 <= i))
+    if (j + BLOCK <= sherd__visible(s, i) && j >= sherd__unseen(s, last))
         return;
     for (int64_t r = 0; r < BLOCK; r++, score += BLOCK) {
-        __mmask32 hidden = j + r >= s->keys ? ~0u : s->causal ? words_part(j + r - i) : 0;
+        __mmask32 hidden = blind_to(s, i, j + r);
         v_store_part(score, (vm)hidden, none);
         v_store_part(score + SIDE, (vm)(hidden >> SIDE), none);
     }
@@ -82,6 +105,8 @@ static inline int64_t pace_of(const sherd__attending *s)
 {
     int64_t blocks = blocks_of(s->keys);
 
+    if (sherd__begins_late(s))
+        return 1;
     return sherd__max(1, sherd__min(SIDE, s->causal ? (blocks + 1) / 4 : blocks / 2));
 }
 
@@ -91,11 +116,11 @@ static inline void fetch_beside(sherd__fetching *f, int64_t pace, int64_t pair)
         sherd__fetch_row(f);
 }
 
-/* Whole sequences, with nothing between scores and products. */
+/* Whole sequences, with nothing between scores and products but what is hidden. */
 static inline bool is_possible(const sherd__attending *s)
 {
     return s->first_query == s->first_key && s->queries > 0 && s->keys > 0 && s->width > 0 &&
-           !s->mask && s->p == 0 && s->scale != 0;
+           !s->mask && s->p == 0 && s->softcap == 0 && s->scale != 0;
 }
 
 /* Scores are of |scale|: its sign goes with queries, so that the largest score stays the
