@@ -56,6 +56,8 @@ static sherd__attending draw_attending(trial *t)
     s.all_heads = s.groups * s.repeat;
     s.p = draw(t, "p", 3) == 0 ? 0.25 : 0;
     s.key = sherd__philox_key(7, 1, 2);
+    s.window = s.causal && draw(t, "window", 2) ? 1 + draw(t, "in the window", 40) : 0;
+    s.softcap = draw(t, "softcap", 4) ? 0 : 1.5;
     return s;
 }
 
@@ -142,14 +144,17 @@ static void try_attention_grad(trial *t)
  */
 static sherd__attending draw_whole(trial *t)
 {
-    return (sherd__attending){.batch = 1 + draw(t, "batch", 2),
-                              .groups = 1 + draw(t, "groups", 3),
-                              .repeat = 1 + draw(t, "repeat", 3),
-                              .queries = 1 + length(t, "queries"),
-                              .keys = 1 + length(t, "keys"),
-                              .width = 1 + draw(t, "width", 70),
-                              .scale = draw(t, "negative", 3) ? 0.25 : -0.25,
-                              .causal = draw(t, "causal", 2)};
+    sherd__attending s = {.batch = 1 + draw(t, "batch", 2),
+                          .groups = 1 + draw(t, "groups", 3),
+                          .repeat = 1 + draw(t, "repeat", 3),
+                          .queries = 1 + length(t, "queries"),
+                          .keys = 1 + length(t, "keys"),
+                          .width = 1 + draw(t, "width", 70),
+                          .scale = draw(t, "negative", 3) ? 0.25 : -0.25,
+                          .causal = draw(t, "causal", 2)};
+
+    s.window = s.causal && draw(t, "window", 2) ? 1 + draw(t, "in the window", 90) : 0;
+    return s;
 }
 
 static int64_t tiles_space(const trial *t, const sherd__attending *s)
@@ -229,6 +234,9 @@ static void try_attention_cached(trial *t)
     s.key_row = key + (draw(t, "gaps", 2) ? draw(t, "gap", 20) : 0);
     whole_range(t, 0, s.keys);
     s.seen = part_of(t, "seen", READ, I64S, s.queries);
+    if (draw(t, "window", 2))
+        s.before = part_of(t, "before", READ, I64S, s.queries);
+    s.softcap = draw(t, "softcap", 4) ? 0 : 1.5;
     s.together = draw(t, "together", 2) ? 1 + draw(t, "keys of a block", 20) : 0;
     int64_t blocks = s.together ? (s.keys + s.together - 1) / s.together : 0;
     range(t, 0, (double)(blocks ? (blocks - 1) * s.together : 0),

@@ -16,6 +16,23 @@ typedef struct extras {
     bool window;        /* the mask hides what is far */
 } extras;
 
+/* Positions of a document; 0: there are no spans. */
+static int64_t document;
+
+/* Spans of documents, the first one begun before; of keys from s->first_key - 3 on. */
+static array made_spans(const sherd__attending *s)
+{
+    array a = room_for(SHERD_I32, document ? 2 * s->queries : 0, 0);
+
+    for (int64_t i = 0; i < a.n / 2; i++) {
+        int64_t first = s->first_key - 3 + (i + 5) / document * document;
+        ((int32_t *)a.host)[2 * i] = (int32_t)first;
+        ((int32_t *)a.host)[2 * i + 1] = (int32_t)(first + document - document / 8);
+    }
+    send(&a);
+    return a;
+}
+
 /* f32 with the halves' numbers, or the dtype itself: the plain kernel, which has no halves here. */
 static void plain(const sherd__attending *s, sherd_dtype dtype, array *a)
 {
@@ -151,10 +168,13 @@ static void attention_with_is_plain(sherd_dtype dtype, sherd__attending s, extra
             a[i] = room_for(i == DMASK ? SHERD_F64 : of, i == DMASK ? a[MASK].n : counts[i],
                             i == LOG_SUM || i == DMASK ? 0 : shift);
     }
+    array spans = made_spans(&s);
     s.mask_dtype = e.mask;
     s.mask = e.mask ? a[MASK].host : NULL;
+    s.span = document ? (const int32_t *)spans.host : NULL;
     plain(&s, dtype, a);
     s.mask = e.mask ? a[MASK].data : NULL;
+    s.span = document ? (const int32_t *)spans.data : NULL;
     forward(&s, dtype, a);
     for (int i = OUT; i < INS + OUTS; i++) {
         if (i == DQ) { /* of the plain results: theirs may be rounded to the other side */
@@ -176,6 +196,7 @@ static void attention_with_is_plain(sherd_dtype dtype, sherd__attending s, extra
         same_bits(&a[i], names[i - INS]);
     for (int i = 0; i < INS + OUTS; i++)
         drop(&a[i]);
+    drop(&spans);
 }
 
 static void attention_is_plain(sherd_dtype dtype, sherd__attending s, int shift, bool twice)
@@ -300,6 +321,27 @@ static void windows_and_caps_are_plain(void)
     close_device();
 }
 
+/* Documents of one key and more, within tiles and over some; some queries see nothing. */
+static void documents_are_plain(void)
+{
+    static const int64_t lengths[] = {1, 10, 70, 200};
+
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = d % check_stride(2); i < LEN(lengths); i += check_stride(2)) {
+            sherd__attending s = problem(1 + i % 2, 1, 2, 140, 150, i == 2 ? 130 : 24);
+            document = lengths[i];
+            s.causal = (i + d) % 3 == 0;
+            s.window = s.causal && i == 2 ? 20 : 0;
+            s.first_query = s.first_key = i * 7;
+            s.softcap = i % 2 ? 0 : 0.8;
+            s.p = i == 1 ? 0.2 : 0;
+            attention_is_plain(dtypes[d], s, 0, false);
+        }
+    document = 0;
+    close_device();
+}
+
 /* Masks of all kinds, stretched or not; with causality, dropout, pieces of sequences. */
 static void masks_are_plain(void)
 {
@@ -413,5 +455,6 @@ static const check_test tests[] = {
     {TEST(pieces_are_plain)},        {TEST(masks_are_plain)},
     {TEST(dropout_is_plain)},        {TEST(joined_is_plain)},
     {TEST(what_it_can_not_is_said)}, {TEST(windows_and_caps_are_plain)},
+    {TEST(documents_are_plain)},
 };
 CHECK_MAIN(tests)

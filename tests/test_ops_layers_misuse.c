@@ -44,6 +44,7 @@ MISUSE(a_layer_of_nothing_is_nothing)
     ANSWERS(!sherd_attention_paged(NULL, NULL, NULL, NULL, NULL, 0));
     ANSWERS(!sherd_attention_cached_with(NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_attention_paged_with(NULL, NULL, NULL, NULL, NULL, NULL));
+    ANSWERS(!sherd_document_spans(NULL, NULL, 1, 1));
     ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
 }
 
@@ -342,6 +343,20 @@ MISUSE(attention_has_good_options)
     FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.softcap = BAD(-0.5, 0.5)}));
     FAILS(SHERD_EINVAL,
           attended(q, k, (sherd_attention_options){.softcap = BAD((double)NAN, 0.5)}));
+    sherd_tensor *i = I(1, 3, 2);
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.spans = BAD(I(1, 3, 3), i)}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.spans = BAD(I(3, 3, 2), i)}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.spans = BAD(I(2, 4, 2), i)}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.spans = BAD(F(1, 3, 2), i)}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.spans = BAD(I(3, 2), i)}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.mask = BAD(F(3, 3), NULL), .spans = i}));
+    const int64_t lengths[] = {2, 1, 3, 0}, others[] = {2, 1, 3, 1}, negative[] = {-1, 4};
+    FAILS(SHERD_EINVAL, sherd_document_spans(m->world, BAD(others, lengths), 2, 2));
+    FAILS(SHERD_EINVAL, sherd_document_spans(m->world, BAD(negative, lengths), 1, 2));
+    FAILS(SHERD_EINVAL, sherd_document_spans(m->world, NUL(lengths), 1, 2));
+    FAILS(SHERD_EINVAL, sherd_document_spans(m->world, lengths, BAD(0, 1), 2));
+    FAILS(SHERD_EINVAL, sherd_document_spans(m->world, lengths, 1, BAD(0, 2)));
     FAILS(SHERD_EINVAL, sherd_attention_with(&out, &sums, q, q, NUL(q), NULL));
     CHECK(sherd_tensor_failed(out) == m->wrong && sherd_tensor_failed(sums) == m->wrong);
     sherd_scope_end(m->world);

@@ -16,14 +16,19 @@ typedef struct subject {
     bool hides;      /* bool; else added, with a gradient */
     bool causal, sums;
     double dropout;
+    int64_t window;
+    double softcap;
+    bool documents;
 } subject;
 
 static const subject subjects[] = {
-    {"hidden", HEADS, {BATCH, 1, POSITIONS, POSITIONS}, true, false, false, 0},
-    {"added", HEADS, {1, HEADS, POSITIONS, POSITIONS}, false, true, false, 0},
-    {"padding", 2, {BATCH, 1, 1, POSITIONS}, false, false, true, 0},
-    {"dropped", 2, {0}, false, true, false, 0.4},
-    {"dropped and hidden", 1, {1, 1, POSITIONS, POSITIONS}, true, false, true, 0.25},
+    {"hidden", HEADS, {BATCH, 1, POSITIONS, POSITIONS}, true, false, false, 0, 0, 0, false},
+    {"added", HEADS, {1, HEADS, POSITIONS, POSITIONS}, false, true, false, 0, 0, 0, false},
+    {"padding", 2, {BATCH, 1, 1, POSITIONS}, false, false, true, 0, 0, 0, false},
+    {"dropped", 2, {0}, false, true, false, 0.4, 0, 0, false},
+    {"dropped and hidden", 1, {1, 1, POSITIONS, POSITIONS}, true, false, true, 0.25, 0, 0, false},
+    {"windowed", 2, {0}, false, true, false, 0, 2, 0.6, false},
+    {"in documents", 2, {0}, false, true, true, 0, 0, 0, true},
 };
 
 /* False in a third of its elements; the second row of queries sees nothing. */
@@ -41,10 +46,15 @@ static sherd_tensor *attend(const subject *s, sherd_tensor **in)
 {
     sherd_world *world = sherd_tensor_world(in[0]);
     sherd_generator generator = sherd_generator_named("attention");
-    const sherd_attention_options options = {.causal = s->causal,
-                                             .mask = s->hides ? hiding_mask(world, s->mask) : in[3],
-                                             .dropout = s->dropout,
-                                             .generator = &generator};
+    const int64_t lengths[] = {4, 2, 1, 5}; /* of BATCH sequences */
+    const sherd_attention_options options = {
+        .causal = s->causal,
+        .window = s->window,
+        .softcap = s->softcap,
+        .spans = s->documents ? sherd_document_spans(world, lengths, BATCH, 2) : NULL,
+        .mask = s->hides ? hiding_mask(world, s->mask) : in[3],
+        .dropout = s->dropout,
+        .generator = &generator};
     sherd_tensor *out = NULL, *sums = NULL;
 
     if (!s->sums)

@@ -203,6 +203,8 @@ typedef struct sherd_attention_options {
     sherd_attention_way way;
     int64_t window; /* position s sees positions s - window + 1 .. s; needs causal; 0 = 0..s */
     double softcap; /* scores become softcap tanh(score / softcap), before the mask; 0 = no */
+    /* i32 [batch or 1, s, 2]: position s sees positions spans[s,0] .. spans[s,1] - 1 only */
+    sherd_tensor *spans;
 } sherd_attention_options;
 
 /**
@@ -217,8 +219,9 @@ typedef struct sherd_attention_options {
  * Batch and heads may be sharded; a sharded width is gathered. Sequences may be sharded too, with
  * any cuts. The result has the layout of q (if only k and v are sharded, q is sliced like them).
  * Keys that causality or the window hides from all queries of a rank are neither sent there nor
- * computed with; sherd_balanced_cuts gives shards of equal work. A window costs what is in it. With
- * the ring, no rank holds more of k and v than two pieces, its own included.
+ * computed with; sherd_balanced_cuts gives shards of equal work. A window costs what is in it: the
+ * time of s * window pairs. With the ring, no rank holds more of k and
+ * v than two pieces, its own included.
  *
  * @collective see above; heads that share keys but are on different ranks are moved first. If
  *             sequences are sharded in p pieces, RING makes at most 2(p-1) calls in forward and

@@ -79,6 +79,27 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
                                     const sherd_attention_options *options);
 
 /**
+ * Spans of documents that lie one behind the other in sequences, for options->spans of
+ * sherd_attention: each position sees those of its own document only. With `causal` up to itself.
+ *
+ *     const int64_t lengths[] = {100, 28, 384}; // of a sequence of 512 positions
+ *     options.spans = sherd_document_spans(world, lengths, 1, 3);
+ *
+ * Other spans are made by hand: all that is asked is that neither number falls from one position to
+ * the next. So a prefix that all positions see is spans of [0, max(prefix, position + 1)), without
+ * `causal`.
+ *
+ * @local
+ * @shapes lengths: int64_t[batch documents], positions of each sequence's documents, 0 = none; all
+ *         sequences have the same length. On all ranks the same
+ * @owns   the result, i32 [batch, positions, 2], is plain and belongs to the scope
+ * @errors EINVAL no lengths, a negative one, sequences of different lengths, or longer than
+ *         2^31 - 1; ENOMEM. NULL for a NULL world
+ */
+SHERD_API sherd_tensor *sherd_document_spans(sherd_world *world, const int64_t *lengths,
+                                             int64_t batch, int64_t documents);
+
+/**
  * Attention of new positions to a cache, for decoding: softmax(q k^T scale) v for each head, where
  * query (b, i) sees the keys 0 .. positions[b, i] of item b. So items of a batch may have different
  * lengths, and what the cache holds beyond them is not read. A query with a negative position sees

@@ -81,6 +81,9 @@ static attending args_of(sherd_dtype dtype, const sherd__attending *s, const voi
                    .width = s->width,
                    .ahead = s->first_query - s->first_key,
                    .window = s->window,
+                   .span = s->span,
+                   .span_batch = s->span_batch,
+                   .first_key = s->first_key,
                    .scale = s->scale,
                    .cap = s->softcap,
                    .causal = s->causal,
@@ -108,7 +111,7 @@ enum { FORWARD_TILES = 2 }; /* of attention.cu, at least */
 
 static bool has_more(const attending *a)
 {
-    return a->mask || a->drops || a->window || a->cap != 0;
+    return a->mask || a->drops || a->window || a->span || a->cap != 0;
 }
 
 static int width_of(const attending *a)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * General attention: masks, windows, caps, dropout and shared heads. Heads are two dims here, groups and the heads
- * of a group, which share keys and values. This view leaves sharded heads on groups if cuts allow,
- * or on the heads of the only group; then keys and values are replicated there, and their gradients
- * pending. The mask broadcasts; the dims in which it does are never sharded. Backward computes
- * scores again.
+ * General attention: masks, spans, windows, caps, dropout and shared heads. Heads are two dims
+ * here, groups and the heads of a group, which share keys and values. This view leaves sharded
+ * heads on groups if cuts allow, or on the heads of the only group; then keys and values are
+ * replicated there, and their gradients pending. The mask broadcasts; the dims in which it does are
+ * never sharded. Spans are in its place. Backward computes scores again.
  */
 #include "attend.h"
 
@@ -22,6 +22,21 @@ enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH, QUERY_DIMS };
 enum { MASK_DIMS = SHERD__MASK_DIMS };
 
 typedef sherd__attend_attributes attend_attributes;
+
+static bool are_spans(const sherd_tensor *mask)
+{
+    return mask && mask->dtype == SHERD_I32;
+}
+
+static void add_mask(sherd__attending *s, const sherd_tensor *mask, const void *data)
+{
+    s->mask = data;
+    s->mask_dtype = mask->dtype;
+    sherd__row_major(MASK_DIMS, mask->local, s->mask_stride);
+    for (int d = 0; d < MASK_DIMS; d++)
+        if (mask->shape[d] == 1)
+            s->mask_stride[d] = 0;
+}
 
 sherd__attending sherd__attend_problem(const sherd_call *call, int q)
 {
@@ -41,8 +56,6 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
                           .first_query = box.offset[POSITIONS],
                           .all_queries = queries->shape[POSITIONS],
                           .all_keys = call->in[q + K]->shape[POSITIONS],
-                          .mask = mask ? call->from[q + MASK] : NULL,
-                          .mask_dtype = mask ? mask->dtype : SHERD_DTYPE_NONE,
                           .p = attributes->p,
                           .key = attributes->key,
                           .first = {box.offset[BATCH], box.offset[GROUPS], box.offset[REPEAT]},
@@ -51,11 +64,12 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
 
     if (attributes->window < s.all_keys)
         s.window = attributes->window;
-    if (mask)
-        sherd__row_major(MASK_DIMS, mask->local, s.mask_stride);
-    for (int d = 0; mask && d < MASK_DIMS; d++)
-        if (mask->shape[d] == 1)
-            s.mask_stride[d] = 0;
+    if (are_spans(mask)) {
+        s.span = call->from[q + MASK];
+        s.span_batch = mask->shape[BATCH] == 1 ? 0 : 2 * s.queries;
+    } else if (mask) {
+        add_mask(&s, mask, call->from[q + MASK]);
+    }
     return s;
 }
 
@@ -73,13 +87,31 @@ double sherd__attend_general_operations_back(const sherd_call *call)
     return 2.5 * sherd__attend_operations(&s);
 }
 
-/* "b1rst": the letters of the mask's dims, '1' for one that broadcasts. */
+/* "b1rst": the letters of the mask's dims, '1' for one that broadcasts; "bsu" of spans. */
 static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
 {
-    memcpy(label, "bgrst", MASK_DIMS + 1);
-    for (int d = 0; mask && d < MASK_DIMS; d++)
-        if (mask->shape[d] == 1)
+    strcpy(label, are_spans(mask) ? "bsu" : "bgrst");
+    for (int d = 0; mask && d < mask->ndim; d++)
+        if (mask->shape[d] == 1 && (d == 0 || !are_spans(mask)))
             label[d] = '1';
+}
+
+bool sherd__attend_check_spans(sherd_call *call)
+{
+    sherd_tensor *spans = call->in[MASK];
+    const int32_t *span = call->from[MASK];
+
+    if (!are_spans(spans) || spans->count == 0 || sherd__is_dry(call->world))
+        return true;
+    if (sherd__device_in(call) && !(span = sherd__data(spans)))
+        return false;
+    for (int64_t i = 1; i < spans->local[0] * spans->local[1]; i++)
+        if (i % spans->local[1] != 0 &&
+            (span[2 * i] < span[2 * i - 2] || span[2 * i + 1] < span[2 * i - 1]))
+            return sherd_call_fail(
+                call, SHERD_EINVAL, "the span [%d,%d) comes after [%d,%d): spans must not fall",
+                (int)span[2 * i], (int)span[2 * i + 1], (int)span[2 * i - 2], (int)span[2 * i - 1]);
+    return true;
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -162,7 +194,7 @@ const char *sherd__attend_describe_grad(sherd_call *call)
 
 static const sherd_op attend_grad_op = {.name = "sherd_attention_general backward",
                                         SHERD__ATTEND_BACKWARD,
-                                        .whole = "stw",
+                                        .whole = "stwu",
                                         .forward = attend_grad,
                                         .dry = attend_grad,
                                         .on_device = sherd__fractions_there};
@@ -253,9 +285,11 @@ const char *sherd__attend_describe(sherd_call *call)
         sherd__attend_fault(call, attributes->causal, attributes->window, attributes->softcap);
     if (fault)
         return fault;
-    if (mask && mask->dtype != SHERD_BOOL && mask->dtype != q->dtype)
+    if (are_spans(mask) && (mask->ndim != 3 || mask->shape[2] != 2))
+        return "spans must be [batch,queries,2]";
+    if (mask && !are_spans(mask) && mask->dtype != SHERD_BOOL && mask->dtype != q->dtype)
         return "the mask must be bool or of the dtype of q";
-    if (mask && mask->ndim != MASK_DIMS)
+    if (mask && !are_spans(mask) && mask->ndim != MASK_DIMS)
         return "the mask must broadcast to [batch,heads,queries,keys]";
     label_mask(mask, label);
     snprintf(call->rule, sizeof call->rule, "bsgrw,btgw,btgw,%s->bsgrw,bgrs", label);
@@ -266,6 +300,8 @@ static bool attend(sherd_call *call)
 {
     sherd__attending s = sherd__attend_problem(call, Q);
 
+    if (!sherd__attend_check_spans(call))
+        return false;
     if (sherd__attend_there_run(call, &s))
         return true;
     if (!sherd__leave_device(call))
@@ -276,9 +312,9 @@ static bool attend(sherd_call *call)
 
 const sherd_op sherd__attention_general_op = {
     .name = "sherd_attention_general",
-    .summary = "sherd_attention with a mask, a window, a cap, dropout, or heads that share keys",
+    .summary = "sherd_attention with a mask, spans, a window, a cap, dropout, shared heads",
     SHERD__ATTEND_FORWARD,
-    .whole = "stw",
+    .whole = "stwu",
     .forward = attend,
     .dry = attend,
     .on_device = sherd__fractions_there,
@@ -297,7 +333,8 @@ bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, cons
                               const sherd_attention_options *options)
 {
     return (options && (options->mask || options->dropout != 0 || options->window != 0 ||
-                        options->softcap != 0 || (unsigned)options->way > SHERD_ATTENTION_HEADS)) ||
+                        options->softcap != 0 || options->spans ||
+                        (unsigned)options->way > SHERD_ATTENTION_HEADS)) ||
            are_grouped(q, k, v);
 }
 
@@ -338,6 +375,10 @@ static const char *fault_of(const sherd_attention_options *o)
 {
     if (o->dropout != 0 && !o->generator)
         return "dropout without a generator";
+    if (o->mask && o->spans)
+        return "spans together with a mask";
+    if (o->spans && o->spans->dtype != SHERD_I32)
+        return "spans must be i32";
     if (o->mask && o->mask->ndim > 4)
         return "the mask has more than four dims";
     return o->way < SHERD_ATTENTION_CHEAPEST || o->way > SHERD_ATTENTION_HEADS
@@ -405,7 +446,7 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
                                     .p = o.dropout,
                                     .window = o.window,
                                     .softcap = o.softcap};
-    sherd_tensor *in[OPERANDS] = {q, k, v, o.mask};
+    sherd_tensor *in[OPERANDS] = {q, k, v, o.spans ? o.spans : o.mask};
     sherd_world *world = NULL;
 
     for (int i = 0; i < OPERANDS && !world; i++)
@@ -425,7 +466,7 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
         int64_t repeat = groups ? q->shape[2] / groups : 1;
         in[Q] =
             sherd_view(q, (int64_t[]){q->shape[0], q->shape[1], groups, repeat, q->shape[3]}, 5);
-        in[MASK] = spread_mask(o.mask, groups, repeat);
+        in[MASK] = o.spans ? o.spans : spread_mask(o.mask, groups, repeat);
     }
     bool general = sherd__attend_is_general(q, k, v, options);
     if (!(sherd__attend_is_sharded(q, k, v)

@@ -9,6 +9,7 @@
 
 /*
  * Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth.
+ * In the place of a mask there may be spans, i32 [batch or 1,positions,2].
  */
 enum { SHERD__Q, SHERD__K, SHERD__V, SHERD__MASK, SHERD__ATTEND_OPERANDS };
 enum {
@@ -72,6 +73,17 @@ double sherd__attend_pairs(int64_t lo, int64_t hi, int64_t keys, bool causal, in
  * such products are what backward takes.
  */
 double sherd__attend_operations(const sherd__attending *problem);
+
+/* Refuse spans that fall; the CPU looks at them in any case. False: they do, or it has failed. */
+bool sherd__attend_check_spans(sherd_call *call);
+
+/* One kernel for all of a problem, whose items may have spans of their own. */
+void sherd__attend_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
+                          const sherd__attending *problem, void *const *out, const void *const *q,
+                          void *workspace);
+void sherd__attend_grad_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
+                               const sherd__attending *problem, const sherd__attend_arrays *arrays,
+                               void *workspace);
 
 /*
  * Run the fastest kernels that can do it; `out` gets the result and the logarithms of sums. False:

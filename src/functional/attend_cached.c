@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention to a cache of keys and values, where every query has a position of its own and sees the
- * keys up to it, or the last ones of them; other keys are not read. Batch and heads may be sharded, and the cache by
- * positions: each rank attends to the keys that it holds, and ranks exchange width + 1 numbers for
- * each query and head, which are joined in the order of the shards. It has no gradient.
+ * keys up to it, or the last ones of them; other keys are not read. Batch and heads may be sharded,
+ * and the cache by positions: each rank attends to the keys that it holds, and ranks exchange width
+ * + 1 numbers for each query and head, which are joined in the order of the shards. No gradient.
  *
  * If there are few queries, reading takes most of the time: each key and value is read once, where
  * it lies. If there are many, runs of queries at consecutive positions are computed at once, as

@@ -13,6 +13,7 @@
 #include "sherd/ops_layers.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
+#include "sherd/values.h"
 
 enum { OUT, LOG_SUM };
 
@@ -32,10 +33,23 @@ static sherd_tensor *earlier_keys(sherd_world *world, int64_t n, int64_t window)
     return sherd_tril(sherd_constant(world, SHERD_BOOL, (int64_t[]){n, n}, 2, 1), -window);
 }
 
+/* True outside of spans, [batch or 1,1,1,queries,keys]. */
+static sherd_tensor *outside_of(sherd_tensor *spans, int64_t keys)
+{
+    const int64_t shape[] = {spans->shape[0], 1, 1, spans->shape[1], 1};
+    sherd_tensor *at = sherd_arange(spans->world, SHERD_I32, 0, (double)keys, 1), *side[2];
+
+    for (int i = 0; i < 2; i++)
+        side[i] = sherd_view(sherd_narrow(spans, 2, i, 1), shape, 5);
+    return sherd_logical_or(sherd_lt(at, side[0]), sherd_ge(at, side[1]));
+}
+
 static sherd_tensor *masked(sherd_tensor *scores, sherd_tensor *mask)
 {
     if (!mask)
         return scores;
+    if (mask->dtype == SHERD_I32)
+        return sherd_masked_fill(scores, outside_of(mask, scores->shape[4]), -(double)INFINITY);
     return mask->dtype == SHERD_BOOL
                ? sherd_masked_fill(scores, sherd_logical_not(mask), -(double)INFINITY)
                : sherd_add(scores, sherd_cast(mask, scores->dtype));

@@ -155,13 +155,18 @@ static sherd_status lie_keys(const sherd_layout **out, const sherd_layout *q,
     return sherd__layout_intern(out, &spec);
 }
 
-/* The mask has the queries of the piece, and all keys. */
+/* The mask has the queries of the piece, and all keys; spans, of three dims, too. */
 static sherd_status lie_mask(const sherd_layout **out, const sherd_layout *q,
                              const sherd_layout *mask)
 {
     sherd__layout_spec spec = mask->spec;
+    bool spans = spec.ndim == 3;
 
     sherd__spec_settle(&spec);
+    for (int d = 0; d < 3 && spans; d++)
+        spec.dim[d] = d < 2 && (d || spec.shape[d] != 1) ? q->spec.dim[d] : (sherd__dim){0};
+    if (spans)
+        return sherd__layout_intern(out, &spec);
     for (int d = 0; d < SHERD__MASK_DIMS; d++)
         spec.dim[d] =
             d < SUM_DIMS && spec.shape[d] != 1 ? q->spec.dim[sum_dim[d]] : (sherd__dim){0};

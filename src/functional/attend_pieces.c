@@ -48,7 +48,8 @@ static bool attend_piece(sherd__turn *r, const sherd__piece *p)
         attend_piece_there(r, p);
         return true;
     }
-    r->kernels->attention(&r->s, out, log_sum, r->queries, p->k, p->v, r->workspace);
+    sherd__attend_kernel(r->kernels, r->dtype, &r->s, (void *[]){out, log_sum},
+                         (const void *[]){r->queries, p->k, p->v}, r->workspace);
     if (r->started)
         r->kernels->attention_join(&r->s, r->out, r->log_sum, out, log_sum);
     r->started = true;
@@ -60,7 +61,7 @@ static bool attend(sherd_call *call)
     const sherd_tensor *sums = call->out[LOG_SUM];
     sherd__turn r;
 
-    if (!sherd__turn_prepare(&r, call, Q))
+    if (!sherd__attend_check_spans(call) || !sherd__turn_prepare(&r, call, Q))
         return false;
     r.out = sherd__turn_sums(&r, OUT);
     r.log_sum = call->to[LOG_SUM];
@@ -182,9 +183,15 @@ static void grad_piece(sherd__turn *r, const sherd__piece *p, void *const data[2
         grad_piece_there(r, p, data);
         return;
     }
-    r->kernels->attention_grad(&r->s, dq, data[0], data[1], r->dmask, r->dout,
-                               call->from[G_DLOG_SUM], r->queries, p->k, p->v, r->result,
-                               call->from[G_LOG_SUM], r->workspace);
+    sherd__attend_grad_kernel(r->kernels, r->dtype, &r->s,
+                              &(sherd__attend_arrays){.out = (void *[]){dq, data[0], data[1]},
+                                                      .dmask = r->dmask,
+                                                      .q = (const void *[]){r->queries, p->k, p->v},
+                                                      .dout = r->dout,
+                                                      .dlog_sum = call->from[G_DLOG_SUM],
+                                                      .result = r->result,
+                                                      .log_sum = call->from[G_LOG_SUM]},
+                              r->workspace);
     if (r->started)
         add(r, call->in[G_Q]->count, r->dq, dq);
     r->started = true;
@@ -279,9 +286,10 @@ static bool has_kernel(const sherd_call *call, int q)
 {
     const sherd__attend_attributes *attributes = call->attributes;
     const sherd_tensor *queries = call->in[q], *mask = call->in[q + MASK];
+    bool spans = mask && mask->dtype == SHERD_I32; /* all kernels take them */
     const sherd__attending s = {.width = queries->shape[WIDTH],
                                 .softcap = attributes->softcap,
-                                .mask = mask, /* whether there is one */
+                                .mask = spans ? NULL : mask, /* whether there is one */
                                 .mask_dtype = mask ? mask->dtype : SHERD_DTYPE_NONE};
 
     return sherd__fractions_there(call) && sherd__device_attends(queries->dtype, &s);

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "base/dtype.h"
 #include "base/num.h"
 #include "device/attention.h"
 
@@ -145,10 +146,143 @@ static bool settle(sherd_call *call, sherd__done done, bool *left)
            sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a product");
 }
 
+/* ---- items with spans of their own ----------------------------------------------------------- */
+
+/* Kernels take one item at a time, if they differ in spans. There is no mask then. */
+static int64_t items_of(const sherd__attending *s)
+{
+    return s->span && s->span_batch ? s->batch : 1;
+}
+
+/* Item b as a problem, and where it begins in what has queries, keys, or a number of each row. */
+typedef struct item {
+    sherd__attending s;
+    int64_t queries, keys, rows;
+} item;
+
+static item item_of(const sherd__attending *s, int64_t b)
+{
+    item x = {.s = *s};
+
+    if (items_of(s) == 1)
+        return x;
+    x.rows = b * s->groups * s->repeat * s->queries;
+    x.queries = x.rows * s->width;
+    x.keys = b * s->groups * s->keys * s->width;
+    x.s.batch = 1;
+    x.s.first[0] += b;
+    x.s.span += b * s->span_batch;
+    return x;
+}
+
+/* n elements behind p, which may be NULL. */
+static const void *behind(const void *p, int64_t n, sherd_dtype dtype)
+{
+    return p ? (const char *)p + n * (int64_t)sherd_dtype_bytes(dtype) : NULL;
+}
+
+static void *room_behind(void *p, int64_t n, sherd_dtype dtype)
+{
+    return p ? (char *)p + n * (int64_t)sherd_dtype_bytes(dtype) : NULL;
+}
+
+/* What forward and backward have of an item. */
+typedef struct item_arrays {
+    void *out[3];
+    double *dmask;
+    const void *q[3];
+    const void *dout, *dlog_sum, *result, *log_sum;
+} item_arrays;
+
+static item_arrays arrays_of(const sherd__attend_arrays *a, const item *x, sherd_dtype dtype)
+{
+    const int64_t at[3] = {x->queries, x->keys, x->keys};
+    sherd_dtype sums = sherd__statistics_dtype(dtype);
+    item_arrays y = {.dmask = a->dmask,
+                     .dout = behind(a->dout, x->queries, dtype),
+                     .dlog_sum = behind(a->dlog_sum, x->rows, sums),
+                     .result = behind(a->result, x->queries, dtype),
+                     .log_sum = behind(a->log_sum, x->rows, sums)};
+
+    for (int i = Q; i <= V; i++) {
+        y.out[i] = room_behind(a->out[i], at[i], dtype);
+        y.q[i] = behind(a->q[i], at[i], dtype);
+    }
+    return y;
+}
+
+/* Results of an item in out[0] and out[1]. */
+static item_arrays results_of(void *const *out, const void *const *q, const item *x,
+                              sherd_dtype dtype)
+{
+    const int64_t at[3] = {x->queries, x->keys, x->keys};
+    item_arrays y = {.out = {room_behind(out[0], x->queries, dtype),
+                             room_behind(out[1], x->rows, sherd__statistics_dtype(dtype))}};
+
+    for (int i = Q; i <= V; i++)
+        y.q[i] = behind(q[i], at[i], dtype);
+    return y;
+}
+
+void sherd__attend_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
+                          const sherd__attending *problem, void *const *out, const void *const *q,
+                          void *workspace)
+{
+    for (int64_t b = 0; b < items_of(problem); b++) {
+        const item x = item_of(problem, b);
+        const item_arrays y = results_of(out, q, &x, dtype);
+        kernels->attention(&x.s, y.out[0], y.out[1], y.q[Q], y.q[K], y.q[V], workspace);
+    }
+}
+
+void sherd__attend_grad_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
+                               const sherd__attending *problem, const sherd__attend_arrays *arrays,
+                               void *workspace)
+{
+    for (int64_t b = 0; b < items_of(problem); b++) {
+        const item x = item_of(problem, b);
+        const item_arrays y = arrays_of(arrays, &x, dtype);
+        kernels->attention_grad(&x.s, y.out[Q], y.out[K], y.out[V], y.dmask, y.dout, y.dlog_sum,
+                                y.q[Q], y.q[K], y.q[V], y.result, y.log_sum, workspace);
+    }
+}
+
+/* By tiles; the first item says whether they can. */
+static sherd__done tile_items(const sherd__attention_tiles *tiles, const sherd__attending *problem,
+                              void *const *out, const void *const *q, void *workspace)
+{
+    sherd__done done = SHERD__DONE;
+
+    for (int64_t b = 0; b < items_of(problem) && done == SHERD__DONE; b++) {
+        const item x = item_of(problem, b);
+        const item_arrays y = results_of(out, q, &x, SHERD_BF16);
+        done = tiles->attention(&x.s, y.out[0], y.out[1], y.q[Q], y.q[K], y.q[V], workspace);
+    }
+    return done;
+}
+
+static sherd__done tile_items_back(const sherd__attention_tiles *tiles,
+                                   const sherd__attending *problem,
+                                   const sherd__attend_arrays *arrays, void *workspace)
+{
+    sherd__done done = SHERD__DONE;
+
+    for (int64_t b = 0; b < items_of(problem) && done == SHERD__DONE; b++) {
+        const item x = item_of(problem, b);
+        const item_arrays y = arrays_of(arrays, &x, SHERD_BF16);
+        done = tiles->attention_grad(&x.s, y.out[Q], y.out[K], y.out[V], y.dout, y.q[Q], y.q[K],
+                                     y.q[V], y.result, y.log_sum, workspace);
+    }
+    return done;
+}
+
+/* ---- on the CPU ------------------------------------------------------------------------------ */
+
 bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *const *out,
                        const void *const *q)
 {
     const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
+    sherd_dtype dtype = call->out[0]->dtype;
     sherd__done done;
     void *workspace = tiles_workspace(call, problem, &done);
     bool left, dry = sherd__is_dry(call->world);
@@ -156,12 +290,12 @@ bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *
     if (workspace && dry)
         done = tiles->fits(problem) ? SHERD__DONE : SHERD__CANNOT;
     else if (workspace)
-        done = tiles->attention(problem, out[0], out[1], q[Q], q[K], q[V], workspace);
+        done = tile_items(tiles, problem, out, q, workspace);
     if (!settle(call, done, &left) || !left)
         return !left && done == SHERD__DONE;
-    workspace = sherd__attend_workspace(call, call->out[0]->dtype, problem);
+    workspace = sherd__attend_workspace(call, dtype, problem);
     if (workspace && !dry)
-        sherd__kernels_in(call)->attention(problem, out[0], out[1], q[Q], q[K], q[V], workspace);
+        sherd__attend_kernel(sherd__kernels_in(call), dtype, problem, out, q, workspace);
     return workspace != NULL;
 }
 
@@ -169,6 +303,7 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
                             const sherd__attend_arrays *a)
 {
     const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
+    sherd_dtype dtype = call->out[0]->dtype;
     bool plain = a->dmask || a->dlog_sum || !a->dout, left, dry = sherd__is_dry(call->world);
     sherd__done done = SHERD__CANNOT;
     void *workspace = plain ? NULL : tiles_workspace(call, problem, &done);
@@ -176,15 +311,12 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
     if (workspace && dry)
         done = tiles->fits(problem) ? SHERD__DONE : SHERD__CANNOT;
     else if (workspace)
-        done = tiles->attention_grad(problem, a->out[Q], a->out[K], a->out[V], a->dout, a->q[Q],
-                                     a->q[K], a->q[V], a->result, a->log_sum, workspace);
+        done = tile_items_back(tiles, problem, a, workspace);
     if (!settle(call, done, &left) || !left)
         return !left && done == SHERD__DONE;
-    workspace = sherd__attend_workspace(call, call->out[0]->dtype, problem);
+    workspace = sherd__attend_workspace(call, dtype, problem);
     if (workspace && !dry)
-        sherd__kernels_in(call)->attention_grad(problem, a->out[Q], a->out[K], a->out[V], a->dmask,
-                                                a->dout, a->dlog_sum, a->q[Q], a->q[K], a->q[V],
-                                                a->result, a->log_sum, workspace);
+        sherd__attend_grad_kernel(sherd__kernels_in(call), dtype, problem, a, workspace);
     return workspace != NULL;
 }
 

@@ -56,9 +56,10 @@ static sherd_tensor *turned(sherd_module *m, int child, sherd_tensor *x, sherd_t
 }
 
 /* The options of a call: nothing is dropped in evaluation mode. */
-static sherd_attention_options options_of(sherd_module *m, sherd_tensor *mask)
+static sherd_attention_options options_of(sherd_module *m, const sherd_args *in)
 {
     const attention *a = m->options.payload;
+    sherd_tensor *mask = sherd_args_find(in, "mask"), *spans = sherd_args_find(in, "spans");
     sherd_attention_options how = a->how;
 
     if (m->eval)
@@ -67,13 +68,15 @@ static sherd_attention_options options_of(sherd_module *m, sherd_tensor *mask)
         how.generator = &m->generator;
     if (mask)
         how.mask = mask;
+    if (spans)
+        how.spans = spans;
     return how;
 }
 
 static sherd_tensor *attend(sherd_module *m, sherd_tensor *x, const sherd_args *in)
 {
     const attention *a = m->options.payload;
-    const sherd_attention_options how = options_of(m, sherd_args_find(in, "mask"));
+    const sherd_attention_options how = options_of(m, in);
     const int64_t whole[] = {-1, x->ndim > 1 ? x->shape[1] : 0, a->heads * a->head};
     sherd_tensor *given = sherd_args_find(in, "memory"), *memory = given ? given : x;
     sherd_tensor *positions = sherd_args_find(in, "positions"), *q, *k;
@@ -94,8 +97,8 @@ static sherd_tensor *attend(sherd_module *m, sherd_tensor *x, const sherd_args *
 /* Where it rotates, keys have the positions of queries: they are not another tensor's. */
 static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
-    static const char *const names[] = {"mask", "memory", NULL};
-    static const char *const of_rotary[] = {"mask", "positions", NULL};
+    static const char *const names[] = {"mask", "memory", "spans", NULL};
+    static const char *const of_rotary[] = {"mask", "positions", "spans", NULL};
     const attention *a = self->options.payload;
     sherd_tensor *x = sherd__layer_arguments(self, in, 1, a->rotates ? of_rotary : names);
 
@@ -108,6 +111,7 @@ static void free_attention(void *payload)
 {
     attention *a = payload;
     sherd_tensor_release(a->how.mask);
+    sherd_tensor_release(a->how.spans);
     sherd__free(sherd__world_heap(a->world), a);
 }
 
@@ -211,6 +215,7 @@ sherd_status sherd_attention_create(sherd_module **out, sherd_world *world, int6
         a->rotary = *options->rotary;
     }
     sherd_tensor_retain(a->how.mask);
+    sherd_tensor_retain(a->how.spans);
     module.payload = a;
     sherd_status status = sherd_module_create(&m, world, forward, &module);
     if (status) {

@@ -101,8 +101,8 @@ template <class K, class E> __device__ void attention(const attention_args &a)
     scores<K, T> s;
     head h;
     int64_t i0 = first_query<Z::SIDE>(a, &h), rows = a.queries - i0;
-    int64_t end = visible(a, (rows < Z::SIDE ? a.queries : i0 + Z::SIDE) - 1);
-    int64_t begin = first_tile<K, Z::SIDE>(a, i0);
+    int64_t end = end_of<K>(a, h, (rows < Z::SIDE ? a.queries : i0 + Z::SIDE) - 1);
+    int64_t begin = first_tile<K, Z::SIDE>(a, h, i0);
 
     clear(out);
     for (int i = 0; i < Z::ROWS; i++) {
@@ -184,8 +184,8 @@ template <class K, class E> __device__ void attention_dq(const attention_dq_args
     sums<K, T> dq;
     head h;
     int64_t i0 = first_query<Z::SIDE>(a, &h), rows = a.queries - i0, at = h.q + i0 * h.q_row;
-    int64_t end = visible(a, (rows < Z::SIDE ? a.queries : i0 + Z::SIDE) - 1);
-    int64_t begin = first_tile<K, Z::SIDE>(a, i0);
+    int64_t end = end_of<K>(a, h, (rows < Z::SIDE ? a.queries : i0 + Z::SIDE) - 1);
+    int64_t begin = first_tile<K, Z::SIDE>(a, h, i0);
     known<T> x[Z::ROWS];
     T by[Z::ROWS];
 
@@ -267,9 +267,9 @@ template <class K, class E> __device__ void attention_dkv(const attention_dkv_ar
     T *k = (T *)shared, *v = k + Z::TILE, *q = v + Z::TILE, *dout = q + Z::TILE;
     T *other = a.spare ? dout + Z::TILE : q, *kept = (a.spare ? other : dout) + Z::TILE;
     int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::SIDE;
-    const query_range range = queries_seeing<K, Z::SIDE>(a, j0, Z::SIDE);
-    int64_t first = range.first, tiles = tiles_of<Z::SIDE>(a, range);
     head h = head_of(a, blockIdx.x % n / a.groups, blockIdx.x % n % a.groups, 0);
+    const query_range range = queries_seeing<K, Z::SIDE>(a, h, j0, Z::SIDE);
+    int64_t first = range.first, tiles = tiles_of<Z::SIDE>(a, range);
     int64_t key = h.k + j0 * h.k_row;
     query_place at = {first, h};
     scores<K, T> p, dp;

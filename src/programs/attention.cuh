@@ -50,6 +50,7 @@ __device__ inline double log2_e()
 struct head {
     int64_t q, q_row, k, k_row, row; /* row: in log_sum */
     int64_t mask, score;             /* with the first query and key */
+    const int32_t *span;             /* of the first query; NULL = none */
 };
 
 __device__ inline head head_of(const attending &a, int64_t batch, int64_t group, int64_t repeat)
@@ -62,6 +63,7 @@ __device__ inline head head_of(const attending &a, int64_t batch, int64_t group,
     h.k = batch * a.keys * h.k_row + group * a.width;
     h.row = ((batch * a.groups + group) * a.repeat + repeat) * a.queries;
     h.mask = batch * a.mask_stride[0] + group * a.mask_stride[1] + repeat * a.mask_stride[2];
+    h.span = a.span ? a.span + batch * a.span_batch : 0;
     h.score =
         a.first_score + batch * a.batch_scores + (group * a.all_repeat + repeat) * a.head_scores;
     return h;
@@ -83,10 +85,37 @@ __device__ inline int64_t unseen(const attending &a, int64_t i)
     return a.window == 0 || first < 0 ? 0 : first > a.keys ? a.keys : first;
 }
 
-/* Where a block's tiles of keys begin. */
-template <class K, int SIDE> __device__ inline int64_t first_tile(const attending &a, int64_t i)
+/* Where the span of query i begins, or ends, counted from the first key here. */
+__device__ inline int64_t span_side(const attending &a, const head &h, int64_t i, int side)
 {
-    return K::MORE ? unseen(a, i) / SIDE * SIDE : 0;
+    int64_t key = h.span[2 * i + side] - a.first_key;
+
+    return key < 0 ? 0 : key > a.keys ? a.keys : key;
+}
+__device__ inline bool in_span(const attending &a, const head &h, int64_t i, int64_t key)
+{
+    return !h.span || (key >= span_side(a, h, i, 0) && key < span_side(a, h, i, 1));
+}
+
+/* Where tiles of keys begin for queries from i on, and end for those up to `last`. */
+template <class K, int SIDE>
+__device__ inline int64_t first_tile(const attending &a, const head &h, int64_t i)
+{
+    int64_t first = unseen(a, i);
+
+    if (K::MORE && h.span)
+        first = larger(first, span_side(a, h, i, 0));
+    return K::MORE ? first / SIDE * SIDE : 0;
+}
+template <class K> __device__ inline int64_t end_of(const attending &a, const head &h, int64_t last)
+{
+    int64_t end = visible(a, last);
+
+    if (K::MORE && h.span) {
+        int64_t side = span_side(a, h, last < a.queries ? last : a.queries - 1, 1);
+        end = side < end ? side : end;
+    }
+    return end;
 }
 
 /* What products are multiplied by: scores are exponents of 2 then, or with a cap, what it takes. */
@@ -128,14 +157,34 @@ struct query_place {
 struct query_range {
     int64_t first, end;
 };
+/* The first query whose span's side is above `key`: sides never fall. */
+__device__ inline int64_t first_above(const attending &a, const head &h, int side, int64_t key)
+{
+    int64_t lo = 0, hi = a.queries;
+
+    while (lo < hi) {
+        int64_t i = lo + (hi - lo) / 2;
+        if (h.span[2 * i + side] - a.first_key > key)
+            hi = i;
+        else
+            lo = i + 1;
+    }
+    return lo;
+}
 template <class K, int SIDE>
-__device__ inline query_range queries_seeing(const attending &a, int64_t j0, int own)
+__device__ inline query_range queries_seeing(const attending &a, const head &h, int64_t j0, int own)
 {
     query_range r = {a.causal && j0 > a.ahead ? (j0 - a.ahead) / SIDE * SIDE : 0, a.queries};
 
     if (K::MORE && a.window) {
         int64_t end = j0 + own - 1 - a.ahead + a.window;
         r.end = end < r.first ? r.first : end < a.queries ? end : a.queries;
+    }
+    if (K::MORE && h.span) {
+        int64_t first = first_above(a, h, 1, j0) / SIDE * SIDE;
+        int64_t end = first_above(a, h, 0, j0 + own - 1);
+        r.first = first > r.first ? first : r.first;
+        r.end = end < r.end ? end : r.end;
     }
     return r;
 }

@@ -27,8 +27,10 @@ enum {
 /* As sherd__attending says. log_sum and delta are statistics [batch,groups,repeat,queries]. */
 typedef struct attending {
     int64_t batch, groups, repeat, queries, keys, width;
-    int64_t ahead;  /* of a causal one: query i sees keys 0 .. i + ahead */
-    int64_t window; /* with MORE: only so many of them, the last ones; 0 = all */
+    int64_t ahead;       /* of a causal one: query i sees keys 0 .. i + ahead */
+    int64_t window;      /* with MORE: only so many of them, the last ones; 0 = all */
+    const int32_t *span; /* with MORE: as sherd__attending's, of all items; NULL = none */
+    int64_t span_batch, first_key;
     double scale;
     double cap;           /* with MORE, without a mask: of scores, as sherd__attending's softcap */
     int32_t causal, wide; /* rows allow loads of 16 bytes */

@@ -150,9 +150,9 @@ template <class K, class E> __device__ void attention_half(const attention_half_
     mask_words<Z::SIDE / 8> shown;
     head h;
     int64_t i0 = first_query<Z::OWN>(a, &h), rows = a.queries - i0, i = i0 + warp_row<K>();
-    int64_t end = visible(a, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
-    int64_t begin = first_tile<K, Z::SIDE>(a, i0);
-    int64_t own_end = seen_by_warp<K>(a, i);
+    int64_t end = end_of<K>(a, h, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
+    int64_t begin = first_tile<K, Z::SIDE>(a, h, i0);
+    int64_t own_end = seen_by_warp<K>(a, h, i);
     float by = K::MORE ? 1 : (float)log2_e() * (a.scale > 0 ? (float)a.scale : 1);
 
     clear(out);
@@ -193,6 +193,8 @@ template <class K, class E> __device__ void attention_half(const attention_half_
                 hide(s, edge, there, minus_infinity<float>());
             if (K::MORE && a.window)
                 hide_early(s, late_of(a, i, j), minus_infinity<float>());
+            if (K::MORE && a.span)
+                hide_outside(s, a, h, i, j, minus_infinity<float>());
             advance(at, out, s, by);
             if (K::MORE && a.drops)
                 drop(s, kept_of(a, h, i, j), 0, 1);
@@ -279,9 +281,9 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
     statistic known[Z::PARTS][2];
     head h;
     int64_t i0 = first_query<Z::OWN>(a, &h), rows = a.queries - i0, at = h.q + i0 * h.q_row;
-    int64_t end = visible(a, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
-    int64_t begin = first_tile<K, Z::SIDE>(a, i0);
-    int64_t i = i0 + warp_row<K>(), own_end = seen_by_warp<K>(a, i);
+    int64_t end = end_of<K>(a, h, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
+    int64_t begin = first_tile<K, Z::SIDE>(a, h, i0);
+    int64_t i = i0 + warp_row<K>(), own_end = seen_by_warp<K>(a, h, i);
     float by = (float)(a.scale * log2_e());
 
     clear(dq);
@@ -335,6 +337,8 @@ template <class K, class E> __device__ void attention_half_dq(const attention_ha
                 hide(dp, edge - c, Z::SIDE, 0);
             if (K::MORE && a.window)
                 hide_early(dp, late_of(a, i, j + c), 0);
+            if (K::MORE && a.span)
+                hide_outside(dp, a, h, i, j + c, 0);
             add_product<E>(dq, dp, k, c);
         }
         here = 2 * Z::TILE - here;
@@ -423,6 +427,16 @@ __device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments
             dp.x[0][n][e] = hidden ? 0 : dp.x[0][n][e];
         }
     }
+    if (K::MORE && a.span)
+        UNROLL
+    for (int n = 0; n < Z::CHUNK / 8; n++)
+        UNROLL
+    for (int e = 0; e < 4; e++) {
+        int64_t query = at.i + c + 8 * n + lane_column() + e % 2;
+        bool seen = query < a.queries && in_span(a, at.h, query, j + lane_row() + e / 2 * 8);
+        p.x[0][n][e] = seen ? p.x[0][n][e] : 0;
+        dp.x[0][n][e] = seen ? dp.x[0][n][e] : 0;
+    }
     if (K::MORE && a.drops)
         drop_across(p, words, c, 1);
     add_product<E>(dv, p, dout, c);
@@ -440,9 +454,9 @@ template <class K, class E> __device__ void attention_half_dkv(const attention_h
     SHARED_BYTES(shared);
     E *k = (E *)shared, *v = k + Z::OWN_TILE, *q = v + Z::OWN_TILE;
     int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::OWN, j = j0 + warp_row<K>();
-    const query_range range = queries_seeing<K, Z::SIDE>(a, j0, Z::OWN);
-    int64_t tiles = tiles_of<Z::SIDE>(a, range);
     head h = head_of(a, blockIdx.x % n / a.groups, blockIdx.x % n % a.groups, 0);
+    const query_range range = queries_seeing<K, Z::SIDE>(a, h, j0, Z::OWN);
+    int64_t tiles = tiles_of<Z::SIDE>(a, range);
     int64_t key = h.k + j0 * h.k_row;
     query_place at = {range.first, h};
     fragments<K> own_k, own_v;

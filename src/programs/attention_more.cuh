@@ -259,9 +259,10 @@ __device__ inline int late_of(const attending &a, int64_t i, int64_t j)
 }
 
 /* The end of what the warp's queries i, i + 1 .. see. */
-template <class K> __device__ inline int64_t seen_by_warp(const attending &a, int64_t i)
+template <class K>
+__device__ inline int64_t seen_by_warp(const attending &a, const head &h, int64_t i)
 {
-    return i < a.queries ? visible(a, i + 16 * half_shape<K>::PARTS - 1) : 0;
+    return i < a.queries ? end_of<K>(a, h, i + 16 * half_shape<K>::PARTS - 1) : 0;
 }
 
 /*
@@ -294,5 +295,27 @@ template <class K, int N> __device__ inline void hide_early(results<K, N> &s, in
             UNROLL
         for (int k = 0; k < 2; k++)
             s.x[0][n][2 * h + k] = 8 * n + k < first ? x : s.x[0][n][2 * h + k];
+    }
+}
+
+/* The same of keys j.. that are outside of the spans of queries i... */
+template <class K, int N>
+__device__ inline void hide_outside(results<K, N> &s, const attending &a, const head &h, int64_t i,
+                                    int64_t j, float x)
+{
+    UNROLL
+    for (int m = 0; m < 2; m++) {
+        int64_t query = i + lane_row() + 8 * m;
+        int first = 0, end = 0;
+        if (query < a.queries) { /* of what is here, in columns of the lane */
+            int64_t begin = span_side(a, h, query, 0) - j, stop = span_side(a, h, query, 1) - j;
+            first = (int)(begin < 0 ? 0 : begin < 8 * N ? begin : 8 * N) - lane_column();
+            end = (int)(stop < 0 ? 0 : stop < 8 * N ? stop : 8 * N) - lane_column();
+        }
+        UNROLL
+        for (int n = 0; n < N; n++)
+            UNROLL
+        for (int k = 0; k < 2; k++)
+            s.x[0][n][2 * m + k] = 8 * n + k < first || 8 * n + k >= end ? x : s.x[0][n][2 * m + k];
     }
 }

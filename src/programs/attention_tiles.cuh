@@ -283,7 +283,8 @@ __device__ inline void see(scores<K, T> &s, const attending &a, const head &h, i
         int row = own_row() + 8 * m, column = own_column() + 16 * n;
         int64_t query = i + (across ? column : row), key = j + (across ? row : column);
         T shown = minus_infinity<T>();
-        if (query < a.queries && key < visible(a, query) && key >= unseen(a, query))
+        if (query < a.queries && key < visible(a, query) && key >= unseen(a, query) &&
+            in_span(a, h, query, key))
             shown = a.mask
                         ? mask_at<E>(a, h.mask + query * a.mask_stride[3] + key * a.mask_stride[4])
                         : 0;
