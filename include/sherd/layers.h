@@ -100,9 +100,9 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
 /**
  * Multi-head attention with the children "wq", "wk", "wv" and "wo", each a Linear [width, width]; x
  * [batch, positions, width] -> shape of x. Keys and values are computed from the keyword tensor
- * "memory" [batch, t, width] if there is one, otherwise from x. A keyword tensor "mask" replaces
- * that of `how` in this call. In evaluation mode nothing is dropped. To shard it by heads, use
- * sherd_colwise on wq, wk and wv and sherd_rowwise on wo, all with granule width / heads.
+ * "memory" [batch, t, width] if there is one, otherwise from x. Keyword tensors "mask" and "spans"
+ * replace those of `how` in this call. In evaluation mode nothing is dropped. To shard it by heads,
+ * use sherd_colwise on wq, wk and wv and sherd_rowwise on wo, all with granule width / heads.
  *
  * With options->kv_heads, each head of keys and values is shared by heads / kv_heads neighbouring
  * heads of queries, and wk and wv are Linears from width to kv_heads * width / heads. So that heads
@@ -119,7 +119,7 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
  *         from the module's own; options->name: names the module, and is the prefix of its
  *         children's names; NULL = all zero
  * @owns   the caller destroys *out or adds it to a module; NULL on failure. The module holds the
- *         mask of `how`; the generator of `how` must live as long as the module
+ *         mask and the spans of `how`; the generator of `how` must live as long as the module
  * @errors EINVAL a size < 1, a width that is not a multiple of `heads` without a head_width,
  *         `heads` that is not a multiple of kv_heads, an eps that is negative or NaN; ENOMEM.
  *         Errors in options->rotary are found when the module is called

@@ -203,7 +203,9 @@ typedef struct sherd_attention_options {
     sherd_attention_way way;
     int64_t window; /* position s sees positions s - window + 1 .. s; needs causal; 0 = 0..s */
     double softcap; /* scores become softcap tanh(score / softcap), before the mask; 0 = no */
-    /* i32 [batch or 1, s, 2]: position s sees positions spans[s,0] .. spans[s,1] - 1 only */
+    /* i32 [batch or 1, s, 2]: position s sees positions spans[s,0] .. spans[s,1] - 1 only, such as
+     * those of its document (sherd_document_spans, ops_layers.h). Neither number may fall from one
+     * position to the next. Not together with a mask */
     sherd_tensor *spans;
 } sherd_attention_options;
 
@@ -219,9 +221,8 @@ typedef struct sherd_attention_options {
  * Batch and heads may be sharded; a sharded width is gathered. Sequences may be sharded too, with
  * any cuts. The result has the layout of q (if only k and v are sharded, q is sliced like them).
  * Keys that causality or the window hides from all queries of a rank are neither sent there nor
- * computed with; sherd_balanced_cuts gives shards of equal work. A window costs what is in it: the
- * time of s * window pairs. With the ring, no rank holds more of k and
- * v than two pieces, its own included.
+ * computed with; sherd_balanced_cuts gives shards of equal work. What a window or spans hide is not
+ * computed. With the ring, no rank holds more of k and v than two pieces, its own included.
  *
  * @collective see above; heads that share keys but are on different ranks are moved first. If
  *             sequences are sharded in p pieces, RING makes at most 2(p-1) calls in forward and
@@ -235,7 +236,8 @@ typedef struct sherd_attention_options {
  * @owns       scope
  * @errors     see above; EINVAL a mask that does not broadcast, dropout outside [0, 1) or without a
  *             generator, an unknown way, a scale that is not finite, a window that is negative or
- *             not causal, a softcap that is negative or not finite
+ *             not causal, a softcap that is negative or not finite, spans that are not i32 [batch
+ *             or 1, s, 2], fall, or come with a mask
  */
 SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                         const sherd_attention_options *options);

@@ -32,10 +32,10 @@ typedef struct sherd__attending {
     bool causal;
     int64_t window; /* of causal: keys that a query sees, its own the last; 0 = all up to it */
     double softcap; /* scores become softcap tanh(score / softcap), before the mask; 0 = no */
-    /* [batch or 1,all queries,2]: query i sees the keys span[2i] .. span[2i+1] - 1 only, counted in
-     * the whole; both never fall; NULL = all */
+    /* [queries of the piece,2]: query i sees the keys span[2i] .. span[2i+1] - 1 only, as they are
+     * counted in the whole; neither falls from one to the next; NULL = all */
     const int32_t *span;
-    int64_t span_batch; /* from one item's to the next; 0: all have the same */
+    int64_t span_batch; /* from one item's to the next: kernels get one item, unless it is 0 */
     int64_t first_query, first_key, all_queries, all_keys;
     const void *mask;       /* of the queries of the piece, and all keys; NULL = none */
     sherd_dtype mask_dtype; /* bool: false = not seen; else elements that are added to scores */
@@ -60,8 +60,8 @@ typedef struct sherd__cached {
     const int64_t *seen;   /* [queries] */
     const int64_t *before; /* [queries], at least 0; NULL = zeroes */
     double scale, softcap; /* the latter as above */
-    const int64_t *block; /* NULL: key j is row j */
-    int64_t together;     /* keys of a block */
+    const int64_t *block;  /* NULL: key j is row j */
+    int64_t together;      /* keys of a block */
 } sherd__cached;
 
 /* The first key that any query sees. */

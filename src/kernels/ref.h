@@ -86,8 +86,8 @@ static inline uint32_t sherd__keep_threshold(double p)
 void sherd__normal_pair(double out[2], const uint32_t word[2], double mean, double deviation);
 
 /*
- * Query i sees the keys sherd__unseen .. sherd__visible - 1, of one item's. Both never fall from one
- * query to the next.
+ * Query i sees the keys sherd__unseen .. sherd__visible - 1. Neither falls from one query to the
+ * next.
  */
 static inline int64_t sherd__visible(const sherd__attending *s, int64_t i)
 {
