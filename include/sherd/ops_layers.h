@@ -64,9 +64,10 @@ SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_ten
  * A *sink*, a learned logit of each head that takes part in the sums but has no value (GPT-OSS),
  * multiplies results by 1 / (1 + exp(sink - log_sum)):
  *
- *     sherd_attention_with(&y, &sums, q, k, v, &options); // sums: [batch, heads, s]
- *     sherd_tensor *part = sherd_sigmoid(sherd_sub(sums, sherd_unsqueeze(sink, 1)));
- *     y = sherd_mul(y, sherd_unsqueeze(sherd_transpose(part, 1, 2), 3));
+ *     sherd_tensor *sums; // [batch, heads, s]; w: the sinks, [heads]
+ *     sherd_attention_with(&y, &sums, q, k, v, NULL);
+ *     sums = sherd_sigmoid(sherd_sub(sums, sherd_unsqueeze(w, 1)));
+ *     y = sherd_mul(y, sherd_unsqueeze(sherd_transpose(sums, 1, 2), 3));
  *
  * @collective see ops.h
  * @shapes     out: gets the result of sherd_attention; log_sum: gets the logarithms; NULL = not
@@ -83,7 +84,8 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
  * sherd_attention: each position sees those of its own document only. With `causal` up to itself.
  *
  *     const int64_t lengths[] = {100, 28, 384}; // of a sequence of 512 positions
- *     options.spans = sherd_document_spans(world, lengths, 1, 3);
+ *     sherd_tensor *spans = sherd_document_spans(world, lengths, 1, 3);
+ *     y = sherd_attention(q, k, v, &(sherd_attention_options){.causal = true, .spans = spans});
  *
  * Other spans are made by hand: all that is asked is that neither number falls from one position to
  * the next. So a prefix that all positions see is spans of [0, max(prefix, position + 1)), without
