@@ -67,9 +67,9 @@ static double fold_plainly(sherd__fold_kind kind, const array *x, const shape *s
             else if (kind == SHERD__FOLD_SUM)
                 sum += y;
             else if (kind == SHERD__FOLD_ANY)
-                sum = sum || y != 0;
+                sum = sum != 0 || y != 0;
             else if (kind == SHERD__FOLD_ALL)
-                sum = sum && y != 0;
+                sum = sum != 0 && y != 0;
             else
                 sum += y == -INFINITY ? 0 : exp(y - most);
         }

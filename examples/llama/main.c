@@ -74,7 +74,7 @@ static bool parse(job *j, int argc, char **argv)
 {
     int i = 1;
 
-    *j = (job){.mesh = "tp=1", .how = {0, 1}, .p.tokens = 32};
+    *j = (job){.mesh = "tp=1", .how.top_p = 1, .p.tokens = 32};
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         const char *name = argv[i] + 2, *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(name, "random") == 0 || strcmp(name, "time") == 0) {
