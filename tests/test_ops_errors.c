@@ -347,8 +347,8 @@ static bool take_too_much(sherd_call *call)
 }
 
 static const sherd_op greedy_op = {.name = "greedy",
-                                   .operand = {{"x"}},
-                                   .result = {{"y"}},
+                                   .operand = {{"x", 0}},
+                                   .result = {{"y", 0}},
                                    .rule = "...->...",
                                    .forward = take_too_much};
 

@@ -106,7 +106,7 @@ static void a_bias_is_added_before_rounding(sherd_world *world)
 
     setenv("SHERD_GEMM", "reference", 1);
     for (int i = 0; i <= WAYS; i++) {
-        choose(world, i < WAYS ? i : NATIVE);
+        choose(world, i < WAYS ? (way)i : NATIVE);
         unsetenv("SHERD_GEMM");
         for (int64_t rows = 1; rows < 70; rows *= 8) {
             const int64_t shape[] = {rows, 1};
