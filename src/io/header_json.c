@@ -189,7 +189,7 @@ static sherd_status read_all(const reader *r, json_t *root)
 /*
  * The object of a text; NULL: it has none, or memory has run out (*poor). jansson says the latter
  * only here and there, and mostly that the text is wrong, or nothing. So what it refuses is read
- * again: a text that is wrong is so in the same place.
+ * again: a text that is wrong is so in the same place. An error without a text has no code.
  */
 static json_t *parse(const char *text, size_t bytes, json_error_t *error, bool *poor)
 {
@@ -199,7 +199,7 @@ static json_t *parse(const char *text, size_t bytes, json_error_t *error, bool *
     *poor = false;
     if (root || (root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &again)))
         return root;
-    *poor = json_error_code(error) == json_error_out_of_memory || !*error->text ||
+    *poor = !*error->text || json_error_code(error) == json_error_out_of_memory ||
             error->position != again.position || strcmp(error->text, again.text) != 0;
     return NULL;
 }
