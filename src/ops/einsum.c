@@ -260,7 +260,7 @@ static bool join(sum *s, int i, int j)
     write_product(product, s, i, j);
     if (strlen(product) > SHERD_MAX_DIMS)
         return false;
-    snprintf(s->term[i], sizeof s->term[i], "%s", product);
+    memcpy(s->term[i], product, strlen(product) + 1);
     s->count--;
     if (j != s->count)
         memcpy(s->term[j], s->term[s->count], sizeof s->term[j]);
