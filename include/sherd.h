@@ -23,6 +23,7 @@
 #include "sherd/ops.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
+#include "sherd/ops_exact.h"
 #include "sherd/ops_losses.h"
 #include "sherd/ops_layers.h"
 #include "sherd/ops_shape.h"

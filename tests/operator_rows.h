@@ -14,6 +14,7 @@
 
 #include "sherd/ops_elements.h"
 #include "sherd/ops_layers.h"
+#include "sherd/ops_exact.h"
 #include "sherd/ops_reductions.h"
 
 enum { MOST_NUMBERS = 12 };
@@ -306,6 +307,8 @@ static inline bool draw_einsum(call_plan *p, uint64_t *dice)
 RUN(run_sum, sherd_sum(in[0]))
 RUN(run_mean, sherd_mean(in[0]))
 OVER(run_sum_over, sherd_sum_over(x, dims, count, keep))
+RUN(run_sum_exact, sherd_sum_exact(in[0]))
+OVER(run_sum_exact_over, sherd_sum_exact_over(x, dims, count, keep))
 OVER(run_mean_over, sherd_mean_over(x, dims, count, keep))
 OVER(run_var, sherd_var(x, dims, count, (double)n[6], keep))
 OVER(run_std, sherd_std(x, dims, count, (double)n[6], keep))

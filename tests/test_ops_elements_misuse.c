@@ -6,6 +6,7 @@
 #include "misuse.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_losses.h"
+#include "sherd/ops_exact.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
 
@@ -143,9 +144,19 @@ static sherd_tensor *norm(sherd_tensor *a, const int *dims, int count, bool keep
 
 MISUSE(dims_are_those_of_the_tensor)
 {
-    static const reduction all[] = {
-        sherd_sum_over, sherd_mean_over, sherd_max,    sherd_min, sherd_prod, sherd_any,
-        sherd_all,      sherd_argmax,    sherd_argmin, var,       std,        norm};
+    static const reduction all[] = {sherd_sum_over,
+                                    sherd_mean_over,
+                                    sherd_max,
+                                    sherd_min,
+                                    sherd_prod,
+                                    sherd_any,
+                                    sherd_sum_exact_over,
+                                    sherd_all,
+                                    sherd_argmax,
+                                    sherd_argmin,
+                                    var,
+                                    std,
+                                    norm};
     static const int good[] = {0, 1, 1}, far[] = {0, 2}, twice[] = {0, -2};
 
     sherd_scope_begin(m->world);
@@ -170,6 +181,7 @@ MISUSE(reductions_take_what_they_can)
     sherd_tensor *a = numbers(m->world, SHERD_F32), *i = numbers(m->world, SHERD_I32);
     sherd_tensor *nothing = sherd_constant(m->world, SHERD_F32, none, 2, 0);
     ANSWERS(!sherd_sum_over(NULL, NULL, 0, false) && !sherd_mean_over(NULL, NULL, 0, false));
+    ANSWERS(!sherd_sum_exact(NULL) && !sherd_sum_exact_over(NULL, NULL, 0, false));
     ANSWERS(!sherd_max(NULL, NULL, 0, false) && !sherd_min(NULL, NULL, 0, false));
     ANSWERS(!sherd_any(NULL, NULL, 0, false) && !sherd_all(NULL, NULL, 0, false));
     ANSWERS(!sherd_argmax(NULL, NULL, 0, false) && !sherd_argmin(NULL, NULL, 0, false));
@@ -178,6 +190,8 @@ MISUSE(reductions_take_what_they_can)
     ANSWERS(!sherd_norm(NULL, 2, NULL, 0, false) && !sherd_softmax(NULL, 0));
     ANSWERS(!sherd_log_softmax(NULL, 0) && !sherd_logsumexp(NULL, 0, true));
     FAILS(SHERD_EINVAL, sherd_mean_over(BAD(i, a), NULL, 0, false));
+    FAILS(SHERD_EINVAL, sherd_sum_exact(BAD(i, a)));
+    FAILS(SHERD_EINVAL, sherd_sum_exact_over(BAD(i, a), NULL, 0, false));
     FAILS(SHERD_EINVAL, sherd_norm(a, BAD((double)NAN, 2.0), NULL, 0, false));
     FAILS(SHERD_EINVAL, sherd_max(BAD(nothing, a), NULL, 0, false));
     FAILS(SHERD_EINVAL, sherd_argmin(BAD(nothing, a), NULL, 0, false));

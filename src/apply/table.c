@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All operators of the library, in the order of docs/operators.md. */
 #include "operator.h"
+#include "operators_exact.h"
 
 const sherd_op *const sherd__operators[] = {&sherd__add_op,
                                             &sherd__sub_op,
@@ -72,6 +73,8 @@ const sherd_op *const sherd__operators[] = {&sherd__add_op,
                                             &sherd__argmax_op,
                                             &sherd__argmin_op,
                                             &sherd__multinomial_op,
+                                            &sherd__sum_exact_op,
+                                            &sherd__sum_exact_over_op,
                                             &sherd__softmax_op,
                                             &sherd__log_softmax_op,
                                             &sherd__logsumexp_op,
