@@ -90,11 +90,11 @@ static pair load(const double *x)
 }
 
 /* About the sum of all |x|; NaN or infinite if one is. */
-static double size_of(const double *x)
+static double size_of(int64_t n, const double *x)
 {
     pair sum[PAIRS] = {{0}};
 
-    for (int i = 0; i < SHERD__EXACT_BLOCK; i += LANES)
+    for (int64_t i = 0; i < n; i += LANES)
         for (int l = 0; l < PAIRS; l++)
             sum[l] += (pair)((pair_bits)load(x + i + 2 * l) & INT64_MAX);
     pair all = sum[0] + sum[1];
@@ -103,25 +103,24 @@ static double size_of(const double *x)
 
 /*
  * Of numbers whose sizes add up to less than 2^e, the first parts are multiples of 2^(e - 52), and
- * their sums below 2^(e + 1): 53 bits. What is left of each is at most 2^(e - 52). A lane adds 256
- * of these, so second parts are multiples of 2^(e - 95), and what they add up to is below
- * 2^(e - 42).
+ * their sums below 2^(e + 1): 53 bits. What is left of each is at most 2^(e - 52). A lane adds up
+ * to 256 of these, so second parts are multiples of 2^(e - 95), and their sums below 2^(e - 42).
  */
 enum { LEAST = -800 };
 
-/* False: nothing was added, since something would be left. */
-static bool add_block(sherd__exact *sum, const double *x)
+/* n: at most a block, of whole LANES. False: nothing was added, since something would be left. */
+static bool add_block(sherd__exact *sum, int64_t n, const double *x)
 {
     pair first[PAIRS] = {{0}}, second[PAIRS] = {{0}};
     pair_bits left = {0};
-    double size = size_of(x);
+    double size = size_of(n, x);
     int e;
 
     if (!(size < 0x1p1000))
         return false;
     (void)frexp(size, &e);
     const double high = ldexp(1, (e < LEAST ? LEAST : e) + 1), low = high * 0x1p-43;
-    for (int i = 0; i < SHERD__EXACT_BLOCK; i += LANES)
+    for (int64_t i = 0; i < n; i += LANES)
         for (int l = 0; l < PAIRS; l++) {
             pair all = load(x + i + 2 * l), part = (high + all) - high, rest = all - part;
             pair next = (low + rest) - low;
@@ -138,12 +137,17 @@ static bool add_block(sherd__exact *sum, const double *x)
     return true;
 }
 
+/* Fewer are added one by one. */
+enum { FEW = 32 };
+
 void sherd__exact_add(sherd__exact *sum, int64_t n, const double *x)
 {
     for (int64_t i = 0; i < n; i += SHERD__EXACT_BLOCK) {
         int64_t some = n - i < SHERD__EXACT_BLOCK ? n - i : SHERD__EXACT_BLOCK;
-        if (some < SHERD__EXACT_BLOCK || !add_block(sum, x + i))
-            add_each(sum, some, x + i);
+        int64_t fast = some < FEW ? 0 : some / LANES * LANES;
+        if (!fast || !add_block(sum, fast, x + i))
+            fast = 0;
+        add_each(sum, some - fast, x + i + fast);
         sum->adds += some;
         if (sum->adds >= INT64_C(1) << 29)
             carry(sum);
