@@ -234,7 +234,7 @@ static void any_dims_may_be_reduced(sherd_world *world)
     const sherd_mesh *line = line_of_ranks(world);
 
     for (int s = 0; s < 4; s++) {
-        char placement[8];
+        char placement[16];
         snprintf(placement, sizeof placement, "S(%d)", s);
         sherd_tensor *a = indices_on(layout_of(line, 4, shape, placement, NULL), SHERD_F32);
         for (int i = 0; i < LEN(sets); i++)

@@ -34,7 +34,10 @@ SHERD_BEGIN
  *
  * @collective see ops.h
  * @numerics   the true sum, rounded once to the nearest number of the dtype, of two equally near
- *             ones to the even one. On one CPU core it takes RATIO the time of sherd_sum
+ *             ones to the even one. One CPU core takes 1.0 to 1.5 ns for each element, of any
+ *             dtype: for f64 2 to 7 times as long as sherd_sum and PyTorch's sum, which wait for
+ *             memory; for f32 5 to 20 times; a fifteenth of Python's math.fsum. Five times as
+ *             long where elements that are near one another differ by more than 2^32
  * @owns       scope
  * @errors     see ops.h; EINVAL integers or bool
  */
@@ -47,7 +50,7 @@ SHERD_API sherd_tensor *sherd_sum_exact(sherd_tensor *a);
  *
  * @collective see ops.h
  * @shapes     dims: [count]
- * @numerics   as sherd_sum_exact
+ * @numerics   as sherd_sum_exact; 3 to 10 ns for each element where reduced dims are not the last
  * @owns       scope
  * @errors     as sherd_sum_exact; EINVAL no such dim, a dim named twice, dims NULL with count > 0
  */
