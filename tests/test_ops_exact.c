@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Exact sums, bit for bit: against sums in digits of 8 bits, rounded bit by bit, of numbers of all
- * sizes, in every layout, whole, uneven, with empty shards, in the other order, replicated, pending;
- * of a million numbers; zeros, ends of the range, infinities and NaN; gradients.
+ * sizes, in every layout, whole, uneven, with empty shards, in the other order, replicated or
+ * pending; of a million numbers; zeros, ends of the range, infinities and NaN; gradients.
  */
 #include <float.h>
 #include <math.h>
