@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Exact sums. A number is added to the two or three digits that its bits lie in; digits have 31
- * bits of room, so carries move on rarely. Blocks are faster: of each number the part above some bit is
- * split off by adding and subtracting a power of 2, and these parts, which have so few bits that
- * their sum is exact, are added as f64; then the same with the next 43 bits. What is left is nearly
- * always nothing. If something is, or if a number is not finite, or near the ends of the range, the
- * block is added number by number.
+ * bits of room, so carries move on rarely. Blocks are faster: of each number the part above some
+ * bit is split off by adding and subtracting a power of 2, and these parts, which have so few bits
+ * that their sum is exact, are added as f64; then the same with the next 43 bits. What is left is
+ * nearly always nothing. If something is, or if a number is not finite, or near the ends of the
+ * range, the block is added number by number.
  */
 #include "exact.h"
 
