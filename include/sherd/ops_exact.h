@@ -35,7 +35,7 @@ SHERD_BEGIN
  * @collective see ops.h
  * @numerics   the true sum, rounded once to the nearest number of the dtype, of two equally near
  *             ones to the even one. One CPU core takes 1.0 to 1.5 ns for each element, of any
- *             dtype: for f64 2 to 7 times as long as sherd_sum and PyTorch's sum, which wait for
+ *             dtype: for f64 2 to 8 times as long as sherd_sum and PyTorch's sum, which wait for
  *             memory; for f32 5 to 20 times; a fifteenth of Python's math.fsum. Five times as
  *             long where elements that are near one another differ by more than 2^32
  * @owns       scope

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of ops_exact.h, beside those of operators.h. */
-#ifndef SHERD__OPERATORS_EXACT_H
-#define SHERD__OPERATORS_EXACT_H
+#ifndef SHERD__APPLY_OPERATORS_EXACT_H
+#define SHERD__APPLY_OPERATORS_EXACT_H
 
 #include "sherd/op.h"
 

@@ -5,8 +5,8 @@
  * sums, whose digits are added one by one. Costs two passes of a few instructions for each element;
  * five times that where, of 1024 that follow one another, one has bits 85 below the largest.
  */
-#ifndef SHERD__EXACT_H
-#define SHERD__EXACT_H
+#ifndef SHERD__KERNELS_EXACT_H
+#define SHERD__KERNELS_EXACT_H
 
 #include <stdint.h>
 
