@@ -32,7 +32,8 @@ sherd_tensor *forces(sherd_tensor *), *loss_of(sherd_tensor *);
 sherd_tensor *loss_of_batch(void *, int64_t, const sherd_args *);
 void feed(void *, int, int64_t, sherd_args *);
 void scale(sherd_module *, const sherd_args *, sherd_args *);
-int skip_this_step(sherd_world *);'
+int skip_this_step(sherd_world *);
+void take_step(sherd_world *, int64_t);'
     [ -z "$mpi" ] || echo '#include <sherd/mpi.h>'
     awk '
 function flush() {

@@ -19,7 +19,7 @@
  * infinite only if it rounds to more than the dtype holds, whatever the sums of some elements are:
  * 1e308 + 1e308 - 1e308 is 1e308.
  *
- *     double mass = sherd_item(sherd_sum_exact(density)); // the same bits on 1 rank and on 1000
+ *     double mass = sherd_item(sherd_sum_exact(field)); // the same bits on 1 rank and on 1000
  */
 #ifndef SHERD_OPS_EXACT_H
 #define SHERD_OPS_EXACT_H

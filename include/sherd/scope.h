@@ -7,11 +7,11 @@
  * A rank that has failed and skips the rest of its step (see world.h) also skips ends of scopes:
  *
  *     int depth = sherd_scope_depth(world);
- *     for (int i = 0; i < steps; i++) {
- *         step(world);                       // may return anywhere, after sherd_world_fail
- *         sherd_scope_end_to(world, depth);  // ends what the step has left open
+ *     for (step = 0; step < stop; step++) {
+ *         take_step(world, step);           // may return anywhere, after sherd_world_fail
+ *         sherd_scope_end_to(world, depth); // ends what the step has left open
  *         if (sherd_world_check(world))
- *             fprintf(stderr, "step %d: %s\n", i, sherd_world_error(world));
+ *             fprintf(stderr, "%s\n", sherd_world_error(world));
  *     }
  */
 #ifndef SHERD_SCOPE_H

@@ -12,9 +12,9 @@
 
 typedef struct move_attrs {
     const sherd_layout *to; /* the result's, which the node counts */
-    bool leaf; /* the source is a leaf: its gradient may be passed on unsettled */
-    sherd_dtype from; /* of the gradient of the source */
-    sherd_dtype back; /* in which the gradient moves */
+    bool leaf;              /* the source is a leaf: its gradient may be passed on unsettled */
+    sherd_dtype from;       /* of the gradient of the source */
+    sherd_dtype back;       /* in which the gradient moves */
     const sherd_mesh *among;
 } move_attrs;
 
@@ -84,8 +84,7 @@ static const sherd_op across_table = {
  */
 static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
 {
-    return from->spec.mesh == to->spec.mesh && from->pending_axes == 0 &&
-           from->shards > to->shards;
+    return from->spec.mesh == to->spec.mesh && from->pending_axes == 0 && from->shards > to->shards;
 }
 
 /* A move whose source the tape may keep instead of its result. Not recorded. */

@@ -271,7 +271,8 @@ static bool is_piece(sherd_tensor *t, const sherd__window *window)
     const sherd_layout *layout = window->layout;
     bool fits = t->ndim == window->box.ndim || !window->inside;
 
-    if (!sherd__kernels_to_reduce(sherd__world_kernels(t->world), t->dtype, SHERD_SUM))
+    if (t->dtype == SHERD_BOOL ||
+        !sherd__kernels_to_reduce(sherd__world_kernels(t->world), t->dtype, SHERD_SUM))
         return refuse(t, layout, "has no sum");
     for (int d = 0; d < window->box.ndim && window->inside && fits; d++)
         fits = t->shape[d] == window->box.size[d];
