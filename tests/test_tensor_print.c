@@ -86,7 +86,8 @@ static void every_dtype_has_a_text(sherd_world *world)
         snprintf(wanted, sizeof wanted, "%s[1], of rank 0\n[0]  %s\n",
                  sherd_dtype_name((sherd_dtype)dtype), values[dtype]);
         check_text(sherd_constant(world, (sherd_dtype)dtype, one, 1,
-                                  sherd__has_fractions((sherd_dtype)dtype) ? 1.0 / 3 : 0),
+                                  sherd__has_fractions((sherd_dtype)dtype) ? 1.0 / 3
+                                                                           : dtype == SHERD_BOOL),
                    NULL, wanted);
     }
     check_text(sherd_from_data(world, SHERD_I64, one, 1, far), NULL,
