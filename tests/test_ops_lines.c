@@ -417,6 +417,32 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     }
 }
 
+/* Addends that nearly cancel: numbers of one element have the angle 0 all the same. */
+static void the_angle_of_a_sum_is_that_of_what_it_is(sherd_world *world)
+{
+    const int64_t shape[2] = {1, 3};
+    bool first = sherd_world_rank(world) == 0, second = sherd_world_rank(world) == 1;
+    const float big[3] = {1.0f / 3, -0.7f, 0.9f}, less[3] = {-0.333f, 0.6999f, -0.89f},
+                none[3] = {0};
+    char text[16];
+
+    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
+    const sherd_mesh *mesh = NULL;
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    sherd_tensor *mine = sherd_from_data(world, SHERD_F32, shape, 2,
+                                         first    ? big
+                                         : second ? less
+                                                  : none);
+    sherd_tensor *sum =
+        sherd_from_local(mine, mesh, &(sherd_placement){SHERD_PARTIAL, 0, SHERD_SUM}, NULL);
+    sherd_tensor *y =
+        sherd_cosine_similarity(sherd_constant(world, SHERD_F32, shape, 2, 0.7), sum, 0, 1e-8);
+    const float *data = sherd_tensor_read(sherd_full(y));
+    for (int i = 0; data && i < 3; i++)
+        CHECK_NEAR(data[i], i == 1 ? -1 : 1, 3e-7);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(numbers_are_those_of_pytorch), {1}},
     {TEST(a_running_product_bends_at_zeros), {1}},
@@ -426,6 +452,7 @@ static const check_test tests[] = {
     {TEST(no_matrix_moves_for_its_diagonal), {1, 2, 3, 4, 8}},
     {TEST(logarithms_beside_an_infinite_one_have_gradients), {1}},
     {TEST(sixteen_bits_are_near_to_f32), {1}},
+    {TEST(the_angle_of_a_sum_is_that_of_what_it_is), {2, 3}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -191,11 +191,15 @@ static int64_t size_of(const sherd_tensor *t, int dim)
     return t->ndim + dim < 0 ? 1 : t->shape[t->ndim + dim];
 }
 
-/* Operand i, wide enough for sums, and with the dim. */
+/*
+ * Operand i, wide enough for sums, and with the dim; settled, since a product of addends would lose
+ * other digits than the lengths that it is divided by.
+ */
 static sherd_tensor *vectors_in(const sherd_call *call, int i, int dim)
 {
     const sherd_tensor *t = call->in[i];
-    sherd_tensor *wide = sherd_cast(call->in[i], sherd__statistics_dtype(t->dtype));
+    sherd_tensor *wide =
+        sherd_cast(sherd__without_pending(call->in[i]), sherd__statistics_dtype(t->dtype));
 
     for (int d = t->ndim + dim; d < 0; d++)
         wide = sherd_unsqueeze(wide, 0);
