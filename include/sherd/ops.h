@@ -237,7 +237,7 @@ typedef struct sherd_attention_options {
  * @errors     see above; EINVAL a mask that does not broadcast, dropout outside [0, 1) or without a
  *             generator, an unknown way, a scale that is not finite, a window that is negative or
  *             not causal, a softcap that is negative or not finite, spans that are not i32 [batch
- *             or 1, s, 2], fall, or come with a mask
+ *             or 1, s, 2], fall within a rank's piece, or come with a mask
  */
 SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                         const sherd_attention_options *options);

@@ -158,15 +158,15 @@ SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
 /* ---- data ----------------------------------------------------------------------------------- */
 
 /**
- * The local elements for reading, row-major and contiguous.
+ * The local elements for reading, row-major and contiguous; NULL also if another has failed.
  *
  * @local  blocks while the tensor is the result of a call in flight
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
  * @owns   borrowed from the tensor; valid until the tensor is written or released
- * @errors NULL for the failed tensor, and for one that is still in flight when the alarm is raised;
- *         what is complete can be read all the same. NULL, by the alarm: EINVAL a lost tensor
- *         (sherd_tensor_revive); ENOMEM a strided view cannot be copied, or a deferred tensor
- *         (sherd_random_later) not be made
+ * The local elements to read, row-major and contiguous; NULL also if another rank has failed.
+ *         be soon after a check: a sherd_to_local taken before that is read all the same. NULL, by
+ *         the alarm: EINVAL a lost tensor (sherd_tensor_revive); ENOMEM a strided view cannot be
+ *         copied, or a deferred tensor (sherd_random_later) not be made
  */
 SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 

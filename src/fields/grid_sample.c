@@ -52,13 +52,21 @@ typedef struct side {
     sherd_tensor *weight, *index;
 } side;
 
+/* Points at or beyond an end are there, and do not move from there: as in PyTorch. */
+static sherd_tensor *held(sherd_tensor *at, double last)
+{
+    sherd_tensor *inside = sherd_logical_and(sherd_gt_scalar(at, 0), sherd_lt_scalar(at, last));
+
+    return sherd_where(inside, at, sherd_clamp(sherd_detach(at), 0, last));
+}
+
 /* [-1, 1] is from the first to the last element, or their outer edges. */
 static sherd_tensor *unfold(sherd_tensor *at, int64_t n, const sampling *how)
 {
     double half = how->align_corners ? 0.5 * (double)(n - 1) : 0.5 * (double)n;
 
     at = sherd_add_scalar(sherd_scale(at, half), 0.5 * (double)(n - 1));
-    return how->border ? sherd_clamp(at, 0, (double)(n - 1)) : at;
+    return how->border ? held(at, (double)(n - 1)) : at;
 }
 
 /* The element below or at points that are at `at` and `beyond` it, or the one above that. */

@@ -274,6 +274,8 @@ static void find_gradient(sherd_call *call, const sherd__sets *p, const slopes *
     int64_t channels = p->n.channels;
     double *room = of->room, *scale = room + FIRST * channels;
 
+    if (call->in[G_X]->count == 0) /* of its NULLs kernels could not say what they lack */
+        return;
     for (int64_t i = 0; i < p->items; i++) {
         const double *inverse = of_channels(p, i, of->inverse, room + SECOND * channels);
         for (int64_t c = 0; c < channels; c++)

@@ -9,6 +9,7 @@
 #include "sherd/ops_shape.h"
 #include "sherd/values.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -298,6 +299,12 @@ static const char *describe_bins(sherd_call *call)
     if (!(by->min < by->max) || !isfinite(by->min) || !isfinite(by->max))
         return sherd_call_reason(call, "min %g must be below max %g, both finite", by->min,
                                  by->max);
+    double most = call->in[0]->dtype == SHERD_F64 ? DBL_MAX : (double)FLT_MAX;
+    if ((by->max - by->min) * (double)by->bins > most)
+        return sherd_call_reason(call,
+                                 "%lld bins from %g to %g: their number times max - min is "
+                                 "more than the dtype holds",
+                                 (long long)by->bins, by->min, by->max);
     return NULL;
 }
 

@@ -103,7 +103,7 @@ static bool is_out_of_reach(sherd_tensor *t, const char *function)
 {
     if (t && t->lost)
         sherd__raise_lost(t, function);
-    return sherd_tensor_failed(t);
+    return sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world));
 }
 
 const void *sherd_tensor_read(sherd_tensor *t)
@@ -140,7 +140,7 @@ void sherd__mark_written(sherd_tensor *t)
 /* The first element for writing; a strided view is refused unless `strided`. */
 static void *writable(sherd_tensor *t, bool strided)
 {
-    if (is_out_of_reach(t, "sherd_tensor_write") || (t->layout && sherd__alarmed(t->world)))
+    if (is_out_of_reach(t, "sherd_tensor_write"))
         return NULL;
     if (!strided && !sherd__is_contiguous(t)) {
         sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
