@@ -191,9 +191,32 @@ static void whole_fields_have_the_gradients_of_composed_ones(sherd_world *world)
     }
 }
 
+/* As in PyTorch; a field in rows goes by the composed gradient. */
+static void points_at_a_border_do_not_move(sherd_world *world)
+{
+    const double x[3] = {0, 1, 4}, at[5] = {-1, -0.5, 0, 1, 3}, wanted[5] = {0, 1, 3, 0, 0};
+    const sherd_grid_sample_options how = {.border = true, .align_corners = true};
+    const int64_t shape[3] = {1, 1, 3}, points[3] = {1, 5, 1};
+    sherd_tensor *field = sherd_mark_equal(sherd_from_data(world, SHERD_F64, shape, 3, x));
+
+    for (int spread = 0; spread < 2; spread++) {
+        sherd_tensor *grid = sherd_mark_equal(sherd_from_data(world, SHERD_F64, points, 3, at));
+        sherd_require_grad(grid, true);
+        if (spread)
+            field = sherd_distribute(field, layout_of(line_of_ranks(world), 3, shape, "S(2)", NULL),
+                                     -1);
+        sherd_backward(sherd_sum(sherd_grid_sample(field, grid, &how)));
+        const double *g = sherd_tensor_read(sherd_full(sherd_grad(grid)));
+        for (int i = 0; g && i < 5; i++)
+            CHECK_NEAR(g[i], wanted[i], 1e-12);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(points_find_what_the_formula_says), {1, 2, 3, 4, 8}},
     {TEST(slopes_are_gradients), {1}},
     {TEST(whole_fields_have_the_gradients_of_composed_ones), {1}},
+    {TEST(points_at_a_border_do_not_move), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -267,6 +267,30 @@ static void one_element_is_no_batch(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A rank without elements has a gradient too, of statistics that are given. */
+static void an_empty_piece_has_a_gradient(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_BF16, SHERD_F16, SHERD_F32};
+    const int64_t shape[4] = {1, 4, 1, 8}, none[4] = {1, 4, 0, 8}, channels[1] = {4};
+    sherd_batch_norm_options o = {.fixed = true};
+    const sherd_layout *cut = NULL;
+    const sherd_mesh *mesh = NULL;
+    char text[16];
+
+    o.running_mean = sherd_constant(world, SHERD_F32, channels, 1, 0);
+    o.running_variance = sherd_constant(world, SHERD_F32, channels, 1, 1);
+    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    for (int i = 0; i < LEN(dtypes); i++) {
+        CHECK_OK(sherd_layout_parse_placements(&cut, mesh, 4, i % 2 ? none : shape, "S(2)", NULL));
+        sherd_tensor *x = sherd_constant_on(cut, dtypes[i], 1);
+        sherd_require_grad(x, true);
+        sherd_backward(sherd_sum(sherd_batch_norm(x, &o)));
+        CHECK(sherd_grad(x) != NULL);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(running_averages_do_not_depend_on_layouts), {1, 2, 3, 4}},
     {TEST(running_averages_are_those_of_the_whole_batch), {1}},
@@ -276,5 +300,6 @@ static const check_test tests[] = {
     {TEST(gradients_beside_a_large_mean_have_the_digits_that_are_said), {1, 2}},
     {TEST(sixteen_bits_are_computed_wider), {1, 2, 4}},
     {TEST(one_element_is_no_batch), {1}},
+    {TEST(an_empty_piece_has_a_gradient), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

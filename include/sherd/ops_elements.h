@@ -406,7 +406,7 @@ SHERD_API sherd_tensor *sherd_bincount(sherd_tensor *index, int64_t classes);
  * @numerics   the bin is floor((a - min) bins / (max - min)), with min and max in the dtype of `a`
  *             (f32 for 16 bits): PyTorch's (torch.histc), whose counts are of that dtype
  * @owns       scope
- * @errors     see above; EINVAL bins outside [1, 2^31), min not below max, (max - min) bins infinite
+ * @errors     see above; EINVAL bins outside [1, 2^31), min not below max, (max - min) bins inf
  */
 SHERD_API sherd_tensor *sherd_histc(sherd_tensor *a, int64_t bins, double min, double max);
 
