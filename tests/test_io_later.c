@@ -289,7 +289,32 @@ static void a_folder_that_is_gone_is_an_error(sherd_world *world)
         CHECK(unlink(part) == 0 && rmdir(folder) == 0);
     together(world);
     CHECK_EQ(sherd_writing_end(writing), SHERD_EINVAL);
-    CHECK(says(world, "No such file"));
+    CHECK(says(world, "removed or replaced"));
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Somebody else's file in the place of PATH.part gets no name, and stays. */
+static void another_file_does_not_get_the_name(sherd_world *world)
+{
+    char room[256], part[300];
+    const char *path = scratch(room, "another");
+    sherd_writing *writing = NULL;
+
+    snprintf(part, sizeof part, "%s.part", path);
+    CHECK_EQ(begin_value(&writing, world, "", 1), SHERD_EINVAL);
+    CHECK_OK(begin_value(&writing, world, path, 1));
+    together(world);
+    if (sherd_world_rank(world) == 0) {
+        CHECK_EQ(unlink(part), 0);
+        FILE *f = fopen(part, "w");
+        CHECK(f && fputs("mine", f) >= 0 && fclose(f) == 0);
+    }
+    together(world);
+    CHECK_EQ(sherd_writing_end(writing), SHERD_EINVAL);
+    CHECK(says(world, "removed or replaced"));
+    CHECK(!is_there(path) && part_is_there(path));
+    together(world);
+    remove_file(world, part);
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -425,6 +450,7 @@ static const check_test tests[] = {
     {TEST(several_are_written_at_once), {1, 2, 3}},
     {TEST(a_limit_on_files_is_an_error_at_the_end), {1, 2, 3}},
     {TEST(a_folder_that_is_gone_is_an_error), {1, 2, 3}},
+    {TEST(another_file_does_not_get_the_name), {1, 2, 3}},
     {TEST(an_alarm_in_between_leaves_what_was_there), {1, 2, 3}},
     {TEST(a_world_that_closes_drops_what_has_not_ended), {1, 2}},
     {TEST(a_fork_leaves_the_write_to_its_rank), {1, 2}},

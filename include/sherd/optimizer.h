@@ -293,9 +293,9 @@ SHERD_CALL sherd_status sherd_optimizer_betas(sherd_optimizer *optimizer, double
  * gathers the slices: together as many bytes as the all-reduce without. Until the next backward,
  * gradients have that layout too; sherd_grad gathers.
  *
- * Not so: parameters that are sharded over the axis, scalars, plain ones, and matrices that Muon
- * updates whole. State that there is already is kept, so this may come at any time between steps;
- * but all of it is in memory until then. Several axes: one call for each.
+ * Not so: parameters that are sharded over the axis, scalars, plain ones, all of Adafactor's, and
+ * matrices of Muon. State that there is already is kept, so this may come at any time between
+ * steps; but all of it is in memory until then. Several axes: one call for each.
  *
  * @local    all ranks of the mesh call it, between the same steps
  * @numerics the same bits as without; norms of gradients are added in another order

@@ -35,6 +35,15 @@ static int open_part(const char *part, int flags)
     return -1;
 }
 
+/* Whether the open file still has its name; also false where inode numbers are not stable. */
+static bool is_named(int fd, const char *part)
+{
+    struct stat mine, named;
+
+    return !fstat(fd, &mine) && !lstat(part, &named) && mine.st_ino == named.st_ino &&
+           mine.st_dev == named.st_dev;
+}
+
 /*
  * Create or take over PATH.part for this job alone: -1 with errno, EWOULDBLOCK if another job has
  * it. The other job renames or removes the file in the end; if it has just done so, the file is
@@ -45,14 +54,11 @@ static int take_part(const char *part)
     enum { TRIES = 100 };
 
     for (int i = 1;; i++) {
-        struct stat mine, named;
         int fd = open_part(part, O_CREAT);
         if (fd < 0)
             return -1;
         bool taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-        bool is_named = !fstat(fd, &mine) && !lstat(part, &named) && mine.st_ino == named.st_ino &&
-                        mine.st_dev == named.st_dev;
-        if (!taken && (is_named || i == TRIES))
+        if (!taken && (is_named(fd, part) || i == TRIES))
             return fd;
         close(fd);
         errno = EWOULDBLOCK;
@@ -80,6 +86,7 @@ void sherd__part_make(sherd_writing *w, const char *header, size_t bytes)
         return;
     w->fd = take_part(w->part);
     w->made = w->fd >= 0;
+    w->known = w->made && is_named(w->fd, w->part);
     if (!w->made && errno == EWOULDBLOCK)
         w->status = sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
                                 "%s: \"%.180s\": another job is writing it", w->function, w->part);
@@ -109,6 +116,14 @@ void sherd__part_rename(sherd_writing *w)
 {
     char *slash = strrchr(w->part, '/');
 
+    if (w->known && !is_named(w->fd, w->part)) {
+        w->made = false; /* nor is it removed */
+        w->status = sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
+                                "%s: \"%.180s\": is no longer the file that was written: it was "
+                                "removed or replaced meanwhile",
+                                w->function, w->part);
+        return;
+    }
     if (rename(w->part, w->path)) {
         w->status = sherd__file_fault(w->world, w->function, w->path);
         return;

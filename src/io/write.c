@@ -84,15 +84,24 @@ static sherd_status list_note(sherd_writing *w, int i, const sherd_file_note *no
     return n->key && n->text ? SHERD_OK : no_memory(w);
 }
 
-/* Names for a writing of its own, which may outlive the call. */
+/* Names for a writing of its own, which may outlive the call, and be ended in another folder. */
 static sherd_status name_it(sherd_writing *w, const char *path)
 {
-    w->path = sherd__copy_text(w->header.heap, path);
-    w->part = sherd__alloc(w->header.heap, strlen(path) + sizeof ".part", 1);
+    char folder[4096] = "";
+
+    if (w->later && path[0] != '/' && !getcwd(folder, sizeof folder))
+        folder[0] = '\0';
+    size_t bytes = strlen(folder) + strlen(path) + sizeof "/.part";
+    w->path = sherd__alloc(w->header.heap, bytes, 1);
+    w->part = sherd__alloc(w->header.heap, bytes, 1);
     if (!w->path || !w->part)
         return no_memory(w);
-    sprintf(w->part, "%s.part", path);
-    if (!sherd__later_has(w->world, path))
+    sprintf(w->path, "%s%s%s", folder, folder[0] ? "/" : "", path);
+    sprintf(w->part, "%s.part", w->path);
+    if (path[0] == '\0')
+        return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL, "%s: the path is empty",
+                           w->function);
+    if (!sherd__later_has(w->world, w->path))
         return SHERD_OK;
     return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
                        "%s: \"%.180s\": a write to it has begun: call sherd_writing_end first",

@@ -26,6 +26,7 @@ struct sherd_writing {
     int64_t bytes; /* of all tensors */
     int fd;        /* -1 = could not be opened */
     bool made;     /* by this rank: PATH.part is this job's, and is there */
+    bool known;    /* and can be told from another file of that name */
     sherd_status status;
     /* Of one that is written later: */
     bool later, begun;
