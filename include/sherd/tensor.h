@@ -158,12 +158,12 @@ SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
 /* ---- data ----------------------------------------------------------------------------------- */
 
 /**
- * The local elements for reading, row-major and contiguous; NULL also if another has failed.
+ * The local elements to read, row-major and contiguous; NULL also if another rank has failed.
  *
  * @local  blocks while the tensor is the result of a call in flight
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
  * @owns   borrowed from the tensor; valid until the tensor is written or released
- * The local elements to read, row-major and contiguous; NULL also if another rank has failed.
+ * @errors NULL for the failed tensor, and for a distributed one while the alarm is up, as it may
  *         be soon after a check: a sherd_to_local taken before that is read all the same. NULL, by
  *         the alarm: EINVAL a lost tensor (sherd_tensor_revive); ENOMEM a strided view cannot be
  *         copied, or a deferred tensor (sherd_random_later) not be made
