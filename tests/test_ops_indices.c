@@ -222,6 +222,9 @@ static void bins_have_their_lower_ends(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
     sherd_histc(many, 5, 1, 1);
     refused(world, "sherd_histc: min 1 must be below max 1, both finite: a is f32[10");
+    sherd_histc(many, 4, -1e38, 2e38);
+    refused(world,
+            "sherd_histc: 4 bins from -1e+38 to 2e+38: their number times max - min is more");
 }
 
 static const check_test tests[] = {
