@@ -44,6 +44,10 @@ MISUSE(fractions_have_no_bits)
     FAILS(SHERD_EINVAL, sherd_bitwise_xor_scalar(BAD(f, i), 1));
     FAILS(SHERD_EINVAL, sherd_bitwise_left_shift_scalar(BAD(b, i), 1));
     FAILS(SHERD_EINVAL, sherd_bitwise_right_shift_scalar(BAD(b, i), 1));
+    FAILS(SHERD_EINVAL, sherd_celu(f, BAD(0, 1)));
+    FAILS(SHERD_EINVAL, sherd_celu(f, BAD((double)INFINITY, 1)));
+    FAILS(SHERD_EINVAL, sherd_softshrink(f, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_softshrink(f, BAD((double)NAN, 1)));
     FAILS(SHERD_EINVAL, sherd_histc(BAD(i, f), 2, 0, 1));
     FAILS(SHERD_EINVAL, sherd_histc(f, BAD(0, 2), 0, 1));
     FAILS(SHERD_EINVAL, sherd_histc(f, BAD(INT64_MAX, 2), 0, 1));

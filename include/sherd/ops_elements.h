@@ -174,7 +174,7 @@ SHERD_API sherd_tensor *sherd_elu(sherd_tensor *a, double alpha);
 /**
  * a if it is positive, else alpha (e^(a / alpha) - 1), which has no kink.
  *
- * @collective see above   @owns scope   @errors see above
+ * @collective see above   @owns scope   @errors see above; EINVAL alpha 0, or not finite
  */
 SHERD_API sherd_tensor *sherd_celu(sherd_tensor *a, double alpha);
 /** 1.0507 sherd_elu(a, 1.6733). @collective see above @owns scope @errors see above */
@@ -194,7 +194,7 @@ SHERD_API sherd_tensor *sherd_hardswish(sherd_tensor *a);
 /**
  * a - bound above `bound`, a + bound below -bound, else 0. Usual bound: 0.5.
  *
- * @collective see above   @owns scope   @errors see above
+ * @collective see above   @owns scope   @errors see above; EINVAL a bound below 0, or NaN
  */
 SHERD_API sherd_tensor *sherd_softshrink(sherd_tensor *a, double bound);
 /** 0 if |a| <= bound, else a. @collective see above @owns scope @errors see above */

@@ -35,13 +35,18 @@ static const char *describe_bounds(sherd_call *call)
     return good || sherd__has_fractions(call->in[0]->dtype) ? NULL : "a bound of integers is NaN";
 }
 
-/* Integers are divided by one of theirs. */
-static const char *describe_divisor(sherd_call *call)
+/* Integers are divided by one of theirs; and what some functions make no sense of. */
+static const char *describe_parameter(sherd_call *call)
 {
     const unary_attributes *attributes = call->attributes;
+    sherd__unary_kind kind = (sherd__unary_kind)(call->op - sherd__unary_ops);
     double divisor = attributes->parameter[0];
     sherd_dtype dtype = call->in[0]->dtype;
 
+    if (kind == SHERD__CELU && (divisor == 0 || !isfinite(divisor)))
+        return sherd_call_reason(call, "alpha is %g: must be finite, and not 0", divisor);
+    if (kind == SHERD__SOFTSHRINK && !(divisor >= 0))
+        return sherd_call_reason(call, "the bound is %g: must be 0 or more", divisor);
     if (sherd__has_fractions(dtype) || (sherd__holds(dtype, divisor) && divisor != 0))
         return NULL;
     return sherd_call_reason(call, "%g is not an integer other than 0 that %s holds", divisor,
@@ -152,7 +157,7 @@ const sherd_op sherd__unary_ops[SHERD__UNARY_KINDS] = {
     [SHERD__##NAME] = OPERATOR(name, text, numbers, at, .attributes = 0),
 #define UNARY1(name, NAME, p, text, numbers, at, ...)                                \
     [SHERD__##NAME] = OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0)), \
-                               .describe = describe_divisor),
+                               .describe = describe_parameter),
 #define UNARY2(name, NAME, p, q, text, numbers, at, ...)                                \
     [SHERD__##NAME] =                                                                   \
         OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0), PARAMETER(q, 1)), \
