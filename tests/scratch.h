@@ -6,6 +6,7 @@
 #include "check.h"
 #include "sherd/world.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 /*
@@ -35,6 +36,18 @@ static inline void put_file(sherd_world *world, const char *path, const void *da
         CHECK(file && fwrite(data, 1, bytes, file) == bytes);
         CHECK(file && fclose(file) == 0);
     }
+    together(world);
+}
+
+/* How long files of this process may become. */
+static inline void limit_files(sherd_world *world, rlim_t bytes)
+{
+    struct rlimit limit;
+
+    together(world);
+    CHECK_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
     together(world);
 }
 

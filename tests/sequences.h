@@ -51,4 +51,25 @@ static inline sherd_tensor *constant(const scene *s, int ndim, const int64_t *sh
     return sherd_constant_on(layout_of(s->mesh, ndim, shape, how, NULL), s->dtype, 0.5);
 }
 
+/* Of up to 4 ranks: shards shorter and longer than spans and windows, some of a row, or of none. */
+static const char *const cuts_of[][3] = {{"R", "R", "R"},
+                                         {"S(1)", "S(1)", "S(1)"},
+                                         {"S(1)", "S(1) 1:5,11", "S(1) 1:0,16"},
+                                         {"S(1)", "S(1) 1:9,1,6", "S(1) 1:7,0,9"},
+                                         {"S(1)", "S(1) 1:3,5,1,7", "S(1) 1:0,9,0,7"}};
+
+/* The squares of the gradients of a loss at q, k and v, to be differentiated again. */
+static inline sherd_tensor *gradients_of(sherd_tensor *loss, sherd_tensor *const *x)
+{
+    const sherd_gradients_options recorded = {.create_graph = true};
+    sherd_tensor *grad[3];
+
+    sherd_gradients(grad, x, 3, &loss, 1, &recorded);
+    for (int i = Q; i <= V; i++) {
+        sherd_tensor *more = sherd_sum(sherd_mul(grad[i], grad[i]));
+        loss = i ? sherd_add(loss, more) : more;
+    }
+    return loss;
+}
+
 #endif

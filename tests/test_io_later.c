@@ -231,17 +231,6 @@ static void several_are_written_at_once(sherd_world *world)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-static void limit_files(sherd_world *world, rlim_t bytes)
-{
-    struct rlimit limit;
-
-    together(world);
-    CHECK_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = bytes;
-    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    together(world);
-}
-
 /* The limit comes while threads write: one of some attempts meets it. */
 static void a_limit_on_files_is_an_error_at_the_end(sherd_world *world)
 {

@@ -258,17 +258,6 @@ static void what_nobody_could_read_is_not_written(sherd_world *world)
     free(text);
 }
 
-static void limit_files(sherd_world *world, rlim_t bytes)
-{
-    struct rlimit limit;
-
-    together(world);
-    CHECK_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = bytes;
-    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    together(world);
-}
-
 /* The kernel sends a signal too, which would end the process and leave PATH.part. */
 static void a_limit_on_files_is_an_error(sherd_world *world)
 {

@@ -9,6 +9,7 @@
 
 #include "sherd/comm.h"
 #include "sherd/ops_layers.h"
+#include "differ.h"
 #include "tensors.h"
 
 #define SIZES(...) ((const int64_t[]){__VA_ARGS__})
@@ -65,20 +66,6 @@ static sherd_tensor *expected(sherd_world *world, sherd_tensor **x, int64_t quer
                            &(sherd_attention_options){.mask = sherd_mark_equal(mask),
                                                       .scale = how->scale,
                                                       .softcap = how->softcap});
-}
-
-/* Both whole, as numbers; the largest difference. */
-static double differ(sherd_tensor *a, sherd_tensor *b)
-{
-    static _Thread_local double x[BATCH * MOST * HEADS * WIDTH], y[BATCH * MOST * HEADS * WIDTH];
-    double most = 0;
-
-    if (!CHECK(sherd_full_read(x, sizeof x, a, SHERD_F64, -1)) ||
-        !CHECK(sherd_full_read(y, sizeof y, b, SHERD_F64, -1)))
-        return INFINITY;
-    for (int64_t i = 0; i < sherd_tensor_count(a); i++)
-        most = x[i] == y[i] ? most : fmax(most, isnan(x[i] - y[i]) ? INFINITY : fabs(x[i] - y[i]));
-    return most;
 }
 
 /* A mesh, where queries and keys lie on it; for so many ranks. */

@@ -9,6 +9,7 @@
 #include "sherd/autograd.h"
 #include "sherd/ops_layers.h"
 #include "sherd/ops_stencil.h"
+#include "differ.h"
 #include "tensors.h"
 
 #define SIZES(...) ((const int64_t[]){__VA_ARGS__})
@@ -30,19 +31,6 @@ static sherd_tensor *plain(sherd_world *world, int ndim, const int64_t *shape, d
 static sherd_tensor *positions(sherd_world *world)
 {
     return sherd_mark_equal(sherd_from_data(world, SHERD_I32, SIZES(BATCH, COUNT), 2, where));
-}
-
-/* Both whole, as numbers; the largest difference. */
-static double differ(sherd_tensor *a, sherd_tensor *b)
-{
-    double x[1024], y[1024], most = 0;
-
-    if (!CHECK(sherd_full_read(x, sizeof x, a, SHERD_F64, -1)) ||
-        !CHECK(sherd_full_read(y, sizeof y, b, SHERD_F64, -1)))
-        return INFINITY;
-    for (int64_t i = 0; i < sherd_tensor_count(a); i++)
-        most = x[i] == y[i] ? most : fmax(most, isnan(x[i] - y[i]) ? INFINITY : fabs(x[i] - y[i]));
-    return most;
 }
 
 /* What write_rows does, written out. */

@@ -3,6 +3,7 @@
  * Attention within documents that are packed into sequences, and within other spans of keys: as a
  * mask says it, with all gradients, whatever is sharded, and however sequences communicate.
  */
+#include "differ.h"
 #include "sequences.h"
 
 #include <math.h>
@@ -11,20 +12,7 @@
 #include "sherd/ops_shape.h"
 #include "sherd/values.h"
 
-enum { MOST = BATCH * POSITIONS * HEADS * WIDTH, DOCUMENTS = 4 };
-
-/* Both whole, as numbers; the largest difference. */
-static double differ(sherd_tensor *a, sherd_tensor *b)
-{
-    double x[MOST], y[MOST], most = 0;
-
-    if (!CHECK(sherd_full_read(x, sizeof x, a, SHERD_F64, -1)) ||
-        !CHECK(sherd_full_read(y, sizeof y, b, SHERD_F64, -1)))
-        return INFINITY;
-    for (int64_t i = 0; i < sherd_tensor_count(a); i++)
-        most = x[i] == y[i] ? most : fmax(most, isnan(x[i] - y[i]) ? INFINITY : fabs(x[i] - y[i]));
-    return most;
-}
+enum { DOCUMENTS = 4 };
 
 static const int64_t lengths[][BATCH][DOCUMENTS] = {
     {{5, 1, 7, 3}, {0, 9, 0, 7}}, {{16, 0, 0, 0}, {4, 4, 4, 4}}, {{1, 1, 1, 13}, {15, 1, 0, 0}}};
@@ -64,17 +52,9 @@ static sherd_tensor *mask_of(sherd_tensor *spans, int64_t t, bool causal, int64_
 /* A loss that all of the result is in, or its gradients. */
 static sherd_tensor *loss_of(const scene *s, sherd_tensor *y, sherd_tensor *const *x, bool twice)
 {
-    const sherd_gradients_options recorded = {.create_graph = true};
-    sherd_tensor *loss = sherd_sum(sherd_mul(y, numbers(s, 5, 4, y->shape))), *grad[3];
+    sherd_tensor *loss = sherd_sum(sherd_mul(y, numbers(s, 5, 4, y->shape)));
 
-    if (!twice)
-        return loss;
-    sherd_gradients(grad, x, 3, &loss, 1, &recorded);
-    for (int i = Q; i <= V; i++) {
-        sherd_tensor *more = sherd_sum(sherd_mul(grad[i], grad[i]));
-        loss = i ? sherd_add(loss, more) : more;
-    }
-    return loss;
+    return twice ? gradients_of(loss, x) : loss;
 }
 
 /* spread: how spans lie; NULL = plain. */
@@ -114,13 +94,6 @@ static void check_documents(const scene *s, int kind, int64_t window, const char
     CHECK_OK(sherd_world_check(s->world));
     sherd_scope_end(s->world);
 }
-
-/* Shards are shorter and longer than documents; some have one row, some none. */
-static const char *const cuts_of[][3] = {{"R", "R", "R"},
-                                         {"S(1)", "S(1)", "S(1)"},
-                                         {"S(1)", "S(1) 1:5,11", "S(1) 1:0,16"},
-                                         {"S(1)", "S(1) 1:9,1,6", "S(1) 1:7,0,9"},
-                                         {"S(1)", "S(1) 1:3,5,1,7", "S(1) 1:0,9,0,7"}};
 
 static void run_all(scene *s, int count)
 {

@@ -4,27 +4,13 @@
  * with all their gradients, whatever is sharded, and however sequences communicate. What no query
  * of a rank sees is neither sent there nor read.
  */
+#include "differ.h"
 #include "sequences.h"
 
 #include <math.h>
 
 #include "sherd/ops_elements.h"
 #include "sherd/ops_shape.h"
-
-enum { MOST = BATCH * POSITIONS * HEADS * WIDTH };
-
-/* Both whole, as numbers; the largest difference. */
-static double differ(sherd_tensor *a, sherd_tensor *b)
-{
-    double x[MOST], y[MOST], most = 0;
-
-    if (!CHECK(sherd_full_read(x, sizeof x, a, SHERD_F64, -1)) ||
-        !CHECK(sherd_full_read(y, sizeof y, b, SHERD_F64, -1)))
-        return INFINITY;
-    for (int64_t i = 0; i < sherd_tensor_count(a); i++)
-        most = x[i] == y[i] ? most : fmax(most, isnan(x[i] - y[i]) ? INFINITY : fabs(x[i] - y[i]));
-    return most;
-}
 
 /* The scores' places that are seen. */
 static sherd_tensor *seen_in(sherd_world *world, int64_t window)
@@ -58,23 +44,14 @@ static sherd_tensor *expected(sherd_tensor *const *x, sherd_tensor **sums, int64
 static sherd_tensor *loss_of(const scene *s, sherd_tensor *y, sherd_tensor *sums,
                              sherd_tensor *const *x, bool twice)
 {
-    const sherd_gradients_options recorded = {.create_graph = true};
     scene as = *s;
-    sherd_tensor *grad[3];
 
     as.dtype = y->dtype;
     sherd_tensor *a = sherd_sum(sherd_mul(y, numbers(&as, 5, 4, y->shape)));
     as.dtype = sums->dtype;
     sherd_tensor *b = sherd_sum(sherd_mul(sums, numbers(&as, 6, 3, sums->shape)));
     sherd_tensor *loss = sherd_add(sherd_cast(a, SHERD_F64), sherd_cast(b, SHERD_F64));
-    if (!twice)
-        return loss;
-    sherd_gradients(grad, x, 3, &loss, 1, &recorded);
-    for (int i = Q; i <= V; i++) {
-        sherd_tensor *more = sherd_sum(sherd_mul(grad[i], grad[i]));
-        loss = i ? sherd_add(loss, more) : more;
-    }
-    return loss;
+    return twice ? gradients_of(loss, x) : loss;
 }
 
 /* Heads of keys as often as they are shared. */
@@ -121,14 +98,6 @@ static void check_window(const scene *s, int64_t window, double cap, bool twice)
 }
 
 static const int64_t windows[] = {1, 2, 3, 5, 9, POSITIONS - 1, POSITIONS, 100, 0};
-
-/* Shards are smaller and larger than windows; some have one row, some none. */
-static const char *const cuts_of[][3] = {{"R", "R", "R"},
-                                         {"S(1)", "S(1)", "S(1)"},
-                                         {"S(1)", "S(1) 1:5,11", "S(1) 1:0,16"},
-                                         {"S(1)", "S(1) 1:9,1,6", "S(1) 1:7,0,9"},
-                                         {"S(1)", "S(1) 1:3,5,1,7", "S(1) 1:0,9,0,7"},
-                                         {"S(2)", "S(2)", "S(2)"}};
 
 static void run_all(scene *s, int count)
 {

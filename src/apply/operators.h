@@ -18,7 +18,7 @@ extern const sherd_op sherd__unary_ops[], sherd__binary_ops[], sherd__compare_op
 extern const sherd_op sherd__add_scalar_op, sherd__logical_not_op;
 extern const sherd_op sherd__isnan_op, sherd__isinf_op, sherd__isfinite_op, sherd__nan_to_num_op,
     sherd__one_hot_op, sherd__bincount_op;
-extern const sherd_op sherd__histc_op;
+extern const sherd_op sherd__histc_op, sherd__sum_exact_op, sherd__sum_exact_over_op;
 extern const sherd_op sherd__bits_ops[], sherd__bits_scalar_ops[]; /* by sherd__bits_kind */
 extern const sherd_op sherd__bitwise_not_op;
 extern const sherd_op sherd__where_op, sherd__masked_fill_op;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All operators of the library, in the order of docs/operators.md. */
 #include "operator.h"
-#include "operators_exact.h"
 
 const sherd_op *const sherd__operators[] = {&sherd__add_op,
                                             &sherd__sub_op,

@@ -245,6 +245,15 @@ static void put_rows(sherd_writing *w, sherd_dtype dtype, const void *data, int6
         sherd__part_fail(w);
 }
 
+/* Those of a mesh of some ranks have not been compared before: a check does that. */
+static void note_tensor(const sherd_writing *w, const sherd_tensor *t)
+{
+    uint64_t what = sherd__hash_word(t->layout->hash, t->ledger.identity), unused;
+
+    if (!is_of_all(t))
+        sherd__deed_add(t->layout->spec.mesh, w->function, what, &unused);
+}
+
 /* If this rank cannot write, it moves the tensor all the same: the others wait for its part. */
 static void put(sherd_writing *w, int i)
 {
@@ -252,8 +261,7 @@ static void put(sherd_writing *w, int i)
     const sherd_layout *rows;
 
     if (t->layout) {
-        uint64_t what = sherd__hash_word(t->layout->hash, t->ledger.identity), unused;
-        sherd__deed_add(t->layout->spec.mesh, w->function, what, &unused);
+        note_tensor(w, t);
         sherd_status status = sherd__file_layout(&rows, t->layout);
         t = status ? sherd__fail_diag(w->world, true) : sherd__move_to(t, rows, false);
     }

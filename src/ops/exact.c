@@ -7,7 +7,6 @@
  * rounds the words, once they are settled. Where all addends of each sum are on one rank, one
  * operator does both, and words take no memory.
  */
-#include "apply/operators_exact.h"
 #include "dims.h"
 #include "sherd/ops_exact.h"
 
@@ -55,29 +54,16 @@ static int64_t place_on(const path *p, int64_t i)
     return at;
 }
 
-/* n elements, `stride` elements apart. */
-static void pick_up(void *to, const void *from, int64_t n, int64_t stride, size_t element)
-{
-    const char *at = from;
-
-    for (int64_t i = 0; i < n; i++, at += (size_t)stride * element)
-        if (element == 8)
-            memcpy((char *)to + 8 * i, at, 8);
-        else if (element == 4)
-            memcpy((char *)to + 4 * i, at, 4);
-        else
-            memcpy((char *)to + 2 * i, at, 2);
-}
-
 /* Add n elements, `stride` apart; at most a block. */
 static void add_some(const sherd_call *call, sherd__exact *sum, const void *from, int64_t n,
                      int64_t stride)
 {
     sherd_dtype dtype = call->in[0]->dtype;
     double near[SHERD__EXACT_BLOCK], x[SHERD__EXACT_BLOCK];
+    const int64_t one = 1;
 
     if (stride != 1) {
-        pick_up(near, from, n, stride, sherd_dtype_bytes(dtype));
+        sherd__copy_box(sherd_dtype_bytes(dtype), 1, &n, near, &one, from, &stride);
         from = near;
     }
     if (dtype != SHERD_F64) {

@@ -89,20 +89,35 @@ static sherd_tensor *in_a_row(sherd_tensor *t, int dims)
     return dims > 0 ? sherd_flatten(t, 0, dims - 1) : sherd_unsqueeze(t, 0);
 }
 
-/* The dims of the places, and those of `a` without indices. -1: too many. */
-static int shape_at(sherd_call *call, const sherd_tensor *places, int64_t shape[SHERD_MAX_DIMS])
+/* Where rows are taken from, or put to. */
+typedef struct spot {
+    sherd_tensor *rows, *at; /* `a` with its dims of indices as one, and places in it, in a row */
+    int64_t shape[SHERD_MAX_DIMS];
+    int places, ndim; /* of the indices together, and of all: the dims of `a` without one follow */
+} spot;
+
+/* False: failed, or the result is the failed tensor already (*good). */
+static bool find_spot(sherd_call *call, int first, spot *s, bool *good)
 {
     const many *how = call->attributes;
     const sherd_tensor *a = call->in[0];
-    int rest = a->ndim - how->count, ndim = places->ndim + rest;
+    sherd_tensor *places = call->out[0] = places_of(call, first);
+    int rest = a->ndim - how->count;
 
-    if (ndim > SHERD_MAX_DIMS) {
-        sherd_call_fail(call, SHERD_EINVAL, "a result of %d dims", ndim);
-        return -1;
+    *good = true;
+    if (sherd_tensor_failed(places))
+        return false;
+    s->places = places->ndim;
+    s->ndim = places->ndim + rest;
+    if (s->ndim > SHERD_MAX_DIMS) {
+        *good = sherd_call_fail(call, SHERD_EINVAL, "a result of %d dims", s->ndim);
+        return false;
     }
-    memcpy(shape, places->shape, (size_t)places->ndim * sizeof *shape);
-    memcpy(shape + places->ndim, a->shape + how->count, (size_t)rest * sizeof *shape);
-    return ndim;
+    memcpy(s->shape, places->shape, (size_t)places->ndim * sizeof *s->shape);
+    memcpy(s->shape + places->ndim, a->shape + how->count, (size_t)rest * sizeof *s->shape);
+    s->rows = in_a_row(call->in[0], how->count);
+    s->at = in_a_row(places, places->ndim);
+    return true;
 }
 
 /* ---- taking ---------------------------------------------------------------------------------- */
@@ -114,20 +129,12 @@ static const char *describe_take(sherd_call *call)
 
 static bool take(sherd_call *call)
 {
-    const many *how = call->attributes;
-    sherd_tensor *places = places_of(call, 1);
-    int64_t shape[SHERD_MAX_DIMS];
+    spot s;
+    bool good;
 
-    call->out[0] = places;
-    if (sherd_tensor_failed(places))
-        return true;
-    int ndim = shape_at(call, places, shape);
-    if (ndim < 0)
-        return false;
-    sherd_tensor *rows = in_a_row(call->in[0], how->count);
-    call->out[0] =
-        sherd_view(sherd_index_select(rows, 0, in_a_row(places, places->ndim)), shape, ndim);
-    return true;
+    if (find_spot(call, 1, &s, &good))
+        call->out[0] = sherd_view(sherd_index_select(s.rows, 0, s.at), s.shape, s.ndim);
+    return good;
 }
 
 #define INDICES                                                                           \
@@ -177,21 +184,14 @@ static bool put(sherd_call *call)
 {
     const many *how = call->attributes;
     const sherd_tensor *a = call->in[0];
-    sherd_tensor *places = places_of(call, 2);
-    int64_t shape[SHERD_MAX_DIMS];
+    spot s;
+    bool good;
 
-    call->out[0] = places;
-    if (sherd_tensor_failed(places))
-        return true;
-    int ndim = shape_at(call, places, shape);
-    if (ndim < 0)
-        return false;
-    sherd_tensor *rows = in_a_row(call->in[0], how->count);
-    sherd_tensor *values = sherd_expand(call->in[1], shape, ndim);
-    values = in_a_row(values, places->ndim);
-    sherd_tensor *at = in_a_row(places, places->ndim);
-    rows = how->accumulates ? sherd_index_add(rows, 0, at, values)
-                            : sherd_index_copy(rows, 0, at, values);
+    if (!find_spot(call, 2, &s, &good))
+        return good;
+    sherd_tensor *values = in_a_row(sherd_expand(call->in[1], s.shape, s.ndim), s.places);
+    sherd_tensor *rows = how->accumulates ? sherd_index_add(s.rows, 0, s.at, values)
+                                          : sherd_index_copy(s.rows, 0, s.at, values);
     call->out[0] = how->count > 1 ? sherd_view(rows, a->shape, a->ndim) : rows;
     return true;
 }

@@ -9,18 +9,13 @@
 
 static const char function[] = "sherd_module_hold_gathered";
 
-static const sherd_tensor *parameter(const sherd__unit *u, int i)
-{
-    return u->slot[i].module->parameter[u->slot[i].parameter].tensor;
-}
-
 /* After a failed check ranks may hold different ones. */
 bool sherd__is_held(const sherd__unit *u)
 {
     bool good = u->holds && u->held_at == sherd__failed_checks(u->all->world);
 
     for (int i = 0; i < u->count && good; i++) {
-        const sherd_tensor *now = parameter(u, i), *held = u->held[i];
+        const sherd_tensor *now = sherd__unit_parameter(u, i)->tensor, *held = u->held[i];
         good = u->held_of[i] == now &&
                (!held || held->autograd.moved_version == now->storage->version);
     }

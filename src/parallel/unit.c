@@ -21,11 +21,6 @@
 
 /* ---- gathering ------------------------------------------------------------------------------ */
 
-static sherd__named_tensor *parameter(const sherd__unit *u, int i)
-{
-    return &u->slot[i].module->parameter[u->slot[i].parameter];
-}
-
 static bool casts(sherd_dtype dtype, const sherd_tensor *t)
 {
     return dtype != SHERD_DTYPE_NONE && dtype != t->dtype && sherd__has_fractions(t->dtype);
@@ -62,7 +57,7 @@ static void gather(sherd__unit *u, bool begin)
 static void take_pieces(sherd__unit *u)
 {
     for (int i = 0; i < u->count; i++)
-        u->pieces[i] = parameter(u, i)->tensor;
+        u->pieces[i] = sherd__unit_parameter(u, i)->tensor;
 }
 
 /*
@@ -74,7 +69,7 @@ static bool lies_apart(sherd__unit *u)
     bool apart = false;
 
     for (int i = 0; i < u->count; i++) {
-        const sherd_tensor *t = parameter(u, i)->tensor;
+        const sherd_tensor *t = sherd__unit_parameter(u, i)->tensor;
         u->slot[i].found = sherd__replay_find(u->all->world, t);
         apart |= u->slot[i].found.layout != t->layout || u->slot[i].found.dtype != t->dtype;
     }
@@ -85,7 +80,7 @@ static bool lies_apart(sherd__unit *u)
 static void stand_in(sherd__unit *u)
 {
     for (int i = 0; i < u->count; i++) {
-        sherd_tensor *t = u->home[i] = parameter(u, i)->tensor;
+        sherd_tensor *t = u->home[i] = sherd__unit_parameter(u, i)->tensor;
         u->aim[i] = u->slot[i].found.layout;
         u->from[i] = cast(t, u->slot[i].found.dtype);
     }
@@ -112,7 +107,7 @@ static bool is_stale(const sherd__unit *u)
     bool stale = false;
 
     for (int i = 0; i < u->count; i++) {
-        const sherd_tensor *now = parameter(u, i)->tensor;
+        const sherd_tensor *now = sherd__unit_parameter(u, i)->tensor;
         const sherd_tensor *whole = u->whole[i];
         stale |= now != u->pieces[i];
         if (!stale && whole != now && now->storage && whole->storage)
@@ -156,8 +151,8 @@ static void put_in(sherd__unit *u)
     u->in = true;
     u->acts = false;
     for (int i = 0; i < u->count; i++) {
-        u->home[i] = parameter(u, i)->tensor;
-        parameter(u, i)->tensor = sherd_tensor_retain(u->whole[i]);
+        u->home[i] = sherd__unit_parameter(u, i)->tensor;
+        sherd__unit_parameter(u, i)->tensor = sherd_tensor_retain(u->whole[i]);
         u->acts |= u->whole[i] != u->pieces[i];
     }
 }
@@ -166,7 +161,7 @@ static void put_in(sherd__unit *u)
 static void take_out(sherd__unit *u)
 {
     for (int i = 0; i < u->count; i++) {
-        sherd__named_tensor *p = parameter(u, i);
+        sherd__named_tensor *p = sherd__unit_parameter(u, i);
         sherd_tensor *home = u->home[i], *now = p->tensor;
         u->home[i] = NULL;
         if (now == u->whole[i]) {

@@ -58,6 +58,11 @@ typedef struct sherd__unit {
     sherd_tensor **held_of;   /* their pieces; counted */
 } sherd__unit;
 
+static inline sherd__named_tensor *sherd__unit_parameter(const sherd__unit *u, int i)
+{
+    return &u->slot[i].module->parameter[u->slot[i].parameter];
+}
+
 /* With room for n parameters; NULL for lack of memory. */
 sherd__unit *sherd__unit_create(sherd__sharding *all, sherd_module *m, int n);
 void sherd__unit_release(sherd__unit *u);
