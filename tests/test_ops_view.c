@@ -346,6 +346,87 @@ static void gradients_of_views_may_lie_otherwise(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- what shares storage --------------------------------------------------------------------- */
+
+typedef sherd_tensor *(*unary)(sherd_tensor *);
+
+static sherd_tensor *first_columns(sherd_tensor *a)
+{
+    return sherd_slice(a, 1, 0, 3, 1);
+}
+
+static sherd_tensor *every_second_row(sherd_tensor *a)
+{
+    return sherd_slice(a, 0, 0, 6, 2);
+}
+
+static sherd_tensor *turned(sherd_tensor *a)
+{
+    return sherd_transpose(a, 0, 1);
+}
+
+static sherd_tensor *last_rows(sherd_tensor *a)
+{
+    return sherd_narrow(a, 0, 1, 5);
+}
+
+static sherd_tensor *framed(sherd_tensor *a)
+{
+    sherd_tensor *t = sherd_unsqueeze(sherd_unsqueeze(a, 1), 0);
+
+    return sherd_squeeze(sherd_transpose(t, 0, 2), 2);
+}
+
+static sherd_tensor *in_one_dim(sherd_tensor *a)
+{
+    return sherd_flatten(a, 0, -1);
+}
+
+static sherd_tensor *parted(sherd_tensor *a)
+{
+    return sherd_unsqueeze(sherd_contiguous(a), 0);
+}
+
+/*
+ * What is written to the operand afterwards shows in the result on all ranks, or on none: also if
+ * some ranks have a single row, whose piece is row-major where those of others are strided.
+ */
+static void storage_is_shared_on_all_ranks_or_none(sherd_world *world)
+{
+    static const struct {
+        unary first;
+        bool shares;
+    } kinds[] = {{first_columns, false},
+                 {every_second_row, false},
+                 {turned, false},
+                 {last_rows, true},
+                 {framed, true}};
+    static const unary seconds[] = {sherd_contiguous, in_one_dim, parted};
+    static const char *const cuts[] = {"0:1,5", "0:6,0", "0:0,6", "0:3,3"};
+    const sherd_mesh *mesh = line(world);
+    const int64_t shape[2] = {6, 4};
+
+    for (int c = 0; c < LEN(cuts); c++)
+        for (int k = 0; k < LEN(kinds); k++)
+            for (int s = 0; s < LEN(seconds); s++) {
+                sherd_scope_begin(world);
+                sherd_tensor *a =
+                    sherd_constant_on(layout_of(mesh, 2, shape, "S(0)", cuts[c]), SHERD_F64, 1);
+                /* cuts that a view needs elsewhere would move rows first, and make copies of all */
+                sherd_tensor *y = seconds[s](kinds[k].first(a));
+                sherd_fill(a, 5);
+                sherd_tensor *whole = sherd_full(y);
+                const double *x = sherd_tensor_failed(whole) ? NULL : sherd_tensor_read(whole);
+                double wanted = kinds[k].shares ? 5 : 1;
+                if (kinds[k].first == framed && seconds[s] == in_one_dim)
+                    wanted = x ? x[0] : 0;
+                for (int64_t i = 0; x && i < sherd_tensor_count(whole); i++)
+                    CHECK_EQ(x[i], wanted);
+                sherd_scope_end(world);
+            }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(cuts_go_where_they_belong), {3}},
     {TEST(axes_in_the_way_move_together), {4}},
@@ -353,6 +434,7 @@ static const check_test tests[] = {
     {TEST(no_memory_on_one_rank_fails_on_all), {3}},
     {TEST(axes_of_extent_one_are_in_nobodys_way), {1}},
     {TEST(plain_views_share_and_transposed_ones_copy), {1}},
+    {TEST(storage_is_shared_on_all_ranks_or_none), {2}},
     {TEST(wrong_shapes_are_refused), {1, 2}},
     {TEST(gradients_of_views_may_lie_otherwise), {3}},
 };

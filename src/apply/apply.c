@@ -430,7 +430,8 @@ static void begin(sherd__run *run, const sherd_op *op, const void *attributes)
     run->call.once = 0;
     run->like = NULL;
     run->into = (sherd__into){NULL, SHERD__ADDED_TO};
-    run->adds = run->scoped = run->kept = run->replaced = run->compiled = run->hashed = false;
+    run->adds = run->scoped = run->kept = run->replaced = run->in_order = false;
+    run->compiled = run->hashed = false;
     run->own = sherd__is_own(op);
     run->below = NULL;
     run->device = NULL;

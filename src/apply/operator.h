@@ -58,6 +58,7 @@ typedef struct sherd__run {
     bool own;                      /* the operator is the library's, whose functions are trusted */
     bool kept;                     /* results are those of the first run: nothing is computed */
     bool replaced;                 /* a handler has run in place of forward */
+    bool in_order;                 /* of a view: sherd__call_in_order */
     sherd_tensor *const *below;    /* call.in as it was, while a handler runs below; else NULL */
     sherd__device *device;         /* forward computes there; NULL: on the CPU */
     bool compiled;                 /* `rule` is set */
@@ -145,6 +146,25 @@ void sherd__refuse_diag(const sherd_call *call, const char *reason);
 
 /* All operators of the library; NULL ends it. */
 extern const sherd_op *const sherd__operators[];
+
+/* ---- for describe ---------------------------------------------------------------------------- */
+
+/*
+ * Of a view by strides, called by its describe: on every rank the result's piece is row-major if
+ * the operand's is. Without it the result counts as strided on all ranks, also on those where a
+ * piece happens to be row-major (a single row): what makes it row-major is a copy on all.
+ */
+static inline void sherd__call_in_order(sherd_call *call)
+{
+    ((sherd__run *)(void *)call)->in_order = true;
+}
+
+/* Whether dim d of operand 0 counts one element on all ranks, so that its stride means nothing. A
+ * plain tensor's sizes are its rank's own. */
+static inline bool sherd__is_single(const sherd_call *call, int d)
+{
+    return call->in[0]->layout && call->in[0]->shape[d] == 1;
+}
 
 /* ---- for forward ---------------------------------------------------------------------------- */
 

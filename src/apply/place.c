@@ -133,17 +133,17 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
                              const int64_t *shape)
 {
     sherd_tensor *t = run->arg[0], *view;
-    /* If it may have to be compacted, it is so on some ranks, and shares no storage there. */
     bool strided = run->call.op->strided, shared = strided || !t->strided;
 
-    if (!strided && !sherd__is_contiguous(t)) {
+    /* If some ranks must copy, all do: else a write would show in the results of the others. */
+    if (!shared && t->storage) {
         sherd__open(run);
-        t = sherd__contiguous(t);
+        t = sherd__copied(t);
     }
     view = sherd__new_view(t);
     if (sherd_tensor_failed(view))
         return view;
-    view->strided = strided;
+    view->strided = strided && (t->strided || !run->in_order);
     view->autograd.of_leaf = shared && run->arg[0]->autograd.of_leaf;
     sherd__layout_set(&view->layout, layout);
     sherd__layout_set(&view->was, NULL);

@@ -15,11 +15,13 @@ typedef struct rule {
     sherd_call *call;
     char from[SHERD_MAX_DIMS + 1], to[SHERD_MAX_DIMS + 1];
     int ndim; /* of the result so far */
+    int last; /* the operand's dim that was kept last; -1 = none */
+    bool out_of_order;
 } rule;
 
 static rule begin(sherd_call *call)
 {
-    rule r = {.call = call};
+    rule r = {.call = call, .last = -1};
 
     for (int d = 0; d < call->in[0]->ndim; d++)
         r.from[d] = (char)('a' + d);
@@ -30,6 +32,10 @@ static rule begin(sherd_call *call)
 static void keep(rule *r, int d)
 {
     r->to[r->ndim++] = r->from[d];
+    if (!sherd__is_single(r->call, d)) {
+        r->out_of_order |= d < r->last;
+        r->last = d;
+    }
 }
 
 /* The next dim of the result is new, or dim d of the operand (-1: none) stretched to n. */
@@ -37,6 +43,7 @@ static void stretch(rule *r, int d, int64_t n)
 {
     if (d >= 0)
         r->from[d] = '1';
+    r->out_of_order |= n != 1;
     r->call->shape[0][r->ndim] = n;
     r->to[r->ndim++] = '*';
 }
@@ -48,6 +55,8 @@ static const char *end(const rule *r)
     strcpy(to, r->from);
     strcat(to, "->");
     strcat(to, r->to);
+    if (!r->out_of_order)
+        sherd__call_in_order(r->call);
     return NULL;
 }
 

@@ -87,14 +87,28 @@ static bool refuse(sherd_tensor *a, const char *function, const char *reason)
 
 /* ---- slice and narrow ------------------------------------------------------------------------ */
 
+/* A whole dim, or neighbours in the outermost one. */
+static bool is_in_order(const sherd_call *call, int dim, sherd__part part)
+{
+    const sherd_tensor *a = call->in[0];
+    int outer = 0;
+
+    while (outer < dim && sherd__is_single(call, outer))
+        outer++;
+    return part.step == 1 && (outer == dim || (a->layout && part.count == a->shape[dim]));
+}
+
 static const char *describe_part(sherd_call *call)
 {
     const slice *s = call->attributes;
     const sherd_tensor *a = call->in[0];
     int dim = sherd__dim_of(s->dim, a->ndim);
+    sherd__part part = part_of(s, a->shape[dim]);
 
     sherd_call_shape(call, 0, a->ndim, a->shape);
-    call->shape[0][dim] = part_of(s, a->shape[dim]).count;
+    call->shape[0][dim] = part.count;
+    if (is_in_order(call, dim, part))
+        sherd__call_in_order(call);
     return NULL;
 }
 
