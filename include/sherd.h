@@ -45,6 +45,7 @@
 #include "sherd/schedule.h"
 #include "sherd/optimizer.h"
 #include "sherd/optimizers.h"
+#include "sherd/lbfgs.h"
 #include "sherd/scaler.h"
 #include "sherd/files.h"
 #include "sherd/parallel.h"

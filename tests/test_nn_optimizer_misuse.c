@@ -4,6 +4,7 @@
 
 #include "misuse.h"
 #include "sherd/layers.h"
+#include "sherd/lbfgs.h"
 #include "sherd/optimizers.h"
 #include "sherd/ops.h"
 #include "sherd/scaler.h"
@@ -258,6 +259,37 @@ MISUSE(optimizers_are_clipped_together_on_a_mesh)
     sherd_module_destroy(layer);
 }
 
+/* The least squares of a layer's weights. */
+static sherd_tensor *squares(void *layer)
+{
+    sherd_tensor *weight = sherd_module_parameter(layer, "weight");
+    sherd_tensor *loss = sherd_sum(sherd_mul(weight, weight));
+
+    sherd_backward(loss);
+    return loss;
+}
+
+MISUSE(a_fit_needs_a_loss_and_a_length)
+{
+    const sherd_lbfgs_options options = {.history = BAD(-1, 1)};
+    sherd_module *layer = linear(m->world);
+    sherd_lbfgs *fit = NULL, *other = NULL;
+
+    CHECK_OK(sherd_lbfgs_create(&fit, layer, NULL));
+    REFUSES(SHERD_EINVAL, sherd_lbfgs_create(NUL(&other), layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_lbfgs_create(&other, NUL(layer), NULL));
+    REFUSES(SHERD_EINVAL, sherd_lbfgs_create(&other, layer, &options));
+    ANSWERS(isnan(sherd_lbfgs_step(NULL, 1, squares, layer, NULL)));
+    FAILS(SHERD_EINVAL, sherd_lbfgs_step(fit, 1, NUL(squares), layer, NULL));
+    FAILS(SHERD_EINVAL, sherd_lbfgs_step(fit, BAD(-1, 1), squares, layer, NULL));
+    sherd_lbfgs_forget(NULL);
+    sherd_lbfgs_forget(fit);
+    sherd_lbfgs_destroy(NULL);
+    sherd_lbfgs_destroy(fit);
+    sherd_lbfgs_destroy(other);
+    sherd_module_destroy(layer);
+}
+
 MISUSE(clipping_needs_a_bound_that_is_not_negative)
 {
     sherd_module *layer = linear(m->world);
@@ -356,6 +388,7 @@ static const check_test tests[] = {
     {TEST(groups_need_patterns_that_find_parameters), {1, 2}},
     {TEST(other_groups_need_the_same), {1, 2}},
     {TEST(optimizers_are_clipped_together_on_a_mesh), {1, 2, 3}},
+    {TEST(a_fit_needs_a_loss_and_a_length), {1, 2}},
     {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
     {TEST(a_step_needs_factors_that_are_numbers), {1, 2, 3}},
     {TEST(a_scaler_has_a_factor_that_is_a_number), {1, 2}},

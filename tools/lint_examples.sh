@@ -29,6 +29,7 @@ extern sherd_tensor *nodes, *most, *score, *target;
 extern double rate, norm;
 extern int64_t step, stop, got_signal, blocks;
 sherd_tensor *forces(sherd_tensor *), *loss_of(sherd_tensor *);
+sherd_tensor *residual(void *);
 sherd_tensor *loss_of_batch(void *, int64_t, const sherd_args *);
 void feed(void *, int, int64_t, sherd_args *);
 void scale(sherd_module *, const sherd_args *, sherd_args *);

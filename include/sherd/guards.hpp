@@ -39,6 +39,7 @@
 #include "autocast.h"
 #include "files.h"
 #include "halo.h"
+#include "lbfgs.h"
 #include "optimizer.h"
 #include "pipeline.h"
 
@@ -239,6 +240,10 @@ struct destroyer {
     void operator()(sherd_optimizer *o) const noexcept
     {
         sherd_optimizer_destroy(o);
+    }
+    void operator()(sherd_lbfgs *l) const noexcept
+    {
+        sherd_lbfgs_destroy(l);
     }
     void operator()(sherd_file *f) const noexcept
     {

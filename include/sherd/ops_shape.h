@@ -21,7 +21,7 @@ SHERD_BEGIN
 /* ---- another shape --------------------------------------------------------------------------- */
 
 /**
- * The same as sherd_view, which copies if strides do not allow a view.
+ * The same as sherd_view, which copies (all pieces, or none) if strides do not allow a view.
  *
  * @collective only if something must move
  * @shapes     shape: int64_t[ndim]
@@ -100,7 +100,7 @@ SHERD_API sherd_tensor *sherd_unsqueeze(sherd_tensor *a, int dim);
 SHERD_API sherd_tensor *sherd_expand(sherd_tensor *a, const int64_t *shape, int ndim);
 
 /**
- * The same tensor with each rank's piece row-major in memory: a view, or a copy if it is strided.
+ * The same tensor with all pieces row-major in memory: a view, or copies if some may be strided.
  *
  * @local   @owns scope   @errors ENOMEM
  */

@@ -188,6 +188,12 @@ bool sherd__optimizer_round(sherd__optimized *item, sherd__device *device, const
  */
 bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device);
 
+/*
+ * Whether this rank counts its part of a distributed tensor: of ranks that hold equal parts (they
+ * differ only on axes that do not shard it) only the one at coordinate 0 does.
+ */
+bool sherd__counts_here(const sherd_tensor *t);
+
 /* Whether there is a p-norm; false: the alarm is raised. */
 bool sherd__norm_exists(sherd_world *world, const char *function, double p);
 /* What a p-norm is made of: a sum of powers, or the largest if p is infinite; and the norm. */

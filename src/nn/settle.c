@@ -76,11 +76,7 @@ void sherd_optimizer_settle(sherd_optimizer *optimizer)
     sherd_scope_end(o->world);
 }
 
-/*
- * Whether this rank counts its part of a tensor: of ranks that hold equal parts (they differ only
- * on axes that do not shard it) only the one at coordinate 0 does.
- */
-static bool counts(const sherd_tensor *t)
+bool sherd__counts_here(const sherd_tensor *t)
 {
     int64_t at[SHERD_MAX_AXES];
 
@@ -97,7 +93,8 @@ static sherd_tensor *counted(const sherd__optimized *item, bool once)
 {
     sherd_tensor *g = sherd__raw_grad(item->p);
 
-    return !g || (g->layout && !counts(g)) || (once && item->p->autograd.ties) ? NULL : g;
+    return !g || (g->layout && !sherd__counts_here(g)) || (once && item->p->autograd.ties) ? NULL
+                                                                                           : g;
 }
 
 /* Gradients of one dtype whose squares are added up together, to one sum. */
