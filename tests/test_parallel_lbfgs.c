@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * L-BFGS over blocks that are tensor-parallel, fully sharded, or both, takes the same way as over
+ * plain ones: losses of all steps agree.
+ */
+#include "models.h"
+#include "sherd/lbfgs.h"
+
+enum { HEADS = 2, HEAD = 3, WIDTH = HEADS * HEAD, HIDDEN = 10, STEPS = 4, BATCH = 6, LENGTH = 3 };
+
+typedef struct fit {
+    sherd_module *m;
+    const sherd_mesh *mesh; /* NULL: plain */
+} fit;
+
+static sherd_tensor *data(const fit *f, int k)
+{
+    sherd_tensor *x =
+        wave(sherd_module_world(f->m), SHERD_F64, 3, SHAPE(BATCH, LENGTH, WIDTH), k, 1, 0);
+
+    return f->mesh ? spread(x, f->mesh, sherd_mesh_axes(f->mesh) == 2 ? "S(0)R" : "S(0)") : x;
+}
+
+static sherd_tensor *loss_of(void *payload)
+{
+    const fit *f = payload;
+    sherd_tensor *loss = squared_error(sherd_module_call(f->m, data(f, 3)), data(f, 5));
+
+    sherd_backward(loss);
+    return loss;
+}
+
+static void minimise(sherd_module *m, const sherd_mesh *mesh, double *loss)
+{
+    fit f = {m, mesh};
+    sherd_lbfgs *lbfgs = NULL;
+
+    CHECK_OK(sherd_lbfgs_create(&lbfgs, m, &(sherd_lbfgs_options){.iterations = 3, .history = 4}));
+    for (int i = 0; i < STEPS; i++)
+        loss[i] = sherd_lbfgs_step(lbfgs, 1, loss_of, &f, NULL);
+    sherd_lbfgs_destroy(lbfgs);
+    CHECK_OK(sherd_world_check(sherd_module_world(m)));
+}
+
+static void every_way_to_lie_takes_the_same_way(sherd_world *world)
+{
+    static const struct {
+        int ranks;
+        const char *mesh;
+    } meshes[] = {{2, "dp=2"}, {3, "dp=3"}, {4, "dp=2,tp=2"}, {4, "dp=4,tp=1"}};
+    block_size size = {HEADS, HEAD, 0};
+    double alone[STEPS], loss[STEPS];
+    sherd_module *m = stack_of(world, SHERD_F64, &size, HIDDEN, 2);
+
+    minimise(m, NULL, alone);
+    CHECK(alone[STEPS - 1] < 0.8 * alone[0]);
+    sherd_module_destroy(m);
+    for (int i = 0; i < 2 * LEN(meshes); i++) {
+        const sherd_mesh *mesh;
+        if (meshes[i / 2].ranks != sherd_world_ranks(world))
+            continue;
+        mesh = mesh_of(world, meshes[i / 2].mesh);
+        m = stack_of(world, SHERD_F64, &size, HIDDEN, 2);
+        CHECK_OK(sherd_mesh_axes(mesh) == 2 ? parallelize_block(m, mesh, "*.", &size, false)
+                                            : sherd_parallelize(m, mesh, "dp", NULL, 0));
+        if (i % 2)
+            CHECK_OK(sherd_fully_shard(m, mesh, "dp", NULL));
+        minimise(m, mesh, loss);
+        for (int k = 0; k < STEPS; k++)
+            CHECK_NEAR(loss[k], alone[k], 1e-9);
+        sherd_module_destroy(m);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(every_way_to_lie_takes_the_same_way), {2, 3, 4}},
+};
+CHECK_MAIN(tests)
