@@ -6,7 +6,10 @@
  * second derivatives of the network by its inputs in it, and training differentiates these once
  * more. The points are sharded over the ranks; only sums and the gradients of the weights move.
  *
- *     poisson [RANKS [STEPS [POINTS [WIDTH]]]]      2 1000 1024 32
+ *     poisson [RANKS [STEPS [POINTS [WIDTH [FITS]]]]]      2 1000 1024 32 0
+ *
+ * Adam takes the steps, each on new points; FITS steps of L-BFGS then, of up to 20 iterations each,
+ * on points that stay, which brings the network much closer to the solution.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +23,7 @@ enum { LAYERS = 4 };
 static const double pi = 3.14159265358979323846;
 
 typedef struct task {
-    int64_t ranks, steps, points, width;
+    int64_t ranks, steps, points, width, fits;
 } task;
 
 static sherd_tensor *column(sherd_tensor *t, int i)
@@ -94,15 +97,15 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void report(sherd_world *world, int64_t step, sherd_tensor *loss, sherd_tensor *u,
-                   sherd_tensor *points)
+static void report(sherd_world *world, const char *what, int64_t step, sherd_tensor *loss,
+                   sherd_tensor *u, sherd_tensor *points)
 {
     sherd_tensor *off = sherd_max(sherd_abs(sherd_sub(u, solution_at(points))), NULL, 0, false);
     double how_far = sherd_item(loss), most = sherd_item(off);
 
     if (sherd_world_rank(world) == 0)
-        printf("step %5lld: loss %.6f, at most %.5f from the solution\n", (long long)step, how_far,
-               most);
+        printf("%s %5lld: loss %.6f, at most %.5f from the solution\n", what, (long long)step,
+               how_far, most);
 }
 
 /* New points in each step, the same on any number of ranks. */
@@ -121,7 +124,7 @@ static sherd_status train(sherd_module *model, const sherd_layout *rows, const t
         sherd_tensor *u = sherd_module_call(model, points), *loss = loss_of(u, points);
         sherd_backward(loss);
         if (step == t->steps || step % (t->steps / 5 + 1) == 0)
-            report(world, step, loss, u, points);
+            report(world, "step", step, loss, u, points);
         sherd_optimizer_step(adam, 0.005 * (1 - (double)step / (double)(t->steps + 1)), 1);
         sherd_optimizer_clear(adam);
         status = sherd_world_check(world);
@@ -130,6 +133,46 @@ static sherd_status train(sherd_module *model, const sherd_layout *rows, const t
     if (!status && sherd_world_rank(world) == 0)
         printf("%.3f ms a step\n", 1e3 * (now() - start) / (double)(t->steps + 1));
     sherd_optimizer_destroy(adam);
+    return status;
+}
+
+typedef struct fit {
+    sherd_module *model;
+    sherd_tensor *points;
+    int64_t step; /* to be reported; -1: none is */
+} fit;
+
+/* What L-BFGS asks for. */
+static sherd_tensor *residual(void *payload)
+{
+    fit *f = payload;
+    sherd_tensor *u = sherd_module_call(f->model, f->points), *loss = loss_of(u, f->points);
+
+    sherd_backward(loss);
+    if (f->step >= 0)
+        report(sherd_module_world(f->model), "fit ", f->step, loss, u, f->points);
+    f->step = -1;
+    return loss;
+}
+
+/* The same points in each step: a function that is not the same each time can not be searched. */
+static sherd_status refine(sherd_module *model, const sherd_layout *rows, const task *t)
+{
+    sherd_world *world = sherd_module_world(model);
+    sherd_generator generator = sherd_generator_named("points that stay");
+    sherd_lbfgs *lbfgs = NULL;
+    sherd_status status = sherd_lbfgs_create(&lbfgs, model, NULL);
+
+    sherd_scope_begin(world);
+    sherd_tensor *points = sherd_random_on(rows, SHERD_F32, sherd_uniform(0, 1), &generator);
+    fit f = {model, sherd_require_grad(points, true), 0};
+    for (int64_t i = 0; i <= t->fits && !status; i++) {
+        f.step = i == t->fits || i % (t->fits / 5 + 1) == 0 ? i : -1;
+        sherd_lbfgs_step(lbfgs, 1, residual, &f, NULL);
+        status = sherd_world_check(world);
+    }
+    sherd_scope_end(world);
+    sherd_lbfgs_destroy(lbfgs);
     return status;
 }
 
@@ -150,6 +193,8 @@ static int run(sherd_world *world, void *payload)
             sherd_layout_parse_placements(&rows, mesh, 2, (int64_t[]){t->points, 2}, "S(0)", NULL);
     if (!status)
         status = train(model, rows, t);
+    if (!status && t->fits)
+        status = refine(model, rows, t);
     if (status)
         fprintf(stderr, "%s\n", sherd_world_error(world));
     sherd_module_destroy(model);
@@ -166,7 +211,8 @@ int main(int argc, char **argv)
     task t = {.ranks = number(argc, argv, 1, 2),
               .steps = number(argc, argv, 2, 1000),
               .points = number(argc, argv, 3, 1024),
-              .width = number(argc, argv, 4, 32)};
+              .width = number(argc, argv, 4, 32),
+              .fits = number(argc, argv, 5, 0)};
     int exit_status;
 
     return sherd_spawn(&exit_status, &(sherd_world_options){.ranks = (int)t.ranks}, run, &t)
