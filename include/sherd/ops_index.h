@@ -45,7 +45,8 @@ SHERD_API sherd_tensor *sherd_repeat_interleave_by(sherd_tensor *a, int dim, she
  *
  * @collective see ops.h
  * @shapes     index: [n]; source: as `a`, with n along the dim
- * @numerics   as sherd_scatter_add
+ * @numerics   as sherd_scatter_add; but slices that go from one shard to a slice of another may be
+ *             added up before they are sent
  * @owns       scope
  * @errors     see ops.h; EINVAL no such dim, an index outside it, shapes that do not fit
  */

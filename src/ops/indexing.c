@@ -194,10 +194,8 @@ static sherd_tensor *of_elements(sherd_tensor *index, const sherd_tensor *t, int
 static bool add_rows(sherd_call *call)
 {
     const along *at = call->attributes;
-    sherd_tensor *a = call->in[A];
 
-    call->out[0] =
-        sherd_scatter_add(a, at->dim, of_elements(call->in[INDEX], a, at->dim), call->in[SOURCE]);
+    call->out[0] = sherd__add_slices(call->in[A], at->dim, call->in[INDEX], call->in[SOURCE]);
     return true;
 }
 

@@ -40,16 +40,28 @@ static int64_t received_else(const sherd__owned_question *q, const sherd__dim *r
     return 2 * n > size ? (size - size / parts) * beside : 2 * n * beside;
 }
 
+/*
+ * Slices are asked for once, so at most all that a shard lacks, and a number for each, arrive; most
+ * often far less, where indices are near what they point to, as in the meshes and graphs that are
+ * sharded by space. So owners are asked even if an eighth more than by gathering would arrive
+ * at worst, which also takes memory for the whole dim.
+ */
+static bool risks_little(const sherd__owned_question *q, int64_t whole, int64_t beside)
+{
+    return q->flat && !q->gives && !q->on_device &&
+           whole / beside * CODE + 2 * SHERD__CALL_ELEMENTS <= whole / 8;
+}
+
 static bool pays(const sherd__owned_question *q, const sherd__dim *rows, int64_t n)
 {
     const sherd__layout_spec *a = &q->a->spec;
     int64_t beside = sherd__elements_beside(a, q->dim), mine = sherd__dim_longest(a->mesh, rows, n);
-    int64_t codes = q->flat ? CODE : beside * CODE;
+    int64_t codes = q->flat ? CODE : beside * CODE, otherwise = received_else(q, rows, n, beside);
 
     if (sherd__layout_largest(q->a) >= INT32_MAX || mine * beside >= INT32_MAX)
         return false;
-    return mine * (beside + codes) + SHERD__CALL_ELEMENTS * (q->gives ? 1 : 2) <
-           received_else(q, rows, n, beside);
+    return mine * (beside + codes) + SHERD__CALL_ELEMENTS * (q->gives ? 1 : 2) < otherwise ||
+           (beside > 0 && 2 * n > a->shape[q->dim] && risks_little(q, otherwise, beside));
 }
 
 /* The layout of `a` with another dim, or of the index alone. */

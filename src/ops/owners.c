@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exchange with owners: see owners.h. What travels are lists (lists.h). */
 #include "lists.h"
+#include "once.h"
 #include "owners.h"
 
 #include <string.h>
@@ -19,6 +20,11 @@ typedef struct exchange {
     const int64_t *cut;    /* [shards + 1] of the dim */
     int32_t *order, *code; /* [n] of each request: its place in what is taken, and at its owner */
     int64_t *first;        /* [shards + 1]: requests to the owner r behind begin there */
+    /* Slices travel once: then `code` and `first` are those of distinct slices, and of requests
+     * these are where they begin, and which of the slices they are for. */
+    int64_t *begin; /* otherwise `first` */
+    int32_t *which; /* [n] */
+    bool once;
     const int64_t *count;  /* [ranks, shards + 1]: requests of each to each, and outer * inner */
     unsigned alike;        /* axes along which ranks have the same to give */
     bool dry;
@@ -64,7 +70,13 @@ static int64_t evenly(const exchange *x, int64_t n, int64_t mine, int64_t owner)
     return sherd__ceil_div(x->cut[owner + 1] * n, size) - sherd__ceil_div(x->cut[owner] * n, size);
 }
 
-/* How many requests a rank has, and the elements of each. */
+/* Of n requests, how many are sent at most. */
+static int64_t sent_of(const exchange *x, int64_t n)
+{
+    return x->once ? sherd__min(n, x->layout->spec.shape[x->w->dim]) : n;
+}
+
+/* How many requests a rank sends, and the elements of each. */
 static int64_t requests_of(const exchange *x, int64_t rank, int64_t *width)
 {
     const sherd__layout_spec *spec = &x->w->taken->layout->spec;
@@ -79,15 +91,18 @@ static int64_t requests_of(const exchange *x, int64_t rank, int64_t *width)
         else
             n *= hi - lo;
     }
-    return n;
+    return sent_of(x, n);
 }
 
 static void suppose_requests(exchange *x)
 {
+    int64_t n = sent_of(x, x->n);
+
     x->first[0] = 0;
     for (int64_t r = 0; r < x->line.shards; r++)
-        x->first[r + 1] = x->first[r] + evenly(x, x->n, x->line.mine,
-                                               sherd__shard_behind(&x->line, x->line.mine, r));
+        x->first[r + 1] =
+            x->first[r] +
+            evenly(x, n, x->line.mine, sherd__shard_behind(&x->line, x->line.mine, r));
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -132,6 +147,30 @@ static int32_t code_of(const exchange *x, int64_t j, int64_t owner)
     return (int32_t)((outer * length + at) * inner + j % inner);
 }
 
+/* Leave one of several requests for an entry of another rank. False: no memory. */
+static bool drop_repeats(exchange *x)
+{
+    int64_t shards = x->line.shards, longest = 0;
+
+    for (int64_t s = 0; s < shards; s++)
+        longest = sherd__max(longest, x->cut[s + 1] - x->cut[s]);
+    x->begin = scratch(x, shards + 2, sizeof *x->begin);
+    x->which = scratch(x, x->n, sizeof *x->which);
+    int32_t *place = scratch(x, longest, sizeof *place);
+    if (!x->begin || !x->which || !place)
+        return false;
+    memcpy(x->begin, x->first, (size_t)(shards + 1) * sizeof *x->begin);
+    for (int64_t r = 1; r < shards && !x->dry; r++) {
+        int64_t from = x->begin[r], n = x->begin[r + 1] - from;
+        int64_t owner = sherd__shard_behind(&x->line, x->line.mine, r);
+        int64_t left = sherd__ask_once(x->code + from, n, x->which + from, place,
+                                       x->cut[owner + 1] - x->cut[owner]);
+        memmove(x->code + x->first[r], x->code + from, (size_t)left * sizeof *x->code);
+        x->first[r + 1] = x->first[r] + left;
+    }
+    return true;
+}
+
 /*
  * Sort requests by their owners, beginning with this rank itself. Owners that it does not deal with
  * get the same requests from another rank.
@@ -150,9 +189,10 @@ static bool sort_requests(exchange *x)
     const sherd__layout_spec *spec = &x->layout->spec;
     sherd__dim_cuts(spec->mesh, &spec->dim[x->w->dim], spec->shape[x->w->dim], cut);
     x->cut = cut;
+    x->begin = x->first;
     if (x->dry) {
         suppose_requests(x);
-        return true;
+        return !x->once || drop_repeats(x);
     }
     for (int64_t s = 0; s < x->line.shards; s++)
         may[s] = deals(x, x->line.mine, s);
@@ -172,7 +212,7 @@ static bool sort_requests(exchange *x)
         x->order[at] = (int32_t)j;
         x->code[at] = code_of(x, j, owner);
     }
-    return true;
+    return !x->once || drop_repeats(x);
 }
 
 /* Gather the counts of all ranks' requests. */
@@ -203,7 +243,7 @@ static bool tell_counts(exchange *x)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Requests of a rank to the owner r behind it. */
+/* What a rank asks the owner r behind it for. */
 static int64_t asked_at(const void *what, int64_t rank, int64_t r)
 {
     const exchange *x = what;
@@ -264,27 +304,24 @@ static bool begin(exchange *x, const sherd__wants *w, const sherd_layout *layout
     if (!*there)
         return true;
     measure(x);
+    /* Where there are few requests for a long dim, hardly any are repeats. Equal on all ranks. */
+    x->once = w->flat && layout->spec.shape[w->dim] / 8 <= w->taken->shape[w->dim] &&
+              !(gives && w->reduces != SHERD_SUM);
     x->alike = gives ? sherd__dim_bits(dim) & ~sherd__dim_bits(rows) : 0;
     return sort_requests(x) && tell_counts(x);
 }
 
-/* The elements that this rank owns itself. */
-static bool take_own(const exchange *x, void *taken, const void *a, size_t bytes)
+/* The elements of these requests, from [outer, entries, inner] by their places there. */
+static void fill_in(const exchange *x, int64_t r, void *taken, const void *a, int64_t entries,
+                    const int32_t *places)
 {
-    int64_t count = x->first[1];
-    void *own = scratch(x, count * x->outer * x->inner, bytes);
-    sherd__pick from = pick_of(x, count, x->entries, x->code);
-    sherd__pick to = pick_of(x, count, x->n, x->order);
+    int64_t first = x->begin[r], count = x->begin[r + 1] - first;
+    int64_t outer_inner[2] = {x->outer, x->inner};
 
-    if (!own)
-        return false;
-    if (x->dry)
-        return true;
-    if (count * x->outer * x->inner > 0) {
-        sherd__gather(bytes, &from, own, a);
-        sherd__scatter(bytes, &to, taken, own, NULL);
-    }
-    return true;
+    if (!x->dry)
+        sherd__copy_entries(sherd_dtype_bytes(x->w->taken->dtype), outer_inner, count,
+                            (sherd__entries){x->n, x->order + first}, taken,
+                            (sherd__entries){entries, places}, a);
 }
 
 /* Send what has been requested in `asked`. */
@@ -320,8 +357,11 @@ static bool take_all(const exchange *x, sherd__windowed *lists, void *taken, con
 
     for (int64_t r = 1; r < x->line.shards && good; r++) {
         const void *data = sherd__list_came(&lent[r], &good);
-        sherd__pick to = pick_of(x, x->first[r + 1] - x->first[r], x->n, x->order + x->first[r]);
-        if (good && data && !x->dry)
+        int64_t count = x->first[r + 1] - x->first[r];
+        sherd__pick to = pick_of(x, count, x->n, x->order + x->first[r]);
+        if (good && data && x->once)
+            fill_in(x, r, taken, data, count, x->which + x->begin[r]);
+        else if (good && data && !x->dry)
             sherd__scatter(bytes, &to, taken, data, NULL);
     }
     return good;
@@ -337,22 +377,24 @@ bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a)
     if (!there)
         return true;
     sherd__windowed *lists = sherd__lists_room(&x.line, 2 * x.line.shards);
-    bool good = lists && take_own(&x, taken, a, sherd_dtype_bytes(w->taken->dtype)) &&
-                take_all(&x, lists, taken, a);
+    if (lists)
+        fill_in(&x, 0, taken, a, x.entries, x.code);
+    bool good = lists && take_all(&x, lists, taken, a);
     sherd__lists_release(lists, 2 * x.line.shards);
     return good;
 }
 
 /* ---- giving ---------------------------------------------------------------------------------- */
 
-/* a += elements [outer, count, inner] at these positions, or max, min; by way of f32 for 16
- * bits. */
-static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, const void *entries)
+/*
+ * to += entries [outer, count, inner] at the positions of `p`, or max, min. `dtype`: of the
+ * entries; `to` is wide.
+ */
+static bool add(const exchange *x, sherd__pick p, void *to, sherd_dtype dtype, const void *entries)
 {
-    sherd_dtype dtype = x->w->taken->dtype, wide = sherd__is_half(dtype) ? SHERD_F32 : dtype;
-    sherd__pick to = pick_of(x, count, x->entries, code);
-    int64_t all = count * x->outer * x->inner;
-    int64_t bytes = sherd__scatter_scratch(wide, x->w->reduces, &to);
+    sherd_dtype wide = sherd__statistics_dtype(dtype);
+    int64_t all = p.n * x->outer * x->inner;
+    int64_t bytes = sherd__scatter_scratch(wide, x->w->reduces, &p);
 
     if (all == 0)
         return true;
@@ -365,47 +407,67 @@ static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, 
     if (f32)
         sherd__convert(sherd__world_kernels(x->w->call->world), SHERD_F32, dtype, all, f32,
                        entries);
-    sherd__scatter_reduce(wide, x->w->reduces, &to, a, f32 ? f32 : entries, room);
+    sherd__scatter_reduce(wide, x->w->reduces, &p, to, f32 ? f32 : entries, room);
     return true;
 }
 
-/* The elements that this rank has for the owner r places after it. */
+/* The elements that this rank has for the owner r places after it, one after the other. */
 static void collect(const exchange *x, int64_t r, void *to, const void *taken)
 {
-    int64_t count = x->first[r + 1] - x->first[r];
-    sherd__pick from = pick_of(x, count, x->n, x->order + x->first[r]);
+    int64_t count = x->begin[r + 1] - x->begin[r];
+    sherd__pick from = pick_of(x, count, x->n, x->order + x->begin[r]);
 
     if (count * x->outer * x->inner > 0 && !x->dry)
         sherd__gather(sherd_dtype_bytes(x->w->taken->dtype), &from, to, taken);
+}
+
+/* Its list for that owner: all of them, or what they add up to at each slice. */
+static bool collect_list(const exchange *x, int64_t r, sherd_tensor *list, const void *taken)
+{
+    sherd_dtype dtype = x->w->taken->dtype;
+    int64_t count = x->begin[r + 1] - x->begin[r], sent = x->first[r + 1] - x->first[r];
+
+    void *to = list->count == 0 ? NULL : sherd__fresh(list);
+    if (to && !x->once)
+        collect(x, r, to, taken);
+    if (!to || !x->once)
+        return true;
+    void *each = scratch(x, count * x->outer * x->inner, sherd_dtype_bytes(dtype));
+    if (!each)
+        return false;
+    collect(x, r, each, taken);
+    if (!x->dry)
+        memset(to, 0, sherd__bytes(list->count) * sherd_dtype_bytes(list->dtype));
+    return add(x, pick_of(x, count, sent, x->which + x->begin[r]), to, dtype, each);
 }
 
 static bool give_all(const exchange *x, sherd__windowed *lists, void *a, const void *taken)
 {
     sherd__windowed *codes = lists,
                     *entries = lists + x->line.shards - 1; /* side by side: one call */
-    sherd_dtype dtype = x->w->taken->dtype;
+    sherd_dtype dtype = x->w->taken->dtype, sent = x->once ? sherd__statistics_dtype(dtype) : dtype;
     void *own = scratch(x, x->first[1] * x->outer * x->inner, sherd_dtype_bytes(dtype));
     bool good =
         own &&
         sherd__lists_make(codes, &(sherd__lists){&x->line, false, asked_at, x, SHERD_I32, false}) &&
-        sherd__lists_make(entries, &(sherd__lists){&x->line, false, given_at, x, dtype, false});
+        sherd__lists_make(entries, &(sherd__lists){&x->line, false, given_at, x, sent, false});
 
     if (good)
         fill_codes(x, codes);
     for (int64_t r = 1; r < x->line.shards && good; r++)
-        if (entries[r].whole->count)
-            collect(x, r, sherd__fresh(entries[r].whole), taken);
+        good = collect_list(x, r, entries[r].whole, taken);
     good = good && sherd__gather_windows_here(codes + 1, 2 * ((int)x->line.shards - 1),
                                               x->w->call->op->name);
     for (int64_t shard = 0; shard < x->line.shards && good; shard++) {
         int64_t r = sherd__shard_behind(&x->line, x->line.mine, -shard);
         if (r == 0) {
             collect(x, 0, own, taken);
-            good = add(x, a, x->first[1], x->code, own);
+            good = add(x, pick_of(x, x->first[1], x->entries, x->code), a, dtype, own);
         } else {
             const int32_t *code = sherd__list_came(&codes[r], &good);
             const void *data = sherd__list_came(&entries[r], &good);
-            good = good && add(x, a, codes[r].piece->count, code, data);
+            sherd__pick to = pick_of(x, codes[r].piece->count, x->entries, code);
+            good = good && add(x, to, a, sent, data);
         }
     }
     return good;

@@ -5,7 +5,9 @@
  * needs, and they send just that, or receive what it has for them. Which boxes travel depends on
  * data, but plans must be the same on all ranks: so counts are gathered first, [ranks, shards + 1]
  * of 8 bytes, and all layouts and windows follow from them. Three calls to take (counts, indices,
- * elements), two to give. An element that is needed twice is sent twice.
+ * elements), two to give. A slice that several requests of a rank want is sent to it once (once.h),
+ * and what a rank gives to one slice is added up before it is sent. A single element, of an index
+ * with as many dims as `a`, is sent as often as it is named.
  */
 #ifndef SHERD__OPS_OWNERS_H
 #define SHERD__OPS_OWNERS_H
@@ -26,6 +28,7 @@ typedef struct sherd__owned_question {
     int dim;
     bool flat, gives;
     sherd_reduce_op reduces; /* what is given */
+    bool on_device;          /* ranks compute on GPUs, which exchanges with owners leave */
 } sherd__owned_question;
 
 sherd_status sherd__owned_lie(sherd__owned *out, const sherd__owned_question *q);
@@ -48,7 +51,8 @@ bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a);
 
 /*
  * a[.., index, ..] += taken[.., j, ..], or the larger or smaller of both, in the order of shards
- * and then of j; 16 bits add up in f32, rounded once. False: failed.
+ * and then of j (sums of slices: what a shard has for another's slice first becomes one addend); 16
+ * bits add up in f32, rounded once. False: failed.
  */
 bool sherd__give_to_owners(const sherd__wants *w, void *a, const void *taken);
 

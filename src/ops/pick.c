@@ -74,7 +74,8 @@ sherd_status sherd__pick_ways(const sherd_call *call, sherd_ways *ways, parties 
         return SHERD_OK;
     sherd_status status = sherd__owned_lie(
         &owned, &(sherd__owned_question){a, sherd__way_given(ways, p.index), dim_of(call, a),
-                                         at->flat, p.source >= 0, (sherd_reduce_op)at->reduce});
+                                         at->flat, p.source >= 0, (sherd_reduce_op)at->reduce,
+                                         sherd__world_device(call->world) != NULL});
     if (status || !owned.index)
         return status;
     operand[p.a] = a;

@@ -54,4 +54,11 @@ bool sherd__pick_settle_place(sherd_call *call, const sherd_layout *a, sherd__pi
  */
 bool sherd__pick_add(sherd_call *call, const sherd_layout *a, sherd__pick_parties p);
 
+/*
+ * sherd_scatter_add of whole slices, each at one index, [n]: one number travels with a slice, and
+ * the gradient of the source asks for slices too.
+ */
+sherd_tensor *sherd__add_slices(sherd_tensor *a, int dim, sherd_tensor *index,
+                                sherd_tensor *source);
+
 #endif

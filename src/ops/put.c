@@ -34,7 +34,8 @@ static const char *describe_put(sherd_call *call)
         return fault;
     sherd__pick_label(whole, ndim, dim, 'v');
     sherd__pick_label(part, ndim, dim, 'n');
-    snprintf(call->rule, sizeof call->rule, "%s,%s,%s->%s", whole, part, part, whole);
+    snprintf(call->rule, sizeof call->rule, "%s,%s,%s->%s", whole, at->flat ? "n" : part, part,
+             whole);
     return NULL;
 }
 
@@ -169,7 +170,9 @@ static void add_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
     grad_in[A] = grad_out[0];
     if (sherd_node_wants(node, SOURCE))
-        grad_in[SOURCE] = sherd_gather(grad_out[0], at->dim, sherd_node_operand(node, INDEX));
+        grad_in[SOURCE] =
+            (at->flat ? sherd_index_select : sherd_gather)(grad_out[0], at->dim,
+                                                           sherd_node_operand(node, INDEX));
 }
 
 /* The index is gathered along the dim: only then does a rank know which of equal ones is last. */
@@ -227,4 +230,10 @@ sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor *index, s
     sherd_tensor *in[] = {a, index, sherd__pick_within(source, index, INT32_MAX)};
 
     return sherd_apply(&sherd__scatter_add_op, in, 3, &(pick){.dim = dim});
+}
+
+sherd_tensor *sherd__add_slices(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
+{
+    return sherd_apply(&sherd__scatter_add_op, (sherd_tensor *[]){a, index, source}, 3,
+                       &(pick){.dim = dim, .flat = 1});
 }
