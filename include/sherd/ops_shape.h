@@ -176,9 +176,10 @@ SHERD_API int sherd_chunk(sherd_tensor **out, sherd_tensor *a, int dim, int coun
 /**
  * Add elements with one value before and after those of each dim; negative numbers remove elements.
  * If a dim is sharded, the first and the last rank that have elements get the new ones, and nothing
- * moves. In a pending sum, only one addend gets the value.
+ * moves. In a pending sum, only one addend gets the value. What is pending and gets four times as
+ * large or more, by whole multiples of its sizes, is settled first, while it is small.
  *
- * @collective only if a pending product must be settled
+ * @collective only if a pending reduction must be settled
  * @shapes     before, after: int64_t[ndim of a], how many elements
  * @owns       scope
  * @errors     see ops.h; EINVAL a size below 0, a value that the dtype cannot hold
@@ -190,7 +191,8 @@ SHERD_API sherd_tensor *sherd_pad(sherd_tensor *a, const int64_t *before, const 
  * Concatenate tensors along a dim; all other dims have equal sizes. If the dim is sharded, each
  * rank joins its own pieces if the operands' cuts allow it; otherwise operands first move, in the
  * cheapest way, to cuts that do. If one operand is a pending sum, so is the result, in which
- * operands that are not pending count once, not once per rank.
+ * operands that are not pending count once, not once per rank; but if all that is pending is a
+ * quarter of the result or less, it is settled first.
  *
  * @collective only if something must move
  * @shapes     list: [count], at least one

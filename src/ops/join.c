@@ -70,6 +70,16 @@ static const sherd_layout *layout_of(const joint *j, int i)
     return j->call->in[i]->layout;
 }
 
+/* Whether what is pending on an axis is a small part of all: then it is settled before. */
+static bool is_little(const joint *j, int axis)
+{
+    int64_t pending = 0;
+
+    for (int i = 0; i < j->call->operands; i++)
+        pending += layout_of(j, i)->spec.pending[axis] < 0 ? 0 : j->call->in[i]->shape[j->dim];
+    return pending <= j->call->shape[0][j->dim] / SHERD__GROWTH;
+}
+
 /*
  * What may stay pending: one reduction, of operands that are pending by it or equal on all ranks.
  */
@@ -88,7 +98,7 @@ static void find_pending(joint *j)
         }
         if (j->pending[a] == SHERD_PRODUCT && !all) /* the others would count several times */
             j->pending[a] = -1;
-        if (j->pending[a] < 0 || j->model->shard_axes >> a & 1)
+        if (j->pending[a] < 0 || j->model->shard_axes >> a & 1 || (!all && is_little(j, a)))
             j->pending[a] = -1;
         if (j->pending[a] < 0)
             continue;

@@ -61,8 +61,22 @@ static sherd_status is_part_of(bool *yes, const sherd_call *call, const sherd_la
     return status;
 }
 
+/* Whether the result is so much larger that settling it later would move several times as much. */
+static bool grows(const sherd_call *call)
+{
+    const frame *f = call->attributes;
+    const sherd_tensor *a = call->in[A];
+    int64_t times = 1;
+
+    for (int d = 0; d < a->ndim; d++)
+        if (a->shape[d] && times < SHERD__GROWTH)
+            times *= f->size[d] / a->shape[d];
+    return times >= SHERD__GROWTH;
+}
+
 /*
  * A pending product would take the value from each rank, so it is settled, unless the value is 0.
+ * What is padded to a multiple of its size is settled before, but not the gradient of a slice.
  */
 static sherd_status operand_of(const sherd_layout **out, const sherd_call *call)
 {
@@ -70,8 +84,9 @@ static sherd_status operand_of(const sherd_layout **out, const sherd_call *call)
     sherd__sketch s;
 
     sherd__sketch_begin(&s, call->in[A]->layout);
+    bool settles = call->operands <= LIKE && grows(call);
     for (int a = 0; a < s.spec.mesh->axes; a++)
-        if (f->value != 0 && s.spec.pending[a] == SHERD_PRODUCT)
+        if (settles || (f->value != 0 && s.spec.pending[a] == SHERD_PRODUCT))
             s.spec.pending[a] = -1;
     return sherd__sketch_end(out, &s, call->op->name);
 }

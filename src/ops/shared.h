@@ -13,6 +13,12 @@
 #define SHERD__KEY_FIELDS(type, key) \
     SHERD_FIELDS(type, key.word, UINT32, 2), SHERD_FIELDS(type, key.high, UINT32, 2)
 
+/*
+ * A pending reduction that becomes so many times as large is settled before: later that would move
+ * so much more, and nobody knows whether it is needed only in part.
+ */
+enum { SHERD__GROWTH = 4 };
+
 /* ---- for forward ---------------------------------------------------------------------------- */
 
 /*
