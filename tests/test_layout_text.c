@@ -273,6 +273,9 @@ static void bad_placements_name_the_column(void)
     CHECK_TEXT(sherd_layout_text(layout), "[10(y,x:1,2,3,4,0,0,0,0),6] on (x=2,y=4)");
     CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 2, shape, "PS(1)", ""));
     CHECK_TEXT(sherd_layout_text(layout), "[10,6(y)] P(sum:x) on (x=2,y=4)");
+    mesh = paper_mesh(&p, "x=2");
+    CHECK_EQ(sherd_layout_parse_placements(&layout, mesh, 2, shape, "S(0)R", NULL), SHERD_EINVAL);
+    CHECK(strstr(p.diag.text, "expected the end: the mesh (x=2) has 1 axis") != NULL);
     paper_close(&p);
 }
 

@@ -189,6 +189,9 @@ static void a_kernel_that_does_not_fit_is_named(sherd_world *world)
         {{.kernel = {3}, .dilation = {3}},
          "sherd_neighbourhood_attention: a kernel of 3 with dilation 3 does not fit dim 1 of size "
          "6: q is f32[2,6"},
+        {{.kernel = {7}, .periodic = {true}},
+         "sherd_neighbourhood_attention periodic: a kernel of 7 with dilation 1 does not fit dim 1 "
+         "of size 6: q is f32[2,6"},
     };
 
     for (int i = 0; i < LEN(cases); i++) {

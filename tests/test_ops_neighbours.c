@@ -2,7 +2,7 @@
 /*
  * Neighbourhood attention on real ranks: plain ones against the definition, their gradients against
  * central differences, and any layout against the plain ones, bit for bit; and what travels: one
- * call for each direction, and each rank gets exactly what it lacks.
+ * call for each direction, and each rank gets exactly what it lacks. Dims may be periodic.
  */
 #include "fields.h"
 
@@ -38,6 +38,7 @@ static void draw(scene *s, int dims)
         if (k * dilation > longest[dims - 1])
             dilation = 1;
         s->o.kernel[d] = k;
+        s->o.periodic[d] = roll(&s->dice, 3) == 0;
         s->o.dilation[d] = dilation == 1 && roll(&s->dice, 2) ? 0 : dilation;
         s->shape[1 + d] = between(&s->dice, (int)(k * dilation), longest[dims - 1]);
     }
@@ -72,11 +73,21 @@ static bool sees(int64_t n, int64_t kernel, int64_t dilation, int64_t i, int64_t
     return j >= lo && j <= hi;
 }
 
+/* In a dim that goes around: those around i. */
+static bool sees_around(int64_t n, int64_t kernel, int64_t dilation, int64_t i, int64_t j)
+{
+    for (int64_t m = -(kernel / 2); m <= kernel / 2; m++)
+        if ((i + m * dilation + n) % n == j)
+            return true;
+    return false;
+}
+
 static bool sees_in_all(const scene *s, const int64_t *i, const int64_t *j)
 {
     for (int d = 0; d < s->dims; d++)
-        if (!sees(s->shape[1 + d], s->o.kernel[d], s->o.dilation[d] ? s->o.dilation[d] : 1, i[d],
-                  j[d]))
+        if (!(s->o.periodic[d] ? sees_around : sees)(s->shape[1 + d], s->o.kernel[d],
+                                                     s->o.dilation[d] ? s->o.dilation[d] : 1, i[d],
+                                                     j[d]))
             return false;
     return true;
 }

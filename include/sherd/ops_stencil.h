@@ -205,22 +205,25 @@ typedef struct sherd_neighbourhood_options {
     int64_t kernel[3];   /* how many positions a query sees: odd, at least 1 */
     int64_t dilation[3]; /* how far apart they lie; 0 = 1 */
     double scale;        /* 0 = 1 / sqrt(width) */
+    bool periodic[3];    /* the dim goes around, as longitudes do: its ends are neighbours */
 } sherd_neighbourhood_options;
 
 /**
  * Neighbourhood attention (NATTEN): softmax(q k^T scale) v for each head, where a query sees, in
  * each spatial dim, the `kernel` keys nearest to it among those at multiples of the dilation from
  * it. In the interior they are around the query; near an end of the dim they are the first or the
- * last ones, so that every query sees equally many. The result has the layout of q (a dim of q that
- * is not sharded is sliced as in k or v).
+ * last ones, so that every query sees equally many. In a periodic dim every query sees those around
+ * it. The result has the layout of q (a dim of q that is not sharded is sliced as in k or v).
  *
  * @collective see ops.h. In forward a rank fetches the keys and values that its queries see, in one
  *             call; in backward, also in one call, the queries that see its keys, and their
- *             gradients. A sharded width is gathered
+ *             gradients. A sharded width is gathered. With periodic dims, three calls in forward,
+ *             where ends of keys and of values travel before
  * @shapes     q, k, v and the result [batch, ..., heads, width], with one to three spatial dims;
  *             kernel * dilation at most the size of the dim
  * @numerics   backward computes the scores again; results and gradients are the same bits in any
- *             layout
+ *             layout, but gradients of keys and values near the ends of a periodic dim are added in
+ *             the order of shards
  * @owns       scope
  * @errors     see ops.h; EINVAL shapes that differ, a kernel that is even or below 1, a dilation
  *             below 0, kernel * dilation larger than the dim, a scale that is not finite

@@ -270,7 +270,8 @@ static const char *describe_window(sherd_call *call, int d)
                      (long long)k, (long long)dilation, SPACE + d, (long long)n);
 }
 
-static const char *describe(sherd_call *call)
+/* `call->attributes` begin with those of a window. */
+static const char *describe_space(sherd_call *call)
 {
     const sherd__neighbours_attributes *a = call->attributes;
     const sherd_tensor *q = call->in[Q];
@@ -290,6 +291,14 @@ static const char *describe(sherd_call *call)
         return sherd_call_reason(call, "scale is %g: it must be finite", a->scale);
     for (int d = 0; d < dims && !fault; d++)
         fault = describe_window(call, d);
+    return fault;
+}
+
+static const char *describe(sherd_call *call)
+{
+    const sherd_tensor *q = call->in[Q];
+    const char *fault = describe_space(call);
+
     sherd_call_shape(call, OUT, q->ndim, q->shape);
     sherd_call_shape(call, LOG_SUM, q->ndim - 1, q->shape);
     return fault;
@@ -346,20 +355,85 @@ const sherd_op sherd__neighbourhood_attention_op = {
     .backward = differentiate,
     .needs = {NEEDS, NEEDS, NEEDS}};
 
+/* ---- periodic dims --------------------------------------------------------------------------- */
+
+/*
+ * Space that goes around: keys and values are repeated beyond the ends, as far as a window reaches,
+ * and queries that nobody asked for are put there, whose results are cut off again. So every real
+ * query is in the interior.
+ */
+typedef struct around {
+    sherd__neighbours_attributes window;
+    int64_t periodic[DIMS];
+} around;
+
+static int64_t reach(const around *a, int d)
+{
+    return a->periodic[d] ? a->window.kernel[d] / 2 * a->window.dilation[d] : 0;
+}
+
+static bool attend_around(sherd_call *call)
+{
+    const around *a = call->attributes;
+    int dims = call->in[Q]->ndim - SPACE - BEHIND;
+    sherd_pad_options zeros = {.value = 0}, rings = zeros;
+    sherd_tensor *in[OPERANDS], *out;
+
+    for (int d = 0; d < dims; d++) {
+        zeros.before[SPACE + d] = (sherd_halo_side){reach(a, d), SHERD_BORDER_CONSTANT};
+        zeros.after[SPACE + d] = zeros.before[SPACE + d];
+        rings.before[SPACE + d] = (sherd_halo_side){reach(a, d), SHERD_BORDER_PERIODIC};
+        rings.after[SPACE + d] = rings.before[SPACE + d];
+    }
+    for (int i = Q; i <= V; i++)
+        in[i] = sherd_pad_with(call->in[i], i == Q ? &zeros : &rings);
+    out = sherd_apply(&sherd__neighbourhood_attention_op, in, OPERANDS, &a->window);
+    for (int d = 0; d < dims; d++)
+        if (reach(a, d))
+            out = sherd_narrow(out, SPACE + d, reach(a, d), call->in[Q]->shape[SPACE + d]);
+    call->out[OUT] = out;
+    return true;
+}
+
+static const char *describe_around(sherd_call *call)
+{
+    const char *fault = describe_space(call);
+
+    sherd_call_shape(call, OUT, call->in[Q]->ndim, call->in[Q]->shape);
+    return fault;
+}
+
+static const sherd_op around_op = {
+    .name = "sherd_neighbourhood_attention periodic",
+    .operand = {{"q", 0}, {"k", 0}, {"v", 0}},
+    .result = {{"out", 0}},
+    .field = {SHERD_FIELDS(around, window.kernel, INT64, DIMS),
+              SHERD_FIELDS(around, window.dilation, INT64, DIMS),
+              SHERD_FIELD(around, window.scale, DOUBLE),
+              SHERD_FIELDS(around, periodic, INT64, DIMS)},
+    .attributes = sizeof(around),
+    .describe = describe_around,
+    .compose = attend_around};
+
 sherd_tensor *sherd_neighbourhood_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                             const sherd_neighbourhood_options *options)
 {
     static const sherd_neighbourhood_options none;
     const sherd_neighbourhood_options *o = options ? options : &none;
     int64_t width = q && q->ndim > 0 ? q->shape[q->ndim - 1] : 1;
-    sherd__neighbours_attributes a = {.scale = o->scale};
+    around a = {.window.scale = o->scale};
+    bool is_around = false;
 
     if (o->scale == 0)
-        a.scale = 1 / sqrt((double)sherd__max(width, 1));
+        a.window.scale = 1 / sqrt((double)sherd__max(width, 1));
     for (int d = 0; d < DIMS; d++) {
-        a.kernel[d] = o->kernel[d];
-        a.dilation[d] = o->dilation[d] ? o->dilation[d] : 1;
+        a.window.kernel[d] = o->kernel[d];
+        a.window.dilation[d] = o->dilation[d] ? o->dilation[d] : 1;
+        a.periodic[d] = o->periodic[d];
+        is_around |= o->periodic[d];
     }
+    if (is_around)
+        return sherd_apply(&around_op, (sherd_tensor *[]){q, k, v}, OPERANDS, &a);
     return sherd_apply(&sherd__neighbourhood_attention_op, (sherd_tensor *[]){q, k, v}, OPERANDS,
-                       &a);
+                       &a.window);
 }

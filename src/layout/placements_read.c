@@ -124,8 +124,9 @@ static sherd_status scan_item(reader *r, int axis)
     if (sherd__take(&r->s, "S"))
         return scan_shard(r, item, false);
     return sherd__expected(r->mesh->space->diag, r->function, &r->s,
-                           "S(dim), R or P(op) for axis %s: the mesh (%s) has %d axes",
-                           r->mesh->name[axis], r->mesh->text, r->mesh->axes);
+                           "S(dim), R or P(op) for axis %s: the mesh (%s) has %d ax%s",
+                           r->mesh->name[axis], r->mesh->text, r->mesh->axes,
+                           r->mesh->axes == 1 ? "is" : "es");
 }
 
 /* ---- shard order ---------------------------------------------------------------------------- */
@@ -308,7 +309,8 @@ static sherd_status scan_placements(reader *r, const char *placements, bool cuts
     if (status == SHERD_OK && !sherd__at_end(&r->s) && !(cuts_behind && at_cuts(r)))
         status =
             sherd__expected(r->mesh->space->diag, r->function, &r->s,
-                            "the end: the mesh (%s) has %d axes", r->mesh->text, r->mesh->axes);
+                            "the end: the mesh (%s) has %d ax%s", r->mesh->text, r->mesh->axes,
+                            r->mesh->axes == 1 ? "is" : "es");
     sherd__skip_blanks(&r->s);
     r->end = r->s.at;
     for (int d = 0; d < r->ndim && status == SHERD_OK; d++)
