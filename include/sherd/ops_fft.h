@@ -24,6 +24,16 @@
  *     sherd_tensor *hat = sherd_rfft(a, space, 2, SHERD_FFT_BACKWARD); // [n, m] -> [n, m/2 + 1, 2]
  *     a = sherd_irfft(hat, space, 2, 0, SHERD_FFT_BACKWARD);           // back; m is even
  *
+ * Where only the lowest frequencies are kept, as in Fourier neural operators, transform dim by dim
+ * and cut in between: what a later transform moves is then small. For [n, c, x(a), y]:
+ *
+ *     const int along = 2, across = 3; // below: y where it lies, then x for 16 frequencies only
+ *     sherd_tensor *low = sherd_narrow(sherd_rfft(a, &across, 1, SHERD_FFT_BACKWARD), 3, 0, 16);
+ *     low = sherd_fft(low, &along, 1, SHERD_FFT_BACKWARD);
+ *
+ * and back in reverse: sherd_pad and sherd_ifft along x, sherd_redistribute_to the rows, and
+ * sherd_irfft along y, which takes elements that are missing as 0.
+ *
  * The rest of torch.fft has other names here: fftshift is sherd_roll by half the size of a dim;
  * fftfreq is sherd_arange, with n subtracted from the numbers from n / 2 on; the conjugate is
  * sherd_mul by [1, -1].

@@ -255,8 +255,6 @@ SHERD_API sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int co
  *   indices and elements, and two for the gradient, whose addends for one slice are added up before
  *   they are sent. The result is sharded as `a` and `index` are. What is sent depends on the
  *   indices, so this is planned anew in each call, in tens of microseconds for each rank asked.
- *   Slices of more than 8 elements of a long dim are asked for on CPUs even if all of them might be
- *   wanted.
  * - The dim is gathered.
  * - Each rank takes the elements that it has, and the result is a pending sum.
  *

@@ -403,17 +403,16 @@ static const char *describe_around(sherd_call *call)
     return fault;
 }
 
-static const sherd_op around_op = {
-    .name = "sherd_neighbourhood_attention periodic",
-    .operand = {{"q", 0}, {"k", 0}, {"v", 0}},
-    .result = {{"out", 0}},
-    .field = {SHERD_FIELDS(around, window.kernel, INT64, DIMS),
-              SHERD_FIELDS(around, window.dilation, INT64, DIMS),
-              SHERD_FIELD(around, window.scale, DOUBLE),
-              SHERD_FIELDS(around, periodic, INT64, DIMS)},
-    .attributes = sizeof(around),
-    .describe = describe_around,
-    .compose = attend_around};
+static const sherd_op around_op = {.name = "sherd_neighbourhood_attention periodic",
+                                   .operand = {{"q", 0}, {"k", 0}, {"v", 0}},
+                                   .result = {{"out", 0}},
+                                   .field = {SHERD_FIELDS(around, window.kernel, INT64, DIMS),
+                                             SHERD_FIELDS(around, window.dilation, INT64, DIMS),
+                                             SHERD_FIELD(around, window.scale, DOUBLE),
+                                             SHERD_FIELDS(around, periodic, INT64, DIMS)},
+                                   .attributes = sizeof(around),
+                                   .describe = describe_around,
+                                   .compose = attend_around};
 
 sherd_tensor *sherd_neighbourhood_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                             const sherd_neighbourhood_options *options)

@@ -307,10 +307,9 @@ static sherd_status scan_placements(reader *r, const char *placements, bool cuts
     for (int i = 0; i < r->mesh->axes && status == SHERD_OK; i++)
         status = scan_item(r, i);
     if (status == SHERD_OK && !sherd__at_end(&r->s) && !(cuts_behind && at_cuts(r)))
-        status =
-            sherd__expected(r->mesh->space->diag, r->function, &r->s,
-                            "the end: the mesh (%s) has %d ax%s", r->mesh->text, r->mesh->axes,
-                            r->mesh->axes == 1 ? "is" : "es");
+        status = sherd__expected(r->mesh->space->diag, r->function, &r->s,
+                                 "the end: the mesh (%s) has %d ax%s", r->mesh->text, r->mesh->axes,
+                                 r->mesh->axes == 1 ? "is" : "es");
     sherd__skip_blanks(&r->s);
     r->end = r->s.at;
     for (int d = 0; d < r->ndim && status == SHERD_OK; d++)

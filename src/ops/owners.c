@@ -25,8 +25,8 @@ typedef struct exchange {
     int64_t *begin; /* otherwise `first` */
     int32_t *which; /* [n] */
     bool once;
-    const int64_t *count;  /* [ranks, shards + 1]: requests of each to each, and outer * inner */
-    unsigned alike;        /* axes along which ranks have the same to give */
+    const int64_t *count; /* [ranks, shards + 1]: requests of each to each, and outer * inner */
+    unsigned alike;       /* axes along which ranks have the same to give */
     bool dry;
 } exchange;
 
@@ -100,9 +100,8 @@ static void suppose_requests(exchange *x)
 
     x->first[0] = 0;
     for (int64_t r = 0; r < x->line.shards; r++)
-        x->first[r + 1] =
-            x->first[r] +
-            evenly(x, n, x->line.mine, sherd__shard_behind(&x->line, x->line.mine, r));
+        x->first[r + 1] = x->first[r] + evenly(x, n, x->line.mine,
+                                               sherd__shard_behind(&x->line, x->line.mine, r));
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */

@@ -170,9 +170,8 @@ static void add_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
     grad_in[A] = grad_out[0];
     if (sherd_node_wants(node, SOURCE))
-        grad_in[SOURCE] =
-            (at->flat ? sherd_index_select : sherd_gather)(grad_out[0], at->dim,
-                                                           sherd_node_operand(node, INDEX));
+        grad_in[SOURCE] = (at->flat ? sherd_index_select : sherd_gather)(
+            grad_out[0], at->dim, sherd_node_operand(node, INDEX));
 }
 
 /* The index is gathered along the dim: only then does a rank know which of equal ones is last. */
