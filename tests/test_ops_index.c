@@ -7,6 +7,8 @@
 #include "ops_cases.h"
 #include "tensors.h"
 
+#include "sherd/ops_index.h"
+
 #define SIZES(...) ((const int64_t[]){__VA_ARGS__})
 
 static const sherd_mesh *line(sherd_world *world)
@@ -237,6 +239,30 @@ static void an_index_out_of_range_is_one_clear_error(sherd_world *world)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* Slices by index take memory for the result alone, not for an index of each element. */
+static void an_index_of_slices_is_not_spread(sherd_world *world)
+{
+    enum { ROWS = 50, MANY = 1000, WIDTH = 64, ROOM = ROWS * WIDTH * 4 + 8192 };
+    int32_t at[MANY];
+
+    for (int j = 0; j < MANY; j++)
+        at[j] = j * 7 % ROWS;
+    sherd_tensor *index = ids(world, 1, SIZES(MANY), at);
+    sherd_tensor *a = sherd_constant(world, SHERD_F32, SIZES(ROWS, WIDTH), 2, 1);
+    sherd_tensor *source = sherd_constant(world, SHERD_F32, SIZES(MANY, WIDTH), 2, 1);
+    for (int kind = 0; kind < 3; kind++) {
+        sherd_scope_begin(world);
+        sherd_world_memory_reset(world);
+        int64_t live = sherd_world_memory(world).live_bytes;
+        sherd_tensor *y = kind == 0   ? sherd_index_add(a, 0, index, source)
+                          : kind == 1 ? sherd_index_copy(a, 0, index, source)
+                                      : sherd_index_fill(a, 0, index, 2);
+        CHECK(!sherd_tensor_failed(y));
+        CHECK(sherd_world_memory(world).peak_bytes - live <= ROOM);
+        sherd_scope_end(world);
+    }
+}
+
 static void scene(sherd_world *world)
 {
     const sherd_mesh *mesh = NULL;
@@ -269,6 +295,7 @@ static const check_test tests[] = {
     {TEST(of_several_at_one_place_the_last_has_the_gradient), {1}},
     {TEST(the_cheaper_way_is_taken), {3}},
     {TEST(an_index_out_of_range_is_one_clear_error), {3}},
+    {TEST(an_index_of_slices_is_not_spread), {1}},
     {TEST(no_memory_on_one_rank_fails_on_all), {3}},
 };
 CHECK_MAIN(tests)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Indices of rows, and of several dims at once, made of those of elements along one dim; and
- * repeating. An index of rows is a view of one number for each element, which takes no memory.
- * Indices of several dims become places in the merged dim.
+ * Indices of rows, and of several dims at once, made of those along one dim; and repeating. Indices
+ * of several dims become places in the merged dim.
  */
 #include "picking.h"
 #include "sherd/ops_index.h"
@@ -178,19 +177,6 @@ static const char *describe_rows(sherd_call *call)
                                     (long long)index->shape[0], at->dim);
 }
 
-/* An index of slices of t as one of their elements: a view. */
-static sherd_tensor *of_elements(sherd_tensor *index, const sherd_tensor *t, int dim)
-{
-    int64_t thin[SHERD_MAX_DIMS], shape[SHERD_MAX_DIMS];
-    int at = sherd__dim_of(dim, t->ndim);
-
-    for (int d = 0; d < t->ndim; d++) {
-        thin[d] = d == at ? index->shape[0] : 1;
-        shape[d] = d == at ? index->shape[0] : t->shape[d];
-    }
-    return sherd_expand(sherd_view(index, thin, t->ndim), shape, t->ndim);
-}
-
 static bool add_rows(sherd_call *call)
 {
     const along *at = call->attributes;
@@ -202,20 +188,16 @@ static bool add_rows(sherd_call *call)
 static bool copy_rows(sherd_call *call)
 {
     const along *at = call->attributes;
-    sherd_tensor *a = call->in[A];
 
-    call->out[0] =
-        sherd_scatter(a, at->dim, of_elements(call->in[INDEX], a, at->dim), call->in[SOURCE]);
+    call->out[0] = sherd__put_slices(call->in[A], at->dim, call->in[INDEX], call->in[SOURCE]);
     return true;
 }
 
 static bool fill_rows(sherd_call *call)
 {
     const along *at = call->attributes;
-    sherd_tensor *a = call->in[A];
 
-    call->out[0] =
-        sherd_scatter_fill(a, at->dim, of_elements(call->in[INDEX], a, at->dim), at->value);
+    call->out[0] = sherd__fill_slices(call->in[A], at->dim, call->in[INDEX], at->value);
     return true;
 }
 

@@ -61,4 +61,9 @@ bool sherd__pick_add(sherd_call *call, const sherd_layout *a, sherd__pick_partie
 sherd_tensor *sherd__add_slices(sherd_tensor *a, int dim, sherd_tensor *index,
                                 sherd_tensor *source);
 
+/* sherd_scatter and sherd_scatter_fill of whole slices. */
+sherd_tensor *sherd__put_slices(sherd_tensor *a, int dim, sherd_tensor *index,
+                                sherd_tensor *source);
+sherd_tensor *sherd__fill_slices(sherd_tensor *a, int dim, sherd_tensor *index, double value);
+
 #endif

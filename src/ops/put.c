@@ -104,7 +104,7 @@ static const char *describe_last(sherd_call *call)
 
     sherd__pick_label(whole, ndim, dim, 'v');
     sherd__pick_label(part, ndim, dim, 'n');
-    snprintf(call->rule, sizeof call->rule, "%s,%s->%s", whole, part, part);
+    snprintf(call->rule, sizeof call->rule, "%s,%s->%s", whole, at->flat ? "n" : part, part);
     return NULL;
 }
 
@@ -136,7 +136,8 @@ static void put_last(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
     const pick *at = sherd_node_attributes(node);
     sherd_tensor *nothing = sherd__zeros_like_operand(node, 0);
 
-    grad_in[0] = sherd_scatter(nothing, at->dim, sherd_node_operand(node, 1), grad_out[0]);
+    grad_in[0] = (at->flat ? sherd__put_slices : sherd_scatter)(
+        nothing, at->dim, sherd_node_operand(node, 1), grad_out[0]);
 }
 
 static const sherd_op last_op = {.name = "sherd_scatter backward",
@@ -159,7 +160,7 @@ static void put_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
     sherd_tensor *g = grad_out[0], *index = sherd_node_operand(node, INDEX);
 
     if (sherd_node_wants(node, A))
-        grad_in[A] = sherd_scatter_fill(g, at->dim, index, 0);
+        grad_in[A] = (at->flat ? sherd__fill_slices : sherd_scatter_fill)(g, at->dim, index, 0);
     if (sherd_node_wants(node, SOURCE))
         grad_in[SOURCE] = sherd_apply(&last_op, (sherd_tensor *[]){g, index}, 2, at);
 }
@@ -229,6 +230,18 @@ sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor *index, s
     sherd_tensor *in[] = {a, index, sherd__pick_within(source, index, INT32_MAX)};
 
     return sherd_apply(&sherd__scatter_add_op, in, 3, &(pick){.dim = dim});
+}
+
+sherd_tensor *sherd__put_slices(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
+{
+    return sherd_apply(&sherd__scatter_op, (sherd_tensor *[]){a, index, source}, 3,
+                       &(pick){.dim = dim, .flat = 1});
+}
+
+sherd_tensor *sherd__fill_slices(sherd_tensor *a, int dim, sherd_tensor *index, double value)
+{
+    return sherd_apply(&sherd__scatter_op, (sherd_tensor *[]){a, index, NULL}, 3,
+                       &(pick){.dim = dim, .value = value, .flat = 1});
 }
 
 sherd_tensor *sherd__add_slices(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
