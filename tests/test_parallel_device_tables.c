@@ -66,6 +66,16 @@ static sherd_tensor *f_add(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sh
         made(sherd_scatter_add(a, 1, wide_index(ids), sherd_narrow(b, 1, 1, COLS - 2))), b);
 }
 
+static sherd_tensor *f_slices(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
+{
+    sherd_tensor *source = sherd_narrow(b, 1, 1, ROWS);
+
+    (void)w;
+    return sherd_mul(sherd_mul(made(sherd_index_add(a, 1, ids, source)),
+                               made(sherd_index_copy(a, 1, ids, source))),
+                     made(sherd_index_fill(b, 1, ids, 0.5)));
+}
+
 static sherd_tensor *f_order(sherd_tensor *a, sherd_tensor *b, sherd_tensor *w, sherd_tensor *ids)
 {
     sherd_tensor *indices = NULL, *most = sherd_topk(b, 3, 1, true, &indices);
@@ -126,6 +136,7 @@ static const struct {
     {"scatter", "R S(0)", f_scatter}, {"scatter_add", "R S(0)", f_add},
     {"order", "R S(0)", f_order},     {"experts", "R S(0)", f_experts},
     {"first", "R", f_first},          {"places", "R", f_places},
+    {"slices", "R S(0)", f_slices},
 };
 
 /* Input i and `shift` times its direction. */
