@@ -213,10 +213,58 @@ static void points_at_a_border_do_not_move(sherd_world *world)
     }
 }
 
+/* One NaN, in the first element: it is neither what is outside of the field nor behind its end. */
+static void what_is_not_finite_stays_where_it_is(sherd_world *world)
+{
+    const double x[6] = {NAN, 2, 3, 4, 5, 6}, at[6] = {3, 0.1, 1, 1, 0.2, 0.9};
+    const double wanted[2][3] = {{0, 1.5, 3.18}, {0, 0, 5}}; /* PyTorch's */
+    const double moved[2][6] = {{0, 0, -4.5, -3, 0.9, -5.3}, {0}};
+    const int64_t shape[4] = {1, 1, 2, 3}, points[3] = {1, 3, 2};
+    sherd_tensor *field = sherd_mark_equal(sherd_from_data(world, SHERD_F64, shape, 4, x));
+
+    for (int i = 0; i < 4; i++) {
+        const sherd_grid_sample_options how = {.nearest = i & 1};
+        sherd_tensor *grid = sherd_mark_equal(sherd_from_data(world, SHERD_F64, points, 3, at));
+        if (i == 2) /* composed */
+            field = sherd_distribute(field, layout_of(line_of_ranks(world), 4, shape, "S(3)", NULL),
+                                     -1);
+        sherd_require_grad(grid, true);
+        sherd_tensor *y = sherd_grid_sample(field, grid, &how);
+        sherd_backward(sherd_sum(y));
+        const double *g = sherd_tensor_read(sherd_full(sherd_grad(grid)));
+        const double *got = sherd_tensor_read(sherd_full(y));
+        for (int k = 0; CHECK(g && got) && k < 6; k++) {
+            CHECK_NEAR(got[k / 2], wanted[i & 1][k / 2], 1e-12);
+            CHECK_NEAR(g[k], moved[i & 1][k], 1e-12);
+        }
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
+/* The grid's dtype has no 16777219, nor BF16 a 999, and rounds both up. */
+static void the_last_element_may_round_up(sherd_world *world)
+{
+    const sherd_grid_sample_options how = {.align_corners = true};
+    const int64_t points[] = {1, 1, 1};
+
+    for (int i = 0; i < 2; i++) {
+        const int64_t shape[] = {1, 1, i ? 1000 : 16777220};
+        sherd_tensor *end = sherd_from_data(world, SHERD_F32, points, 3, (float[]){1});
+        sherd_tensor *field = sherd_constant(world, SHERD_F32, shape, 3, 2);
+        if (i)
+            end = sherd_cast(end, SHERD_BF16);
+        const float *y = sherd_tensor_read(sherd_grid_sample(field, end, &how));
+        CHECK(y && CHECK_NEAR((double)*y, 2, 0));
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(points_find_what_the_formula_says), {1, 2, 3, 4, 8}},
     {TEST(slopes_are_gradients), {1}},
     {TEST(whole_fields_have_the_gradients_of_composed_ones), {1}},
     {TEST(points_at_a_border_do_not_move), {1, 2}},
+    {TEST(what_is_not_finite_stays_where_it_is), {1, 2}},
+    {TEST(the_last_element_may_round_up), {1}},
 };
 CHECK_MAIN(tests)

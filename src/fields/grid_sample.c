@@ -47,9 +47,9 @@ static const char *describe(sherd_call *call)
 }
 
 /* One of two elements around points in one dim: its weight, and its part of an index into the
- * field. Outside the field both are 0. */
+ * field. Outside the field the weight is 0, and the index is that of the nearest element. */
 typedef struct side {
-    sherd_tensor *weight, *index;
+    sherd_tensor *weight, *index, *out;
 } side;
 
 /* Points at or beyond an end are there, and do not move from there: as in PyTorch. */
@@ -79,9 +79,10 @@ static side find_side(sherd_tensor *at, sherd_tensor *beyond, sherd_tensor *low,
                            : above ? beyond
                                    : sherd_add_scalar(sherd_scale(beyond, -1), 1);
 
-    here = sherd_cast(sherd_masked_fill(here, out, 0), SHERD_F64);
-    return (side){sherd_masked_fill(weight, out, 0),
-                  sherd_cast(sherd_scale(here, (double)size[1]), SHERD_I32)};
+    /* In f64: the grid's dtype may round the last index to the next. */
+    here = sherd_cast(sherd_masked_fill(here, sherd_ne(here, here), 0), SHERD_F64);
+    here = sherd_scale(sherd_clamp(here, 0, (double)(size[0] - 1)), (double)size[1]);
+    return (side){sherd_masked_fill(weight, out, 0), sherd_cast(here, SHERD_I32), out};
 }
 
 /* Both sides in one dim; of the nearest element there is one. */
@@ -100,25 +101,33 @@ static void find_sides(side out[2], sherd_tensor *grid, const sherd_tensor *x, i
         out[above] = find_side(at, beyond, low, above, size);
 }
 
-/* field [batch, channels, n], weight and index [batch, points] */
-static sherd_tensor *take_corner(sherd_tensor *field, sherd_tensor *weight, sherd_tensor *index)
+/* field [batch, channels, n]; weight, index and outside: [batch, points]. What is outside is 0,
+ * whatever the field has at its ends. */
+static sherd_tensor *take_corner(sherd_tensor *field, sherd_tensor *weight, sherd_tensor *index,
+                                 sherd_tensor *outside)
 {
     if (sherd_tensor_failed(index) || sherd_tensor_failed(field))
         return sherd_tensor_failed(index) ? index : field;
     const int64_t shape[] = {field->shape[0], field->shape[1], index->shape[1]};
     sherd_tensor *all = sherd_expand(sherd_unsqueeze(index, 1), shape, 3);
 
-    return sherd_mul(sherd_gather(field, 2, all), sherd_unsqueeze(weight, 1));
+    sherd_tensor *taken =
+        sherd_masked_fill(sherd_gather(field, 2, all), sherd_unsqueeze(outside, 1), 0);
+    return sherd_mul(taken, sherd_unsqueeze(weight, 1));
 }
 
 static sherd_tensor *sample(sherd_tensor *x, sherd_tensor *grid, const sampling *how)
 {
     int dims = x->ndim - 2, corners = how->nearest ? 1 : 1 << dims;
-    sherd_tensor *field = sherd_flatten(x, 2, -1), *sum = NULL;
+    sherd_tensor *field = sherd_flatten(x, 2, -1), *sum = NULL, *outside = NULL;
     side sides[SPACE][2];
 
-    for (int d = 0; d < dims; d++)
+    for (int d = 0; d < dims; d++) {
         find_sides(sides[d], grid, x, d, how);
+        sherd_tensor *out = sides[d][0].out;
+        out = how->nearest ? out : sherd_logical_and(out, sides[d][1].out);
+        outside = outside ? sherd_logical_or(outside, out) : out;
+    }
     for (int c = 0; c < corners; c++) {
         sherd_tensor *weight = NULL, *index = NULL;
         for (int d = 0; d < dims; d++) {
@@ -126,7 +135,7 @@ static sherd_tensor *sample(sherd_tensor *x, sherd_tensor *grid, const sampling 
             weight = weight ? sherd_mul(weight, a->weight) : a->weight;
             index = index ? sherd_add(index, a->index) : a->index;
         }
-        sherd_tensor *part = take_corner(field, sherd_cast(weight, x->dtype), index);
+        sherd_tensor *part = take_corner(field, sherd_cast(weight, x->dtype), index, outside);
         sum = sum ? sherd_add(sum, part) : part;
     }
     return sum;
