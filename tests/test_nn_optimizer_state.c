@@ -197,10 +197,11 @@ static void state_is_named_after_parameters(sherd_world *world)
         "frozen.m",      "frozen.v",      "frozen.exact",      "frozen.steps",
         "part.weight.m", "part.weight.v", "part.weight.exact", "part.weight.steps"};
     static const char *const plain[3] = {"", "", ""};
-    static const char *const more[][3] = {[AMSGRAD] = {"m", "v", "vmax"},
-                                          [RMSPROP] = {"v", "mean", "momentum"},
-                                          [ADAGRAD] = {"sum", "steps", NULL},
-                                          [LION] = {"m", "steps", NULL}};
+    static const char *const more[KINDS][3] = {[AMSGRAD] = {"m", "v", "vmax"},
+                                               [RMSPROP] = {"v", "mean", "momentum"},
+                                               [ADAGRAD] = {"sum", "steps", NULL},
+                                               [LION] = {"m", "steps", NULL},
+                                               [NADAM] = {"m", "v", "steps"}};
     run r = make(world, ADAM, SHERD_F16, plain);
     sherd_named_state list[ENTRIES];
     char name[NAME];
