@@ -339,22 +339,22 @@ static void what_does_not_fit_is_refused_at_once(void)
     static const struct {
         const char *what, *needs;
     } list[] = {
-        {"--shape 8388608 --from S(0) --to R", "need 201326592 bytes on all ranks"},
-        {"--shape 16777216 --from S(0) --to S(0)", "need 83886080 bytes on all ranks"},
+        {"--shape 2097152 --from S(0) --to R", "need 50331648 bytes on all ranks"},
+        {"--shape 4194304 --from S(0) --to S(0)", "need 20971520 bytes on all ranks"},
         {"--shape 1099511627776x1048576 --from S(0) --to S(1)",
          "need 4611686018427387903 bytes on all ranks"},
-        {"--shape 2097152 --from S(0) --to R", NULL},
-        {"--shape 8388608 --from S(0) --to S(0)", NULL}, /* the target is the source */
+        {"--shape 524288 --from S(0) --to R", NULL},
+        {"--shape 2097152 --from S(0) --to S(0)", NULL}, /* the target is the source */
     };
 
-    setenv("SHERD_ARENA_BYTES", "64M", 1);
+    setenv("SHERD_ARENA_BYTES", "16M", 1);
     for (int i = 0; i < LEN(list); i++) {
         char line[128];
         snprintf(line, sizeof line, "check --mesh 4 %s", list[i].what);
         const program_end *end = sherd(line);
         CHECK_EQ(end->status, list[i].needs ? 1 : 0);
         CHECK(!list[i].needs || strstr(end->err, list[i].needs));
-        CHECK(!list[i].needs || strstr(end->err, "there are 67108864 (SHERD_ARENA_BYTES)"));
+        CHECK(!list[i].needs || strstr(end->err, "there are 16777216 (SHERD_ARENA_BYTES)"));
         CHECK_EQ(program_lines(end->err), list[i].needs ? 1 : 0);
     }
     unsetenv("SHERD_ARENA_BYTES");

@@ -198,7 +198,7 @@ static void blocks_give_the_bits_of_a_cache(sherd_world *world)
         for (int n = 0; n < LEN(counts) && cases[c].ranks == sherd_world_ranks(world); n++)
             for (int d = 0; d < 2 * LEN(dtypes); d++) {
                 int64_t together = sizes[(c + n + d) % LEN(sizes)];
-                if (d % 2 && (c + n + d / 2) % check_stride(3)) /* windows of some */
+                if ((c + n + d / 2) % check_stride(d % 2 ? 3 : 2)) /* windows of fewer */
                     continue;
                 const sherd_cached_options how = {
                     0.4, d % 2 ? windows[(c + 2 * n + d / 2) % LEN(windows)] : 0,

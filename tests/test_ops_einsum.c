@@ -71,12 +71,12 @@ static const op_case products[] = {
 
 static void sharded_equals_plain(sherd_world *world)
 {
-    all_equal_plain(world, products, LEN(products), 300);
+    all_equal_plain(world, products, LEN(products), 300 / check_stride(3));
 }
 
 static void gradients_equal_differences(sherd_world *world)
 {
-    all_equal_differences(world, products, LEN(products), 60);
+    all_equal_differences(world, products, LEN(products), 60 / check_stride(3));
 }
 
 /* ---- against a loop over all indices --------------------------------------------------------- */

@@ -150,13 +150,13 @@ static const op_case questions[] = {
 
 static void sharded_equals_plain(sherd_world *world)
 {
-    all_equal_plain(world, functions, LEN(functions), 100);
-    all_equal_plain(world, questions, LEN(questions), 60);
+    all_equal_plain(world, functions, LEN(functions), 100 / check_stride(2));
+    all_equal_plain(world, questions, LEN(questions), 60 / check_stride(2));
 }
 
 static void gradients_equal_differences(sherd_world *world)
 {
-    all_equal_differences(world, functions, LEN(functions), 40);
+    all_equal_differences(world, functions, LEN(functions), 40 / check_stride(2));
 }
 
 static void halves_are_computed_in_f32(sherd_world *world)

@@ -8,7 +8,7 @@
 
 static void gradients_equal_differences(sherd_world *world)
 {
-    all_equal_differences(world, cases, LEN(cases), getenv("SHERD_PROOF") ? 300 : 30);
+    all_equal_differences(world, cases, LEN(cases), getenv("SHERD_PROOF") ? 300 : 20);
 }
 
 /* ---- gradients that lie otherwise ---------------------------------------------------------- */

@@ -279,12 +279,14 @@ static void check_combinations(scene *s, const sherd_mesh *mesh)
 
 /*
  * 1025 points and 2048 queries, 4 nearest; 136 points, and those within a radius of the points of a
- * grid: all combinations of shards (row 84 of ShardTensor's cases).
+ * grid: all combinations of shards (row 84 of ShardTensor's cases); a quarter of most in the short
+ * form.
  */
 static void all_combinations_of_shards(sherd_world *world)
 {
-    scene nearest = {world, 84, 1025, 2048, 3, 4, -1, {{0}}},
-          within = {world, 84, 136, 2304, 3, 10, 0.4, {{2, 2}}};
+    int64_t less = check_stride(4);
+    scene nearest = {world, 84, 1024 / less + 1, 2048 / less, 3, 4, -1, {{0}}},
+          within = {world, 84, 136, 2304 / less, 3, 10, 0.4, {{2, 2}}};
     const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 4 ? "2x2" : "2");
 
     check_combinations(&nearest, mesh);

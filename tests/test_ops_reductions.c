@@ -132,13 +132,13 @@ static const op_case answers[] = {
 
 static void sharded_equals_plain(sherd_world *world)
 {
-    all_equal_plain(world, smooth, LEN(smooth), 80);
-    all_equal_plain(world, answers, LEN(answers), 80);
+    all_equal_plain(world, smooth, LEN(smooth), 80 / check_stride(2));
+    all_equal_plain(world, answers, LEN(answers), 80 / check_stride(2));
 }
 
 static void gradients_equal_differences(sherd_world *world)
 {
-    all_equal_differences(world, smooth, LEN(smooth), 40);
+    all_equal_differences(world, smooth, LEN(smooth), 40 / check_stride(2));
 }
 
 static void halves_are_computed_in_f32(sherd_world *world)

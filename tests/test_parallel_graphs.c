@@ -15,7 +15,7 @@
 #include "sherd/checkpoint.h"
 #include "sherd/parallel.h"
 
-enum { SOME = 540, MANY_MORE = 33334 };
+enum { SOME = 360, MANY_MORE = 33334 };
 
 /* A run of a program: plain, if it has no mesh. */
 typedef struct runner {

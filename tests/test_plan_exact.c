@@ -89,7 +89,7 @@ static void nothing_is_cheaper_on_links(void)
 {
     const sherd_price price = slow_messages();
 
-    nothing_is_cheaper(&price, 5, 100);
+    nothing_is_cheaper(&price, check_stride(15), 100);
 }
 
 static void nothing_is_cheaper_where_axes_are_slow_in_two_ways(void)
@@ -107,7 +107,7 @@ static void nothing_is_cheaper_on_torchs_model(void)
 {
     const sherd_price price = {.kind = SHERD_PRICE_TORCH, .per_host = 4};
 
-    nothing_is_cheaper(&price, 5, 100);
+    nothing_is_cheaper(&price, check_stride(13), 100);
 }
 
 /* From sums over some axes of three, so that states are many enough for the search to leave some
@@ -128,7 +128,7 @@ static void nothing_is_cheaper_where_states_are_many(void)
         const sherd_mesh *mesh = paper_mesh(&p, "4x2x3");
         const sherd_layout *to = any_layout(mesh, 3, shapes[i], false, -1, &state);
         graph_open(&g, &p, to, to, SHERD_SUM, &options);
-        for (int k = 0; k < 20; k++) {
+        for (int k = 0; k < 30 / check_stride(2); k++) {
             to = any_layout(mesh, 3, shapes[i], false, -1, &state);
             relax(&g, find_state(&g, to), left);
             for (int j = 0; j < 10; j++) {

@@ -7,7 +7,7 @@
  */
 #include "tensors.h"
 
-enum { PERIOD = 61, NUMBERS = 256 };
+enum { PERIOD = 61 };
 
 typedef struct sample {
     sherd_dtype dtype;
@@ -17,48 +17,58 @@ typedef struct sample {
 static const sample samples[] = {
     {SHERD_F32, {2053, 2111}}, {SHERD_BF16, {2053, 4211}}, {SHERD_F32, {701, 613}}};
 
-/* 0, 1, 2 ... in a dtype, all exact. */
-static void encode(sherd_dtype dtype, unsigned char *out)
+/*
+ * The numbers of rows, for any index that a row begins with: 0, 1 ... PERIOD - 1, again and again,
+ * `times` of each and `more`, all exact; long enough for a row of any sample. To be freed.
+ */
+static unsigned char *row_of_numbers(const sample *s, int64_t times, int64_t more)
 {
-    for (int64_t i = 0; i < NUMBERS; i++)
-        sherd__cast(dtype, SHERD_I64, 1, out + (size_t)i * sherd_dtype_bytes(dtype), &i);
+    size_t bytes = sherd_dtype_bytes(s->dtype);
+    int64_t count = s->shape[1] + PERIOD;
+    unsigned char *row = malloc((size_t)count * bytes);
+
+    CHECK(row);
+    for (int64_t i = 0; row && i < count; i++) {
+        int64_t number = i % PERIOD * times + more;
+        sherd__cast(s->dtype, SHERD_I64, 1, row + (size_t)i * bytes, &number);
+    }
+    return row;
 }
 
-static int64_t number_of(int64_t index)
+/* In bytes: where the numbers of a row of this rank's box begin. */
+static size_t first_of(const sherd_box *box, const sample *s, int64_t row)
 {
-    return index % PERIOD;
+    int64_t index = (box->offset[0] + row) * s->shape[1] + box->offset[1];
+
+    return (size_t)(index % PERIOD) * sherd_dtype_bytes(s->dtype);
 }
 
 static sherd_tensor *filled(const sherd_mesh *mesh, const sample *s, const char *placements,
                             int64_t more)
 {
     sherd_tensor *t = sherd__new_on(layout_of(mesh, 2, s->shape, placements, NULL), s->dtype);
-    size_t bytes = sherd_dtype_bytes(s->dtype);
     sherd_box box = sherd_tensor_box(t);
-    unsigned char code[NUMBERS * 8], *to = sherd__fresh(t);
+    size_t bytes = (size_t)box.size[1] * sherd_dtype_bytes(s->dtype);
+    unsigned char *numbers = row_of_numbers(s, 1, more), *to = sherd__fresh(t);
 
-    encode(s->dtype, code);
-    for (int64_t i = 0; i < t->count; i++)
-        memcpy(to + (size_t)i * bytes,
-               code + (size_t)(number_of(global_of(&box, t->shape, i)) + more) * bytes, bytes);
+    for (int64_t i = 0; i < box.size[0]; i++)
+        memcpy(to + (size_t)i * bytes, numbers + first_of(&box, s, i), bytes);
+    free(numbers);
     return t;
 }
 
-/* Elements that are not `times` the number of their index, and `more`. */
-static int64_t wrong_in(sherd_tensor *t, int64_t times, int64_t more)
+/* Rows in which an element is not `times` the number of its index, and `more`. */
+static int64_t wrong_in(sherd_tensor *t, const sample *s, int64_t times, int64_t more)
 {
-    size_t bytes = sherd_dtype_bytes(t->dtype);
     const unsigned char *data = sherd_tensor_read(t);
     sherd_box box = sherd_tensor_box(t);
-    unsigned char code[NUMBERS * 8];
+    size_t bytes = (size_t)box.size[1] * sherd_dtype_bytes(s->dtype);
+    unsigned char *numbers = row_of_numbers(s, times, more);
     int64_t wrong = 0;
 
-    encode(t->dtype, code);
-    for (int64_t i = 0; data && i < t->count; i++)
-        wrong +=
-            memcmp(data + (size_t)i * bytes,
-                   code + (size_t)(number_of(global_of(&box, t->shape, i)) * times + more) * bytes,
-                   bytes) != 0;
+    for (int64_t i = 0; data && i < box.size[0]; i++)
+        wrong += memcmp(data + (size_t)i * bytes, numbers + first_of(&box, s, i), bytes) != 0;
+    free(numbers);
     return data ? wrong : -1;
 }
 
@@ -71,7 +81,7 @@ static void try_move(sherd_world *world, const sherd_mesh *mesh, const sample *s
     sherd_scope_begin(world);
     sherd_tensor *t = filled(mesh, s, from, pending ? me : 0);
     t = sherd__move_to(t, layout_of(mesh, 2, s->shape, to, NULL), false);
-    if (!CHECK_EQ(wrong_in(t, pending ? ranks : 1, pending ? ranks * (ranks - 1) / 2 : 0), 0))
+    if (!CHECK_EQ(wrong_in(t, s, pending ? ranks : 1, pending ? ranks * (ranks - 1) / 2 : 0), 0))
         fprintf(stderr, "  %s %s to %s\n", sherd_dtype_name(s->dtype), from, to);
     sherd_scope_end(world);
 }

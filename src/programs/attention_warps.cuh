@@ -51,14 +51,17 @@ template <class E> inline void show(float *to, uint32_t word)
     to[1] = get(high);
 }
 
-/* By plain loops, after lanes have shown each other what they hold. */
+/* By plain loops, after lanes have shown each other what they hold: in one place and another in turn,
+ * so that none writes over what is still read. */
 template <class E>
 inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     enum { WARPS = ATTENTION_HALF_THREADS / WARP, NUMBERS = 12 };
-    __shared__ float shown[WARPS][WARP][NUMBERS];
-    float(&all)[WARP][NUMBERS] = shown[threadIdx.x / WARP], *own = all[threadIdx.x % WARP];
-    int row = lane_row() * 4, column = lane_column() * 4;
+    __shared__ float shown[2][WARPS][WARP][NUMBERS];
+    __shared__ bool turn[WARPS][WARP];
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    float(&all)[WARP][NUMBERS] = shown[turn[warp][lane] ^= true][warp], *own = all[lane];
+    float(*row)[NUMBERS] = all + lane_row() * 4, (*column)[NUMBERS] = all + lane_column() * 4;
 
     for (int i = 0; i < 4; i++)
         show<E>(own + 2 * i, a[i]);
@@ -67,10 +70,12 @@ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uin
     __syncwarp();
     for (int k = 0; k < 16; k++) {
         int from = k % 8 / 2, left = k / 8 * 4 + k % 2, right = 8 + k / 8 * 2 + k % 2;
-        for (int i = 0; i < 4; i++)
-            c[i] += all[row + from][i / 2 * 2 + left] * all[column + i % 2 * 4 + from][right];
+        float upper = row[from][left], lower = row[from][left + 2];
+        c[0] += upper * column[from][right];
+        c[1] += upper * column[from + 4][right];
+        c[2] += lower * column[from][right];
+        c[3] += lower * column[from + 4][right];
     }
-    __syncwarp();
 }
 
 template <class E>
