@@ -62,11 +62,11 @@ suite() {
     mpirun=$(command -v mpirun.$kind)
     echo 1 1 >"$logs/$kind.count" # should it not come to its end
     export SHERD_TEST_RUN=$(($$ * 2 + $2)) # names the files of its tests
-    run mpi world_programs 3
+    is_for openmpi && run mpi world_programs 3
     is_for openmpi && run mixed world_failures 3
     is_for mpich && run mpi world_moves 4
     is_for mpich && run mixed world_moves 3
-    run parts tensor_move 2
+    is_for mpich && run parts tensor_move 2
     if [ "$long" = long ]; then
         run mpi tensor_many 72
         run mixed tensor_many 72

@@ -255,7 +255,7 @@ static void no_memory_while_a_model_is_made_is_told_to_all(sherd_world *world)
 /* The same in a training step, at many places of it; the step after it works. */
 static void no_memory_in_a_step_is_told_to_all(sherd_world *world)
 {
-    enum { PLACES = 200 };
+    const int places = 200 / check_stride(2);
     gpt_options o = small(&(setup){1, sherd_world_ranks(world), true, true});
     corpus text = alphabet();
     int64_t allocations;
@@ -267,9 +267,9 @@ static void no_memory_in_a_step_is_told_to_all(sherd_world *world)
     sherd_world_fail_allocation(world, 0);
     CHECK_OK(train_step(&t, 0, &one));
     allocations = sherd_world_allocations(world);
-    for (int i = 0; i < PLACES; i++) {
+    for (int i = 0; i < places; i++) {
         if (sherd_world_rank(world) == 1)
-            sherd_world_fail_allocation(world, 1 + i * allocations / PLACES);
+            sherd_world_fail_allocation(world, 1 + i * allocations / places);
         sherd_status status = train_step(&t, 0, &one);
         sherd_world_fail_allocation(world, 0);
         CHECK(status == SHERD_OK || status == SHERD_ENOMEM);

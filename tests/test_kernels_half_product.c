@@ -51,9 +51,10 @@ static void draw(const sherd__kernels *k, uint16_t *half, float *wide, int64_t r
 
     CHECK(n < ROOM);
     k->narrow(n, half, drawn(stream, n));
-    for (int64_t i = 0; i < n; i++)
-        if (i / row >= rows || i % row >= cols)
-            half[i] = quiet_nan(k);
+    const uint16_t nan = quiet_nan(k);
+    for (int64_t i = 0; i <= rows; i++)
+        for (int64_t j = i < rows ? cols : 0; j < row; j++)
+            half[i * row + j] = nan;
     k->widen(n, wide, half);
 }
 

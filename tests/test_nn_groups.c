@@ -155,7 +155,8 @@ static void they_train_as_pytorch_does(sherd_world *world)
         for (int dtype = SHERD_F32; dtype <= SHERD_F16; dtype++)
             for (int c = 0; c < LEN(group_cases); c++)
                 for (int k = 0; k < KINDS; k++)
-                    train(world, c, (kind)k, (sherd_dtype)dtype, ways[way]);
+                    if ((way + dtype + c + k) % check_stride(2) == 0)
+                        train(world, c, (kind)k, (sherd_dtype)dtype, ways[way]);
     CHECK_OK(sherd_world_check(world));
 }
 

@@ -165,7 +165,7 @@ static void check_bits(scene *s, const sherd_mesh *mesh)
 static void it_has_the_bits_of_the_single_operators(sherd_world *world)
 {
     scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
-    int rounds = getenv("SHERD_PROOF") ? 4000 : 150;
+    int rounds = getenv("SHERD_PROOF") ? 4000 : 90;
 
     for (int i = 0; i < rounds; i++) {
         sherd_scope_begin(world);
@@ -210,7 +210,7 @@ static void check_layouts(scene *s, const sherd_mesh *mesh)
 static void every_layout_is_as_plain(sherd_world *world)
 {
     scene s = {.world = world, .dice = 50 + (uint64_t)sherd_world_ranks(world)};
-    int rounds = getenv("SHERD_PROOF") ? 4000 : 120;
+    int rounds = getenv("SHERD_PROOF") ? 4000 : 72;
 
     for (int i = 0; i < rounds; i++) {
         sherd_scope_begin(world);

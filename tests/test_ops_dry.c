@@ -195,7 +195,10 @@ static void every_operator_does_the_same_dry(sherd_world *world)
     sherd_world *dry = dry_as(world);
     int calls = getenv("SHERD_PROOF") ? PROVEN : CALLS;
 
-    for (int i = 0; i < LEN(rows); i++)
+    /* of many ranks some in the short form, which has all of few */
+    int step = sherd_world_ranks(world) > 4 && !only ? check_stride(3) : 1;
+
+    for (int i = 0; i < LEN(rows); i += step)
         if (!only || strcmp(only, rows[i].name) == 0)
             try_row(world, dry, &rows[i], calls);
     CHECK_OK(sherd_world_close(dry));

@@ -190,7 +190,7 @@ static void check_layout(scene *s, const sherd_mesh *mesh)
 static void every_layout_is_as_plain(sherd_world *world)
 {
     scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
-    int rounds = getenv("SHERD_PROOF") ? 4000 : 100;
+    int rounds = getenv("SHERD_PROOF") ? 4000 : 60;
 
     for (int i = 0; i < rounds; i++) {
         const sherd_mesh *mesh = draw_mesh(world, i);
@@ -209,7 +209,7 @@ static void every_layout_is_as_plain(sherd_world *world)
 static void convolutions_have_borders(sherd_world *world)
 {
     scene s = {.world = world, .dice = 21};
-    int rounds = getenv("SHERD_PROOF") ? 500 : 30;
+    int rounds = getenv("SHERD_PROOF") ? 500 : 15;
 
     for (int i = 0; i < rounds; i++) {
         const sherd_mesh *mesh = draw_mesh(world, i);

@@ -196,6 +196,8 @@ static void under_mpirun_as_well(void)
             CHECK_EQ(times(end->out, by_messages ? "mpi: 8000000\n" : "arena: 8000000\n"), 3);
             CHECK_EQ(times(end->out, "\n"), 6);
         }
+        if (!by_messages && check_stride(2) == 2)
+            continue; /* as under sherd run */
         ends = mpi_run(3, "own:/nowhere/prices.txt");
         FOR_EACH_MPI(kind)
         CHECK_EQ(
