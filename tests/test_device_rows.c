@@ -61,7 +61,8 @@ static void norms_are_plain(void)
     for (int d = 0; d < LEN(dtypes); d++)
         for (int i = d % check_stride(2); i < LEN(shapes); i += check_stride(2))
             for (int form = 0; form < 8; form++)
-                if (form == 2 || form == 7 || (shapes[i].shift && (form + d + i) % check_stride(2) == 0))
+                if (form == 2 || form == 7 ||
+                    (shapes[i].shift && (form + d + i) % check_stride(2) == 0))
                     norm_is_plain(dtypes[d], shapes[i].rows, shapes[i].cols, shapes[i].shift, form);
     close_device();
 }

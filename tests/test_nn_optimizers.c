@@ -139,7 +139,7 @@ static void train(sherd_world *world, maker make, const void *options, int how,
 }
 
 #define TRAIN(name)                                                                              \
-    for (int i = (way + dtype) % check_stride(2); i < LEN(name##_cases); i += check_stride(2))       \
+    for (int i = (way + dtype) % check_stride(2); i < LEN(name##_cases); i += check_stride(2))   \
     train(world, make_##name, &name##_cases[i].options, name##_cases[i].clip, name##_cases[i].p, \
           way, d)
 
