@@ -184,4 +184,24 @@ static inline double largest_difference(sherd_tensor *a, sherd_tensor *plain)
     return x && y ? most : 1e9;
 }
 
+/* Rows of an answer that are not those of the naive search. */
+static inline int64_t count_wrong_rows(const scene *s, const answer *a, sherd_tensor *points,
+                                       sherd_tensor *queries)
+{
+    const double *y = sherd_tensor_read(a->distances), *q = sherd_tensor_read(queries);
+    const int32_t *index = sherd_tensor_read(a->indices);
+    const int32_t *counts = a->counts ? sherd_tensor_read(a->counts) : NULL;
+    double distance[16];
+    int32_t want[16];
+    int64_t wrong = 0;
+
+    for (int64_t i = 0; i < s->m; i++) {
+        int count = naive_row(s, sherd_tensor_read(points), q + i * s->d, distance, want);
+        wrong += memcmp(distance, y + i * s->k, sizeof *y * (size_t)s->k) != 0 ||
+                 memcmp(want, index + i * s->k, sizeof *index * (size_t)s->k) != 0 ||
+                 (counts && counts[i] != count);
+    }
+    return wrong;
+}
+
 #endif

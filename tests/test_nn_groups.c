@@ -5,7 +5,6 @@
  */
 #include "modules.h"
 #include "sherd/optimizer.h"
-
 #include "optimizer_groups.h"
 
 enum { PARAMETERS = 4, ELEMENTS = 24, NAME = 64 };

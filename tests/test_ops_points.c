@@ -12,25 +12,6 @@
 
 /* ---- plain ----------------------------------------------------------------------------------- */
 
-static int64_t count_wrong_rows(const scene *s, const answer *a, sherd_tensor *points,
-                                sherd_tensor *queries)
-{
-    const double *y = sherd_tensor_read(a->distances), *q = sherd_tensor_read(queries);
-    const int32_t *index = sherd_tensor_read(a->indices);
-    const int32_t *counts = a->counts ? sherd_tensor_read(a->counts) : NULL;
-    double distance[16];
-    int32_t want[16];
-    int64_t wrong = 0;
-
-    for (int64_t i = 0; i < s->m; i++) {
-        int count = naive_row(s, sherd_tensor_read(points), q + i * s->d, distance, want);
-        wrong += memcmp(distance, y + i * s->k, sizeof *y * (size_t)s->k) != 0 ||
-                 memcmp(want, index + i * s->k, sizeof *index * (size_t)s->k) != 0 ||
-                 (counts && counts[i] != count);
-    }
-    return wrong;
-}
-
 static void plain_is_the_naive_search(sherd_world *world)
 {
     scene s = {.world = world, .dice = 7};
@@ -279,8 +260,7 @@ static void check_combinations(scene *s, const sherd_mesh *mesh)
 
 /*
  * 1025 points and 2048 queries, 4 nearest; 136 points, and those within a radius of the points of a
- * grid: all combinations of shards (row 84 of ShardTensor's cases); a quarter of most in the short
- * form.
+ * grid (row 84 of ShardTensor's cases; the short form has a quarter): all combinations of shards.
  */
 static void all_combinations_of_shards(sherd_world *world)
 {

@@ -51,8 +51,8 @@ template <class E> inline void show(float *to, uint32_t word)
     to[1] = get(high);
 }
 
-/* By plain loops, after lanes have shown each other what they hold: in one place and another in turn,
- * so that none writes over what is still read. */
+/* By plain loops, after lanes have shown each other what they hold: in one place and another in
+ * turn, so that none writes over what is still read. */
 template <class E>
 inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
