@@ -160,7 +160,7 @@ static int try_table(const char *set, sherd_dtype dtype, const sherd__kernels *k
     uint64_t state = (uint64_t)dtype;
     int tried = 0;
 
-    for (int i = 0; i < TRIES / check_stride(2) && k->product; i++) {
+    for (int i = 0; i < TRIES / check_stride(3) && k->product; i++) {
         sherd__product p = draw_product(dtype, &state);
         if (k->product_fits && !k->product_fits(&p))
             continue;

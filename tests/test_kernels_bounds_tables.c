@@ -132,7 +132,7 @@ static void try_table(trial *t, const char *set, sherd_dtype dtype, const sherd_
         any_function f = function_at_offset(table, subjects[i].offset);
         if (!f || !subjects[i].run || (known && f == function_at_offset(known, subjects[i].offset)))
             continue;
-        try_subject(t, &subjects[i], TRIES / check_stride(2), table, paper);
+        try_subject(t, &subjects[i], TRIES / check_stride(3), table, paper);
     }
 }
 

@@ -8,7 +8,7 @@
 
 static void sharded_equals_plain(sherd_world *world)
 {
-    all_equal_plain(world, cases, LEN(cases), getenv("SHERD_PROOF") ? 700 : 90);
+    all_equal_plain(world, cases, LEN(cases), getenv("SHERD_PROOF") ? 700 : 70);
 }
 
 static const check_test tests[] = {

@@ -430,7 +430,7 @@ static void ranks_agree_on_what_is_lost(sherd_world *world)
     for (int i = 0; i < FIELDS; i++)
         field[i] = new_field(world, 1);
     CHECK_OK(sherd_world_check(world));
-    for (int round = 0; round < (getenv("SHERD_PROOF") ? 2000 : 60); round++) {
+    for (int round = 0; round < (getenv("SHERD_PROOF") ? 2000 : 40); round++) {
         int who = (int)(next(&all) % (uint64_t)ranks), when = (int)(next(&all) % STEPS);
         sherd_scope_begin(world);
         for (int step = 0; step < STEPS; step++) {

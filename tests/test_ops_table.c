@@ -16,7 +16,7 @@ enum {
     CALLS = 3,
     PROVEN_CALLS = 60,
     DEEP = 10,
-    MOST_TRIED = 4,
+    MOST_TRIED = 3,
     MOST_PROVEN = 200000,
     MOST_OF_TWO_AXES = 1500
 };

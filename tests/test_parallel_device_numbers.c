@@ -298,8 +298,9 @@ static void same_on_both(sherd_world *world)
     const sherd_mesh *mesh = NULL;
 
     CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
-    /* of many ranks each third function in the short form */
-    for (int f = 0; f<LEN(functions); f += ranks> 4 ? check_stride(3) : 1)
+    int step = ranks > 4 ? check_stride(3) : 1; /* functions in the short form, of many ranks */
+
+    for (int f = 0; f < LEN(functions); f += step)
         for (int p = ranks > 2; p < (ranks > 1 ? LEN(placements) : 1); p++)
             check_both(world, f, mesh, placements[p], p == 1 ? SHERD_F64 : SHERD_F32);
 }

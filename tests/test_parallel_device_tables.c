@@ -253,9 +253,10 @@ static void same_on_both(sherd_world *world)
 
     CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
     /* of one rank all placements are one; of many each function has one in the short form */
+    int count = ranks > 1 ? LEN(placements) : 1, step = ranks > 3 ? check_stride(3) : 1;
+
     for (int f = 0; f < LEN(functions); f++)
-        for (int p = ranks > 3 ? f % check_stride(3) : 0;
-             p<(ranks > 1 ? LEN(placements) : 1); p += ranks> 3 ? check_stride(3) : 1)
+        for (int p = f % step; p < count; p += step)
             check_function(world, mesh, f, placements[p]);
 }
 

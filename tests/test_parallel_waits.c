@@ -136,7 +136,7 @@ static void run_program(scene *s, uint64_t seed, unsigned rate)
 
 static void whatever_ranks_wait_in_is_found(sherd_world *world)
 {
-    int programs = getenv("SHERD_PROOF") ? 5000 : 120, wrong = 0;
+    int programs = getenv("SHERD_PROOF") ? 5000 : 80, wrong = 0;
     scene s;
 
     open_scene(&s, world);

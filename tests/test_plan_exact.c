@@ -80,7 +80,7 @@ static void nothing_is_cheaper_where_all_goes_straight(void)
     sherd_price price = slow_messages();
 
     price.straight = true;
-    nothing_is_cheaper(&price, check_stride(17), 100);
+    nothing_is_cheaper(&price, check_stride(23), 100);
     price.overlap = true;
     nothing_is_cheaper(&price, check_stride(61), 10);
 }
@@ -96,9 +96,9 @@ static void nothing_is_cheaper_where_axes_are_slow_in_two_ways(void)
 {
     sherd_price price = slow_in_two_ways();
 
-    nothing_is_cheaper(&price, check_stride(17), 100);
+    nothing_is_cheaper(&price, check_stride(23), 100);
     price.straight = true;
-    nothing_is_cheaper(&price, check_stride(17), 100);
+    nothing_is_cheaper(&price, check_stride(25), 100);
     price.overlap = true;
     nothing_is_cheaper(&price, check_stride(61), 10);
 }

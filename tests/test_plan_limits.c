@@ -150,7 +150,7 @@ static void a_search_that_is_cut_off_says_so(void)
     static tally_of t[LEN(efforts)];
     uint64_t dice = 3;
 
-    for (int k = 0; k < (getenv("SHERD_PROOF") ? 2400 : 120); k++) {
+    for (int k = 0; k < (getenv("SHERD_PROOF") ? 2400 : 80); k++) {
         const int64_t *shape = shapes[k % LEN(shapes)];
         const sherd_price price = price_of(k);
         paper p;
