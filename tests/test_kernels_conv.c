@@ -10,7 +10,7 @@
 #include "kernel_versions.h"
 #include "kernels/engine.h"
 
-enum { ROOM = 1 << 18, WORKSPACE = 1 << 21, GUARD = 16, X = SHERD__CONV_X, W = SHERD__CONV_W, Y };
+enum { ROOM = 1 << 18, WORKSPACE = 3 << 20, GUARD = 16, X = SHERD__CONV_X, W = SHERD__CONV_W, Y };
 
 static float x[ROOM], w[ROOM], y[ROOM], bias[ROOM], made[2][ROOM], plain[2][ROOM];
 static _Alignas(64) unsigned char workspace[WORKSPACE + 64];
@@ -87,7 +87,8 @@ static int64_t run(sherd__engine *engine, const sherd__conv_job *job)
 
     if (sherd__conv_onednn_bytes(&bytes, engine, job) != SHERD__DONE)
         return -1;
-    CHECK(bytes <= WORKSPACE);
+    if (!CHECK(bytes <= WORKSPACE))
+        return -1;
     CHECK(sherd__conv_onednn(engine, job, workspace) == SHERD__DONE);
     CHECK_EQ(workspace[bytes], 0x42);
     return bytes;

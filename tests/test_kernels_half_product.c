@@ -238,7 +238,7 @@ static void products_are_f32_sums_rounded_once(void)
     setenv("SHERD_GEMM", "tiles", 1);
     sherd__kernels_choose(&pairs);
     unsetenv("SHERD_GEMM");
-    if (sherd__has_fast_pairs() && pairs.bf16.product != bf16.product)
+    if (sherd__has_fast_bf16() && pairs.bf16.product != bf16.product)
         try_table(&pairs.bf16, SHERD_BF16);
     free(space);
     space = NULL;

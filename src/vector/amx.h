@@ -34,14 +34,13 @@ INLINE void end_products(void)
 }
 
 /* c[32,32] = a b, or c += a b, where the sum is over `depth` tiles of 32 numbers. c_row floats lie
- * between rows of c. Corners are not left out: of operands they are half of a tile. */
-INLINE void multiply_tiles(corner gone, bool add, float *c, int64_t c_row, int64_t depth, tiles a,
-                           tiles b)
+ * between rows of c, a_bytes between rows of tiles of a. */
+INLINE void multiply_lying(bool add, float *c, int64_t c_row, int64_t depth, tiles a,
+                           int64_t a_bytes, tiles b)
 {
     enum { STRIDE = BLOCK * sizeof(uint16_t) };
     int64_t row = c_row * (int64_t)sizeof *c;
 
-    (void)gone;
     __asm__ volatile("" ::: "memory"); /* loads of tiles are not seen to read memory */
     if (add) {
         _tile_loadd(0, c, row);
@@ -55,12 +54,12 @@ INLINE void multiply_tiles(corner gone, bool add, float *c, int64_t c_row, int64
         _tile_zero(3);
     }
     for (int64_t i = 0; i < depth; i++, a.at += a.next, b.at += b.next) {
-        _tile_loadd(4, a.at, STRIDE);
+        _tile_loadd(4, a.at, a_bytes);
         _tile_loadd(6, b.at, STRIDE);
         _tile_loadd(7, b.at + b.second, STRIDE);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a.at + a.second, STRIDE);
+        _tile_loadd(5, a.at + a.second, a_bytes);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
@@ -69,6 +68,14 @@ INLINE void multiply_tiles(corner gone, bool add, float *c, int64_t c_row, int64
     _tile_stored(2, c + SIDE * c_row, row);
     _tile_stored(3, c + SIDE * c_row + SIDE, row);
     __asm__ volatile("" ::: "memory");
+}
+
+/* That of packed tiles. Corners are not left out: of operands they are half of a tile. */
+INLINE void multiply_tiles(corner gone, bool add, float *c, int64_t c_row, int64_t depth, tiles a,
+                           tiles b)
+{
+    (void)gone;
+    multiply_lying(add, c, c_row, depth, a, BLOCK * sizeof(uint16_t), b);
 }
 
 #endif

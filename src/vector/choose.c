@@ -176,21 +176,23 @@ static void install_tiles(sherd__kernel_set *set)
 #endif
 }
 
-/* What AVX512_BF16 has besides attention, where that is; products are not oneDNN's then. To ask the
- * CPU once more takes a while on a virtual one. */
-static void install_pairs(sherd__kernel_set *set)
+/* What AVX512_BF16 and AMX have besides attention, where that is; products are not oneDNN's then.
+ * To ask the CPU once more takes a while on a virtual one. */
+static void install_bf16(sherd__kernel_set *set)
 {
+    bool products = set->tiles && wanted("SHERD_GEMM", "tiles");
+
 #ifdef SHERD_HAVE_AVX512_BF16
-    if (set->tiles != &sherd__attention_pairs)
-        return;
-    sherd__install_elements_bf16(&set->bf16);
-    if (wanted("SHERD_GEMM", "tiles")) {
+    if (set->tiles)
+        sherd__install_elements_bf16(&set->bf16);
+    if (products && set->tiles == &sherd__attention_pairs)
         sherd__install_pairs(&set->bf16);
-        set->bf16_products = false;
-    }
-#else
-    (void)set;
 #endif
+#ifdef SHERD_HAVE_AMX
+    if (products && set->tiles == &sherd__attention_amx)
+        sherd__install_product_amx(&set->bf16);
+#endif
+    set->bf16_products = set->bf16_products && !products;
 }
 
 /* The widest instruction set that the machine and the environment allow; NULL: none. */
@@ -275,7 +277,7 @@ void sherd__kernels_choose(sherd__kernel_set *set)
     install_fast(set);
     install_tiles(set);
     install_gemm(set);
-    install_pairs(set);
+    install_bf16(set);
     install_half_gemm(set);
 }
 

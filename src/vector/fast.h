@@ -51,6 +51,7 @@ typedef struct sherd__bf16_by {
 } sherd__bf16_by;
 extern const sherd__bf16_by sherd__bf16_by_f32;
 void sherd__install_pairs(sherd__kernels *bf16);
+void sherd__install_product_amx(sherd__kernels *bf16);
 void sherd__install_elements_bf16(sherd__kernels *bf16);
 
 /* Whether this machine has the instruction set (of AVX2 and AVX-512 also FMA and F16C). */
