@@ -16,8 +16,9 @@
 #include "amx.h"
 
 /*
- * The most terms of one pass, and those of a pass where there are more; numbers of b and of a that
- * are packed at once; rows whose sums are kept meanwhile.
+ * The most terms of one pass, and those of a pass where there are more, or where a lies across:
+ * then more of its columns are read at once; numbers of b and of a that are packed at once; rows
+ * whose sums are kept meanwhile.
  */
 enum {
     TERMS = 2048,
@@ -61,7 +62,8 @@ static bool is_wide(const part *x)
 
 static part part_of(const sherd__product *p)
 {
-    part x = {.p = p, .pass = sherd__max(blocks_of(p->k <= TERMS ? p->k : PASS), 1) * BLOCK};
+    bool once = p->k <= (p->ta ? PASS : TERMS);
+    part x = {.p = p, .pass = sherd__max(blocks_of(once ? p->k : PASS), 1) * BLOCK};
 
     x.a_row = p->a_row ? p->a_row : p->ta ? p->m : p->k;
     x.b_row = p->b_row ? p->b_row : p->tb ? p->k : p->n;
