@@ -40,6 +40,45 @@ static void gelu_is_right_far_out(void)
     }
 }
 
+static bool are_alike(const float *x, const float *y, int64_t n)
+{
+    int64_t wrong = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        wrong += isnan(x[i]) ? !isnan(y[i]) : memcmp(x + i, y + i, sizeof *x) != 0;
+    return wrong == 0;
+}
+
+/* Bounds that change places or are NaN, and the larger and the smaller of any two. */
+static void bounds_and_ends_are_the_plain_ones(void)
+{
+    static const float ends[] = {-INFINITY, -3, -1, -0.0f, 0, 1, 2.5f, 3, INFINITY, NAN};
+    static const double bounds[][2] = {{-1, 1}, {2, -2}, {NAN, 1}, {-1, NAN}, {-0.0, 0}};
+    enum { N = LEN(ends) * LEN(ends) };
+    const int64_t n = N;
+
+    EACH_VERSION(k)
+    {
+        start(1);
+        for (int i = 0; i < N; i++) {
+            a->in[0][i] = ends[i % LEN(ends)];
+            a->in[1][i] = ends[i / LEN(ends)];
+        }
+        for (int b = 0; b < LEN(bounds); b++) {
+            sherd__ref_f32.unary(SHERD__CLAMP, n, a->plain[0], a->in[0], bounds[b]);
+            k->unary(SHERD__CLAMP, n, a->fast[0], a->in[0], bounds[b]);
+            CHECK(are_alike(a->plain[0], a->fast[0], n));
+        }
+        for (int i = 0; i < 2; i++) {
+            sherd__binary_kind kind = i ? SHERD__MAXIMUM : SHERD__MINIMUM;
+            const int64_t step = 1;
+            sherd__ref_f32.binary(kind, 1, &n, a->plain[0], a->in[0], &step, a->in[1], &step);
+            k->binary(kind, 1, &n, a->fast[0], a->in[0], &step, a->in[1], &step);
+            CHECK(are_alike(a->plain[0], a->fast[0], n));
+        }
+    }
+}
+
 /* The lower tail of GELU by erf, and softplus where it is as small, to a few ulp of what they
  * are. */
 static void tails_keep_their_digits(void)
@@ -64,6 +103,7 @@ static void tails_keep_their_digits(void)
 
 static const check_test tests[] = {
     SHARED_TESTS,
+    {TEST(bounds_and_ends_are_the_plain_ones)},
     {TEST(gelu_is_right_far_out)},
     {TEST(tails_keep_their_digits)},
 };
