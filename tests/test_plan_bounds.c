@@ -89,10 +89,10 @@ static void reductions_are_bounded_by_messages_and_sums(void)
         CHECK_OK(sherd__field_fill(&field));
         static int64_t time[NODES][NODES];
         find_ways(time, &field);
-        int64_t least = time[SHERD__SOURCE][SHERD__GOAL];
+        int64_t least = time[SHERD__START][SHERD__GOAL];
         reductions++;
         near +=
-            2 * sherd__bound_between(&field, SHERD__SOURCE, SHERD__GOAL, SHERD__MOST).picoseconds >=
+            2 * sherd__bound_between(&field, SHERD__START, SHERD__GOAL, SHERD__MOST).picoseconds >=
             least;
         sherd__field_clear(&field);
     }

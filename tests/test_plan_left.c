@@ -120,14 +120,14 @@ static void compare_beside(tally *t, const ways *w, const sherd__field *field)
     sherd__cost best = never;
 
     for (int b = 0; b < field->nodes; b++) {
-        sherd__cost way = sherd__cost_add(w->step[SHERD__SOURCE][b], w->left[b]);
+        sherd__cost way = sherd__cost_add(w->step[SHERD__START][b], w->left[b]);
         if (b != SHERD__GOAL && sherd__cost_compare(way, best) < 0)
             best = way;
     }
     const sherd__cost least = {sherd__least_beside_direct(field), 0, 1};
     if (!CHECK(sherd__cost_compare(least, best) <= 0 ||
-               sherd__cost_compare(w->step[SHERD__SOURCE][SHERD__GOAL], best) <= 0))
-        complain(field, "beside", SHERD__SOURCE, SHERD__GOAL, least, best);
+               sherd__cost_compare(w->step[SHERD__START][SHERD__GOAL], best) <= 0))
+        complain(field, "beside", SHERD__START, SHERD__GOAL, least, best);
     t->beside++;
 }
 

@@ -357,7 +357,7 @@ static bool take_turn(sherd__pass *p, int k)
         p->late[p->lates++] = k;
     else
         leave(p, k, good, node->done && !was_done);
-    return good && (p->lates <= SHERD__LATE || run_late(p, true));
+    return good && (p->lates <= SHERD__MAX_LATE || run_late(p, true));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */

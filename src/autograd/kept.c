@@ -28,7 +28,7 @@ sherd__as_found sherd__replay_find(sherd_world *world, const sherd_tensor *t)
     sherd__as_found found = {t->layout, t->dtype};
     sherd__replay *first = sherd__tape_of(world)->replay, *again = first;
 
-    while (again && again->state != SHERD__AGAIN)
+    while (again && again->state != SHERD__REPLAY_AGAIN)
         again = again->outer;
     if (again && again->found_at < again->founds)
         found = again->found[again->found_at++];
@@ -41,14 +41,14 @@ const sherd_node *sherd__replay_next(sherd_world *world)
 {
     const sherd__replay *r = sherd__tape_of(world)->replay;
 
-    return r && r->state == SHERD__AGAIN && r->at < r->nodes ? r->node[r->at] : NULL;
+    return r && r->state == SHERD__REPLAY_AGAIN && r->at < r->nodes ? r->node[r->at] : NULL;
 }
 
 bool sherd__is_replayed(sherd_world *world)
 {
     const sherd__replay *r = sherd__tape_of(world)->replay;
 
-    return r && r->state == SHERD__AGAIN;
+    return r && r->state == SHERD__REPLAY_AGAIN;
 }
 
 /* ---- results that were kept ------------------------------------------------------------------ */

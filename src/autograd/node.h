@@ -215,7 +215,7 @@ sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function);
 bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layout *layout);
 
 /* How many nodes may have gradients that were put off. */
-enum { SHERD__LATE = 2 };
+enum { SHERD__MAX_LATE = 2 };
 
 /*
  * The parts of a backward: the whole; the gradients of some leaves, which somebody waits for; and
@@ -255,7 +255,7 @@ typedef struct sherd__pass {
     int waiting, heap_room;
     sherd__watch **leaf;
     int leaves, leaf_room;
-    int late[SHERD__LATE + 1]; /* nodes with gradients that were put off; the oldest first */
+    int late[SHERD__MAX_LATE + 1]; /* nodes with gradients that were put off; the oldest first */
     int lates;
     bool moving; /* the node that ran last has begun a move */
 } sherd__pass;

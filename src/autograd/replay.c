@@ -40,7 +40,7 @@ static void replay_destroy(sherd__refcounted *head)
 /* Release the arguments when no node needs them any more; likewise those of parts around. */
 static void let_go(sherd__replay *r)
 {
-    while (r && r->state == SHERD__WAITS && r->undone == 0 && !r->keeper->done) {
+    while (r && r->state == SHERD__REPLAY_WAITS && r->undone == 0 && !r->keeper->done) {
         sherd_node *keeper = r->keeper;
         sherd__node_clear(keeper);
         keeper->done = true;
@@ -176,7 +176,7 @@ void sherd__replay_end(sherd__replay *r)
     sherd__origins_leave(r->world, r->origins);
     sherd__tape_of(r->world)->replay = r->outer;
     r->outer = NULL;
-    r->state = SHERD__WAITS;
+    r->state = SHERD__REPLAY_WAITS;
     let_go(r);
     sherd__refcounted_release(&r->head);
 }
@@ -203,7 +203,7 @@ void sherd__replay_join(sherd_node *node)
 
     if (!r)
         return;
-    if (r->state == SHERD__RECORDS) {
+    if (r->state == SHERD__REPLAY_RECORDS) {
         if (!append(r, node))
             return;
         node->member = r->nodes - 1;
@@ -392,7 +392,7 @@ static void fill(sherd__replay *r)
     sherd_saved_hooks_push(world, &none);
     r->head.refs++;
     r->outer = tape->replay;
-    r->state = SHERD__AGAIN;
+    r->state = SHERD__REPLAY_AGAIN;
     r->at = r->found_at = 0;
     tape->replay = r;
     tape->graph = false;
@@ -408,7 +408,7 @@ static void fill(sherd__replay *r)
     sherd__set_low(world, low);
     tape->replay = r->outer;
     tape->graph = graph;
-    r->state = SHERD__WAITS;
+    r->state = SHERD__REPLAY_WAITS;
     tape->hooked = hooked;
     tape->unpushed = unpushed;
     sherd__scope_leave(world, floor);
@@ -433,7 +433,7 @@ static bool refuse_inside(const sherd__replay *r)
 
 bool sherd__replay_fill(sherd_node *node)
 {
-    if (node->replay && node->replay->state != SHERD__WAITS)
+    if (node->replay && node->replay->state != SHERD__REPLAY_WAITS)
         return refuse_inside(node->replay);
     if (!node->lacks || !node->replay)
         return true;

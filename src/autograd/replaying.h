@@ -5,7 +5,11 @@
 
 #include "autograd/node.h"
 
-typedef enum sherd__replay_state { SHERD__RECORDS, SHERD__WAITS, SHERD__AGAIN } sherd__replay_state;
+typedef enum sherd__replay_state {
+    SHERD__REPLAY_RECORDS,
+    SHERD__REPLAY_WAITS,
+    SHERD__REPLAY_AGAIN
+} sherd__replay_state;
 
 struct sherd__replay {
     sherd__refcounted head; /* counts its nodes, and its run */

@@ -34,7 +34,7 @@ int sherd__mpi_await(MPI_Request *request)
         waited += now - last < longest_round ? now - last : longest_round;
         last = now;
         if (waited > most)
-            return SHERD__LATE;
+            return SHERD__TIMED_OUT;
         if (waited > 0.01)
             nanosleep(&nap, NULL);
     }

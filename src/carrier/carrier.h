@@ -21,12 +21,12 @@ sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, bool poor, ch
 /* Seconds of SHERD_TIMEOUT, infinite for none; what is wrong with it the world says later. */
 double sherd__mpi_timeout(void);
 
-enum { SHERD__LATE = -1 /* no error of MPI's: those are > 0 */ };
+enum { SHERD__TIMED_OUT = -1 /* no error of MPI's: those are > 0 */ };
 
 /*
- * Wait until a request is done: MPI_SUCCESS, MPI's error, or SHERD__LATE after SHERD_TIMEOUT. MPI
- * itself would wait for ever for a rank that does not come, and what it has begun cannot be taken
- * back: unless this has succeeded, the memory of the request must stay.
+ * Wait until a request is done: MPI_SUCCESS, MPI's error, or SHERD__TIMED_OUT after SHERD_TIMEOUT.
+ * MPI itself would wait for ever for a rank that does not come, and what it has begun cannot be
+ * taken back: unless this has succeeded, the memory of the request must stay.
  */
 int sherd__mpi_await(MPI_Request *request);
 

@@ -144,7 +144,7 @@ static bool gather_some(carrier *c, const char *mine, size_t bytes, size_t at, c
                "MPI_Iallgather"))
         return false;
     int error = sherd__mpi_await(&request);
-    if (error == SHERD__LATE || !works(c, error, "MPI_Iallgather")) {
+    if (error == SHERD__TIMED_OUT || !works(c, error, "MPI_Iallgather")) {
         c->gathered = NULL;
         return false;
     }
@@ -396,7 +396,7 @@ static void close_carrier(void *self, bool well)
 /* What sherd__mpi_await has returned, of a carrier that MPI may still use. */
 static sherd_status not_begun(char *text, size_t room, int error)
 {
-    if (error != SHERD__LATE)
+    if (error != SHERD__TIMED_OUT)
         return say(text, room, error, "no duplicate of the communicator");
     snprintf(text, room,
              "%s: waited %.0f s (SHERD_TIMEOUT) for all ranks of the communicator to open a "

@@ -11,7 +11,7 @@
  * Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth.
  * In the place of a mask there may be spans, i32 [batch or 1,positions,2].
  */
-enum { SHERD__Q, SHERD__K, SHERD__V, SHERD__MASK, SHERD__ATTEND_OPERANDS };
+enum { SHERD__Q, SHERD__K, SHERD__V, SHERD__ATTEND_MASK, SHERD__ATTEND_OPERANDS };
 enum {
     SHERD__BATCH,
     SHERD__POSITIONS,
@@ -222,7 +222,7 @@ bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, cons
  */
 typedef struct sherd__choice {
     sherd_attention_way way; /* CHEAPEST: no sequence is sharded */
-    const sherd_layout *to[SHERD__MASK], *back, *back_sum;
+    const sherd_layout *to[SHERD__ATTEND_MASK], *back, *back_sum;
 } sherd__choice;
 
 sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in,
@@ -243,10 +243,10 @@ enum {
     SHERD__G_LOG_SUM
 };
 
-#define SHERD__ATTEND_NEEDS                                                                     \
-    (SHERD_NEEDS_OPERAND(SHERD__Q) | SHERD_NEEDS_OPERAND(SHERD__K) |                            \
-     SHERD_NEEDS_OPERAND(SHERD__V) | SHERD_NEEDS_OPERAND(SHERD__MASK) | SHERD_NEEDS_RESULT(0) | \
-     SHERD_NEEDS_RESULT(1))
+#define SHERD__ATTEND_NEEDS                                                    \
+    (SHERD_NEEDS_OPERAND(SHERD__Q) | SHERD_NEEDS_OPERAND(SHERD__K) |           \
+     SHERD_NEEDS_OPERAND(SHERD__V) | SHERD_NEEDS_OPERAND(SHERD__ATTEND_MASK) | \
+     SHERD_NEEDS_RESULT(0) | SHERD_NEEDS_RESULT(1))
 
 /* What operators of whole sequences and of pieces have in common, forward and backward. */
 double sherd__attend_general_operations(const sherd_call *call);

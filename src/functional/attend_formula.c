@@ -69,7 +69,7 @@ static sherd_tensor *scores_of(sherd_tensor *const *in, const sherd__attend_attr
         scores = sherd_masked_fill(scores, later_keys(q->world, n), -(double)INFINITY);
     if (a->window && a->window < n)
         scores = sherd_masked_fill(scores, earlier_keys(q->world, n, a->window), -(double)INFINITY);
-    return masked(scores, in[SHERD__MASK]);
+    return masked(scores, in[SHERD__ATTEND_MASK]);
 }
 
 /* A query from which all keys are hidden has the result 0, and no gradient. */

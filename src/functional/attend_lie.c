@@ -199,11 +199,11 @@ sherd_status sherd__attend_lie(sherd__lying *out, const sherd_layout *const *ope
 
 bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v)
 {
-    const sherd_tensor *all[SHERD__MASK] = {q, k, v};
+    const sherd_tensor *all[SHERD__ATTEND_MASK] = {q, k, v};
     const sherd_mesh *mesh = NULL;
     bool sharded = false;
 
-    for (int i = 0; i < SHERD__MASK; i++) {
+    for (int i = 0; i < SHERD__ATTEND_MASK; i++) {
         if (!all[i] || !all[i]->storage || all[i]->ndim != KEY_DIMS)
             return false;
         const sherd_layout *layout = all[i]->layout;

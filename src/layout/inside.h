@@ -49,7 +49,7 @@ sherd_status sherd__dims_read(const sherd_layout **out, const sherd__target *tar
 /* The reduce op with this name; false if there is none. */
 bool sherd__reduce_op_find(const char *name, sherd_reduce_op *out);
 /* The reduce ops, for messages. */
-#define SHERD__OPS "sum, avg, min, max or product"
+#define SHERD__REDUCE_OPS "sum, avg, min, max or product"
 
 /* As sherd_layout_create, sherd__mesh_make and sherd__layout_intern; errors name `function`. */
 sherd_status sherd__layout_build(const sherd_layout **out, const char *function,

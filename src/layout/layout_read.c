@@ -150,7 +150,7 @@ static sherd_status scan_pending(reader *r)
     sherd__skip_blanks(&r->s);
     const sherd__scanner start = r->s;
     if (!sherd__take_name(&r->s, name, sizeof name) || !sherd__reduce_op_find(name, &note->op))
-        return sherd__expected(r->space->diag, r->function, &start, SHERD__OPS);
+        return sherd__expected(r->space->diag, r->function, &start, SHERD__REDUCE_OPS);
     if (!sherd__reduce_ops_mix(r->pending[0].op, note->op))
         return sherd__expected(r->space->diag, r->function, &start,
                                "%s as before: of different ops only sum and avg mix",

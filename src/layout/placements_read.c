@@ -38,7 +38,7 @@ static sherd_status scan_op(reader *r, sherd_reduce_op *op)
     sherd__skip_blanks(&r->s);
     sherd__scanner start = r->s;
     if (!sherd__take_name(&r->s, name, sizeof name) || !sherd__reduce_op_find(name, op))
-        return sherd__expected(diag, r->function, &start, SHERD__OPS);
+        return sherd__expected(diag, r->function, &start, SHERD__REDUCE_OPS);
     if (!sherd__take(&r->s, ")"))
         return sherd__expected(diag, r->function, &r->s, ")");
     return SHERD_OK;

@@ -37,7 +37,7 @@ static void add_class(sherd__class *list, int *count, int64_t length, int64_t ti
 /* Default cuts: full chunks, a short one and empty ones at each level; the longest come first. */
 static int split_classes(sherd__class *list, int count, int64_t p)
 {
-    sherd__class before[SHERD__CLASSES];
+    sherd__class before[SHERD__LENGTH_CLASSES];
     int old = count;
 
     memcpy(before, list, (size_t)old * sizeof *list);
@@ -74,7 +74,7 @@ static void find_classes(sherd__grid *grid, const sherd__change *change, int d)
         p->below = sherd__dim_parts(grid->mesh, listed) / p->classes;
         return;
     }
-    sherd__assert(-1, grid->pooled + count <= SHERD__CLASSES);
+    sherd__assert(-1, grid->pooled + count <= SHERD__LENGTH_CLASSES);
     grid->pooled += count;
     p->classes = count;
 }

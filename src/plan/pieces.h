@@ -17,7 +17,7 @@ enum {
      * Each axis turns a length into at most two others and 0, so 8 axes make at most 2^8 + 1 in
      * all, and every dim has one more.
      */
-    SHERD__CLASSES = 272,
+    SHERD__LENGTH_CLASSES = 272,
     SHERD__SPLITS = 24
 };
 
@@ -105,7 +105,7 @@ typedef struct sherd__grid {
     int components;
     sherd__component component[SHERD_MAX_DIMS];
     int pooled;
-    sherd__class pool[SHERD__CLASSES];
+    sherd__class pool[SHERD__LENGTH_CLASSES];
 } sherd__grid;
 
 void sherd__grid_make(sherd__grid *grid, const sherd__change *change, const int64_t *shape);

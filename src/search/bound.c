@@ -248,7 +248,7 @@ void sherd__bound_fill(sherd__field *field)
 {
     field->all = field->nodes;
     for (int i = 0; i < field->all; i++) {
-        field->node[i].behind = sherd__bound_between(field, SHERD__SOURCE, i, SHERD__MOST);
+        field->node[i].behind = sherd__bound_between(field, SHERD__START, i, SHERD__MOST);
         field->node[i].ahead = sherd__bound_between(field, i, SHERD__GOAL, SHERD__MOST);
     }
 }

@@ -357,7 +357,7 @@ static sherd_status list_nodes(sherd__field *field, int d, sherd__node *node, un
         unsigned may = field->reduced & ~used;
         for (unsigned pending = may;; pending = (pending - 1) & may) {
             node->pending = pending;
-            bool end = same_place(field, node, &field->node[SHERD__SOURCE]) ||
+            bool end = same_place(field, node, &field->node[SHERD__START]) ||
                        (!field->across && same_place(field, node, &field->node[SHERD__GOAL]));
             status = end ? SHERD_OK : add_node(field, node, false);
             if (pending == 0 || status != SHERD_OK)
@@ -423,7 +423,7 @@ const sherd_layout *sherd__field_layout(const sherd__field *field, int number, s
 {
     const sherd__node *node = &field->node[number];
 
-    if (number == SHERD__SOURCE)
+    if (number == SHERD__START)
         return field->problem->from;
     if (number == SHERD__GOAL)
         return field->goal;

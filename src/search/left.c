@@ -141,7 +141,7 @@ static int take_nearest(side *s)
 static sherd_status side_start(side *s, sherd__field *field, sherd__cost limit, bool ahead)
 {
     sherd__heap *heap = field->problem->space->heap;
-    int end = ahead ? SHERD__SOURCE : SHERD__GOAL;
+    int end = ahead ? SHERD__START : SHERD__GOAL;
 
     *s = (side){.field = field, .limit = limit, .ahead = ahead};
     s->next = sherd__alloc(heap, (size_t)field->nodes, sizeof *s->next);
@@ -177,22 +177,22 @@ static void find(side *s)
 {
     sherd__node *node = s->field->node;
 
-    while (!s->done[SHERD__SOURCE]) {
+    while (!s->done[SHERD__START]) {
         int at = take_nearest(s);
         if (at < 0)
             break;
-        if (at != SHERD__SOURCE)
+        if (at != SHERD__START)
             reach_out(s, at);
     }
     for (int i = 0; i < s->opens; i++) { /* the source was nearer than these */
         sherd__node *far = &node[s->open[i]];
-        far->left = dearer(node[SHERD__SOURCE].left, far->ahead);
+        far->left = dearer(node[SHERD__START].left, far->ahead);
     }
 }
 
 static void trace(sherd__route *route, const side *s)
 {
-    int at = SHERD__SOURCE;
+    int at = SHERD__START;
 
     route->stops = 0;
     route->cost = s->field->node[at].left;
@@ -250,10 +250,10 @@ static void trace_both(sherd__route *route, const sherd__left_meeting *m)
     int back[SHERD__STOPS], count = 0;
 
     route->stops = 0;
-    for (int at = m->middle; at != SHERD__SOURCE; at = m->side[1].next[at])
+    for (int at = m->middle; at != SHERD__START; at = m->side[1].next[at])
         if (count < SHERD__STOPS)
             back[count++] = at;
-    route->stop[route->stops++] = SHERD__SOURCE;
+    route->stop[route->stops++] = SHERD__START;
     while (count > 0 && route->stops < SHERD__STOPS)
         route->stop[route->stops++] = back[--count];
     for (int at = m->middle; at != SHERD__GOAL && route->stops < SHERD__STOPS;) {

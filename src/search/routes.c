@@ -223,7 +223,7 @@ static sherd_status find_sure_route(sherd__best *b, bool *complete, sherd__field
     if (!field->across)
         sherd__bound_fill(field);
     if (b->known) /* the direct step */
-        sherd__edge_note(field, SHERD__SOURCE, SHERD__GOAL, true, b->cost);
+        sherd__edge_note(field, SHERD__START, SHERD__GOAL, true, b->cost);
     while (status == SHERD_OK && !sure && kept) {
         sherd__best found = *b;
         status = field->across ? find_route(&found, complete, field, false)

@@ -355,7 +355,7 @@ static int next_stop(const finder *f, const bool *on_route, int from)
 
 static void trace_route(sherd__route *out, const finder *f, bool *on_route)
 {
-    int at = SHERD__SOURCE;
+    int at = SHERD__START;
 
     mark_back(f, on_route);
     out->cost = f->field->node[SHERD__GOAL].spent;
@@ -376,8 +376,8 @@ static sherd_status run(finder *f)
         f->field->node[i].spent = unknown;
         f->field->node[i].open = false;
     }
-    f->field->node[SHERD__SOURCE].spent = nothing;
-    f->open[f->opens++] = SHERD__SOURCE;
+    f->field->node[SHERD__START].spent = nothing;
+    f->open[f->opens++] = SHERD__START;
     while (status == SHERD_OK && !f->cut) {
         int node = next_node(f);
         if (node < 0 && f->hopes == 0)

@@ -155,7 +155,7 @@ typedef struct sherd__node {
 
 enum { SHERD__EVEN = 1 << 20 };
 
-enum { SHERD__SOURCE = 0, SHERD__GOAL = 1, SHERD__MASKS = 1 << SHERD_MAX_AXES };
+enum { SHERD__START = 0, SHERD__GOAL = 1, SHERD__MASKS = 1 << SHERD_MAX_AXES };
 
 /* The ways of one dim. */
 typedef struct sherd__field_dim {

@@ -43,11 +43,11 @@ struct sherd__block {
     uint64_t reader[]; /* bits of ranks: for each ticket as many words as the world's ranks take */
 };
 
-enum { SHERD__CLASSES = 320, SHERD__CLASS_WORDS = SHERD__CLASSES / 64 };
+enum { SHERD__BLOCK_CLASSES = 320, SHERD__CLASS_WORDS = SHERD__BLOCK_CLASSES / 64 };
 
 /* Blocks that nobody has, by class; the last one put in is the head. */
 typedef struct sherd__shelf {
-    sherd__block *head[SHERD__CLASSES], *tail[SHERD__CLASSES];
+    sherd__block *head[SHERD__BLOCK_CLASSES], *tail[SHERD__BLOCK_CLASSES];
     uint64_t some[SHERD__CLASS_WORDS]; /* bits of the classes that are not empty */
 } sherd__shelf;
 

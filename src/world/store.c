@@ -97,7 +97,7 @@ static void take_out(sherd__shelf *shelf, sherd__block *block)
     block->prev = block->next = NULL;
 }
 
-/* The first class from `class` on that is not empty; SHERD__CLASSES: none. */
+/* The first class from `class` on that is not empty; SHERD__BLOCK_CLASSES: none. */
 static int next_class(const sherd__shelf *shelf, int class)
 {
     for (int word = class / 64; word < SHERD__CLASS_WORDS; word++) {
@@ -107,7 +107,7 @@ static int next_class(const sherd__shelf *shelf, int class)
         if (some)
             return word * 64 + __builtin_ctzll(some);
     }
-    return SHERD__CLASSES;
+    return SHERD__BLOCK_CLASSES;
 }
 
 /* ---- cutting and joining --------------------------------------------------------------------- */
@@ -186,7 +186,7 @@ static void join_warm(sherd_world *world, bool must)
     if (!must && 4 * store->given < store->kept)
         return;
     store->given = store->kept = 0;
-    for (int c = next_class(&store->warm, 0); c < SHERD__CLASSES;
+    for (int c = next_class(&store->warm, 0); c < SHERD__BLOCK_CLASSES;
          c = next_class(&store->warm, c + 1))
         for (sherd__block *block = store->warm.head[c], *next; block; block = next) {
             next = block->next;
@@ -278,7 +278,7 @@ static sherd__block *cut_joined(sherd_world *world, size_t room)
 {
     sherd__store *store = &world->store;
 
-    for (int c = next_class(&store->joined, class_of(room)); c < SHERD__CLASSES;
+    for (int c = next_class(&store->joined, class_of(room)); c < SHERD__BLOCK_CLASSES;
          c = next_class(&store->joined, c + 1)) {
         unsigned char *at = NULL;
         sherd__block *block = best_joined(store, c, room, &at);
@@ -320,7 +320,7 @@ static void give_pages(sherd_world *world, size_t bytes)
     size_t done =
         sherd__give_pages(world, store->base + store->used, store->room - store->used, bytes);
 
-    for (int c = SHERD__CLASSES; c-- > 0 && done < bytes;)
+    for (int c = SHERD__BLOCK_CLASSES; c-- > 0 && done < bytes;)
         for (sherd__block *block = store->joined.head[c]; block && done < bytes;
              block = block->next)
             done += sherd__give_pages(world, block->data, block->room, bytes - done);
@@ -345,9 +345,9 @@ static sherd__block *wait_for_warm(sherd_world *world, size_t room, bool *stoppe
 
     while (!block) {
         int c = next_class(warm, class_of(room));
-        if (c == SHERD__CLASSES)
+        if (c == SHERD__BLOCK_CLASSES)
             c = next_class(warm, 0);
-        if (c == SHERD__CLASSES)
+        if (c == SHERD__BLOCK_CLASSES)
             return NULL;
         if (!sherd__settle(world, warm->tail[c])) {
             *stopped = true;
