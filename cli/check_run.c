@@ -47,7 +47,7 @@ static sherd_tensor *move(const cli_problem *p, sherd_tensor *source)
 
     if (sherd_layout_mesh(p->from) == sherd_layout_mesh(p->to) &&
         p->to->pending_axes & ~p->from->pending_axes)
-        return sherd__move_planned(source, p->to, &options, false);
+        return sherd__move_planned(source, p->to, &options, NULL, false);
     return sherd_redistribute(source, p->to, &how);
 }
 

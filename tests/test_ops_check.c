@@ -28,7 +28,8 @@ static sherd_tensor *input(sherd_world *world, const char *placements, const cha
     const sherd_layout *layout = layout_of(line(world), 2, shape, pending ? "R" : placements, NULL);
     t = sherd_distribute(t, layout, -1);
     if (pending)
-        t = sherd__move_planned(t, layout_of(line(world), 2, shape, placements, NULL), NULL, false);
+        t = sherd__move_planned(t, layout_of(line(world), 2, shape, placements, NULL), NULL, NULL,
+                                false);
     return sherd_require_grad(t, true);
 }
 

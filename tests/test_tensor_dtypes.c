@@ -197,7 +197,7 @@ static void integers_have_no_average(sherd_world *world)
         CHECK(strstr(sherd_world_error(world), " has no average: cast it") != NULL);
         CHECK(strstr(sherd_world_error(world), "[4,4] P(avg:x) -> [4,4] on (x=") != NULL);
         t = indices_on(layout_of(mesh, 2, shape, "R", NULL), (sherd_dtype)d);
-        t = sherd__move_planned(t, layout_of(mesh, 2, shape, "P(avg)", NULL), NULL, false);
+        t = sherd__move_planned(t, layout_of(mesh, 2, shape, "P(avg)", NULL), NULL, NULL, false);
         CHECK(sherd_tensor_failed(t));
         CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
         CHECK(strstr(sherd_world_error(world), "has no average") != NULL);
@@ -217,7 +217,7 @@ static void every_dtype_is_partitioned(sherd_world *world)
                 sherd_scope_begin(world);
                 sherd_tensor *t = indices_on(whole, (sherd_dtype)d);
                 t = sherd__move_planned(t, layout_of(mesh, 2, shapes[s], pending[op], NULL), NULL,
-                                        false);
+                                        NULL, false);
                 CHECK_EQ(count_other_than(sherd__move_to(t, whole, false), same), 0);
                 sherd_scope_end(world);
             }

@@ -38,8 +38,8 @@ static void run_move(sherd_world *world, const sherd_mesh *mesh, const int64_t *
     CHECK_TEXT(sherd_plan_trace(plan), m->trace);
     CHECK(sherd_plan_price_of(plan)->proven);
     sherd_tensor *t = indices_on(from, SHERD_F64);
-    CHECK_EQ(count_wrong(sherd__move_planned(t, to, &options, false), addends), 0);
-    CHECK_EQ(count_wrong(sherd__move_planned(t, to, NULL, false), addends), 0);
+    CHECK_EQ(count_wrong(sherd__move_planned(t, to, &options, NULL, false), addends), 0);
+    CHECK_EQ(count_wrong(sherd__move_planned(t, to, NULL, NULL, false), addends), 0);
     CHECK_OK(sherd_world_check(world));
     sherd_scope_end(world);
 }
@@ -76,7 +76,8 @@ static void ranks_with_different_prices_are_told(sherd_world *world)
         sherd_scope_begin(world);
         price.link[0].alpha_picoseconds = 1000 + (turn == 0 ? sherd_world_rank(world) : 0);
         price.straight = turn == 2 ? sherd_world_rank(world) == 0 : true;
-        sherd_tensor *t = sherd__move_planned(indices_on(from, SHERD_F64), to, &options, false);
+        sherd_tensor *t =
+            sherd__move_planned(indices_on(from, SHERD_F64), to, &options, NULL, false);
         if (same)
             CHECK_EQ(count_wrong(t, 1), 0);
         sherd_status status = sherd_world_check(world);

@@ -19,7 +19,7 @@ static sherd_tensor *begin(const sherd_mesh *mesh, const char *from, const char 
 {
     sherd_tensor *t = indices_on(layout_of(mesh, 2, shape, from, NULL), SHERD_F64);
 
-    return sherd__move_planned(t, layout_of(mesh, 2, shape, to, NULL), NULL, true);
+    return sherd__move_planned(t, layout_of(mesh, 2, shape, to, NULL), NULL, NULL, true);
 }
 
 /* The marks of ranks that have come to a place. */

@@ -315,7 +315,7 @@ static void a_partition_reduces_to_what_it_was(sherd_world *world)
                 sherd_tensor *t = indices_on(
                     layout_of(mesh, 2, shape, turn % 2 && !both ? "RS(1)" : "RR", NULL), SHERD_F64);
                 sherd_tensor *p = sherd__move_planned(
-                    t, layout_of(mesh, 2, shape, placements, NULL), NULL, turn / 2);
+                    t, layout_of(mesh, 2, shape, placements, NULL), NULL, NULL, turn / 2);
                 CHECK(p->layout == layout_of(mesh, 2, shape, placements, NULL));
                 sherd_tensor *back =
                     sherd__move_to(p, layout_of(mesh, 2, shape, "S(0)R", NULL), false);
@@ -336,7 +336,7 @@ static void coordinate_0_keeps_what_it_holds(sherd_world *world)
 
     for (int i = 0; i < LEN(ops); i++) {
         sherd_tensor *p =
-            sherd__move_planned(t, layout_of(mesh, 2, shape, ops[i], NULL), NULL, false);
+            sherd__move_planned(t, layout_of(mesh, 2, shape, ops[i], NULL), NULL, NULL, false);
         bool keeps = i == 2 || sherd_world_rank(world) == 0;
         const float *data = sherd_tensor_read(p), *held = sherd_tensor_read(t);
         CHECK_EQ(p->storage == t->storage, i == 2);

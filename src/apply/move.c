@@ -93,7 +93,7 @@ static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
 {
     if (sherd__cannot_move(t, to))
         return sherd__failed(t->world);
-    sherd_tensor *y = sherd__move_among(t, to, o->plan, o->among, o->begin);
+    sherd_tensor *y = sherd__move_planned(t, to, o->plan, o->among, o->begin);
 
     if (!o->keep && y != t && !sherd__is_failed(y) && is_smaller(t->layout, to) &&
         !y->autograd.moved_from)
@@ -350,7 +350,7 @@ static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, she
     else if (g->layout && layout_of_gradient(&to, layout, attrs->pending) != SHERD_OK)
         g = sherd__fail_diag(g->world, true);
     else if (g->layout)
-        g = sherd__record_same(sherd__move_planned(g, to, NULL, false), g);
+        g = sherd__record_same(sherd__move_planned(g, to, NULL, NULL, false), g);
     if (sherd_tensor_failed(g))
         grad_in[0] = g;
     else if (g->layout && !sherd__in_mesh(g->world, g->layout->spec.mesh))

@@ -195,7 +195,7 @@ static sherd_tensor *pass(const sherd_channel *c, int lane, sherd_tensor *t, con
 {
     bool sends = lane == SHERD__FORTH ? c->sends : c->receives;
 
-    return sherd__is_failed(t) ? t : sherd__move_among(t, to, NULL, c->lane[lane], sends);
+    return sherd__is_failed(t) ? t : sherd__move_planned(t, to, NULL, c->lane[lane], sends);
 }
 
 static bool pass_bytes(const sherd_channel *c, const void *data, int64_t bytes)

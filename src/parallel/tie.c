@@ -203,8 +203,8 @@ static sherd_tensor *pass(const sherd_pipeline *p, const sherd__tie *tie, int si
     t = t ? t : sherd__new_on(from, tie->dtype[0]);
     if (sherd__is_failed(t) || from == to)
         return t;
-    return sherd__move_among(t, to, NULL, lane_of(tie),
-                             tie->channel && is_here(p, tie->stage[side]));
+    return sherd__move_planned(t, to, NULL, lane_of(tie),
+                               tie->channel && is_here(p, tie->stage[side]));
 }
 
 static void release_copies(sherd__tie *tie)

@@ -372,9 +372,9 @@ static sherd_tensor *move_one(task one, bool begin)
     return run_one(t->world, &one, begin) ? one.at : sherd__failed(t->world);
 }
 
-sherd_tensor *sherd__move_among(sherd_tensor *t, const sherd_layout *to,
-                                const sherd_plan_options *options, const sherd_mesh *among,
-                                bool begin)
+sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
+                                  const sherd_plan_options *options, const sherd_mesh *among,
+                                  bool begin)
 {
     return move_one((task){.from = t, .to = to, .options = options, .among = among}, begin);
 }
@@ -383,12 +383,6 @@ sherd_tensor *sherd__move_here(sherd_tensor *t, const sherd_layout *to, const sh
                                bool begin)
 {
     return move_one((task){.from = t, .to = to, .among = among, .by_cpu = true}, begin);
-}
-
-sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
-                                  const sherd_plan_options *options, bool begin)
-{
-    return sherd__move_among(t, to, options, NULL, begin);
 }
 
 bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to)
@@ -416,7 +410,7 @@ bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to)
 sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin)
 {
     return sherd__cannot_move(t, to) ? sherd__failed(t->world)
-                                     : sherd__move_planned(t, to, NULL, begin);
+                                     : sherd__move_planned(t, to, NULL, NULL, begin);
 }
 
 static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t,

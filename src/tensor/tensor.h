@@ -365,14 +365,12 @@ sherd_tensor *sherd__copied(sherd_tensor *t);
 /* ---- moves that are not recorded: move.c ----------------------------------------------------- */
 
 /*
- * Move by the plan that `options` choose. Not recorded. It may also make a replicated axis pending.
+ * Move by the plan that `options` choose; between two meshes as a call of the ranks of `among`
+ * (NULL: the world). Not recorded. It may also make a replicated axis pending.
  */
 sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
-                                  const sherd_plan_options *options, bool begin);
-/* The same; between two meshes as a call of the ranks of `among` (NULL: the world). */
-sherd_tensor *sherd__move_among(sherd_tensor *t, const sherd_layout *to,
-                                const sherd_plan_options *options, const sherd_mesh *among,
-                                bool begin);
+                                  const sherd_plan_options *options, const sherd_mesh *among,
+                                  bool begin);
 /* The same by the CPU, with GPUs too: for a few bytes that the CPU has and reads. */
 sherd_tensor *sherd__move_here(sherd_tensor *t, const sherd_layout *to, const sherd_mesh *among,
                                bool begin);
