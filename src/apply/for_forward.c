@@ -92,9 +92,7 @@ void *sherd__device_scratch(sherd_call *call, int64_t bytes)
     sherd__run *run = (sherd__run *)(void *)call;
 
     sherd__open(run);
-    bool before = sherd__make_there(call->world, true);
-    sherd_tensor *t = sherd__new_plain(call->world, SHERD_U8, 1, &bytes, 0);
-    sherd__make_there(call->world, before);
+    sherd_tensor *t = sherd__new_plain_there(call->world, SHERD_U8, 1, &bytes, 0, true);
     if (!sherd_tensor_failed(t))
         return sherd__device_fresh(t);
     tell(call, t);

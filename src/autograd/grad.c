@@ -61,9 +61,7 @@ sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype)
                                 ? sherd__world_device(world)
                                 : NULL;
     const void *src = device ? sherd__device_data(from) : sherd__data(from);
-    bool before = sherd__make_there(world, device != NULL);
-    sherd_tensor *y = sherd__new_like(t, dtype);
-    sherd__make_there(world, before);
+    sherd_tensor *y = sherd__new_like_there(t, dtype, device != NULL);
     void *dst = !y->storage || !src ? NULL : device ? sherd__device_fresh(y) : sherd__fresh(y);
 
     if (!dst)
@@ -107,11 +105,9 @@ static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
         dst = device ? sherd__device_mutable(a) : sherd__mutable(a);
         a->varies |= b->varies;
     } else {
-        bool before = sherd__make_there(world, device != NULL);
-        out = a->layout
-                  ? sherd__new_on(a->layout, a->dtype)
-                  : sherd__new_plain(world, a->dtype, a->ndim, a->shape, a->varies | b->varies);
-        sherd__make_there(world, before);
+        out = a->layout ? sherd__new_on_there(a->layout, a->dtype, device != NULL)
+                        : sherd__new_plain_there(world, a->dtype, a->ndim, a->shape,
+                                                 a->varies | b->varies, device != NULL);
         dst = !out->storage ? NULL : device ? sherd__device_fresh(out) : sherd__fresh(out);
     }
     if (!dst)

@@ -348,9 +348,7 @@ static bool attend_shards_there(cache *c)
     if (!layout)
         return false;
     sherd__open_in(c->call);
-    bool before = sherd__make_there(c->call->world, true);
-    c->mine = sherd__new_on(layout, c->dtype);
-    sherd__make_there(c->call->world, before);
+    c->mine = sherd__new_on_there(layout, c->dtype, true);
     if (sherd_tensor_failed(c->mine))
         return false;
     c->part = sherd__device_fresh(c->mine);

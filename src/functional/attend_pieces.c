@@ -113,10 +113,9 @@ static bool pack(sherd__turn *r, const sherd__piece *p, sherd__turn_parcel *out,
         return false;
     }
     for (int i = 0; i < 2; i++) {
-        bool before = sherd__make_there(r->call->world, r->device != NULL);
-        sherd_tensor *t = sherd__new_plain(r->call->world, r->dtype, 4, shape,
-                                           sherd__varying_axes(out->window->layout));
-        sherd__make_there(r->call->world, before);
+        sherd_tensor *t =
+            sherd__new_plain_there(r->call->world, r->dtype, 4, shape,
+                                   sherd__varying_axes(out->window->layout), r->device != NULL);
         if (sherd_tensor_failed(t)) /* it is plain, but others wait for it */
             return sherd__stop(r->call->world, r->call->op->name,
                                (sherd_tensor *[]){t, r->call->in[r->q]}, 2) &&

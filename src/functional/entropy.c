@@ -270,7 +270,7 @@ static bool fill_stats(sherd_call *call, const sherd__entropy *e, sherd_tensor *
 static double *losses(sherd_call *call, const sherd__entropy *e, double *counted)
 {
     const sherd_layout *layout = call->in[LOGITS]->layout;
-    sherd_tensor *stats = sherd__new_stats(call, SHERD__ENTROPY_NUMBERS, e->rows), *all;
+    sherd_tensor *stats = sherd__new_stats(call, SHERD__ENTROPY_NUMBERS, e->rows, false), *all;
     double *loss;
 
     if (sherd_tensor_failed(stats) || !fill_stats(call, e, stats))
@@ -329,7 +329,7 @@ static bool entropy(sherd_call *call)
     return true;
 }
 
-sherd_tensor *sherd__entropy_pair(sherd_call *call, const sherd_layout **whole)
+sherd_tensor *sherd__entropy_pair(sherd_call *call, const sherd_layout **whole, bool there)
 {
     const sherd_layout *logits = call->in[LOGITS]->layout, *partial;
     sherd__layout_spec spec = {.mesh = logits->spec.mesh, .ndim = 1, .shape = {2}};
@@ -340,7 +340,7 @@ sherd_tensor *sherd__entropy_pair(sherd_call *call, const sherd_layout **whole)
             spec.pending[logits->spec.dim[d].axis[i]] = SHERD_SUM;
     if (sherd__layout_intern(&partial, &spec) || sherd__layout_settle(whole, partial))
         return sherd__fail_diag(call->world, true);
-    return sherd__new_on(partial, SHERD_F64);
+    return sherd__new_on_there(partial, SHERD_F64, there);
 }
 
 /* Sum over all positions: pair[2] holds the sums over this rank's. False: failed. */
@@ -350,7 +350,7 @@ static bool add_positions(sherd_call *call, double pair[2])
 
     if (!call->in[LOGITS]->layout)
         return true;
-    sherd_tensor *sum = sherd__entropy_pair(call, &whole);
+    sherd_tensor *sum = sherd__entropy_pair(call, &whole, false);
     if (sherd_tensor_failed(sum))
         return false;
     if (sum->count)

@@ -32,9 +32,9 @@ sherd__entropy sherd__entropy_of(const sherd_call *call, int logits);
 
 /*
  * Two numbers in f64, to be added over all positions of sharded logits: a tensor to be filled, and
- * the layout that it then is moved to. Failed: failed.
+ * the layout that it then is moved to; in the GPU's memory if `there`. Failed: failed.
  */
-sherd_tensor *sherd__entropy_pair(sherd_call *call, const sherd_layout **whole);
+sherd_tensor *sherd__entropy_pair(sherd_call *call, const sherd_layout **whole, bool there);
 
 /* Forward and backward on the GPU (entropy_there.c). False: failed. */
 bool sherd__entropy_there(sherd_call *call, const sherd__entropy *e);

@@ -21,10 +21,8 @@ static bool losses(sherd_call *call, const sherd__entropy *e, void *loss, double
     const sherd_layout *layout = call->in[LOGITS]->layout;
     sherd__device *device = sherd__device_in(call);
     sherd_dtype dtype = call->in[LOGITS]->dtype;
-    bool before = sherd__make_there(call->world, true);
-    sherd_tensor *stats = sherd__new_stats(call, SHERD__ENTROPY_NUMBERS, e->rows);
+    sherd_tensor *stats = sherd__new_stats(call, SHERD__ENTROPY_NUMBERS, e->rows, true);
 
-    sherd__make_there(call->world, before);
     if (sherd_tensor_failed(stats))
         return false;
     sherd__device_entropy(device, dtype, e, sherd__device_fresh(stats), call->from[LOGITS]);
@@ -67,9 +65,7 @@ static const double *add_positions(sherd_call *call, double *own)
 
     if (!call->in[LOGITS]->layout)
         return own;
-    bool before = sherd__make_there(call->world, true);
-    sherd_tensor *sum = sherd__entropy_pair(call, &whole);
-    sherd__make_there(call->world, before);
+    sherd_tensor *sum = sherd__entropy_pair(call, &whole, true);
     if (sherd_tensor_failed(sum))
         return NULL;
     if (sum->count && call->out[LOSS]->count)

@@ -92,9 +92,7 @@ static bool cross_entropy_there(sherd_call *call, sherd__device *device)
     int last = logits->ndim - 1;
     sherd_dtype dtype = logits->dtype;
 
-    bool before = sherd__make_there(call->world, true);
-    sherd_tensor *stats = sherd__new_stats(call, 3, targets->count);
-    sherd__make_there(call->world, before);
+    sherd_tensor *stats = sherd__new_stats(call, 3, targets->count, true);
     if (sherd_tensor_failed(stats))
         return false;
     sherd__device_cross_entropy(device, dtype, targets->count, logits->local[last],
@@ -124,7 +122,7 @@ static bool cross_entropy(sherd_call *call)
         return false;
     if (sherd__device_in(call))
         return cross_entropy_there(call, sherd__device_in(call));
-    sherd_tensor *stats = sherd__new_stats(call, 3, rows);
+    sherd_tensor *stats = sherd__new_stats(call, 3, rows, false);
     if (sherd_tensor_failed(stats))
         return false;
     bool dry = sherd__is_dry(call->world);

@@ -30,7 +30,7 @@ static sherd_status stats_layout(const sherd_layout **out, const sherd_layout *l
     return sherd__layout_intern(out, &spec);
 }
 
-sherd_tensor *sherd__new_stats(sherd_call *call, int numbers, int64_t rows)
+sherd_tensor *sherd__new_stats(sherd_call *call, int numbers, int64_t rows, bool there)
 {
     const sherd_tensor *logits = call->in[0];
     sherd_dtype dtype = sherd__statistics_dtype(logits->dtype);
@@ -39,10 +39,10 @@ sherd_tensor *sherd__new_stats(sherd_call *call, int numbers, int64_t rows)
 
     sherd__open_in(call);
     if (!logits->layout)
-        return sherd__new_plain(call->world, dtype, 2, shape, logits->varies);
+        return sherd__new_plain_there(call->world, dtype, 2, shape, logits->varies, there);
     if (stats_layout(&layout, logits->layout, numbers, false) != SHERD_OK)
         return sherd__fail_diag(call->world, true);
-    return sherd__new_on(layout, dtype);
+    return sherd__new_on_there(layout, dtype, there);
 }
 
 sherd_tensor *sherd__gather_stats(sherd_tensor *stats, const sherd_layout *logits)

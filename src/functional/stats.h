@@ -11,9 +11,9 @@
 
 /*
  * New stats of the classes that this rank holds of operand 0, logits [positions...,classes]:
- * [numbers,rows], uninitialised. In the call's scope.
+ * [numbers,rows], uninitialised; in the GPU's memory if `there`. In the call's scope.
  */
-sherd_tensor *sherd__new_stats(sherd_call *call, int numbers, int64_t rows);
+sherd_tensor *sherd__new_stats(sherd_call *call, int numbers, int64_t rows, bool there);
 
 /*
  * The stats of all classes, [parts,numbers,rows], in one call; `stats` itself if logits are plain

@@ -78,9 +78,7 @@ static bool clip_one(const clip *c, sherd_tensor *p)
     if (is_ours_alone(out)) {
         dst = device ? sherd__device_mutable(out) : sherd__mutable(out);
     } else {
-        bool before = sherd__make_there(g->world, device != NULL);
-        out = sherd__new_like(g, g->dtype);
-        sherd__make_there(g->world, before);
+        out = sherd__new_like_there(g, g->dtype, device != NULL);
         dst = sherd_tensor_failed(out) ? NULL
               : device                 ? sherd__device_fresh(out)
                                        : sherd__fresh(out);

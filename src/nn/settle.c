@@ -131,12 +131,10 @@ static bool squares_there(sherd_optimizer *o, bool once, sherd__device *device, 
                           double *plain)
 {
     const int64_t two = 2;
-    bool before = sherd__make_there(o->world, true);
-    sherd_tensor *sums = sherd__new_plain(o->world, SHERD_F64, 1, &two, 0);
+    sherd_tensor *sums = sherd__new_plain_there(o->world, SHERD_F64, 1, &two, 0, true);
     double *at = sherd_tensor_failed(sums) ? NULL : sherd__device_fresh(sums);
     list l = {.device = device};
 
-    sherd__make_there(o->world, before);
     if (!at)
         return false;
     sherd__device_fill(device, SHERD_F64, at, two, 0);

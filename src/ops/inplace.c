@@ -176,10 +176,9 @@ static bool is_other_ranks_addend(const write *w)
 static void *scratch(const write *w)
 {
     const sherd_tensor *a = w->a;
-    bool before = sherd__make_there(a->world, w->device != NULL);
-    sherd_tensor *t = sherd__new_plain(a->world, a->dtype, 1, &a->count, 0);
+    sherd_tensor *t =
+        sherd__new_plain_there(a->world, a->dtype, 1, &a->count, 0, w->device != NULL);
 
-    sherd__make_there(a->world, before);
     if (!sherd_tensor_failed(t))
         return w->device ? sherd__device_fresh(t) : sherd__fresh(t);
     if (a->layout)

@@ -101,9 +101,7 @@ static bool make_list(sherd__windowed *out, const sherd__lists *lists, int64_t r
         sherd__fail_diag(line->call->world, true);
         return false;
     }
-    bool before = sherd__make_there(line->call->world, lists->there);
-    out->whole = sherd__new_on(layout, lists->dtype);
-    sherd__make_there(line->call->world, before);
+    out->whole = sherd__new_on_there(layout, lists->dtype, lists->there);
     return !sherd_tensor_failed(out->whole);
 }
 

@@ -46,10 +46,10 @@ sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype d
     for (int d = 0; d < in->ndim; d++)
         if (!(reduced >> d & 1))
             shape[ndim++] = in->shape[d];
-    bool before = sherd__make_there(call->world, sherd__device_in(call) != NULL);
-    sherd_tensor *t = in->layout ? sherd__new_on(layout, dtype)
-                                 : sherd__new_plain(call->world, dtype, ndim, shape, in->varies);
-    sherd__make_there(call->world, before);
+    bool there = sherd__device_in(call) != NULL;
+    sherd_tensor *t =
+        in->layout ? sherd__new_on_there(layout, dtype, there)
+                   : sherd__new_plain_there(call->world, dtype, ndim, shape, in->varies, there);
     return sherd_tensor_failed(t) ? NULL : t;
 }
 

@@ -64,9 +64,7 @@ sherd_tensor *sherd__copied(sherd_tensor *t)
 {
     if (!t->storage)
         return t;
-    bool before = sherd__make_there(t->world, sherd__is_there(t));
-    sherd_tensor *out = sherd__new_like(t, t->dtype);
-    sherd__make_there(t->world, before);
+    sherd_tensor *out = sherd__new_like_there(t, t->dtype, sherd__is_there(t));
     if (!out->storage)
         return out;
     sherd__layout_set(&out->was, t->was);

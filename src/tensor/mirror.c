@@ -7,8 +7,6 @@
  */
 #include "tensor/state.h"
 
-#include "base/num.h"
-
 /* ---- from one to the other ------------------------------------------------------------------- */
 
 bool sherd__device_furnish(sherd__storage *storage)
@@ -140,6 +138,32 @@ bool sherd__make_there(sherd_world *world, bool there)
 
     s->make_there = there && sherd__world_device(world);
     return before;
+}
+
+sherd_tensor *sherd__new_plain_there(sherd_world *world, sherd_dtype dtype, int ndim,
+                                     const int64_t *shape, unsigned varies, bool there)
+{
+    bool before = sherd__make_there(world, there);
+    sherd_tensor *t = sherd__new_plain(world, dtype, ndim, shape, varies);
+
+    sherd__make_there(world, before);
+    return t;
+}
+
+sherd_tensor *sherd__new_on_there(const sherd_layout *layout, sherd_dtype dtype, bool there)
+{
+    sherd_world *world = sherd__space_world(layout->space);
+    bool before = sherd__make_there(world, there);
+    sherd_tensor *t = sherd__new_on(layout, dtype);
+
+    sherd__make_there(world, before);
+    return t;
+}
+
+sherd_tensor *sherd__new_like_there(const sherd_tensor *t, sherd_dtype dtype, bool there)
+{
+    return t->layout ? sherd__new_on_there(t->layout, dtype, there)
+                     : sherd__new_plain_there(t->world, dtype, t->ndim, t->shape, t->varies, there);
 }
 
 bool sherd__is_there(const sherd_tensor *t)

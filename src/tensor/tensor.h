@@ -334,6 +334,11 @@ void *sherd__device_over(sherd_tensor *t);
 /* Make new tensors in the GPU's memory, or in the arena again; no effect without a GPU. Returns the
  * previous setting. */
 bool sherd__make_there(sherd_world *world, bool there);
+/* As those without _there, in the GPU's memory if `there`. */
+sherd_tensor *sherd__new_plain_there(sherd_world *world, sherd_dtype dtype, int ndim,
+                                     const int64_t *shape, unsigned varies, bool there);
+sherd_tensor *sherd__new_on_there(const sherd_layout *layout, sherd_dtype dtype, bool there);
+sherd_tensor *sherd__new_like_there(const sherd_tensor *t, sherd_dtype dtype, bool there);
 /* Whether the GPU has the contents. */
 bool sherd__is_there(const sherd_tensor *t);
 /* Whether only the GPU has them. */
