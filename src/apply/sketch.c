@@ -18,6 +18,13 @@ void sherd__sketch_begin(sherd__sketch *s, const sherd_layout *from)
     s->failed = false;
 }
 
+void sherd__sketch_begin_sums(sherd__sketch *s, const sherd_layout *from, unsigned pending)
+{
+    sherd__sketch_begin(s, from);
+    for (int a = 0; a < s->spec.mesh->axes; a++)
+        s->spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
+}
+
 static int64_t parts_of(const sherd__sketch *s, int d)
 {
     return sherd__dim_parts(s->spec.mesh, &s->spec.dim[d]);

@@ -24,6 +24,8 @@ typedef struct sherd__sketch {
 } sherd__sketch;
 
 void sherd__sketch_begin(sherd__sketch *s, const sherd_layout *from);
+/* The same, with a sum pending on these axes and nothing on others. */
+void sherd__sketch_begin_sums(sherd__sketch *s, const sherd_layout *from, unsigned pending);
 
 /* Dim d becomes a part of itself: each rank keeps what it has of the part. */
 void sherd__sketch_part(sherd__sketch *s, int d, sherd__part part);
@@ -70,27 +72,6 @@ sherd_status sherd__whole_ways(const sherd_call *call, sherd_ways *ways, unsigne
 /* The same, where only these dims are moved to; of equal prices the first wins. */
 sherd_status sherd__homes_ways(const sherd_call *call, sherd_ways *ways, unsigned dims,
                                const int *home, int homes, sherd__passes passes);
-
-/*
- * `t` as a part of dim `dim`, of size n, of a tensor of zeros. If t has the layout of that part of
- * `like`, the result has the layout of `like`, which may be NULL.
- */
-sherd_tensor *sherd__embed(sherd_tensor *t, int dim, int64_t n, sherd__part part,
-                           const sherd_layout *like);
-
-/*
- * In backward: the gradient of operand 0 of the node, from which the elements `index` along a dim
- * were taken (index [n] if `flat`), given that of the result.
- */
-sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_tensor *dy, int dim,
-                                 bool flat);
-
-/*
- * The first result of an operator whose second one is indices; *indices: gets that, if `indices` is
- * not NULL.
- */
-sherd_tensor *sherd__apply_indexed(const sherd_op *op, sherd_tensor *const *in, int count,
-                                   const void *attributes, sherd_tensor **indices);
 
 /* Resolve a dim that may be negative; -1: there is no such dim. */
 int sherd__dim_of(int dim, int ndim);

@@ -8,12 +8,11 @@
 
 #include <string.h>
 
-#include "base/num.h"
 #include "device/fields.h"
 #include "kernels/pool.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_stencil.h"
-#include "apply/sketch.h"
+#include "ops/pick.h"
 
 enum { AT = 1 };
 

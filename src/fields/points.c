@@ -16,7 +16,8 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_points.h"
 #include "sherd/ops_reductions.h"
-#include "apply/sketch.h"
+#include "apply/solve.h"
+#include "ops/pick.h"
 
 typedef struct wanted {
     int64_t k;

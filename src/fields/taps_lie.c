@@ -6,7 +6,6 @@
  */
 #include "taps.h"
 
-#include "base/num.h"
 #include "apply/sketch.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -131,20 +130,12 @@ void sherd__taps_reads_back(const sherd_call *call, int i, int d, int64_t lo, in
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* A sketch of x, with a sum pending on these axes. */
-static void begin(sherd__sketch *s, const sherd_layout *x, unsigned pending)
-{
-    sherd__sketch_begin(s, x);
-    for (int a = 0; a < s->spec.mesh->axes; a++)
-        s->spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
-}
-
 static sherd_status lay_big(const sherd_layout **out, const sherd_call *call, const sherd_layout *x,
                             unsigned pending)
 {
     sherd__sketch s;
 
-    begin(&s, x, pending);
+    sherd__sketch_begin_sums(&s, x, pending);
     return sherd__sketch_end(out, &s, call->op->name);
 }
 
@@ -154,7 +145,7 @@ static sherd_status lay_small(const sherd_layout **out, const sherd_call *call,
 {
     sherd__sketch s;
 
-    begin(&s, x, pending);
+    sherd__sketch_begin_sums(&s, x, pending);
     for (int d = SHERD__SPACE; d < s.spec.ndim; d++) {
         sherd__dim *dim = &s.spec.dim[d];
         sherd__taps t = sherd__taps_of(call->attributes, d - SHERD__SPACE, s.spec.shape[d],
@@ -201,7 +192,7 @@ static sherd_status layout_of_x(const sherd_layout **out, const sherd_call *call
 
     if (like)
         return lay_big(out, call, like, 0);
-    begin(&s, dy, 0);
+    sherd__sketch_begin_sums(&s, dy, 0);
     for (int d = 0; d < s.spec.ndim; d++) {
         s.spec.dim[d] = (sherd__dim){0};
         s.spec.shape[d] = call->shape[0][d];

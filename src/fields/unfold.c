@@ -74,14 +74,6 @@ static unsigned sums_of(const sherd_layout *layout)
     return bits;
 }
 
-/* Like `from`, with a sum pending on these axes. */
-static void begin(sherd__sketch *s, const sherd_layout *from, unsigned pending)
-{
-    sherd__sketch_begin(s, from);
-    for (int a = 0; a < s->spec.mesh->axes; a++)
-        s->spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
-}
-
 /* The layout of the windows on x: they are where they begin. */
 static sherd_status lay_windows(const sherd_layout **out, const sherd_call *call, int dim,
                                 const sherd_layout *x)
@@ -108,7 +100,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
     const sherd_layout *given = sherd__way_given(ways, 0), *x = NULL, *y = NULL;
     sherd__sketch s;
 
-    begin(&s, given, sums_of(given));
+    sherd__sketch_begin_sums(&s, given, sums_of(given));
     sherd_status status = sherd__sketch_end(&x, &s, call->op->name);
     if (!status)
         status = lay_windows(&y, call, sherd__dim_of(at->dim, call->in[0]->ndim), x);
@@ -123,7 +115,7 @@ static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)
     const sherd_layout *x = NULL, *operand[2] = {NULL, like};
     sherd__sketch s;
 
-    begin(&s, like ? like : dy, like ? sums_of(dy) & ~like->shard_axes : 0);
+    sherd__sketch_begin_sums(&s, like ? like : dy, like ? sums_of(dy) & ~like->shard_axes : 0);
     s.spec.ndim = call->in[0]->ndim - 1;
     for (int d = 0; d < s.spec.ndim && !like; d++) {
         s.spec.dim[d] = (sherd__dim){0};

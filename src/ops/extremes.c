@@ -5,7 +5,7 @@
  * find those of what they have; the result is pending, and settled at once. The gradient goes to
  * all elements that are as large as the result, in equal parts, as in PyTorch.
  */
-#include "picking.h"
+#include "pick.h"
 #include "apply/sketch.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_shape.h"

@@ -3,7 +3,7 @@
  * Indices of rows, and of several dims at once, made of those along one dim; and repeating. Indices
  * of several dims become places in the merged dim.
  */
-#include "picking.h"
+#include "pick.h"
 #include "sherd/ops_index.h"
 
 #include <string.h>

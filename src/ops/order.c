@@ -5,6 +5,7 @@
  * exchange the largest elements of each (candidates.c), whichever is cheapest.
  */
 #include "order.h"
+#include "pick.h"
 
 #include <string.h>
 

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "base/num.h"
 #include "apply/sketch.h"
 
 enum { CODE = 1 /* an index, in elements of SHERD__PRICED_BYTES */ };

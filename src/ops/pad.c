@@ -4,8 +4,8 @@
  * slice. Along a sharded dim the shards of the first and the last rank that have elements grow, so
  * nothing is moved.
  */
+#include "pad.h"
 #include "shared.h"
-#include "apply/sketch.h"
 
 #include <stdio.h>
 

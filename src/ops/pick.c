@@ -4,14 +4,13 @@
  * they are exchanged with their owners (owners.c). Otherwise a rank takes zeros for elements that
  * it does not have, so the result is pending. Indices are checked against the whole dim.
  */
-#include "picking.h"
+#include "pick.h"
 #include "owners.h"
 #include "apply/sketch.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/num.h"
 #include "device/tables.h"
 #include "kernels/cast.h"
 #include "kernels/pick.h"

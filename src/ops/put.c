@@ -3,7 +3,7 @@
  * Storing elements by index along a dim, or adding them. A rank stores those that it has; or, if
  * that moves less, elements go to their owners (owners.c).
  */
-#include "picking.h"
+#include "pick.h"
 #include "apply/sketch.h"
 
 #include <stdio.h>

@@ -6,6 +6,7 @@
  * in the result, the end where NaN stands is one of the places.
  */
 #include "order.h"
+#include "pick.h"
 #include "shared.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_sorted.h"

@@ -5,6 +5,7 @@
  * another dim, whichever is cheaper. 16-bit types compute in f32.
  */
 #include "order.h"
+#include "pick.h"
 #include "shared.h"
 #include "apply/sketch.h"
 #include "sherd/ops_elements.h"

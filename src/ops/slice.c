@@ -4,8 +4,8 @@
  * it has of the part, so nothing moves; the result's cuts are those of the operand, counted in the
  * part. The gradient is embedded in zeros, on the same ranks.
  */
+#include "pad.h"
 #include "shared.h"
-#include "apply/sketch.h"
 
 #include <stdio.h>
 #include <string.h>

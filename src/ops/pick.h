@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What taking (pick.c) and storing (put.c) elements by index share. */
-#ifndef SHERD__OPS_PICKING_H
-#define SHERD__OPS_PICKING_H
+#ifndef SHERD__OPS_PICK_H
+#define SHERD__OPS_PICK_H
 
 #include "shared.h"
 #include "kernels/pick.h"
@@ -65,5 +65,21 @@ sherd_tensor *sherd__add_slices(sherd_tensor *a, int dim, sherd_tensor *index,
 sherd_tensor *sherd__put_slices(sherd_tensor *a, int dim, sherd_tensor *index,
                                 sherd_tensor *source);
 sherd_tensor *sherd__fill_slices(sherd_tensor *a, int dim, sherd_tensor *index, double value);
+
+/* ---- for other operators whose results are elements of an operand ---------------------------- */
+
+/*
+ * In backward: the gradient of operand 0 of the node, from which the elements `index` along a dim
+ * were taken (index [n] if `flat`), given that of the result.
+ */
+sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_tensor *dy, int dim,
+                                 bool flat);
+
+/*
+ * The first result of an operator whose second one is indices; *indices: gets that, if `indices` is
+ * not NULL.
+ */
+sherd_tensor *sherd__apply_indexed(const sherd_op *op, sherd_tensor *const *in, int count,
+                                   const void *attributes, sherd_tensor **indices);
 
 #endif
