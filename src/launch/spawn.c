@@ -106,40 +106,40 @@ static sherd_status spawn_threads(int *exit_status, const sherd__launch_plan *pl
 static sherd_status spawn_dry(int *exit_status, const sherd__launch_plan *plan, sherd__diag *diag)
 {
     sherd_world *world;
-    char text[SHERD_ERROR_BYTES];
-    int ranks = plan->options->ranks;
+    sherd_status status = sherd__dry_open(&world, plan->ranks, plan->options, diag);
 
-    if (ranks < 0)
-        return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d ranks", ranks);
-    sherd_status status = sherd__dry_open(&world, ranks ? ranks : 1, plan->options, diag);
     if (status)
         return status;
     world->lent = true;
     *exit_status = plan->body(world, plan->payload);
-    status = sherd__world_close(world, text);
-    diag->status = status;
-    memcpy(diag->text, text, sizeof text);
-    return status;
+    diag->status = sherd__world_close(world, diag->text);
+    return diag->status;
 }
 
 /* ---- any kind -------------------------------------------------------------------------------- */
 
-static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag *diag)
+static sherd_status count_ranks(sherd__launch_plan *plan, sherd__diag *diag)
 {
-    const char *name;
     int ranks = plan->options->ranks;
 
     if (ranks < 0)
         return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d ranks", ranks);
+    plan->ranks = ranks ? ranks : 1;
+    return SHERD_OK;
+}
+
+static sherd_status choose(const sherd__launch_plan *plan, bool *threads, sherd__diag *diag)
+{
+    const char *name;
+
     if (plan->options->as != SHERD_PROCESSES && plan->options->as != SHERD_THREADS)
         return sherd__fail(diag, SHERD_EINVAL,
                            "sherd_spawn: %d is neither SHERD_PROCESSES nor SHERD_THREADS",
                            (int)plan->options->as);
-    if (ranks > SHERD_MAX_RANKS)
+    if (plan->ranks > SHERD_MAX_RANKS)
         return sherd__fail(diag, SHERD_ELIMIT,
-                           "sherd_spawn: %d ranks are more than the %d that sherd supports", ranks,
-                           SHERD_MAX_RANKS);
-    plan->ranks = ranks ? ranks : 1;
+                           "sherd_spawn: %d ranks are more than the %d that sherd supports",
+                           plan->ranks, SHERD_MAX_RANKS);
     *threads = plan->options->as == SHERD_THREADS;
     if (sherd__transport_asked(&name, diag))
         return diag->status;
@@ -148,11 +148,13 @@ static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag 
     return SHERD_OK;
 }
 
-static sherd_status spawn(int *exit_status, sherd__launch_plan *plan, sherd__diag *diag)
+static sherd_status spawn_ranks(int *exit_status, sherd__launch_plan *plan, sherd__diag *diag)
 {
     bool threads = false;
-    sherd_status status = choose(plan, &threads, diag);
+    sherd_status status = count_ranks(plan, diag);
 
+    if (!status)
+        status = choose(plan, &threads, diag);
     if (!status)
         status = sherd__trace_begin(diag);
     if (!status)
@@ -172,6 +174,23 @@ static sherd_status spawn(int *exit_status, sherd__launch_plan *plan, sherd__dia
     return status;
 }
 
+/* Here, if this process is a rank already; otherwise ranks of its own. */
+static sherd_status spawn(int *exit_status, sherd__launch_plan *plan, sherd__diag *diag)
+{
+    sherd_status status = SHERD_OK;
+    bool here = false;
+
+    if (sherd__dry_is_asked()) {
+        status = count_ranks(plan, diag);
+        return status ? status : spawn_dry(exit_status, plan, diag);
+    }
+    if (sherd__is_launched())
+        status = sherd__spawn_here(&here, exit_status, plan, diag);
+    else if (sherd__is_carried())
+        status = sherd__spawn_carried(&here, exit_status, plan, diag);
+    return here || status ? status : spawn_ranks(exit_status, plan, diag);
+}
+
 sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
                          int (*body)(sherd_world *world, void *payload), void *payload)
 {
@@ -179,21 +198,14 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
     sherd__diag diag = {.rank = -1};
     sherd__launch_plan plan = {
         .options = options ? options : &none, .body = body, .payload = payload};
-    sherd_status status = SHERD_OK;
-    bool here = false;
+    sherd_status status;
 
     if (exit_status)
         *exit_status = 0;
     if (!exit_status || !body)
         status = sherd__fail(&diag, SHERD_EINVAL, "sherd_spawn: %s is NULL",
                              body ? "exit_status" : "body");
-    else if (sherd__dry_is_asked())
-        status = spawn_dry(exit_status, &plan, &diag);
-    else if (sherd__is_launched())
-        status = sherd__spawn_here(&here, exit_status, &plan, &diag);
-    else if (sherd__is_carried())
-        status = sherd__spawn_carried(&here, exit_status, &plan, &diag);
-    if (!here && !status && !sherd__dry_is_asked())
+    else
         status = spawn(exit_status, &plan, &diag);
     if (status && exit_status && *exit_status == 0)
         *exit_status = 1;
