@@ -28,17 +28,13 @@ void sherd_saved_hooks_push(sherd_world *world, const sherd_saved_hooks *hooks)
                      hooks ? "unpack" : "hooks");
         hooks = &no_hooks;
     }
-    if (tape->unpushed == 0 && tape->hooked == tape->hook_room) {
-        int room = tape->hook_room + 8;
-        sherd_saved_hooks *grown =
-            sherd__grow(sherd__world_heap(world), tape->hooks, (size_t)tape->hook_room,
-                        (size_t)room, sizeof *grown);
-        if (grown) {
-            tape->hooks = grown;
-            tape->hook_room = room;
-        } else {
+    if (tape->unpushed == 0) {
+        sherd_saved_hooks *list = sherd__reserve(sherd__world_heap(world), tape->hooks,
+                                                 tape->hooked, &tape->hook_room, 8, sizeof *list);
+        if (list)
+            tape->hooks = list;
+        else
             sherd__raise(world, SHERD_ENOMEM, "sherd_saved_hooks_push: out of memory");
-        }
     }
     if (tape->unpushed > 0 || tape->hooked == tape->hook_room)
         tape->unpushed++;

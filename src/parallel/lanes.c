@@ -48,14 +48,11 @@ int sherd__lane_number_take(sherd_world *world)
         return -1;
     while (number < n->room && n->taken[number])
         number++;
-    if (number == n->room) {
-        bool *grown = sherd__grow(sherd__world_heap(world), n->taken, (size_t)n->room,
-                                  (size_t)n->room + 8, sizeof *grown);
-        if (!grown)
-            return -1;
-        n->taken = grown;
-        n->room += 8;
-    }
+    bool *list =
+        sherd__reserve(sherd__world_heap(world), n->taken, number, &n->room, 8, sizeof *list);
+    if (!list)
+        return -1;
+    n->taken = list;
     n->taken[number] = true;
     return number;
 }

@@ -143,14 +143,10 @@ static int find_way(sherd__field *field, int d, const sherd__dim *dim)
         if (sherd__dim_equal(field->mesh, &known, dim, field->shape[d]))
             return i;
     }
-    if (of->ways == of->room) {
-        int more = of->room ? 2 * of->room : 16;
-        sherd__way *list = sherd__grow(heap, of->way, (size_t)of->room, (size_t)more, sizeof *list);
-        if (!list)
-            return -1;
-        of->way = list;
-        of->room = more;
-    }
+    sherd__way *list = sherd__reserve(heap, of->way, of->ways, &of->room, 16, sizeof *list);
+    if (!list)
+        return -1;
+    of->way = list;
     measure(field, d, dim, &way);
     if (dim->cuts) {
         size_t count = (size_t)sherd__dim_parts(field->mesh, dim) + 1;
@@ -206,15 +202,11 @@ static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be
     for (int i = 0; may_be_there && i < field->nodes; i++)
         if (same_place(field, node, &field->node[i]) && !(i == SHERD__GOAL && field->across))
             return SHERD_OK;
-    if (field->nodes == field->room) {
-        int more = field->room ? 2 * field->room : 128;
-        sherd__node *list =
-            sherd__grow(heap, field->node, (size_t)field->room, (size_t)more, sizeof *list);
-        if (!list)
-            return SHERD_ENOMEM;
-        field->node = list;
-        field->room = more;
-    }
+    sherd__node *list =
+        sherd__reserve(heap, field->node, field->nodes, &field->room, 128, sizeof *list);
+    if (!list)
+        return SHERD_ENOMEM;
+    field->node = list;
     memset(node->home, -1, sizeof node->home);
     node->used = 0;
     node->homes = 0;

@@ -144,15 +144,12 @@ static bool before(const waiting *a, const waiting *b)
 
 static bool push(search *s, waiting w)
 {
-    if (s->waits == s->heap_room) {
-        int more = s->heap_room ? 2 * s->heap_room : 128;
-        waiting *larger = sherd__grow(s->problem->space->heap, s->heap, (size_t)s->heap_room,
-                                      (size_t)more, sizeof *larger);
-        if (!larger)
-            return false;
-        s->heap = larger;
-        s->heap_room = more;
-    }
+    waiting *list = sherd__reserve(s->problem->space->heap, s->heap, s->waits, &s->heap_room, 128,
+                                   sizeof *list);
+
+    if (!list)
+        return false;
+    s->heap = list;
     int at = s->waits++;
     for (; at > 0 && before(&w, &s->heap[(at - 1) / 2]); at = (at - 1) / 2)
         s->heap[at] = s->heap[(at - 1) / 2];

@@ -84,15 +84,12 @@ static int next_node(finder *f)
 
 static bool note_link(finder *f, int from, int to, sherd__cost spent)
 {
-    if (f->links == f->link_room) {
-        int more = f->link_room ? 2 * f->link_room : 64;
-        link *list = sherd__grow(f->field->problem->space->heap, f->link, (size_t)f->link_room,
-                                 (size_t)more, sizeof *list);
-        if (!list)
-            return false;
-        f->link = list;
-        f->link_room = more;
-    }
+    link *list = sherd__reserve(f->field->problem->space->heap, f->link, f->links, &f->link_room,
+                                64, sizeof *list);
+
+    if (!list)
+        return false;
+    f->link = list;
     f->link[f->links++] = (link){from, to, spent};
     return true;
 }
@@ -111,15 +108,12 @@ static bool goes_before(const hope *a, const hope *b)
 
 static bool push_hope(finder *f, const hope *step)
 {
-    if (f->hopes == f->hope_room) {
-        int more = f->hope_room ? 2 * f->hope_room : 256;
-        hope *list = sherd__grow(f->field->problem->space->heap, f->hope, (size_t)f->hope_room,
-                                 (size_t)more, sizeof *list);
-        if (!list)
-            return false;
-        f->hope = list;
-        f->hope_room = more;
-    }
+    hope *list = sherd__reserve(f->field->problem->space->heap, f->hope, f->hopes, &f->hope_room,
+                                256, sizeof *list);
+
+    if (!list)
+        return false;
+    f->hope = list;
     int i = f->hopes++;
     f->cut = f->cut || f->hopes > f->field->effort->hopes;
     for (; i > 0 && goes_before(step, &f->hope[(i - 1) / 2]); i = (i - 1) / 2)

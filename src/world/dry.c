@@ -61,14 +61,11 @@ static sherd_dry_work *row_of(sherd_world *world, const char *name)
     for (int i = 0; i < now->works; i++)
         if (now->work[i].name == name || strcmp(now->work[i].name, name) == 0)
             return &now->work[i];
-    if (now->works == now->work_room) {
-        sherd_dry_work *grown = sherd__grow(&world->heap, now->work, (size_t)now->work_room,
-                                            (size_t)now->work_room + 64, sizeof *grown);
-        if (!grown)
-            return NULL;
-        now->work = grown;
-        now->work_room += 64;
-    }
+    sherd_dry_work *list =
+        sherd__reserve(&world->heap, now->work, now->works, &now->work_room, 64, sizeof *list);
+    if (!list)
+        return NULL;
+    now->work = list;
     now->work[now->works] = (sherd_dry_work){.name = name};
     return &now->work[now->works++];
 }

@@ -114,14 +114,11 @@ static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__m
                            "mesh %s needs %d groups, but a world has %d for meshes, and %d are "
                            "taken, as long as it lives: make meshes once and use them again",
                            mesh->text, out->lanes, SHERD__LANES - 1, world->lanes - 1);
-    if (world->meshes == world->mesh_room) {
-        sherd__member *grown = sherd__grow(&world->heap, world->mesh, (size_t)world->mesh_room,
-                                           (size_t)world->mesh_room + 8, sizeof *grown);
-        if (!grown)
-            return sherd__no_memory(&world->diag, "sherd_mesh_create");
-        world->mesh = grown;
-        world->mesh_room += 8;
-    }
+    sherd__member *list = sherd__reserve(&world->heap, world->mesh, world->meshes,
+                                         &world->mesh_room, 8, sizeof *list);
+    if (!list)
+        return sherd__no_memory(&world->diag, "sherd_mesh_create");
+    world->mesh = list;
     if (!out->inside || out->lanes == 0)
         return SHERD_OK;
     out->group = sherd__alloc(&world->heap, (size_t)out->lanes, sizeof *out->group);
