@@ -132,6 +132,9 @@ struct sherd_node {
     sherd_node *dying; /* list of nodes to be freed */
 };
 
+_Static_assert(SHERD_MAX_OPERANDS <= 32 && SHERD_MAX_OPERANDS + SHERD_MAX_RESULTS <= 64,
+               "bits of operands fit an unsigned, those of slots 64 bits");
+
 /* The tape of a world. It is in the tensor room's spare bytes, so it always exists. */
 typedef struct sherd__tape {
     sherd_world *world;

@@ -35,6 +35,8 @@ typedef struct sherd__channel_parcel {
     const sherd_layout *from[SHERD_MAX_ARGS], *to[SHERD_MAX_ARGS]; /* held by the scope */
 } sherd__channel_parcel;
 
+_Static_assert(SHERD_MAX_ARGS <= 32, "bits of tensors fit `wants`, here and in a message");
+
 /* The first rank of a root mesh that is in another one, too; -1: none. */
 int sherd__shared_rank(const sherd_mesh *a, const sherd_mesh *b);
 

@@ -4,7 +4,6 @@
  * of a state, which is interned: a microsecond, and a list of cuts if cuts are explicit.
  */
 #include "state.h"
-#include "base/num.h"
 
 #include <string.h>
 
@@ -36,6 +35,8 @@ void sherd__state_drop(sherd__state *state, int axis)
         state->axes[d] = (int8_t)left;
     }
 }
+
+_Static_assert(SHERD_MAX_AXES <= 8 && SHERD_MAX_DIMS <= 8, "a byte for each axis, places below 8");
 
 /* Per axis: 0 = replicated, 1 + 8 * dim + place = sharded, 65 + op = pending. */
 uint64_t sherd__state_key(const sherd__state *state, int axes, int ndim)

@@ -83,6 +83,8 @@ typedef struct sherd__way {
     int64_t length[SHERD_MAX_AXES + 1]; /* [i]: first interval by the first i axes, default cuts */
 } sherd__way;
 
+_Static_assert(SHERD_MAX_AXES <= 8, "a set of axes fits a byte, and a byte for each a word");
+
 /*
  * Sets of axes of two ways, before and after a step, a byte each: those that stop cutting the dim
  * as they did, and those that start. Of the former LEADS, of the latter TRAILS: the rank at the
@@ -152,6 +154,8 @@ typedef struct sherd__node {
     sherd__cost left;  /* a lower bound, by looks, from here to the goal */
     sherd__cost spent; /* of a search: from the source to here */
 } sherd__node;
+
+_Static_assert(SHERD_MAX_DIMS <= 8, "a set of dims fits a byte, and a byte for each a word");
 
 enum { SHERD__EVEN = 1 << 20 };
 
