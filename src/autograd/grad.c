@@ -273,6 +273,18 @@ double sherd__averaged(const sherd_layout *layout)
     return n;
 }
 
+/*
+ * A copy of a gradient, for the ledger the same tensor, lying as before: other ranks may need none.
+ */
+static sherd_tensor *copied(sherd_tensor *grad)
+{
+    sherd_tensor *copy = sherd__copied(grad);
+
+    if (copy->storage)
+        copy->strided = grad->strided;
+    return copy;
+}
+
 bool sherd__keep_apart(const sherd__pass *p, sherd_tensor **kept)
 {
     sherd_tensor *before = *kept;
@@ -282,7 +294,7 @@ bool sherd__keep_apart(const sherd__pass *p, sherd_tensor **kept)
         shares |= p->given[i] && p->given[i]->storage == before->storage;
     if (!shares)
         return true;
-    sherd_tensor *copy = sherd__copied_grad(before);
+    sherd_tensor *copy = copied(before);
     if (!copy->storage)
         return false;
     *kept = sherd_tensor_retain(copy);
@@ -375,16 +387,6 @@ sherd_tensor *sherd__settled_grad(sherd_tensor *t)
     return grad;
 }
 
-sherd_tensor *sherd__copied_grad(sherd_tensor *grad)
-{
-    sherd_tensor *copy = sherd__copied(grad);
-
-    if (!copy->storage)
-        return copy;
-    copy->strided = grad->strided;
-    return copy;
-}
-
 /*
  * A kept gradient that may be written in place: a copy if other gradients, or the caller's own,
  * share its memory, or its elements share each other's. `holders`: who holds it by right.
@@ -393,7 +395,7 @@ static sherd_tensor *as_own(const sherd_tensor *t, sherd_tensor *grad, int holde
 {
     if (grad->refs == holders && grad->storage->refs == 1 && sherd__is_contiguous(grad))
         return grad;
-    sherd_tensor *copy = sherd__copied_grad(grad);
+    sherd_tensor *copy = copied(grad);
     if (copy->storage && !t->autograd.node)
         sherd__serve(copy->storage, SHERD_MEMORY_GRADIENTS);
     return copy;

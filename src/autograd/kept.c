@@ -37,7 +37,10 @@ sherd__as_found sherd__replay_find(sherd_world *world, const sherd_tensor *t)
     return found;
 }
 
-const sherd_node *sherd__replay_next(sherd_world *world)
+/*
+ * What the part that is recomputed did next, the first time; NULL: nothing, or none is recomputed.
+ */
+static const sherd_node *next_of(sherd_world *world)
 {
     const sherd__replay *r = sherd__tape_of(world)->replay;
 
@@ -62,7 +65,7 @@ static bool is_stale(const sherd__kept *kept)
 bool sherd__has_results(sherd_world *world, const sherd_op *op, sherd_tensor *const *in, int ins,
                         int outs)
 {
-    const sherd_node *old = sherd__replay_next(world);
+    const sherd_node *old = next_of(world);
     sherd__kept **slot = old ? &old->slot[old->ins] : NULL;
     bool all = true, any = false;
 
@@ -83,7 +86,7 @@ bool sherd__has_results(sherd_world *world, const sherd_op *op, sherd_tensor *co
 
 sherd_tensor *sherd__kept_result(sherd_world *world, int j)
 {
-    const sherd_node *old = sherd__replay_next(world);
+    const sherd_node *old = next_of(world);
     sherd_tensor *t = sherd__restored(old->slot[old->ins + j], old->op->name);
 
     return t->storage ? sherd__new_view(t) : t;

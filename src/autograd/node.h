@@ -188,11 +188,6 @@ bool sherd__replay_fill(sherd_node *node);
 /* Backward has left the node, but it may run again: drop what was computed for it. */
 void sherd__replay_empty(sherd_node *node);
 
-/*
- * What the part that is recomputed did next, the first time; NULL: nothing, or none is recomputed.
- */
-const sherd_node *sherd__replay_next(sherd_world *world);
-
 /* Whether keeping a tensor takes no memory: it is a leaf's, or can be moved again from one. */
 bool sherd__keeps_free(const sherd_tensor *t);
 
@@ -375,10 +370,5 @@ bool sherd__add_leaf_grad(const sherd__pass *pass, sherd_tensor *leaf, sherd_ten
  * write anew. False: failed.
  */
 bool sherd__keep_apart(const sherd__pass *pass, sherd_tensor **kept);
-
-/*
- * A copy of a gradient, for the ledger the same tensor, lying as before: other ranks may need none.
- */
-sherd_tensor *sherd__copied_grad(sherd_tensor *grad);
 
 #endif

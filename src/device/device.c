@@ -6,8 +6,6 @@
  */
 #include "inside.h"
 
-#include "base/num.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +49,8 @@ const char *sherd__device_lacked(sherd__device *device)
     return lacks ? device->lack : NULL;
 }
 
-const char *sherd__cuda_text(const sherd__device *device, int result)
+/* What the driver calls a failure. */
+static const char *text_of(const sherd__device *device, int result)
 {
     const char *text = NULL;
 
@@ -66,8 +65,8 @@ bool sherd__cuda_good(sherd__device *device, int result, const char *what)
         snprintf(text, sizeof text, "out of memory: %s", what);
         sherd__device_lack(device, text);
     } else if (result) {
-        sherd__device_fail(device, "%s: %s (CUDA's error %d)", what,
-                           sherd__cuda_text(device, result), result);
+        sherd__device_fail(device, "%s: %s (CUDA's error %d)", what, text_of(device, result),
+                           result);
     }
     return result == 0;
 }
@@ -99,7 +98,7 @@ static sherd_status fail_cuda(const sherd__device *device, sherd__diag *diag, in
 {
     return sherd__fail(diag, result == CUDA_ERROR_OUT_OF_MEMORY ? SHERD_ENOMEM : SHERD_ENOTSUP,
                        "the GPU cannot be used: %s: %s (CUDA's error %d)", what,
-                       sherd__cuda_text(device, result), result);
+                       text_of(device, result), result);
 }
 
 static sherd_status choose(sherd__device *device, sherd__diag *diag, int number, int rank)

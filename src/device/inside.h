@@ -90,8 +90,6 @@ bool sherd__cuda_load_more(sherd__device *device, int which);
 /* Whether a call of the driver went well; otherwise that is noted as a failure, or as lack of
  * memory, with what was to be done. */
 bool sherd__cuda_good(sherd__device *device, int result, const char *what);
-/* What the driver calls a failure. */
-const char *sherd__cuda_text(const sherd__device *device, int result);
 
 /* At the end; each may be called of a device that was never finished. */
 void sherd__device_free_memory(sherd__device *device);

@@ -69,10 +69,4 @@ typedef struct sherd__conv_pieces {
 bool sherd__conv_make(sherd_call *call, const sherd__conv_pieces *all, const sherd__conv_made *made,
                       int tasks, int bias);
 
-/* The cut of small that follows from a cut of big of size n, and the converse; m: size of small. */
-int64_t sherd__conv_small_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
-                              int64_t m);
-int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
-                            int64_t m);
-
 #endif

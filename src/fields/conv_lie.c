@@ -102,8 +102,9 @@ static int64_t clamp(int64_t at, int64_t most)
     return sherd__max(0, sherd__min(at, most));
 }
 
-int64_t sherd__conv_small_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
-                              int64_t m)
+/* The cut of small that follows from a cut of big of size n, and the converse; m: size of small. */
+static int64_t small_cut_of(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
+                            int64_t m)
 {
     int64_t middle = a->dilation[d] * (a->kernel[d] - 1) / 2;
 
@@ -112,8 +113,7 @@ int64_t sherd__conv_small_cut(const sherd__conv_attributes *a, int d, int64_t cu
     return clamp(-sherd__floor_div(-(cut + a->before[d] - middle), a->stride[d]), m);
 }
 
-int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
-                            int64_t m)
+static int64_t big_cut_of(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n, int64_t m)
 {
     /* rounded so that what a convolution cuts in halves is put together where it was cut */
     int64_t middle = sherd__floor_div(a->dilation[d] * (a->kernel[d] - 1) - a->stride[d] + 2, 2);
@@ -224,8 +224,8 @@ static void shard_space(sherd__sketch *s, const lying *l, const letters *all, bo
         int64_t parts = sherd__dim_parts(l->mesh, &x->dim), n = l->big[FIRST + d],
                 m = l->small[FIRST + d];
         for (int64_t i = 0; cuts && is_big == l->a->transposed && i <= parts; i++)
-            cuts[i] = is_big ? sherd__conv_big_cut(l->a, d, cuts[i], n, m)
-                             : sherd__conv_small_cut(l->a, d, cuts[i], n, m);
+            cuts[i] =
+                is_big ? big_cut_of(l->a, d, cuts[i], n, m) : small_cut_of(l->a, d, cuts[i], n, m);
     }
 }
 

@@ -149,7 +149,7 @@ static double divisor_of(const sherd__taps *t, int64_t o, int64_t count)
 
 /* ---- any ------------------------------------------------------------------------------------- */
 
-sherd__reading sherd__taps_read(const sherd__taps *t, int64_t o)
+static sherd__reading reading_of(const sherd__taps *t, int64_t o)
 {
     switch (t->mode) {
     case SHERD__TAPS_LINEAR:
@@ -170,7 +170,7 @@ sherd__reading sherd__taps_read(const sherd__taps *t, int64_t o)
 
 sherd__tap sherd__taps_row(const sherd__taps *t, int64_t o)
 {
-    sherd__reading r = sherd__taps_read(t, o);
+    sherd__reading r = reading_of(t, o);
     sherd__tap tap = {.first = r.first, .count = r.end - r.first, .divisor = 1};
 
     if (t->mode == SHERD__TAPS_LINEAR || t->mode == SHERD__TAPS_CUBIC) {
@@ -238,7 +238,7 @@ sherd__reading sherd__taps_around(const sherd__taps *t, int64_t lo, int64_t hi)
 {
     if (is_window(t))
         return sherd__windows_read(t, lo, hi);
-    return (sherd__reading){sherd__taps_read(t, lo).first, sherd__taps_read(t, hi - 1).end, 0};
+    return (sherd__reading){reading_of(t, lo).first, reading_of(t, hi - 1).end, 0};
 }
 
 typedef enum number { FIRST, END, MIDDLE } number;
@@ -250,7 +250,7 @@ static int64_t find(const sherd__taps *t, number which, int64_t at)
 
     while (lo < hi) {
         int64_t o = lo + (hi - lo) / 2;
-        sherd__reading r = sherd__taps_read(t, o);
+        sherd__reading r = reading_of(t, o);
         if ((which == FIRST ? r.first : which == END ? r.end : r.middle) >= at)
             hi = o;
         else

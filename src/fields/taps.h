@@ -71,7 +71,6 @@ typedef struct sherd__reading {
 /* Dim d of space. `a` fits. */
 sherd__taps sherd__taps_of(const sherd__taps_attributes *a, int d, int64_t n, int64_t m,
                            sherd_dtype dtype);
-sherd__reading sherd__taps_read(const sherd__taps *t, int64_t o);
 /* Its weights too, but of a maximum; `first` is counted in the whole dim. */
 sherd__tap sherd__taps_row(const sherd__taps *t, int64_t o);
 

@@ -102,7 +102,8 @@ void sherd__part_open(sherd_writing *w)
         sherd__part_fail(w);
 }
 
-void sherd__part_leave(sherd_writing *w)
+/* Close it. */
+static void close_file(sherd_writing *w)
 {
     if (w->fd >= 0 && close(w->fd) && !w->status)
         sherd__part_fail(w);
@@ -145,7 +146,7 @@ void sherd__part_drop(sherd_writing *w)
     if (w->made)
         (void)unlink(w->part);
     w->made = false;
-    sherd__part_leave(w);
+    close_file(w);
     sherd__free(heap, w->path);
     sherd__free(heap, w->part);
 }

@@ -48,8 +48,6 @@ void sherd__part_make(sherd_writing *w, const char *header, size_t bytes);
 void sherd__part_open(sherd_writing *w);
 /* The system's error, by errno. */
 void sherd__part_fail(sherd_writing *w);
-/* Close it. */
-void sherd__part_leave(sherd_writing *w);
 /* Rank 0 gives it its name, on disk too. */
 void sherd__part_rename(sherd_writing *w);
 /* Remove it if it is this rank's and still there; close it, and free the names. */

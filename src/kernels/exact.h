@@ -18,8 +18,7 @@
  */
 enum {
     SHERD__EXACT_DIGITS = 68,
-    SHERD__EXACT_ENDS = 3, /* beside the digits: how many NaN, inf and -inf there were */
-    SHERD__EXACT_WORDS = SHERD__EXACT_DIGITS + SHERD__EXACT_ENDS
+    SHERD__EXACT_ENDS = 3 /* beside the digits: how many NaN, inf and -inf there were */
 };
 
 /* Elements to convert at a time: those of a block. */

@@ -60,7 +60,5 @@ void sherd__flight_take(sherd__flight *out, const sherd__rank_watch *w, const ch
 /* The same for people, in at most FLIGHT_LINES lines: ranks that say the same are told together. */
 enum { SHERD__FLIGHT_ROOM = SHERD__FLIGHT_LINES * (SHERD__FLIGHT_COLUMNS + 1) + 1 };
 void sherd__flight_text(const sherd__flight *flight, char out[SHERD__FLIGHT_ROOM]);
-/* Ranks of a set, "0-3,5", into out[room], cut with "..." where it is too short. Returns out. */
-const char *sherd__ranks_text(const sherd__ranks *ranks, char *out, size_t room);
 
 #endif

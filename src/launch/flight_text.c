@@ -20,7 +20,8 @@ typedef struct crowd {
     double least, most; /* seconds; most < 0: they do not wait */
 } crowd;
 
-const char *sherd__ranks_text(const sherd__ranks *ranks, char *out, size_t room)
+/* Ranks of a set, "0-3,5", into out[room], cut with "..." where it is too short. Returns out. */
+static const char *ranks_text(const sherd__ranks *ranks, char *out, size_t room)
 {
     sherd__writer w = {out, room, 0};
 
@@ -46,7 +47,7 @@ static const char *who_text(const sherd__ranks *ranks, char *out, size_t room)
 {
     int at = snprintf(out, room, is_one(ranks) ? "rank " : "ranks ");
 
-    sherd__ranks_text(ranks, out + at, room - (size_t)at);
+    ranks_text(ranks, out + at, room - (size_t)at);
     return out;
 }
 
@@ -63,7 +64,7 @@ static void write_call(sherd__writer *w, const sherd__flight_call *call)
     char group[WHO_ROOM];
 
     sherd__write(w, "call %llu of ranks %s", (unsigned long long)call->number,
-                 sherd__ranks_text(&call->group, group, sizeof group));
+                 ranks_text(&call->group, group, sizeof group));
     if (call->label[0])
         sherd__write(w, ": %s", short_label(call));
 }
@@ -131,7 +132,7 @@ static void write_before(sherd__writer *w, const sherd__flight_rank *rank)
         sherd__write(w, "%s%llu %.*s%s", i ? "; " : "", (unsigned long long)call->number, length,
                      label, call->done ? "" : " (open)");
         if (i == 0 || !sherd__ranks_equal(&rank->last[i - 1].group, &call->group))
-            sherd__write(w, " of ranks %s", sherd__ranks_text(&call->group, group, sizeof group));
+            sherd__write(w, " of ranks %s", ranks_text(&call->group, group, sizeof group));
     }
     if (rank->count == 0)
         sherd__write(w, "no calls yet");

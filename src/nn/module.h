@@ -125,9 +125,6 @@ sherd__load_kind sherd__load_kind_of(const sherd_module *module);
 int sherd__find_parameter(const sherd_module *module, const char *name);
 int sherd__find_buffer(const sherd_module *module, const char *name);
 
-/* Whether a child, a parameter or a buffer has this name. */
-bool sherd__name_is_taken(const sherd_module *module, const char *name);
-
 /* Number in the list of its kind; -1 if there is none of this name. */
 int sherd__find_name(const sherd_module *m, const char *name, size_t length,
                      sherd__name_kind *kind);

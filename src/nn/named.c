@@ -117,7 +117,8 @@ int sherd__find_named(const sherd_module *m, const char *name, sherd__name_kind 
     return found == kind ? i : -1;
 }
 
-bool sherd__name_is_taken(const sherd_module *module, const char *name)
+/* Whether a child, a parameter or a buffer has this name. */
+static bool is_taken(const sherd_module *module, const char *name)
 {
     sherd__name_kind kind;
 
@@ -139,7 +140,7 @@ const char *sherd__name_fault(const sherd_module *m, const char *name)
 {
     if (!name || !name[0] || strchr(name, '.'))
         return "a name is not empty and has no dot";
-    return sherd__name_is_taken(m, name) ? "the name is taken" : NULL;
+    return is_taken(m, name) ? "the name is taken" : NULL;
 }
 
 sherd_status sherd__refuse_named(const sherd_module *m, const char *function, const char *kind,

@@ -79,11 +79,31 @@ bool sherd__dims_are_neighbours(const sherd__dims *dims, int ndim)
     return (bits & (bits + 1)) == 0;
 }
 
+/*
+ * Whether all dims between two reduced ones are reduced, or have one element; then *slab, whose
+ * sizes are 1 before, has the sizes.
+ */
+static bool are_together(const sherd_tensor *in, unsigned reduced, sherd__dims_box *slab)
+{
+    bool behind = false;
+
+    for (int d = 0; d < in->ndim; d++) {
+        bool folds = reduced >> d & 1;
+        if (in->local[d] == 1)
+            continue;
+        if (folds && behind)
+            return false;
+        behind |= !folds && slab->mid > 1;
+        *(folds ? &slab->mid : behind ? &slab->inner : &slab->outer) *= in->local[d];
+    }
+    return true;
+}
+
 sherd__squares sherd__squares_of(const sherd_tensor *t, const sherd__dims *dims)
 {
     sherd__dims_box box = {NULL, 1, 1, 1};
 
-    sherd__dims_together(t, sherd__dims_bits(dims, t->ndim), &box);
+    are_together(t, sherd__dims_bits(dims, t->ndim), &box);
     return (sherd__squares){box.outer, box.mid, box.inner};
 }
 
@@ -158,22 +178,6 @@ static int64_t put_dims(const sherd_tensor *in, unsigned dims, int *ndim, int64_
     return n;
 }
 
-bool sherd__dims_together(const sherd_tensor *in, unsigned reduced, sherd__dims_box *slab)
-{
-    bool behind = false;
-
-    for (int d = 0; d < in->ndim; d++) {
-        bool folds = reduced >> d & 1;
-        if (in->local[d] == 1)
-            continue;
-        if (folds && behind)
-            return false;
-        behind |= !folds && slab->mid > 1;
-        *(folds ? &slab->mid : behind ? &slab->inner : &slab->outer) *= in->local[d];
-    }
-    return true;
-}
-
 bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__dims_box *slab)
 {
     const sherd_tensor *in = call->in[0];
@@ -182,7 +186,7 @@ bool sherd__dims_slab(sherd_call *call, unsigned reduced, sherd__dims_box *slab)
     int ndim = 0;
 
     *slab = (sherd__dims_box){call->from[0], 1, 1, 1};
-    if (sherd__dims_together(in, reduced, slab))
+    if (are_together(in, reduced, slab))
         return true;
     int64_t outer = put_dims(in, ~reduced, &ndim, size, from);
     int64_t mid = put_dims(in, reduced, &ndim, size, from);

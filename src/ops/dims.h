@@ -68,11 +68,6 @@ typedef struct sherd__dims_box {
     int64_t outer, mid, inner;
 } sherd__dims_box;
 /*
- * Whether all dims between two reduced ones are reduced, or have one element; then *slab, whose
- * sizes are 1 before, has the sizes.
- */
-bool sherd__dims_together(const sherd_tensor *in, unsigned reduced, sherd__dims_box *slab);
-/*
  * On the GPU: operand 0, which is not empty, as such a box; copied to memory of the call if its
  * reduced dims are not together. False: failed.
  */

@@ -229,8 +229,9 @@ static void shard_box(const sherd__side *side, const int64_t *shard, sherd_box *
     }
 }
 
-bool sherd__shard_meet(const sherd__side *side, const int64_t *shard, const sherd_box *box,
-                       sherd_box *out)
+/* The part of a box that one shard holds; false if none. */
+static bool meet(const sherd__side *side, const int64_t *shard, const sherd_box *box,
+                 sherd_box *out)
 {
     sherd_box mine;
 
@@ -302,8 +303,7 @@ static bool next_target(sherd__deal *deal)
     if (deal->next_copy < 0)
         return false;
     shard_box(&a->to, deal->next, &box);
-    deal->elements =
-        sherd__shard_meet(&a->from, deal->shard, &box, &part) ? sherd__box_count(&part) : 0;
+    deal->elements = meet(&a->from, deal->shard, &box, &part) ? sherd__box_count(&part) : 0;
     set_shard(&a->to, deal->next, at);
     set_number(a->to.mesh, a->to.copied, deal->next_copy, at);
     deal->rank = sherd__mesh_rank_at(a->to.mesh, at);
@@ -389,7 +389,7 @@ static void find_parts(const maker *m, sherd__schedule *s)
         return;
     do {
         int64_t in_target[SHERD_MAX_DIMS] = {0}, in_source[SHERD_MAX_DIMS] = {0};
-        if (!sherd__shard_meet(&a->from, shard, target, &part))
+        if (!meet(&a->from, shard, target, &part))
             continue;
         shard_box(&a->from, shard, &box);
         for (int d = 0; d < a->ndim; d++) {

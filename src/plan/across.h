@@ -86,8 +86,4 @@ void sherd__shards_of(const sherd__side *side, int d, int64_t lo, int64_t hi, in
  */
 bool sherd__next_shard(int ndim, const int64_t *first, const int64_t *end, int64_t *shard);
 
-/* The part of a box that one shard holds; false if none. */
-bool sherd__shard_meet(const sherd__side *side, const int64_t *shard, const sherd_box *box,
-                       sherd_box *out);
-
 #endif

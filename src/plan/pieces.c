@@ -130,7 +130,7 @@ static void make_lists(sherd__grid *grid, const sherd__change *change, int d)
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
-void sherd__runs_split(sherd__runs *runs, int axis, int64_t at)
+static void split_at(sherd__runs *runs, int axis, int64_t at)
 {
     int64_t *split = runs->split[axis];
     int i = runs->splits[axis];
@@ -150,7 +150,7 @@ void sherd__runs_split(sherd__runs *runs, int axis, int64_t at)
     runs->splits[axis]++;
 }
 
-void sherd__length_add(int64_t *length, int *count, int64_t value)
+static void add_length(int64_t *length, int *count, int64_t value)
 {
     if (*count > SHERD__LENGTHS)
         return;
@@ -169,14 +169,14 @@ static void split_length(sherd__runs *runs, int axis, int64_t length, int64_t *n
     int64_t chunk = sherd__ceil_div(length, extent);
     int64_t full = chunk ? length / chunk : 0, rest = chunk ? length % chunk : 0;
 
-    sherd__runs_split(runs, axis, full);
-    sherd__runs_split(runs, axis, full + (rest > 0));
+    split_at(runs, axis, full);
+    split_at(runs, axis, full + (rest > 0));
     if (chunk)
-        sherd__length_add(next, more, chunk);
+        add_length(next, more, chunk);
     if (rest)
-        sherd__length_add(next, more, rest);
+        add_length(next, more, rest);
     if (full + (rest > 0) < extent)
-        sherd__length_add(next, more, 0);
+        add_length(next, more, 0);
 }
 
 void sherd__runs_list(sherd__runs *runs, const sherd__list *list, int64_t *length, int *count)
@@ -211,7 +211,7 @@ static void find_runs(sherd__grid *grid)
         if ((p->axes & ~grid->runs.positional) == 0)
             continue;
         for (int64_t i = 0; i < p->classes; i++)
-            sherd__length_add(length, &count, grid->pool[p->first + i].length);
+            add_length(length, &count, grid->pool[p->first + i].length);
         sherd__runs_list(&grid->runs, &p->side[p->side[0].levels == 0], length, &count);
     }
 }

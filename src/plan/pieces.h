@@ -46,8 +46,6 @@ typedef struct sherd__runs {
     int64_t split[SHERD_MAX_AXES][SHERD__SPLITS]; /* ascending */
 } sherd__runs;
 
-void sherd__runs_split(sherd__runs *runs, int axis, int64_t at);
-
 enum { SHERD__LENGTHS = 64 };
 
 /*
@@ -56,7 +54,6 @@ enum { SHERD__LENGTHS = 64 };
  * SHERD__LENGTHS + 1: too many. It may be that on entry.
  */
 void sherd__runs_list(sherd__runs *runs, const sherd__list *list, int64_t *length, int *count);
-void sherd__length_add(int64_t *length, int *count, int64_t value);
 
 /* Next coordinate after `at` that is not like it. */
 int64_t sherd__runs_next(const sherd__runs *runs, int axis, int64_t at);
@@ -119,9 +116,6 @@ void sherd__component_order(const sherd__grid *grid, sherd__component *c, unsign
 /* Where class i of a dim lies; both lists begin there. */
 void sherd__class_place(const sherd__grid *grid, int d, int64_t i, sherd__place *out,
                         int64_t *count);
-
-/* One level down, to child i. */
-void sherd__place_enter(const sherd__list *list, sherd__place *place, int64_t i);
 
 /* Down along all axes that are known and not `crossed`, as far as the list allows. */
 void sherd__place_descend(const sherd__list *list, sherd__place *place, const int64_t *at,

@@ -14,7 +14,8 @@
 
 /* ---- places --------------------------------------------------------------------------------- */
 
-void sherd__place_enter(const sherd__list *list, sherd__place *place, int64_t i)
+/* One level down, to child i. */
+static void enter(const sherd__list *list, sherd__place *place, int64_t i)
 {
     int level = place->level++;
 
@@ -33,7 +34,7 @@ void sherd__place_descend(const sherd__list *list, sherd__place *place, const in
                           unsigned known, unsigned crossed)
 {
     while (place->level < list->levels && known & ~crossed & 1u << list->axis[place->level])
-        sherd__place_enter(list, place, at[list->axis[place->level]]);
+        enter(list, place, at[list->axis[place->level]]);
 }
 
 /* First child of which the end (or the beginning) lies beyond `at`. */
@@ -105,7 +106,7 @@ int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t
     sherd__place_meeting(list, &place, lo, hi, &first, &end);
     for (int64_t i = first, alike; i < end; i += alike) {
         sherd__place child = place;
-        sherd__place_enter(list, &child, i);
+        enter(list, &child, i);
         alike = 1;
         if (!list->cuts && child.lo >= lo && child.hi <= hi) /* whole, as those that follow */
             alike = (sherd__min(hi, place.hi) - child.lo) / (child.hi - child.lo);
@@ -163,7 +164,7 @@ static int64_t whole_from(const sherd__list *list, const sherd__place *place, in
 {
     sherd__place child = *place;
 
-    sherd__place_enter(list, &child, i);
+    enter(list, &child, i);
     if (child.lo < lo || child.lo == child.hi)
         return 0;
     return (sherd__min(hi, place->hi) - child.lo) / (child.hi - child.lo);

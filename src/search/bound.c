@@ -253,7 +253,10 @@ void sherd__bound_fill(sherd__field *field)
     }
 }
 
-bool sherd__bound_allows(const sherd__node *node, sherd__cost left, sherd__cost limit)
+/*
+ * Whether a plan through a node, from which at least `left` remains, may cost no more than `limit`.
+ */
+static bool allows(const sherd__node *node, sherd__cost left, sherd__cost limit)
 {
     return sherd__cost_compare(sherd__cost_add(node->behind, left), limit) <= 0;
 }
@@ -263,8 +266,7 @@ int sherd__bound_count(const sherd__field *field, sherd__cost limit)
     int count = 0;
 
     for (int i = 0; i < field->all; i++)
-        count +=
-            i <= SHERD__GOAL || sherd__bound_allows(&field->node[i], field->node[i].ahead, limit);
+        count += i <= SHERD__GOAL || allows(&field->node[i], field->node[i].ahead, limit);
     return count;
 }
 
@@ -277,7 +279,7 @@ static bool is_less(const sherd__field *field, int node, sherd__cost cost)
 
 static bool is_more(const sherd__field *field, int node, sherd__cost cost)
 {
-    return !sherd__bound_allows(&field->node[node], field->node[node].ahead, cost);
+    return !allows(&field->node[node], field->node[node].ahead, cost);
 }
 
 /*
@@ -313,7 +315,7 @@ void sherd__bound_drop(sherd__field *field, sherd__cost limit)
     int kept = SHERD__GOAL + 1;
 
     for (int i = kept; i < field->nodes; i++)
-        if (sherd__bound_allows(&field->node[i], field->node[i].left, limit))
+        if (allows(&field->node[i], field->node[i].left, limit))
             swap_nodes(field, i, kept++);
     field->nodes = kept;
 }

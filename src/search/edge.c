@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Some rank receives at least the mean, in however many steps. */
-int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
+static int64_t carry_time(const sherd__field *field, int64_t bytes)
 {
     const sherd_link *link = &field->floor.link;
     int64_t mean = bytes / field->mesh->count, ps = link->beta_femtoseconds / 1000;
@@ -117,7 +117,7 @@ static void look(sherd__search_edge *out, const sherd__field *field, const sherd
     if (!arena && kind != SHERD_STEP_SLICE)
         out->cost.picoseconds = sherd__max(
             k > 1 ? field->price->floor(field->problem, b->longest, k) : field->floor.arrival,
-            sherd__carry_time(field, out->cost.bytes));
+            carry_time(field, out->cost.bytes));
 }
 
 /* To another mesh: addends must come together; without any, ranks may have all that they need. */
@@ -232,7 +232,7 @@ void sherd__edge_total(sherd__search_edge *edge, const sherd__field *field, int 
     edge->sure_bytes = true;
     if (!edge->sure_time)
         edge->cost.picoseconds =
-            sherd__max(edge->cost.picoseconds, sherd__carry_time(field, edge->cost.bytes));
+            sherd__max(edge->cost.picoseconds, carry_time(field, edge->cost.bytes));
 }
 
 /*
@@ -262,7 +262,7 @@ static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
     sherd__step_bytes(step, field->problem->element_bytes);
     /* The ranks that were priced may lack nothing; the bytes of all ranks take at least this. */
     step->step.picoseconds =
-        sherd__max(step->step.picoseconds, sherd__carry_time(field, step->step.recv_total_bytes));
+        sherd__max(step->step.picoseconds, carry_time(field, step->step.recv_total_bytes));
 }
 
 /* The place of a step in the table of priced ones; searches ask for most of them again. */

@@ -20,7 +20,6 @@
  * goes to the other mesh, from any state of the source's mesh.
  */
 #include "routes.h"
-#include "base/num.h"
 
 #include <string.h>
 

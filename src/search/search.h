@@ -339,8 +339,6 @@ typedef struct sherd__search_edge {
  */
 void sherd__edge_look(sherd__search_edge *out, const sherd__field *field, int a, int b,
                       int64_t enough);
-/* The least time of steps in which all ranks together receive so many bytes. */
-int64_t sherd__carry_time(const sherd__field *field, int64_t bytes);
 /* The time of an edge whose kind is sure, under a price that depends on nothing else. */
 void sherd__edge_time(sherd__search_edge *edge, const sherd__field *field, int a, int b);
 
@@ -416,10 +414,6 @@ sherd__cost sherd__bound_between(const sherd__field *field, int from, int to, in
 /* Fill `behind` and `ahead` of all nodes. */
 void sherd__bound_fill(sherd__field *field);
 
-/*
- * Whether a plan through a node, from which at least `left` remains, may cost no more than `limit`.
- */
-bool sherd__bound_allows(const sherd__node *node, sherd__cost left, sherd__cost limit);
 /* How many nodes the bounds allow. */
 int sherd__bound_count(const sherd__field *field, sherd__cost limit);
 /* Keep those `count` of all nodes that have the least bounds. */
