@@ -38,6 +38,17 @@ bool sherd__library_is_open(const char *name)
     return library != NULL;
 }
 
+bool sherd__library_find(void *library, const char *name, void (**out)(void))
+{
+    union {
+        void *object;
+        void (*call)(void);
+    } found = {.object = dlsym(library, name)};
+
+    *out = found.call;
+    return found.object != NULL;
+}
+
 const char *sherd__library_fault(void)
 {
     const char *why = sherd__is_static() ? "a static executable can load no library" : dlerror();

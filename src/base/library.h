@@ -16,6 +16,8 @@ bool sherd__is_static(void);
 void *sherd__library_open(const char *name);
 /* Whether one of this path or name is in the process already. */
 bool sherd__library_is_open(const char *name);
+/* A function of one, by its name, into *out; C has no cast for that. False: there is none. */
+bool sherd__library_find(void *library, const char *name, void (**out)(void));
 /* Why the last one of this thread could not be. */
 const char *sherd__library_fault(void);
 

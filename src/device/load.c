@@ -71,26 +71,14 @@ static void *open_one(sherd__device *device, int which)
     return device->cuda.driver_version(&version) == 0 ? open_version(which, version / 1000) : NULL;
 }
 
-/* Functions by name; C has no cast for that. */
-static bool find(void *library, const char *name, void (**out)(void))
-{
-    union {
-        void *object;
-        void (*call)(void);
-    } found = {.object = dlsym(library, name)};
-
-    *out = found.call;
-    return found.object != NULL;
-}
-
 /* The functions of one library; the name of the first that is missing, or NULL. */
 static const char *find_all(sherd__cuda *cuda, void *library, int which)
 {
     const char *missing = NULL;
 
-#define CALL(from, name, symbol, ...)                                  \
-    if (which == from && !missing &&                                   \
-        !find(library, #symbol, (void (**)(void))(void *)&cuda->name)) \
+#define CALL(from, name, symbol, ...)                                                 \
+    if (which == from && !missing &&                                                  \
+        !sherd__library_find(library, #symbol, (void (**)(void))(void *)&cuda->name)) \
         missing = #symbol;
 #include "cuda_calls.inc"
 #undef CALL

@@ -28,23 +28,12 @@ static void *load(void)
     return library ? library : sherd__library_open(SHERD_DNNL_FILE);
 }
 
-/* Functions by name; C has no cast for that. */
-static bool find(void *library, const char *name, void (**out)(void))
-{
-    union {
-        void *object;
-        void (*call)(void);
-    } found = {.object = dlsym(library, name)};
-
-    *out = found.call;
-    return found.object != NULL;
-}
-
 static bool find_all(sherd__dnnl *dnnl, void *library)
 {
     bool all = true;
 
-#define CALL(name) all = find(library, "dnnl_" #name, (void (**)(void))(void *)&dnnl->name) && all;
+#define CALL(name) \
+    all = sherd__library_find(library, "dnnl_" #name, (void (**)(void))(void *)&dnnl->name) && all;
 #include "onednn_calls.inc"
 #undef CALL
     return all;
@@ -61,7 +50,7 @@ static void run_on_one_thread(void *library)
         void (*call)(int);
     } set = {NULL};
 
-    if (find(library, "omp_set_num_threads", &set.found))
+    if (sherd__library_find(library, "omp_set_num_threads", &set.found))
         set.call(1);
 }
 

@@ -22,17 +22,13 @@ typedef struct plan {
     int64_t groups;
 } plan;
 
-static sherd_tensor *parameter(const sherd_module *m, int i)
-{
-    return i < m->parameters ? m->parameter[i].tensor : NULL;
-}
-
 static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     const conv *c = self->options.payload;
 
-    sherd__layer_give(out, sherd_conv(sherd__layer_argument(self, in), parameter(self, 0),
-                                      parameter(self, 1), &c->how));
+    sherd__layer_give(out,
+                      sherd_conv(sherd__layer_argument(self, in), sherd__layer_parameter(self, 0),
+                                 sherd__layer_parameter(self, 1), &c->how));
 }
 
 static void transposed(sherd_module *self, const sherd_args *in, sherd_args *out)
@@ -40,7 +36,8 @@ static void transposed(sherd_module *self, const sherd_args *in, sherd_args *out
     const conv *c = self->options.payload;
 
     sherd__layer_give(out, sherd_conv_transposed(sherd__layer_argument(self, in),
-                                                 parameter(self, 0), parameter(self, 1), &c->how));
+                                                 sherd__layer_parameter(self, 0),
+                                                 sherd__layer_parameter(self, 1), &c->how));
 }
 
 static sherd_status check(sherd_world *world, const plan *p)

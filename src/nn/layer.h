@@ -28,6 +28,12 @@ sherd_status sherd__layer_create(sherd_module **out, sherd_world *world,
 sherd_tensor *sherd__layer_draw(sherd_world *world, const int64_t *shape, int ndim,
                                 const sherd_layer_options *o);
 
+/* Parameter i; NULL if the module has not so many. */
+static inline sherd_tensor *sherd__layer_parameter(const sherd_module *m, int i)
+{
+    return i < m->parameters ? m->parameter[i].tensor : NULL;
+}
+
 /* Destroy a partly made module, but not its payload; NULL is a no-op. */
 void sherd__layer_drop(sherd_module *m);
 

@@ -22,17 +22,13 @@ typedef struct norm {
 
 /* ---- forward -------------------------------------------------------------------------------- */
 
-static sherd_tensor *parameter(const sherd_module *m, int i)
-{
-    return i < m->parameters ? m->parameter[i].tensor : NULL;
-}
-
 static void by_groups(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     const norm *n = self->options.payload;
 
     sherd__layer_give(out, sherd_group_norm(sherd__layer_argument(self, in), n->groups,
-                                            parameter(self, 0), parameter(self, 1), n->how.eps));
+                                            sherd__layer_parameter(self, 0),
+                                            sherd__layer_parameter(self, 1), n->how.eps));
 }
 
 /*
@@ -60,8 +56,9 @@ static double next_momentum(sherd_module *m)
 static sherd_batch_norm_options options_of(sherd_module *m)
 {
     const norm *n = m->options.payload;
-    sherd_batch_norm_options o = {
-        .weight = parameter(m, 0), .bias = parameter(m, 1), .eps = n->how.eps};
+    sherd_batch_norm_options o = {.weight = sherd__layer_parameter(m, 0),
+                                  .bias = sherd__layer_parameter(m, 1),
+                                  .eps = n->how.eps};
 
     if (m->buffers < BUFFERS)
         return o;
