@@ -240,10 +240,10 @@ void sherd__device_sum(sherd__device *device, sherd_dtype dtype, void *dst, cons
 void sherd__device_layer_norm(sherd__device *device, sherd_dtype dtype, int64_t rows, int64_t cols,
                               void *y, void *mean, void *rstd, const void *x, const void *weight,
                               const void *bias, double eps);
-/* mean NULL: an RMS norm. dx = the gradient; dweight, dbias as in kernels.h, added to if `add`. */
+/* mean NULL: an RMS norm. dx, dweight and dbias (which may be NULL) are overwritten. */
 void sherd__device_norm_grad(sherd__device *device, sherd_dtype dtype, int64_t rows, int64_t cols,
                              void *dx, void *dweight, void *dbias, const void *dy, const void *x,
-                             const void *weight, const void *mean, const void *rstd, bool add);
+                             const void *weight, const void *mean, const void *rstd);
 void sherd__device_rms_norm(sherd__device *device, sherd_dtype dtype, int64_t rows, int64_t cols,
                             void *y, void *rstd, const void *x, const void *weight, double eps);
 /* As the kernels of the same names in kernels.h; softmax and its gradient over whole rows. */

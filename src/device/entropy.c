@@ -2,6 +2,7 @@
 /* Launches of entropy.cuh, a part of over_rows.cu. */
 #include "box.h"
 #include "entropy.h"
+#include "over_rows.h"
 
 #include "base/dtype.h"
 #include "base/num.h"
@@ -13,15 +14,6 @@ enum {
     SOME_BLOCKS = 512   /* whose sums are added up */
 };
 static const int64_t most_blocks = 1 << 20;
-
-static void launch(sherd__device *device, const char *family, const char *kind, sherd_dtype dtype,
-                   int64_t blocks, const void *args, size_t bytes)
-{
-    sherd__kernel kernel = {SHERD__PROGRAM_OVER_ROWS, family, kind, dtype, SHERD_DTYPE_NONE};
-    sherd__launch_grid grid = {blocks, TABLE_THREADS, 0};
-
-    sherd__device_launch(device, &kernel, grid, args, bytes);
-}
 
 static entropy_args args_of(const sherd__entropy *e, const void *logits)
 {
@@ -77,8 +69,8 @@ void sherd__device_entropy(sherd__device *device, sherd_dtype dtype, const sherd
     args.stats = stats;
     sherd__device_cross_entropy(device, dtype, e->rows, e->cols, stats, logits,
                                 none ? none->data : e->target, e->first);
-    launch(device, "entropy", kind_of(dtype, &args, NULL), dtype, blocks_of(&args), &args,
-           sizeof args);
+    sherd__launch_over_rows(device, "entropy", kind_of(dtype, &args, NULL), dtype, blocks_of(&args),
+                            &args, sizeof args);
     sherd__device_give(device, none);
 }
 
@@ -102,8 +94,8 @@ void sherd__device_entropy_join(sherd__device *device, sherd_dtype dtype, const 
     args.sums = sums ? sums->data : NULL;
     args.stats = (void *)(uintptr_t)stats; /* only read */
     entropy_pair_args end = {blocks, args.sums, pair};
-    launch(device, "entropy_join", NULL, dtype, blocks, &args, sizeof args);
-    launch(device, "entropy_pair", NULL, SHERD_F64, 1, &end, sizeof end);
+    sherd__launch_over_rows(device, "entropy_join", NULL, dtype, blocks, &args, sizeof args);
+    sherd__launch_over_rows(device, "entropy_pair", NULL, SHERD_F64, 1, &end, sizeof end);
     sherd__device_give(device, sums);
 }
 
@@ -130,6 +122,6 @@ void sherd__device_entropy_grad(sherd__device *device, sherd_dtype dtype, const 
 
     args.of.row_sums = (double *)(uintptr_t)row_sums; /* only read */
     args.of.amount = (void *)(uintptr_t)amount;
-    launch(device, "entropy_grad", kind_of(dtype, &args.of, dst), dtype,
-           e->cols ? blocks_of(&args.of) : 0, &args, sizeof args);
+    sherd__launch_over_rows(device, "entropy_grad", kind_of(dtype, &args.of, dst), dtype,
+                            e->cols ? blocks_of(&args.of) : 0, &args, sizeof args);
 }

@@ -14,9 +14,8 @@ enum {
 };
 static const int64_t most_blocks = 1 << 20;
 
-/* kind: NULL of a kernel that knows no pieces. */
-static void launch(sherd__device *device, const char *family, const char *kind, sherd_dtype dtype,
-                   int64_t blocks, const void *args, size_t bytes)
+void sherd__launch_over_rows(sherd__device *device, const char *family, const char *kind,
+                             sherd_dtype dtype, int64_t blocks, const void *args, size_t bytes)
 {
     sherd__kernel kernel = {SHERD__PROGRAM_OVER_ROWS, family, kind, dtype, SHERD_DTYPE_NONE};
     sherd__launch_grid grid = {blocks, TABLE_THREADS, 0};
@@ -28,7 +27,7 @@ static void launch(sherd__device *device, const char *family, const char *kind, 
  * additions. */
 void sherd__device_norm_columns(sherd__device *device, sherd_dtype dtype, int64_t rows,
                                 int64_t cols, void *dweight, void *dbias, const void *dy,
-                                const void *x, const void *mean, const void *rstd, bool add)
+                                const void *x, const void *mean, const void *rstd)
 {
     bool is_wide = sherd__rows_are_wide(dtype, cols, (uintptr_t)dy | (uintptr_t)x);
     int64_t width = WARP * (is_wide ? SHERD__WIDE / (int64_t)sherd_dtype_bytes(dtype) : 1);
@@ -44,10 +43,11 @@ void sherd__device_norm_columns(sherd__device *device, sherd_dtype dtype, int64_
     }
     norm_columns_args args = {
         rows, cols, parts, tiles, dy, x, mean, rstd, sums ? sums->data : NULL};
-    norm_columns_end_args end = {cols, parts, dweight, dbias, args.sums, add};
-    launch(device, "norm_columns", is_wide ? "wide" : "each", dtype, parts * tiles, &args,
-           sizeof args);
-    launch(device, "norm_columns_end", NULL, dtype, sherd__ceil_div(cols, WARP), &end, sizeof end);
+    norm_columns_end_args end = {cols, parts, dweight, dbias, args.sums};
+    sherd__launch_over_rows(device, "norm_columns", is_wide ? "wide" : "each", dtype, parts * tiles,
+                            &args, sizeof args);
+    sherd__launch_over_rows(device, "norm_columns_end", NULL, dtype, sherd__ceil_div(cols, WARP),
+                            &end, sizeof end);
     sherd__device_give(device, sums);
 }
 
@@ -67,8 +67,8 @@ void sherd__device_cross_entropy_join(sherd__device *device, sherd_dtype dtype, 
     }
     cross_entropy_join_args args = {parts, rows, stats, row_sums, sums ? sums->data : NULL};
     cross_entropy_end_args end = {blocks, loss, args.sums, factor};
-    launch(device, "cross_entropy_join", NULL, dtype, blocks, &args, sizeof args);
-    launch(device, "cross_entropy_end", NULL, dtype, 1, &end, sizeof end);
+    sherd__launch_over_rows(device, "cross_entropy_join", NULL, dtype, blocks, &args, sizeof args);
+    sherd__launch_over_rows(device, "cross_entropy_end", NULL, dtype, 1, &end, sizeof end);
     sherd__device_give(device, sums);
 }
 
@@ -80,8 +80,8 @@ void sherd__device_embedding(sherd__device *device, sherd_dtype dtype, int64_t n
     bool is_wide = sherd__rows_are_wide(dtype, width, (uintptr_t)y | (uintptr_t)weight);
     int64_t blocks = width ? sherd__ceil_div(n, TABLE_WARPS) : 0;
 
-    launch(device, "embedding", is_wide ? "wide" : "each", dtype, sherd__min(blocks, most_blocks),
-           &args, sizeof args);
+    sherd__launch_over_rows(device, "embedding", is_wide ? "wide" : "each", dtype,
+                            sherd__min(blocks, most_blocks), &args, sizeof args);
 }
 
 void sherd__device_embedding_grad(sherd__device *device, sherd_dtype dtype, int64_t n,
@@ -92,5 +92,6 @@ void sherd__device_embedding_grad(sherd__device *device, sherd_dtype dtype, int6
     bool is_wide = sherd__rows_are_wide(dtype, width, (uintptr_t)dweight | (uintptr_t)dy);
     int64_t blocks = width ? sherd__min(entries, SOME_BLOCKS) : 0;
 
-    launch(device, "embedding_grad", is_wide ? "wide" : "each", dtype, blocks, &args, sizeof args);
+    sherd__launch_over_rows(device, "embedding_grad", is_wide ? "wide" : "each", dtype, blocks,
+                            &args, sizeof args);
 }

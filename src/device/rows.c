@@ -61,7 +61,7 @@ void sherd__device_rms_norm(sherd__device *device, sherd_dtype dtype, int64_t ro
 
 void sherd__device_norm_grad(sherd__device *device, sherd_dtype dtype, int64_t rows, int64_t cols,
                              void *dx, void *dweight, void *dbias, const void *dy, const void *x,
-                             const void *weight, const void *mean, const void *rstd, bool add)
+                             const void *weight, const void *mean, const void *rstd)
 {
     norm_grad_args args = {rows, cols, dx, dy, x, weight, mean, rstd};
     uintptr_t together = (uintptr_t)dx | (uintptr_t)dy | (uintptr_t)x | (uintptr_t)weight;
@@ -77,16 +77,14 @@ void sherd__device_norm_grad(sherd__device *device, sherd_dtype dtype, int64_t r
                                                  .rstd = rstd,
                                                  .dx = dx,
                                                  .dweight = dweight,
-                                                 .dbias = dbias,
-                                                 .add = add}};
+                                                 .dbias = dbias}};
 
     if (sherd__device_norm_back(device, &whole))
         return;
     launch(device, "norm_grad", dtype, rows, cols, sherd__rows_are_wide(dtype, cols, together),
            &args, sizeof args);
     if (dweight || dbias)
-        sherd__device_norm_columns(device, dtype, rows, cols, dweight, dbias, dy, x, mean, rstd,
-                                   add);
+        sherd__device_norm_columns(device, dtype, rows, cols, dweight, dbias, dy, x, mean, rstd);
 }
 
 void sherd__device_softmax(sherd__device *device, sherd_dtype dtype, sherd__soft_kind kind,

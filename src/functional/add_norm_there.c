@@ -179,7 +179,7 @@ static bool differentiate_apart(sherd__blocks *w, const sherd__add_norm_grad *g)
         sherd__device_norm_grad(device, sum->dtype, w->p.rows, w->p.inner, dx, call->to[g->dweight],
                                 of->mean >= 0 ? call->to[g->dbias] : NULL, wide, call->from[g->sum],
                                 call->from[of->weight], of->mean >= 0 ? call->from[of->mean] : NULL,
-                                call->from[of->scale], false);
+                                call->from[of->scale]);
     }
     if (dsum && sum->count)
         sherd__device_binary(device, sum->dtype, SHERD__ADD, 1, &sum->count, dx, dx, &one, dsum,

@@ -79,16 +79,16 @@ static void put(const choice *c, char *out, const char *from)
  * out[row] = from[row] times the weight of its class; with a weight of 0 it is 0, even if `from` is
  * not finite. False: no memory.
  */
-static bool weigh(sherd_call *call, const choice *c, char *out, const char *from, int operand)
+static bool weigh(sherd_call *call, const choice *c, char *out, const char *from)
 {
-    const sherd_tensor *weight = call->in[operand];
+    const sherd_tensor *weight = call->in[WEIGHT];
     char *picked = sherd_call_scratch(call, c->rows * (int64_t)c->bytes);
     double *wide = sherd_call_scratch(call, c->rows * (int64_t)sizeof *wide);
     const int64_t stride = 1;
 
     if (!picked || !wide || sherd__is_dry(call->world))
         return picked && wide;
-    pick(c, picked, call->from[operand], 0);
+    pick(c, picked, call->from[WEIGHT], 0);
     sherd__kernels_in(call)->binary(SHERD__MUL, 1, &c->rows, out, from, &stride, picked, &stride);
     sherd__cast(SHERD_F64, weight->dtype, c->rows, wide, picked);
     for (int64_t r = 0; r < c->rows; r++)
@@ -156,7 +156,7 @@ static bool spread_class(sherd_call *call)
         return true;
     }
     weighed = sherd_call_scratch(call, c.rows * (int64_t)c.bytes);
-    if (!weighed || !weigh(call, &c, weighed, dy, WEIGHT))
+    if (!weighed || !weigh(call, &c, weighed, dy))
         return false;
     if (!dry)
         put(&c, call->to[0], weighed);
@@ -234,7 +234,7 @@ static bool pick_class(sherd_call *call)
     }
     if (!sherd__is_dry(call->world))
         pick(&c, call->to[0], call->from[X], c.cols);
-    return !call->in[WEIGHT] || weigh(call, &c, call->to[0], call->to[0], WEIGHT);
+    return !call->in[WEIGHT] || weigh(call, &c, call->to[0], call->to[0]);
 }
 
 static const sherd_op pick_class_op = {

@@ -37,7 +37,7 @@ static bool layer_norm_grad(sherd_call *call)
         sherd__device_norm_grad(sherd__device_in(call), call->out[G_DX]->dtype, p.rows, p.inner,
                                 call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS],
                                 call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
-                                call->from[G_MEAN], call->from[G_RSTD], false);
+                                call->from[G_MEAN], call->from[G_RSTD]);
     return true;
 }
 

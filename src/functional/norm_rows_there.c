@@ -84,6 +84,6 @@ bool sherd__row_norm_apart_grad_there(sherd_call *call, const sherd__row_norm *o
     }
     sherd__device_norm_columns(device, dtype, p.rows, p.inner, call->to[DWEIGHT],
                                centred ? call->to[DBIAS] : NULL, call->from[DY], call->from[X],
-                               mean, rstd, false);
+                               mean, rstd);
     return true;
 }

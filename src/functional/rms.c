@@ -35,8 +35,7 @@ static bool rms_norm_grad(sherd_call *call)
     if (!sherd__is_dry(call->world))
         sherd__device_norm_grad(sherd__device_in(call), call->out[X]->dtype, p.rows, p.inner,
                                 call->to[X], call->to[WEIGHT], NULL, call->from[G_DY],
-                                call->from[G_X], call->from[G_WEIGHT], NULL, call->from[G_RSTD],
-                                false);
+                                call->from[G_X], call->from[G_WEIGHT], NULL, call->from[G_RSTD]);
     return true;
 }
 

@@ -92,9 +92,9 @@ static int64_t product(const int64_t *size)
     return size[0] * size[1] * size[2];
 }
 
-static bool are_whole(const sherd__conv *c, int64_t block)
+static bool are_whole(const sherd__conv *c)
 {
-    return c->in_channels / c->groups % block == 0 && c->out_channels / c->groups % block == 0;
+    return c->in_channels / c->groups % BLOCK == 0 && c->out_channels / c->groups % BLOCK == 0;
 }
 
 /*
@@ -108,7 +108,7 @@ static bool is_own(const sherd__conv_wish *w)
     int64_t image = (product(c->in) + product(c->out)) * w->block * (int64_t)sizeof(float);
 
     return w->kind == SHERD__CONV_BACKWARD_W && w->block == BLOCK && c->groups == 1 &&
-           are_whole(c, BLOCK) && product(c->kernel) > 1 && image >= LARGE;
+           are_whole(c) && product(c->kernel) > 1 && image >= LARGE;
 }
 
 /* ---- what oneDNN does ------------------------------------------------------------------------ */
@@ -229,7 +229,7 @@ static dnnl_prop_kind_t forward_kind(const sherd__conv_wish *w)
 {
     const sherd__conv *c = &w->conv;
     int64_t products = c->in_channels / c->groups * product(c->kernel);
-    bool blocks = are_whole(c, BLOCK) && c->kernel[2] <= 3 && products <= FEW_PRODUCTS;
+    bool blocks = are_whole(c) && c->kernel[2] <= 3 && products <= FEW_PRODUCTS;
 
     return w->kind != SHERD__CONV_FORWARD || blocks ? dnnl_forward_training
                                                     : dnnl_forward_inference;
@@ -309,7 +309,7 @@ static bool is_by_channel(const sherd__conv *c)
  */
 static bool is_flat(const sherd__conv *c)
 {
-    return (are_whole(c, BLOCK) || is_by_channel(c)) && c->in[0] == 1 && c->out[0] == 1 &&
+    return (are_whole(c) || is_by_channel(c)) && c->in[0] == 1 && c->out[0] == 1 &&
            c->kernel[0] == 1 && c->before[0] == 0;
 }
 

@@ -155,23 +155,22 @@ typedef struct gathering {
     sherd_reduce_op reduce;
 } gathering;
 
-/* A constant of the shape and layout of t. */
-static sherd_tensor *constant_like(const sherd_tensor *t, sherd_dtype dtype, double value)
+/* An integer everywhere, in the shape and layout of t. */
+static sherd_tensor *integer_like(const sherd_tensor *t, double value)
 {
     const sherd_layout *layout;
 
     if (!t->layout)
-        return sherd_mark_equal(sherd_constant(t->world, dtype, t->shape, t->ndim, value));
+        return sherd_mark_equal(sherd_constant(t->world, SHERD_I64, t->shape, t->ndim, value));
     if (sherd__layout_settle(&layout, t->layout) != SHERD_OK)
         return sherd__fail_diag(t->world, true);
-    return sherd_constant_on(layout, dtype, value);
+    return sherd_constant_on(layout, SHERD_I64, value);
 }
 
 /* How many elements of the source come to each place of a. */
 static sherd_tensor *counts(const sherd_tensor *a, const gathering *g)
 {
-    return sherd_scatter_add(constant_like(a, SHERD_I64, 0), g->dim, g->index,
-                             constant_like(g->index, SHERD_I64, 1));
+    return sherd_scatter_add(integer_like(a, 0), g->dim, g->index, integer_like(g->index, 1));
 }
 
 /* The neutral element of a reduction. */

@@ -113,7 +113,7 @@ static int64_t both_boxes(const sherd__grid *grid, const sherd__amounts *amounts
     if (!listed)
         return sherd__add_cut(amounts->source_max, amounts->target_max);
     const sherd__question both = {grid, SHERD__BOTH_BOXES, SHERD__TARGET, 0, 0};
-    return sherd__most(&both, 1, 1);
+    return sherd__most(&both, 1);
 }
 
 /* Nothing travels across axes of the target only; a group asks once for each of its other ranks. */
@@ -128,8 +128,8 @@ static void find_maxima(const sherd__grid *grid, const sherd__change *change, sh
     out->both_max = both_boxes(grid, out);
     if (crossed == 0)
         return;
-    out->receive_max = sherd__most(&receives, change->addends, 1);
-    out->send_max = sherd__most(&sends, sherd__extent_of(change->mesh, crossed & ~change->cut), 1);
+    out->receive_max = sherd__most(&receives, change->addends);
+    out->send_max = sherd__most(&sends, sherd__extent_of(change->mesh, crossed & ~change->cut));
 }
 
 void sherd__amounts_find(sherd__amounts *out, const sherd__change *change, const int64_t *shape)

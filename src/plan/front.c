@@ -342,14 +342,14 @@ static int64_t walk_jointly(front *f)
     return sherd__cut(f->best);
 }
 
-int64_t sherd__most(const sherd__question *question, int64_t times, int64_t less)
+int64_t sherd__most(const sherd__question *question, int64_t times)
 {
     const sherd__grid *grid = question->grid;
     front all = {.asked = question, .count = 1, .point = {{1, 1}}}, one, product;
     sherd__wide best = 0;
 
     all.times = times;
-    all.less = less;
+    all.less = 1;
     take_staying(&all);
     one = product = all;
     for (int i = 0; i < grid->components; i++) {

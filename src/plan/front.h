@@ -19,10 +19,9 @@ typedef struct sherd__question {
 } sherd__question;
 
 /*
- * The maximum over all ranks of times * (what is found through `through`) - less * (what is found
- * through `own`); with `through` crossed as often as `times` says, times >= less. For BOTH_BOXES
- * their sum. Capped below 2^62.
+ * The maximum over all ranks of times * (what is found through `through`) - (what is found through
+ * `own`); times >= 1. For BOTH_BOXES their sum. Capped below 2^62.
  */
-int64_t sherd__most(const sherd__question *question, int64_t times, int64_t less);
+int64_t sherd__most(const sherd__question *question, int64_t times);
 
 #endif

@@ -82,7 +82,7 @@ template <class E> __device__ void norm_columns_end(const norm_columns_end_args 
     __syncthreads();
     E *d = (E *)(warp == 0 ? a.dweight : a.dbias);
     if (warp < 2 && d && c < a.cols)
-        d[c] = put<E>((a.add ? get(d[c]) : 0) + sum_of_warps(room[warp], lane));
+        d[c] = put<E>(sum_of_warps(room[warp], lane));
 }
 
 /* ---- loss ------------------------------------------------------------------------------------ */

@@ -21,7 +21,6 @@ typedef struct norm_columns_end_args {
     int64_t cols, parts;
     void *dweight, *dbias; /* NULL = not wanted */
     const void *sums;
-    int32_t add;
 } norm_columns_end_args;
 
 /* row_sums[rows,2]; sums: one for each block. */
