@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "base/num.h"
 #include "check_data.h"
 #include "plan/inside.h"
 #include "tensor/tensor.h"

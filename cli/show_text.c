@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-#include "base/num.h"
-
 /* No more parts than blocks, and their end. */
 enum { GRID = CLI_PICTURE_RANKS + 1, MARGIN = 7, HIGH = 12, WIDE = 60, MOVES_SHOWN = 24 };
 

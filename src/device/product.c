@@ -8,8 +8,6 @@
 #include "product.h"
 #include "biased.h"
 
-#include "base/num.h"
-
 #include <limits.h>
 
 /* For each matrix as stored: elements from one row to the next, and from one matrix to the next. */

@@ -10,7 +10,6 @@
 #include "texts.h"
 
 #include "base/hash.h"
-#include "base/num.h"
 
 #include <limits.h>
 #include <stdio.h>

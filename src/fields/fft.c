@@ -11,7 +11,6 @@
 
 #include <math.h>
 
-#include "base/num.h"
 #include "device/fields.h"
 #include "device/fourier.h"
 

@@ -7,7 +7,6 @@
  */
 #include "taps.h"
 
-#include "base/num.h"
 #include "device/fields.h"
 #include "sherd/ops_stencil.h"
 

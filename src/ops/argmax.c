@@ -7,7 +7,6 @@
 #include "dims.h"
 #include "sherd/ops_reductions.h"
 
-#include "base/num.h"
 #include "device/folds.h"
 
 static const char *describe(sherd_call *call)

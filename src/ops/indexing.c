@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "apply/sketch.h"
-#include "base/num.h"
 
 typedef struct along {
     int dim;

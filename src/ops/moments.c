@@ -13,7 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/num.h"
 #include "kernels/squares.h"
 
 typedef struct moment_attributes {

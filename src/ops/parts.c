@@ -6,8 +6,6 @@
  */
 #include "shared.h"
 
-#include "base/num.h"
-
 /* Layout of parts: along dim 0 as the reduced dims are sharded, or all on all ranks. */
 static sherd_status parts_layout(const sherd_layout **out, const sherd_layout *in, unsigned reduced,
                                  int64_t width, bool all)

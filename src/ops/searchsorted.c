@@ -10,8 +10,6 @@
 
 #include <stdio.h>
 
-#include "base/num.h"
-
 typedef struct seeking {
     int dtype, right;
 } seeking;

@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "base/num.h"
 #include "world/doing.h"
 
 static sherd_tensor *refuse(sherd_tensor *t, const sherd_layout *layout, const char *why)

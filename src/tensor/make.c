@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/num.h"
 #include "kernels/cast.h"
 #include "world/doing.h"
 

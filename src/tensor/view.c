@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "base/num.h"
 #include "base/text.h"
 #include "world/doing.h"
 

@@ -5,8 +5,6 @@
  */
 #include "devices.h"
 
-#include "base/num.h"
-
 #include <string.h>
 
 static const int64_t *told_by(const sherd__device_work *w, int rank)
