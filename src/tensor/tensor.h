@@ -331,8 +331,7 @@ void *sherd__device_mutable(sherd_tensor *t);
 /* As fresh, for a tensor with contents, which are dropped. NULL: the alarm is raised. */
 void *sherd__over(sherd_tensor *t);
 void *sherd__device_over(sherd_tensor *t);
-/* Make new tensors in the GPU's memory, or in the arena again; no effect without a GPU. Returns the
- * previous setting. */
+/* Whether new tensors go to the GPU's memory, if there is one. Returns what held before. */
 bool sherd__make_there(sherd_world *world, bool there);
 /* As those without _there, in the GPU's memory if `there`. */
 sherd_tensor *sherd__new_plain_there(sherd_world *world, sherd_dtype dtype, int ndim,
