@@ -10,7 +10,7 @@
 #include "kernel_versions.h"
 #include "kernels/engine.h"
 
-enum { ROOM = 1 << 18, WORKSPACE = 3 << 20, GUARD = 16, X = SHERD__CONV_X, W = SHERD__CONV_W, Y };
+enum { ROOM = 1 << 18, WORKSPACE = 1 << 23, GUARD = 16, X = SHERD__CONV_X, W = SHERD__CONV_W, Y };
 
 static float x[ROOM], w[ROOM], y[ROOM], bias[ROOM], made[2][ROOM], plain[2][ROOM];
 static _Alignas(64) unsigned char workspace[WORKSPACE + 64];
