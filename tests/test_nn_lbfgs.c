@@ -77,7 +77,7 @@ static void the_search_meets_its_conditions(sherd_world *world)
     for (int i = 0; i < LEN(curves); i++)
         for (double t = 1e-4; t < 1e4; t *= 7) {
             curve c = {curves[i], 0, 0, 0};
-            const sherd__line line = {ask, keep, &c, 1e-14, 60};
+            const sherd__ray line = {ask, keep, &c, 1e-14, 60};
             sherd__line_point start = {0}, best;
             int asked = 0;
             start.f = curves[i](0, &start.slope);
@@ -92,7 +92,7 @@ static void the_search_meets_its_conditions(sherd_world *world)
 static void a_search_without_luck_stays(sherd_world *world)
 {
     curve c = {fenced, 0, 0, 0};
-    const sherd__line line = {ask, keep, &c, 1e-14, 3};
+    const sherd__ray line = {ask, keep, &c, 1e-14, 3};
     sherd__line_point start = {.f = -1, .slope = -1}, best; /* it never gets that low */
     int asked = 0;
     (void)world;

@@ -8,7 +8,7 @@
  *     if (sherd_lbfgs_create(&fit, model, NULL)) // after sherd_parallelize
  *         return 1;
  *     for (int i = 0; i < 100; i++) // residual: the loss, after sherd_backward of it
- *         norm = sherd_lbfgs_step(fit, 1, residual, NULL, NULL);
+ *         least = sherd_lbfgs_step(fit, 1, residual, NULL, NULL);
  *     sherd_lbfgs_destroy(fit);
  *
  * Each rank computes with the elements of the parameters that it holds. All that ranks exchange

@@ -224,8 +224,8 @@ static bool remember(sherd_lbfgs *l, const double *old, double *moved)
 static bool walk(run *r, const sherd__line_point *start, double length, double largest)
 {
     sherd_lbfgs *l = r->l;
-    const sherd__line line = {ask, keep, r, l->with.tolerance_change / fmax(largest, DBL_MIN),
-                              LONG_SEARCH};
+    const sherd__ray line = {ask, keep, r, l->with.tolerance_change / fmax(largest, DBL_MIN),
+                             LONG_SEARCH};
     sherd__line_point best = {.t = length};
     int asked = 0;
 

@@ -13,7 +13,7 @@ static const double ENOUGH = 1e-4, FLAT = 0.9; /* c1, c2 */
 static const double LONGEST = 10;              /* times as long as the step before, at most */
 
 typedef struct search {
-    const sherd__line *line;
+    const sherd__ray *line;
     const sherd__line_point *start;
     int asked;
     bool good;
@@ -83,7 +83,7 @@ static void narrow(search *s, sherd__line_point *low, sherd__line_point high)
     }
 }
 
-bool sherd__line_search(const sherd__line *line, const sherd__line_point *start, double t,
+bool sherd__line_search(const sherd__ray *line, const sherd__line_point *start, double t,
                         sherd__line_point *best, int *asked)
 {
     search s = {line, start, 0, true};
