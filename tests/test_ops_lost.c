@@ -268,6 +268,21 @@ static void a_moved_piece_is_another_tensor(sherd_world *world)
     }
 }
 
+/* Also if its root keeps all of it, as one box of other axes. */
+static void what_was_distributed_is_lost_on_all(sherd_world *world)
+{
+    const int64_t shape[1] = {N}, ranks = sherd_world_ranks(world);
+    const sherd_mesh *mesh = mesh_of(world, ranks == 2 ? "2x1" : "3x1");
+    const sherd_layout *all = layout_of(mesh, 1, shape, "S(0)R", ranks == 2 ? "0:6,0" : "0:6,0,0");
+
+    for (int way = 0; way < LEN(ways); way++) {
+        sherd_tensor *t = sherd_distribute(sherd_constant(world, SHERD_F64, shape, 1, 1), all, 0);
+        CHECK_OK(sherd_world_check(world));
+        fail_between_writes(world, t, way);
+        CHECK(sherd_tensor_failed(t));
+    }
+}
+
 /* ---- and then -------------------------------------------------------------------------------- */
 
 static void it_is_taken_as_it_is(sherd_world *world)
@@ -472,6 +487,7 @@ static const check_test tests[] = {
     {TEST(what_is_only_read_is_there), {2, 3, 8}},
     {TEST(a_piece_is_read_under_an_alarm), {1, 2, 3}},
     {TEST(a_moved_piece_is_another_tensor), {2, 3, 8}},
+    {TEST(what_was_distributed_is_lost_on_all), {2, 3}},
     {TEST(it_is_taken_as_it_is), {2, 3, 8}},
     {TEST(what_some_have_revived_is_lost_on_all), {2, 3, 4}},
     {TEST(a_long_list_loses_what_it_fills), {2, 3}},

@@ -132,8 +132,11 @@ static sherd_tensor *send_boxes(sherd_tensor *t, const sherd_layout *layout, int
 
     sherd_tensor *source = source_at(t, from, sherd_world_rank(t->world) == root);
     sherd_tensor *out = sherd__move_to(source, to, false);
-    /* Sharing the plain tensor's storage would let a later write of it show in the result. */
-    if (out->storage && out->storage == t->storage) {
+    /*
+     * Sharing the plain tensor's storage would let a later write of it show in the result. Ranks
+     * that hold nothing do the same as the root: the result must be born of one deed on all.
+     */
+    if (out->storage && out->storage == source->storage) {
         sherd_tensor *view = out;
         out = cut_own_box(t, layout);
         if (view != source)
