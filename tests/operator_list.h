@@ -174,7 +174,7 @@ static const row rows[] = {
     ROW(max_pool, 'd', 3, 4, draw_pool, run_max_pool),
     ROW(avg_pool, 'x', 3, 4, draw_pool, run_avg_pool),
     ROW(adaptive_avg_pool, 'x', 3, 4, draw_new_sizes, run_adaptive_avg_pool),
-    ROW(adaptive_max_pool, 'x', 3, 4, draw_new_sizes, run_adaptive_max_pool),
+    ROW(adaptive_max_pool, 'd', 3, 4, draw_new_sizes, run_adaptive_max_pool),
     ROW(interpolate, 'x', 3, 4, draw_new_sizes, run_interpolate),
     ROW(pixel_shuffle, 'x', 3, 4, draw_shuffle, run_pixel_shuffle),
     ROW(pixel_unshuffle, 'x', 3, 4, draw_unshuffle, run_pixel_unshuffle),
