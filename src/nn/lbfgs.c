@@ -26,6 +26,7 @@ typedef struct run {
     sherd_lbfgs_loss loss;
     void *payload;
     double numbers[SHERD__LBFGS_NUMBERS];
+    double t; /* where along the direction the parameters are */
     sherd_lbfgs_report report;
 } run;
 
@@ -109,7 +110,8 @@ static bool ask(void *context, sherd__line_point *point)
 {
     run *r = context;
 
-    if (!sherd__lbfgs_go_to(r->l, point->t) || !evaluate(r))
+    r->t = point->t;
+    if (!sherd__lbfgs_go_to(r->l, r->t) || !evaluate(r))
         return false;
     point->f = r->numbers[LOSS];
     point->slope = r->numbers[SLOPE];
@@ -183,10 +185,10 @@ static sherd__lbfgs_pair *next_pair(sherd_lbfgs *l)
 }
 
 /*
- * After a step: x becomes the parameters as they are, and what changed is remembered. `old`: the
- * gradient before. *moved: the largest change of a parameter on any rank.
+ * After a step: x becomes the parameters as they are, and what changed is remembered. *moved: the
+ * largest change of a parameter on any rank.
  */
-static bool remember(sherd_lbfgs *l, const double *old, double *moved)
+static bool remember(sherd_lbfgs *l, double *moved)
 {
     sherd__lbfgs_pair *p = next_pair(l);
     double product[2];
@@ -198,7 +200,7 @@ static bool remember(sherd_lbfgs *l, const double *old, double *moved)
     for (int64_t i = 0; i < l->n; i++) {
         double now = p->s[i];
         p->s[i] = now - l->x[i];
-        p->y[i] = l->best[i] - old[i];
+        p->y[i] = l->best[i] - l->old[i];
         l->x[i] = now;
     }
     if (!sherd__lbfgs_largest(l, p->s, moved) ||
@@ -219,23 +221,34 @@ static bool remember(sherd_lbfgs *l, const double *old, double *moved)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Along the direction from `start`; r->report.loss becomes that of the parameters. False: the
- * alarm is raised. */
-static bool walk(run *r, const sherd__line_point *start, double length, double largest)
+/* Search along the direction for the best point, and go there. False: the alarm is raised. */
+static bool search(run *r, const sherd__line_point *start, double length, sherd__line_point *best)
 {
     sherd_lbfgs *l = r->l;
+    double largest = 0;
+    int asked;
+
+    if (!sherd__lbfgs_largest(l, l->way, &largest))
+        return false;
     const sherd__ray line = {ask, keep, r, l->with.tolerance_change / fmax(largest, DBL_MIN),
                              LONG_SEARCH};
-    sherd__line_point best = {.t = length};
-    int asked = 0;
+    return sherd__line_search(&line, start, length, best, &asked) &&
+           (best->t == r->t || sherd__lbfgs_go_to(l, best->t));
+}
 
-    if (l->with.fixed) {
+/* Along the direction from `start`; r->report.loss becomes that of the parameters. False: the
+ * alarm is raised. */
+static bool walk(run *r, const sherd__line_point *start, double length)
+{
+    sherd__line_point best = {.t = length};
+
+    if (!r->l->with.fixed) {
+        if (!search(r, start, length, &best))
+            return false;
+    } else {
         if (!ask(r, &best))
             return false;
         keep(r);
-    } else if (!sherd__line_search(&line, start, length, &best, &asked) ||
-               !sherd__lbfgs_go_to(l, best.t)) {
-        return false;
     }
     r->report.loss = best.f;
     return true;
@@ -245,7 +258,7 @@ static bool walk(run *r, const sherd__line_point *start, double length, double l
 static bool iterate(run *r, double rate, bool *on)
 {
     sherd_lbfgs *l = r->l;
-    double moved = 0, largest = 0, before = r->report.loss, *old = l->room + l->n;
+    double moved = 0, before = r->report.loss;
     sherd__line_point start = {.f = before};
 
     *on = false;
@@ -254,12 +267,10 @@ static bool iterate(run *r, double rate, bool *on)
     if (!(start.slope < -l->with.tolerance_change))
         return true;
     r->report.iterations++;
-    if (!sherd__lbfgs_largest(l, l->way, &largest))
-        return false;
-    memcpy(old, l->best, (size_t)l->n * sizeof *old);
+    memcpy(l->old, l->best, (size_t)l->n * sizeof *l->old);
     double length = l->begun ? rate : rate * fmin(1, 1 / r->numbers[SUM]);
     l->begun = true;
-    if (!walk(r, &start, length, largest) || !remember(l, old, &moved))
+    if (!walk(r, &start, length) || !remember(l, &moved))
         return false;
     *on = r->report.gradient > l->with.tolerance_grad && moved > l->with.tolerance_change &&
           fabs(r->report.loss - before) >= l->with.tolerance_change;
@@ -417,7 +428,8 @@ static sherd_status make(sherd_lbfgs *l, sherd_module *module)
     l->g = l->x + l->n;
     l->best = l->g + l->n;
     l->way = l->best + l->n;
-    l->room = l->way + l->n;
+    l->old = l->way + l->n;
+    l->room = l->old + l->n;
     return SHERD_OK;
 }
 

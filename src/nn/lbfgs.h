@@ -21,12 +21,14 @@ struct sherd_lbfgs {
     sherd_world *world;
     sherd_optimizer *all; /* lists and settles; takes no steps */
     sherd_lbfgs_options with;
-    int64_t *at;                       /* [all->count] where each parameter begins in a vector */
-    int64_t n, counted;                /* elements; those that this rank counts are the first */
-    double *x, *g, *best, *way, *room; /* vectors; room is two. One allocation, which is x */
-    sherd__lbfgs_pair *pair;           /* [history] a ring; the oldest is `first` */
-    double *share;                     /* [history] of each pair in the direction */
-    int64_t *exchanged;                /* [ranks NUMBERS] */
+    int64_t *at;        /* [all->count] where each parameter begins in a vector */
+    int64_t n, counted; /* elements; those that this rank counts are the first */
+    /* Vectors, in one allocation, which is x: the parameters before a step; the gradient that was
+     * asked for last, that of the best point, and that before the step; the direction. */
+    double *x, *g, *best, *old, *way, *room;
+    sherd__lbfgs_pair *pair; /* [history] a ring; the oldest is `first` */
+    double *share;           /* [history] of each pair in the direction */
+    int64_t *exchanged;      /* [ranks NUMBERS] */
     int pairs, first;
     double scale; /* the first guess of the inverse of second derivatives */
     bool begun;   /* a step has been taken since the history was empty */

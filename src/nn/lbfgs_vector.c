@@ -12,29 +12,43 @@
 const char sherd__lbfgs_create_name[] = "sherd_lbfgs_create";
 const char sherd__lbfgs_step_name[] = "sherd_lbfgs_step";
 
-/* Where each parameter lies in a vector: those that this rank counts first. */
+static sherd_status check(const sherd_lbfgs *l, sherd_tensor *p)
+{
+    sherd__diag *diag = sherd__world_diag(l->world);
+
+    if (p->dtype != SHERD_F32 && p->dtype != SHERD_F64)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: a parameter is %s: it takes f32 and f64",
+                           sherd__lbfgs_create_name, sherd_tensor_text(p));
+    if (l->all->mesh && !p->layout)
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "%s: a parameter is plain, %s, and others are distributed: distribute "
+                           "all (sherd_parallelize)",
+                           sherd__lbfgs_create_name, sherd_tensor_text(p));
+    return SHERD_OK;
+}
+
+/* Put the parameters that this rank counts, or those that it does not, behind the last one. */
+static void place(sherd_lbfgs *l, bool counted)
+{
+    for (int i = 0; i < l->all->count; i++) {
+        const sherd_tensor *p = l->all->item[i].p;
+        if ((!p->layout || sherd__counts_here(p)) != counted)
+            continue;
+        l->at[i] = l->n;
+        l->n += p->count;
+    }
+}
+
 sherd_status sherd__lbfgs_lay_out(sherd_lbfgs *l)
 {
-    for (int counted = 1; counted >= 0; counted--) {
-        for (int i = 0; i < l->all->count; i++) {
-            sherd_tensor *p = l->all->item[i].p;
-            if (p->dtype != SHERD_F32 && p->dtype != SHERD_F64)
-                return sherd__fail(sherd__world_diag(l->world), SHERD_EINVAL,
-                                   "%s: a parameter is %s: it takes f32 and f64",
-                                   sherd__lbfgs_create_name, sherd_tensor_text(p));
-            if (l->all->mesh && !p->layout)
-                return sherd__fail(sherd__world_diag(l->world), SHERD_EINVAL,
-                                   "%s: a parameter is plain, %s, and others are distributed: "
-                                   "distribute all (sherd_parallelize)",
-                                   sherd__lbfgs_create_name, sherd_tensor_text(p));
-            if ((!p->layout || sherd__counts_here(p)) != (counted == 1))
-                continue;
-            l->at[i] = l->n;
-            l->n += p->count;
-        }
-        l->counted = counted ? l->n : l->counted;
-    }
-    return SHERD_OK;
+    sherd_status status = SHERD_OK;
+
+    for (int i = 0; i < l->all->count && !status; i++)
+        status = check(l, l->all->item[i].p);
+    place(l, true);
+    l->counted = l->n;
+    place(l, false);
+    return status;
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */

@@ -69,11 +69,7 @@ static sherd__move move_of(const task *w)
 /* The result of a step, undefined. */
 static sherd_tensor *new_result(const task *w, const sherd_step *step)
 {
-    bool before = sherd__make_there(w->at->world, w->there);
-    sherd_tensor *t = sherd__new_on(step->to, w->at->dtype);
-
-    sherd__make_there(w->at->world, before);
-    return t;
+    return sherd__new_on_there(step->to, w->at->dtype, w->there);
 }
 
 /* Run a local step. */
