@@ -136,7 +136,7 @@ static void layer_norm(bench *b)
 static void norm_grad(bench *b)
 {
     sherd__device_norm_grad(b->device, b->dtype, b->rows, b->dim, b->x[0], b->x[1], b->x[2],
-                            b->x[3], b->x[4], b->x[5], b->x[6], b->x[7], false);
+                            b->x[3], b->x[4], b->x[5], b->x[6], b->x[7]);
 }
 
 static void softmax(bench *b)
