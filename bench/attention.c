@@ -9,6 +9,8 @@
  */
 #include "vector/fast.h"
 #include "base/num.h"
+#include "vector/choose.h"
+#include "vector/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  *     bench/functions [--dtype f64] [--most M] [part of a name]
  */
 #include "kernels/ref.h"
+#include "vector/choose.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,6 +10,8 @@
 #include "kernels/engine.h"
 #include "kernels/ref.h"
 #include "base/num.h"
+#include "vector/choose.h"
+#include "vector/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,6 +18,7 @@
 #include "simulator.h"
 #include "command_line.h"
 #include "timing.h"
+#include "search/plans.h"
 
 enum { PAIRS = 2000, GROWTH_PAIRS = 200, SCALE_ROUNDS = 15, CLUSTER_PAIRS = 60, PLAYED = 200 };
 

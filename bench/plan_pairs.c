@@ -12,6 +12,7 @@
 #include "layout/layout.h"
 #include "plan/plan.h"
 #include "timing.h"
+#include "search/plans.h"
 
 enum { ROUNDS = 5, RANKS = 1 << 20 };
 

@@ -12,6 +12,8 @@
 #include "kernels/cast.h"
 #include "kernels/engine.h"
 #include "base/num.h"
+#include "vector/choose.h"
+#include "vector/measure.h"
 
 #include <math.h>
 #include <signal.h>

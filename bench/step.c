@@ -28,6 +28,7 @@
 #include "gpt.h"
 #include "op_table.h"
 #include "train.h"
+#include "vector/measure.h"
 #include "world/world.h"
 #include "timing.h"
 

@@ -11,6 +11,7 @@
 #include "boxes.h"
 #include "search/planners.h"
 #include "base/num.h"
+#include "vector/choose.h"
 
 #include <math.h>
 

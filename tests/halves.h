@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "fast_sets.h"
+#include "vector/choose.h"
 
 enum { ROOM = 6000, VERSIONS = FAST_SETS + 2, TYPES = 2, INS = 4, OUTS = 3 };
 

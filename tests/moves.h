@@ -9,6 +9,8 @@
 
 #include "paper.h"
 #include "search/planners.h"
+#include "search/plans.h"
+#include "vector/choose.h"
 
 enum { MOVE_RANKS = 64 };
 

@@ -8,6 +8,7 @@
 
 #include "autograd/tape.h"
 #include "tensors.h"
+#include "vector/choose.h"
 
 static inline const sherd__kernels *kernels_of(const sherd_tensor *t)
 {

@@ -11,6 +11,7 @@
 #include "picture.h"
 #include "plan/plan.h"
 #include "show.h"
+#include "search/plans.h"
 
 /* ---- letters --------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include "attention_sides.h"
 #include "kernels/half.h"
 #include "paper.h"
+#include "vector/choose.h"
 
 static void fast_is_plain_at_every_edge(void)
 {

@@ -11,6 +11,7 @@
 #include "kernels/engine.h"
 #include "kernels/half.h"
 #include "kernels/ref.h"
+#include "vector/choose.h"
 
 enum { ROOM = 120000, TENSORS = 5, RESULTS = 4, WATCHED = 0x4242 };
 enum { Q, K, V, DOUT, OUT };

@@ -9,6 +9,7 @@
 #define CHECK_PURE
 #include "check.h"
 #include "fences.h"
+#include "vector/choose.h"
 #include "vector/fast.h"
 
 enum { PARTS = 5, A = 0, B, BIAS, C, SPACE, TRIES = 400, LOOKED_AT = 200 };

@@ -12,6 +12,7 @@
 #include "bounds_folds.h"
 #include "bounds_rows.h"
 #include "check.h"
+#include "vector/choose.h"
 #include "vector/fast.h"
 
 #include <stddef.h>

@@ -9,6 +9,7 @@
 #include "fast_sets.h"
 #include "kernels/cast.h"
 #include "kernels/half.h"
+#include "vector/choose.h"
 
 enum { ALL = 1 << 16, MANY = 1 << 20 };
 

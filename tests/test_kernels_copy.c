@@ -6,6 +6,7 @@
 #define CHECK_PURE
 #include "check.h"
 #include "kernels/stream.h"
+#include "vector/choose.h"
 
 enum { ROOM = 1 << 16, UNTOUCHED = 0xEE };
 

@@ -8,6 +8,7 @@
 #define CHECK_PURE
 #include "check.h"
 #include "kernel_versions.h"
+#include "vector/choose.h"
 
 enum { ROOM = 1 << 19, BEHIND = 64, SPACE = 1 << 20 };
 

@@ -7,6 +7,8 @@
 #define CHECK_PURE
 #include "check.h"
 #include "fast_sets.h"
+#include "vector/choose.h"
+#include "vector/measure.h"
 
 enum { ROOM = 330 * 330, GAP = 3, UNTOUCHED = 99 };
 

@@ -7,6 +7,7 @@
 #define CHECK_PURE
 #include "check.h"
 #include "kernels/ref.h"
+#include "vector/choose.h"
 
 #include <math.h>
 

@@ -6,6 +6,7 @@
  */
 #define CHECK_PURE
 #include "halves.h"
+#include "vector/choose.h"
 
 /* ---- element by element ---- */
 

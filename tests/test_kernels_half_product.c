@@ -10,6 +10,7 @@
 #include "check.h"
 #include "fast_sets.h"
 #include "kernels/half.h"
+#include "vector/choose.h"
 
 enum { ROOM = 2052 * 1040, STREAMS = 5, GAP = 3, WATCHED = 0x4242, LANES = 4 };
 

@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "kernels/pick.h"
 #include "kernels/ref.h"
+#include "vector/choose.h"
 
 enum { MOST = 700 };
 

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "kernel_versions.h"
 #include "kernels/stream.h"
+#include "vector/choose.h"
 
 enum { COUNT = 5, RESULTS = 3, ROOM = 1 << 17, UNTOUCHED = 0xEE };
 

@@ -11,6 +11,7 @@
 #include "kernels/half.h"
 #include "kernels/ref.h"
 #include "kernels/shapes.h"
+#include "vector/choose.h"
 
 enum { ROOM = 300 * 300, BEHIND = 64 };
 

@@ -6,6 +6,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
+#include "vector/choose.h"
 #include "vector/fast.h"
 
 enum { N = 1 << 17 };

@@ -7,6 +7,7 @@
 #define CHECK_PURE
 #include "check.h"
 #include "kernel_versions.h"
+#include "vector/choose.h"
 
 enum { MANY = 1000000, COLUMNS = 2100 };
 

@@ -10,6 +10,7 @@
 
 #include "kernels/ref.h"
 #include "tensors.h"
+#include "vector/choose.h"
 #include "world/world.h"
 
 enum { ROWS = 203, IN = 72, OUT = 67, RESULTS = 6 };

@@ -9,6 +9,7 @@
 #include <sherd.h>
 
 #include "tensors.h"
+#include "vector/choose.h"
 #include "world/world.h"
 
 enum { ROWS = 52, IN = 70, OUT = 46, HEADS = 2, WIDTH = 8, RESULTS = 8 };

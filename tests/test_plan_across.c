@@ -3,6 +3,7 @@
  * refused where they must be. */
 #define CHECK_PURE
 #include "across.h"
+#include "search/plans.h"
 
 #include <sys/resource.h>
 

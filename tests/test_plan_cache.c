@@ -5,6 +5,7 @@
  */
 #define CHECK_PURE
 #include "moves.h"
+#include "search/plans.h"
 
 #include <time.h>
 

@@ -6,7 +6,9 @@
  */
 #define CHECK_PURE
 #include "moves.h"
+#include "search/plans.h"
 #include "search/series.h"
+#include "vector/choose.h"
 
 #include <math.h>
 

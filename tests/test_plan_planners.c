@@ -9,6 +9,7 @@
  */
 #define CHECK_PURE
 #include "moves.h"
+#include "vector/choose.h"
 
 enum { MANY = 4096, PLANNERS = 3 };
 

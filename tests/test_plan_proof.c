@@ -10,6 +10,7 @@
  */
 #define CHECK_PURE
 #include "moves.h"
+#include "vector/choose.h"
 
 enum { MANY = 4096, RANDOM_PAIRS = 110 };
 

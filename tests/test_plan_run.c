@@ -5,6 +5,7 @@
 #include "check.h"
 #include "kernels/cast.h"
 #include "search/planners.h"
+#include "vector/choose.h"
 
 enum { MOST = 2500, WIDTH = 7 };
 

@@ -6,6 +6,7 @@
 #define CHECK_PURE
 #include "moves.h"
 #include "search/planners.h"
+#include "search/plans.h"
 
 #include <sys/resource.h>
 

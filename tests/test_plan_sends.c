@@ -8,6 +8,7 @@
 #include "check.h"
 #include "paper.h"
 #include "plan/sends.h"
+#include "search/plans.h"
 
 enum { MOST_RANKS = 8, MOST_ELEMENTS = 4096 };
 

@@ -9,6 +9,7 @@
 #define CHECK_PURE
 #include "moves.h"
 #include "search/series.h"
+#include "vector/choose.h"
 
 #include <math.h>
 

@@ -2,6 +2,7 @@
 /* The list of the last redistributions: what moved from where to where, by which steps, and how
  * much of it. */
 #include "tensors.h"
+#include "search/plans.h"
 
 #include "sherd/comm.h"
 

@@ -7,6 +7,7 @@
 #include "tensors.h"
 
 #include "search/planners.h"
+#include "search/plans.h"
 #include "sherd/comm.h"
 
 enum { STOPS = 5 };

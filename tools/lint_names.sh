@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Names in the source mean one thing: a header's guard is SHERD__ROOM_FILE_H, a struct or enum is defined in one file (or in a
-# header and a .c of the same room, one of which is compiled), so is a constant or macro named SHERD__X, and what a header
-# declares under "---- x.c" is defined in x.c (several files may be named; a head without one promises nothing).
+# header and a .c of the same room, one of which is compiled), so is a constant or macro named SHERD__X. A function is declared
+# in a header of the room that defines it, and what is declared under "---- x.c" is defined in x.c (several files may be
+# named; a head without one promises nothing).
 cd "$(dirname "$0")/.." || exit 2
 awk '
 function say(what) { print FILENAME ":" FNR ": " what; bad = 1 }
@@ -38,13 +39,15 @@ header && /^\/\* ---- / { files = $0; if (files !~ /[a-z0-9_]+[.]c[^a-z]/) files
 values { body = body "\n" $0; if (/[}]/) { constants(body); values = 0 } }
 !/^(static|typedef|extern|#)/ && match($0, /^[A-Za-z].*[ *]sherd_[a-z0-9_]+\(/) {
     name = substr($0, 1, RLENGTH - 1); sub(/.*[ *]/, "", name)
-    if (header && files != "" && $0 !~ /[{]$/) { declared[name] = files; at[name] = FILENAME ":" FNR }
+    if (header && $0 !~ /[{]$/) { declared[name] = files; at[name] = FILENAME ":" FNR; said[name] = room(FILENAME) }
 }
-/^[{]$/ && name != "" { if (!header) where[name] = base(FILENAME); else delete declared[name]; name = "" }
+/^[{]$/ && name != "" { if (!header) where[name] = FILENAME; else delete declared[name]; name = "" }
 /;$/ { name = "" }
 END {
     for (n in declared)
-        if ((n in where) && index(" " declared[n], where[n]) == 0) {
+        if ((n in where) && room(where[n]) != said[n]) {
+            print at[n] ": " n " is defined in " where[n] ", another room"; bad = 1
+        } else if ((n in where) && declared[n] != "" && index(" " declared[n], base(where[n])) == 0) {
             print at[n] ": " n " is defined in " where[n] ", not where its head says"; bad = 1
         }
     exit bad

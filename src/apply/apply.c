@@ -6,6 +6,7 @@
  * About a hundred nanoseconds besides the results and the kernel.
  */
 #include "door.h"
+#include "vector/choose.h"
 #include "world/doing.h"
 
 #include <string.h>

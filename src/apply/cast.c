@@ -6,6 +6,7 @@
  * cast from integers or bool, whose sums and products wrap around.
  */
 #include "operator.h"
+#include "vector/choose.h"
 
 typedef struct cast_attributes {
     int dtype;

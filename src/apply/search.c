@@ -11,6 +11,7 @@
 
 #include "solve.h"
 #include "base/num.h"
+#include "search/plans.h"
 
 enum {
     CHOICES = 24,     /* ways to shard one letter */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adding up gradients, and the gradients of leaves. */
 #include "autograd/node.h"
+#include "vector/choose.h"
 
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "device/dnn.h"
 #include "kernels/engine.h"
+#include "vector/choose.h"
 
 enum { FIRST = 2 };
 

@@ -7,6 +7,8 @@
 
 #include "kernels/cast.h"
 #include "plan/window.h"
+#include "search/plans.h"
+#include "vector/choose.h"
 
 static const char name[] = "sherd_halo";
 

@@ -13,6 +13,7 @@
 #include "kernels/points.h"
 #include "plan/window.h"
 #include "functional/rows.h"
+#include "vector/choose.h"
 
 enum { POINTS, QUERIES };
 enum { SQUARES, INDICES };

@@ -5,6 +5,7 @@
  * from them, through which gradients flow to both clouds.
  */
 #include "points.h"
+#include "vector/choose.h"
 
 #include <float.h>
 #include <math.h>

@@ -10,6 +10,7 @@
 #include "sherd/ops_layers.h"
 
 #include "base/num.h"
+#include "vector/choose.h"
 
 /* ---- forward --------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include "norm_sums.h"
 
 #include "base/num.h"
+#include "vector/choose.h"
 
 enum { G_DY, G_SUM, G_FIRST /* statistics, weight, gradient of the sum */ };
 enum { G_DX, G_DWEIGHT, G_DBIAS };

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "ops/shared.h"
 #include "sherd/ops_layers.h"
+#include "vector/choose.h"
 
 /*
  * Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth.

@@ -17,6 +17,8 @@
 #include "plan/plan.h"
 #include "plan/window.h"
 #include "apply/sketch.h"
+#include "price/price.h"
+#include "search/plans.h"
 
 enum { Q = SHERD__Q, K, V, MASK };
 enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH, QUERY_DIMS };

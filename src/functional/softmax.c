@@ -7,6 +7,7 @@
 #include "ops/dims.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
+#include "vector/choose.h"
 
 #include <math.h>
 #include <string.h>

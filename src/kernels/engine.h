@@ -18,9 +18,6 @@ void sherd__engine_destroy(sherd__engine *engine);
 /* Whether oneDNN can be loaded; a product that can not have it takes the table's gemm. */
 bool sherd__onednn_is_here(void);
 
-/* By what f32 products of a set are made: "onednn", or the name of the table's gemm. */
-const char *sherd__gemm_name(const sherd__kernel_set *set);
-
 /* How many primitives are kept, and the most there may be. For tests. */
 int sherd__engine_kept(const sherd__engine *engine);
 enum { SHERD__PRIMITIVES = 256 };

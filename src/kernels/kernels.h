@@ -406,33 +406,11 @@ typedef struct sherd__kernel_set {
     const sherd__attention_tiles *tiles; /* NULL: the machine has none */
 } sherd__kernel_set;
 
-/* Fill a set for this machine. */
-void sherd__kernels_choose(sherd__kernel_set *set);
-
-/* The table of a dtype; NULL for one that has no fractions. */
-const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype);
-
-/*
- * Of any dtype. The tables of integers and bool have reduce, fill, unary (what is NUMBERS in
- * functions.inc), binary (add, sub, mul and NUMBERS), compare, fold, extreme, extreme_join; NULL of
- * none.
- */
-const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_dtype dtype);
-
-/* What a move may ask for: reduce, reduce_spread, reduce_past and fill, also of integers and bool,
- * of which there is no average: NULL. */
-const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
-                                               sherd_reduce_op op);
-
 /* soft_grad_sum and soft_grad of rows that nobody else has a part of, none empty, a few at a time:
  * the latter finds them in the cache. `total` is room for [outer,inner]. */
 void sherd__soft_grad_whole(const sherd__kernels *k, size_t element_bytes, sherd__soft_kind kind,
                             int64_t outer, int64_t mid, int64_t inner, void *dx, const void *dy,
                             const void *y, void *total);
-
-/* As sherd__cast (cast.h), by this machine's best. */
-void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_dtype src_dtype,
-                    int64_t n, void *dst, const void *src);
 
 /* Copy a box, any dtype: size[ndim], strides in elements. Streams past the cache where the box is
  * large. */
@@ -453,20 +431,5 @@ void sherd__pick_box(size_t element_bytes, int ndim, const int64_t *size, void *
 
 /* Row-major strides of a contiguous box. */
 void sherd__row_major(int ndim, const int64_t *size, int64_t *stride);
-
-/* Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products where
- * those are faster; of a product of 1024^3, 0 if there is no memory; and the peak of bf16: that of
- * f32 where it has no faster instruction, 0 with AMX, which is not measured. */
-typedef struct sherd__rates {
-    double peak, gemm, bf16;
-} sherd__rates;
-
-sherd__rates sherd__measure_rates(const sherd__kernel_set *set);
-/*
- * 1e9 FLOP/s that this core does during the next `length` seconds. Below the peak by what a
- * neighbour takes: another program, or on a virtual machine whatever else its host runs on the same
- * core.
- */
-double sherd__measure_now(double length);
 
 #endif

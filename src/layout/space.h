@@ -56,7 +56,7 @@ static inline void sherd__layouts_cut(sherd__space *space, int mark)
     if (space->held_count > mark)
         sherd__layouts_let_go(space, mark);
 }
-/* Frees all meshes and layouts (call sherd__plans_clear of plan/ first). */
+/* Frees all meshes and layouts (call sherd__plans_clear of search/ first). */
 void sherd__space_clear(sherd__space *space);
 
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "nn/optimizer.h"
+#include "vector/choose.h"
 
 enum { BLOCK = 512 }; /* elements that bounds are written out for */
 

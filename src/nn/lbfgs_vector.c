@@ -5,6 +5,7 @@
  * the ranks: all ranks get the same bits.
  */
 #include "nn/lbfgs.h"
+#include "vector/choose.h"
 
 #include <math.h>
 #include <string.h>

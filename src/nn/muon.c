@@ -18,6 +18,7 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
+#include "vector/choose.h"
 
 static const double coefficients[] = {3.4445, -4.7750, 2.0315};
 

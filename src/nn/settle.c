@@ -10,6 +10,7 @@
 #include "nn/optimizer.h"
 
 #include "device/update.h"
+#include "vector/choose.h"
 
 /*
  * The layout that a gradient must have; its own if it has that already; NULL: failed, the reason is

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nn/optimizer.h"
+#include "vector/choose.h"
 
 #include "world/doing.h"
 

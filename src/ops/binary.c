@@ -7,6 +7,7 @@
 #include "shared.h"
 #include "autograd/node.h"
 #include "sherd/ops_elements.h"
+#include "vector/choose.h"
 
 #include <math.h>
 #include <string.h>

@@ -15,6 +15,7 @@
 #include "base/num.h"
 #include "kernels/cast.h"
 #include "kernels/exact.h"
+#include "vector/choose.h"
 
 /* ---- local sums ------------------------------------------------------------------------------ */
 

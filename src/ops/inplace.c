@@ -6,6 +6,7 @@
  * A pending sum is written so that the sum has the intended value.
  */
 #include "shared.h"
+#include "vector/choose.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,6 +13,7 @@
 #include "kernels/sums.h"
 
 #include "base/num.h"
+#include "vector/choose.h"
 
 static int64_t bytes_of(int64_t count, sherd_dtype dtype)
 {

@@ -14,6 +14,7 @@
 #include "device/running.h"
 #include "device/order.h"
 #include "kernels/pick.h"
+#include "vector/choose.h"
 
 typedef struct along {
     int64_t k;

@@ -10,6 +10,7 @@
 #include "kernels/cast.h"
 #include "kernels/pick.h"
 #include "apply/sketch.h"
+#include "vector/choose.h"
 
 typedef struct exchange {
     const sherd__wants *w;

@@ -7,6 +7,7 @@
 #include "pick.h"
 #include "owners.h"
 #include "apply/sketch.h"
+#include "vector/choose.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * so uneven and empty shards are right.
  */
 #include "shared.h"
+#include "vector/choose.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
+#include "vector/choose.h"
 
 #include <math.h>
 #include <string.h>

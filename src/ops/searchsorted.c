@@ -7,6 +7,7 @@
 #include "kernels/cast.h"
 #include "kernels/sorted.h"
 #include "sherd/ops_sorted.h"
+#include "vector/choose.h"
 
 #include <stdio.h>
 

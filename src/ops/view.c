@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "search/plans.h"
 
 /* Dims [from, from_end) of one shape have the product of dims [to, to_end) of the other. */
 typedef struct group {

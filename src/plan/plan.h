@@ -96,24 +96,6 @@ struct sherd_plan {
 /* Whether a step has regions with several sources. */
 bool sherd__step_reduces(const sherd_step *step);
 
-/* As sherd_plan_create, from the cache if possible. */
-sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
-                              const sherd_layout *to, size_t element_bytes,
-                              const sherd_plan_options *options);
-/* The arena's price, in picoseconds, of a call that moves almost nothing. */
-int64_t sherd__call_time(void);
-/* Keep a plan while it runs, even if the cache drops it. */
-void sherd__plan_retain(const sherd_plan *plan);
-void sherd__plan_release(const sherd_plan *plan);
-
-/*
- * Set the price of plans whose options have none. `price` must live as long as the space; call it
- * before the first plan.
- */
-void sherd__plans_price(sherd__space *space, const sherd_price *price);
-/* Drop all cached plans of a space. */
-void sherd__plans_clear(sherd__space *space);
-
 /* The schedule of one rank of the world; *out is NULL for a rank outside the step's meshes. */
 sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
                                     const sherd_step *step, size_t element_bytes, int rank);

@@ -101,11 +101,4 @@ typedef enum sherd__direction {
     SHERD__FOLD    /* a rank's target is its piece; windows are added up */
 } sherd__direction;
 
-/*
- * The plan of a window in a direction; cached. It counts `window`. Steps, bytes and bound are those
- * of any plan; `from` and `to` are both the window's layout.
- */
-sherd_status sherd__window_plan(const sherd_plan **out, sherd__window *window,
-                                sherd__direction direction, size_t element_bytes);
-
 #endif

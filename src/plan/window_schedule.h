@@ -13,8 +13,4 @@ int64_t sherd__shard_of(const int64_t *box, int64_t shards, int64_t at);
 sherd_status sherd__window_schedule(sherd__schedule **out, const sherd__window *window,
                                     sherd__direction direction, size_t element_bytes, int rank);
 
-/* A plan with a count of its own. */
-sherd_status sherd__window_plan_make(sherd_plan **out, sherd__window *window,
-                                     sherd__direction direction, size_t element_bytes);
-
 #endif

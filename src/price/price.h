@@ -99,6 +99,9 @@ int64_t sherd__arena_time(bool *sliced, sherd_step_kind kind, bool boxes_stay, i
 int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mesh, unsigned axes,
                                  int64_t bytes);
 
+/* The arena's price, in picoseconds, of a call that moves almost nothing. */
+int64_t sherd__call_time(void);
+
 /* Bytes that a step receives on the worst rank and in all, once `sliced` is known. */
 void sherd__step_bytes(sherd__priced *step, size_t element_bytes);
 

@@ -6,6 +6,7 @@
  * ranks, by bytes; the least recently used plan is dropped. A plan that runs is kept by a count.
  */
 #include "planners.h"
+#include "plans.h"
 #include "plan/window_schedule.h"
 
 #include "base/dtype.h"

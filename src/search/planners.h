@@ -4,6 +4,7 @@
 #define SHERD__SEARCH_PLANNERS_H
 
 #include "plan/state.h"
+#include "plan/window.h"
 #include "price/price.h"
 
 typedef struct sherd__answer {
@@ -32,6 +33,9 @@ bool sherd__request_equal(const sherd__request *a, const sherd__request *b);
 
 sherd_status sherd__plan_make(sherd_plan **out, const sherd_layout *from, const sherd_layout *to,
                               size_t element_bytes, const sherd__request *request);
+/* The same of a window: a plan with a count of its own. */
+sherd_status sherd__window_plan_make(sherd_plan **out, sherd__window *window,
+                                     sherd__direction direction, size_t element_bytes);
 void sherd__plan_destroy(sherd_plan *plan);
 
 #endif

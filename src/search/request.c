@@ -4,6 +4,7 @@
  * without options that is in the cache never comes here.
  */
 #include "planners.h"
+#include "plans.h"
 #include "base/hash.h"
 #include "base/text.h"
 

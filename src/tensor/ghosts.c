@@ -5,6 +5,7 @@
  * cells around it, so only what is missing is copied, and nothing is allocated.
  */
 #include "plan/window.h"
+#include "search/plans.h"
 #include "sherd/halo.h"
 #include "tensor/state.h"
 #include "world/doing.h"

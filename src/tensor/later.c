@@ -6,6 +6,7 @@
  * else.
  */
 #include "tensor/state.h"
+#include "vector/choose.h"
 #include "world/doing.h"
 
 #include "base/dtype.h"

@@ -5,6 +5,7 @@
  */
 #include "tensor/state.h"
 #include "sherd/values.h"
+#include "vector/choose.h"
 
 #include <math.h>
 #include <string.h>

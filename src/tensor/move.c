@@ -15,6 +15,8 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "search/plans.h"
+#include "vector/choose.h"
 
 static const char name[] = "sherd_redistribute";
 

@@ -7,6 +7,7 @@
 #include "tensor/state.h"
 
 #include "base/num.h"
+#include "vector/choose.h"
 #include "world/doing.h"
 
 sherd_tensor *sherd__whole_at(sherd_tensor *t, int rank)

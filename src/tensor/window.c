@@ -5,6 +5,7 @@
  * for backward.
  */
 #include "plan/window.h"
+#include "search/plans.h"
 
 #include "tensor/state.h"
 

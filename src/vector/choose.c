@@ -6,6 +6,7 @@
  */
 #include "fast.h"
 #include "bodies.h"
+#include "choose.h"
 #include "kernels/engine.h"
 #include "kernels/ref.h"
 

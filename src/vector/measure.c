@@ -2,6 +2,8 @@
 /* Rates of this core, measured in a few tens of milliseconds: what `sherd info` and the benchmarks
  * compare with. */
 #include "fast.h"
+#include "choose.h"
+#include "measure.h"
 #include "kernels/engine.h"
 
 #include <stdlib.h>

@@ -8,6 +8,8 @@
 #include "doing.h"
 
 #include "base/hash.h"
+#include "search/plans.h"
+#include "vector/choose.h"
 
 #include <stdio.h>
 #include <string.h>

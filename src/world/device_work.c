@@ -4,6 +4,7 @@
  * as a kernel that reads what it lacks where other ranks said that it lies.
  */
 #include "devices.h"
+#include "vector/choose.h"
 
 #include <string.h>
 

@@ -10,6 +10,7 @@
 #include "inside.h"
 
 #include "base/dtype.h"
+#include "price/price.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,6 +2,8 @@
 /* What a rank computes with, for people: names out of the kernel table, and rates measured now. */
 #include "sherd/info.h"
 #include "kernels/engine.h"
+#include "vector/choose.h"
+#include "vector/measure.h"
 #include "world/world.h"
 
 sherd_info sherd_world_info(const sherd_world *world)

@@ -4,6 +4,7 @@
  * as they are in it. If no list is kept, a move costs one branch.
  */
 #include "inside.h"
+#include "search/plans.h"
 
 /* The newest `room` moves: move k, counted from 0 in all, is at k % room. */
 static const sherd__moved *moved_at(const sherd__moves *list, int64_t k)

@@ -8,6 +8,7 @@
 #include "inside.h"
 #include "priced.h"
 #include "price/price_text.h"
+#include "search/plans.h"
 
 #include <errno.h>
 #include <fcntl.h>

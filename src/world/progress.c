@@ -8,6 +8,7 @@
 #include "inside.h"
 
 #include "base/num.h"
+#include "search/plans.h"
 
 #include <string.h>
 

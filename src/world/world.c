@@ -10,6 +10,8 @@
 #include "priced.h"
 
 #include "base/hash.h"
+#include "search/plans.h"
+#include "vector/choose.h"
 
 #include <errno.h>
 #include <fcntl.h>
