@@ -95,6 +95,7 @@ suite() {
         run mpi io_files 2 3
         run mpi io_state 3
         run mpi parallel_divergence 2 3
+        run mpi parallel_differences 2 3
         run mpi parallel_graphs 2 3
         run mpi parallel_mlp 2 3 4
         run mpi parallel_shard 2 3 4
@@ -102,14 +103,14 @@ suite() {
         run mpi parallel_pipeline 2 3 4
         run mpi parallel_pipeline_failures 2 3
         for test in world_programs world_random tensor_move tensor_across tensor_whole ops_redistribute ops_halo nn_sharded \
-            parallel_divergence parallel_graphs parallel_channel parallel_pipeline; do
+            parallel_divergence parallel_differences parallel_graphs parallel_channel parallel_pipeline; do
             run mixed $test 3
         done
         for test in world_failures tensor_move parallel_mlp parallel_pipeline; do
             run hosts $test 2 4
         done
         for test in world_programs world_failures world_random tensor_move tensor_across ops_redistribute ops_halo \
-            parallel_divergence parallel_graphs parallel_channel; do
+            parallel_divergence parallel_differences parallel_graphs parallel_channel; do
             run parts $test 3
         done
         run parts tensor_move 4

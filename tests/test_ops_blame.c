@@ -98,9 +98,9 @@ static void parts_of_a_function_have_its_name(sherd_world *world)
 
     CHECK_OK(sherd_world_check(world));
     sherd_quantile(a, differs ? 0.1 : 0.7, 0, SHERD_QUANTILE_LINEAR, false);
-    fails(world, SHERD_EDIFFER, "sherd_quantile places");
+    fails(world, SHERD_EDIFFER, "attributes: q is 0.1 on rank 0, and 0.7 on rank 1");
     sherd_kthvalue(a, 2 + differs, 0, false, NULL);
-    fails(world, SHERD_EDIFFER, "sherd_kthvalue places");
+    fails(world, SHERD_EDIFFER, "attributes: k is 3 on rank 0, and 2 on rank 1");
 }
 
 /* What it must be cast to, and which of them. */

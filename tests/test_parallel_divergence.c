@@ -1,189 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ranks that do different things without communicating are found at the next check, and the first
- * difference is named. After a failed check all ranks have the same tensors left; what one of them
+ * difference is named (test_parallel_differences.c). After a failed check all ranks have the same tensors left; what one of them
  * lacks is an error to use, not a silence.
  */
 #include "models.h"
 #include "sherd/optimizer.h"
-
-/* One scene: what the odd one out does otherwise; it gets a replicated leaf of 4x4 and a sharded
- * tensor. */
-typedef struct scene {
-    const char *what, *named; /* in the message */
-    void (*play)(sherd_tensor *x, sherd_tensor *s, bool odd);
-} scene;
-
-static void scales(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)s;
-    sherd_scale(x, odd ? 2 : 3);
-}
-
-static void does_more(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)s;
-    if (odd)
-        sherd_relu(x);
-}
-
-static void does_less(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_add(s, s);
-    if (!odd)
-        sherd_relu(x);
-}
-
-static void activates(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)s;
-    if (odd)
-        sherd_gelu(x);
-    else
-        sherd_relu(x);
-}
-
-static void takes_another_operand(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_tensor *one = sherd_scale(s, 1), *two = sherd_scale(s, 2);
-
-    (void)x;
-    sherd_add(s, odd ? one : two);
-}
-
-static void swaps_operands(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_tensor *t = sherd_scale(x, 2);
-
-    (void)s;
-    sherd_sub(odd ? t : x, odd ? x : t);
-}
-
-static void drops_out(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_generator g = sherd_generator_named("g");
-
-    (void)s;
-    sherd_dropout(x, odd ? 0.5 : 0.25, &g);
-}
-
-static void draws_before(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_generator g = sherd_generator_named("g");
-
-    (void)s;
-    if (odd)
-        sherd_random(sherd_tensor_world(x), SHERD_F32, SHAPE(1), 1, sherd_uniform(0, 1), &g);
-    sherd_dropout(x, 0.5, &g);
-}
-
-static void draws(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_generator g = sherd_generator_named(odd ? "g" : "h");
-
-    (void)x;
-    sherd_random_on(sherd_tensor_layout(s), SHERD_F32, sherd_normal(0, 1), &g);
-}
-
-static void draws_wider(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_generator g = sherd_generator_named("g");
-
-    (void)x;
-    sherd_random_on(sherd_tensor_layout(s), SHERD_F32, sherd_normal(0, odd ? 1 : 2), &g);
-}
-
-static void cuts(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_redistribute(x, sherd_tensor_layout(odd ? s : x), NULL);
-}
-
-static void slices(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    const sherd_layout *columns = NULL;
-
-    CHECK_OK(sherd_layout_parse_placements(&columns, sherd_layout_mesh(sherd_tensor_layout(x)), 2,
-                                           SHAPE(4, 4), "S(1)", NULL));
-    sherd_tensor *y = sherd_redistribute(x, odd ? columns : sherd_tensor_layout(s), NULL);
-    sherd_item(sherd_sum(y)); /* a number that would be wrong */
-}
-
-static void fills(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)x;
-    sherd_constant_on(sherd_tensor_layout(s), SHERD_F32, odd ? 1 : 1.5);
-}
-
-static void wants(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)s;
-    sherd_require_grad(x, odd);
-}
-
-static void norms(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)s;
-    sherd_layer_norm(x, NULL, NULL, odd ? 1e-5 : 1e-6);
-}
-
-static void casts(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)x;
-    sherd_cast(s, odd ? SHERD_BF16 : SHERD_F16);
-}
-
-static void reshapes(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)s;
-    sherd_view(x, odd ? SHAPE(2, 8) : SHAPE(8, 2), 2);
-}
-
-static void transposes(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    (void)s;
-    sherd_tensor *t = sherd_view(x, SHAPE(2, 2, 2, 2), 4);
-    sherd_transpose(t, 0, odd ? 1 : 2);
-}
-
-static void attends(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_tensor *q = sherd_view(x, SHAPE(1, 2, 2, 4), 4);
-
-    (void)s;
-    sherd_attention(q, q, q, &(sherd_attention_options){.causal = odd});
-}
-
-static void goes_backward(sherd_tensor *x, sherd_tensor *s, bool odd)
-{
-    sherd_tensor *leaf = sherd_require_grad(sherd_scale(s, 1), true);
-    sherd_tensor *a = sherd_sum(sherd_mul(leaf, leaf)), *b = sherd_sum(sherd_scale(leaf, 2));
-
-    (void)x;
-    sherd_backward(odd ? a : b);
-}
-
-static const scene scenes[] = {
-    {"another factor", "operation 1 since the last check is sherd_scale on ranks", scales},
-    {"one operator more", "is sherd_relu on rank", does_more},
-    {"one operator less", "operation 2 since the last check is sherd_relu on rank", does_less},
-    {"another operator", "sherd_gelu on rank", activates},
-    {"another operand", "operation 3 since the last check is sherd_add", takes_another_operand},
-    {"operands swapped", "operation 2 since the last check is sherd_sub", swaps_operands},
-    {"another probability", "is sherd_dropout on ranks", drops_out},
-    {"a generator ahead", "is sherd_dropout on ranks", draws_before},
-    {"another generator", "is sherd_random_on on ranks", draws},
-    {"another distribution", "is sherd_random_on on ranks", draws_wider},
-    {"a move more", "sherd_redistribute on rank", cuts},
-    {"a slice of other dims", "is sherd_redistribute on ranks", slices},
-    {"another constant", "is sherd_constant_on on ranks", fills},
-    {"a gradient wanted", "is sherd_require_grad on ranks", wants},
-    {"another epsilon", "is sherd_layer_norm on ranks", norms},
-    {"another dtype", "is sherd_cast on ranks", casts},
-    {"another shape", "is sherd_view on ranks", reshapes},
-    {"other dims", "is sherd_transpose on ranks", transposes},
-    {"another mask", "is sherd_attention on ranks", attends},
-    {"another loss", "is sherd_", goes_backward},
-};
 
 static void works(sherd_world *world, const sherd_mesh *mesh)
 {
@@ -195,27 +17,6 @@ static void works(sherd_world *world, const sherd_mesh *mesh)
         want += data[i];
     CHECK_NEAR(sum, want, 1e-12);
     CHECK_OK(sherd_world_check(world));
-}
-
-static void what_differs_is_found_and_named(sherd_world *world)
-{
-    const sherd_mesh *mesh = line_of_ranks(world);
-    int ranks = sherd_world_ranks(world);
-
-    for (int i = 0; i < LEN(scenes); i++)
-        for (int who = 0; who < ranks; who += ranks - 1) {
-            sherd_scope_begin(world);
-            sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
-            sherd_tensor *s = spread(sherd_full(x), mesh, "S(0)");
-            CHECK_OK(sherd_world_check(world));
-            scenes[i].play(x, s, sherd_world_rank(world) == who);
-            bool good = CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
-            good &= CHECK(strstr(sherd_world_error(world), scenes[i].named) != NULL);
-            if (!good)
-                fprintf(stderr, "%s: %s\n", scenes[i].what, sherd_world_error(world));
-            works(world, mesh);
-            sherd_scope_end(world);
-        }
 }
 
 /* An earlier difference makes the next call fail, not give another number; and it is the difference
@@ -493,7 +294,6 @@ static void a_failed_function_leaves_the_same_on_all(sherd_world *world)
 }
 
 static const check_test tests[] = {
-    {TEST(what_differs_is_found_and_named), {2, 3}},
     {TEST(a_difference_fails_the_next_call), {2, 3, 4}},
     {TEST(the_same_call_after_other_things_is_named), {2, 3}},
     {TEST(what_one_rank_may_do_alone_is_no_difference), {1, 2, 3, 4}},

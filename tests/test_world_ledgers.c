@@ -117,7 +117,7 @@ static void all_ranks_lose_what_any_has_written(sherd_world *world)
     int me = world->rank, ranks = world->ranks;
 
     here.mesh = a_mesh(world, 0);
-    sherd__world_watch(world, &(sherd__watcher){NULL, look, NULL});
+    sherd__world_watch(world, &(sherd__watcher){.after_failure = look});
     for (int i = 0; i < 3; i++)
         do_deed(here.mesh, "alike");
     sherd__deed_writes(here.mesh, WRITTEN + (uint64_t)me);
@@ -135,7 +135,7 @@ static void all_ranks_lose_what_any_has_written(sherd_world *world)
         sherd_world_fail(world, SHERD_EINVAL, "on purpose");
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK_EQ(here.wrote, 0);
-    sherd__world_watch(world, &(sherd__watcher){NULL, NULL, NULL});
+    sherd__world_watch(world, &(sherd__watcher){.before_check = NULL});
 }
 
 /* ---- what a comparison costs ----------------------------------------------------------------- */
@@ -170,13 +170,13 @@ static void fill_in(sherd_world *world, sherd__member *member, sherd__arena *are
 static double time_to_compare(sherd_world *world, int ranks)
 {
     double least = 1;
-    char text[SHERD_ERROR_BYTES];
+    sherd__finding finding = {.text = ""};
 
     world->ranks = ranks;
     for (int i = 0; i < 3; i++) {
         struct timespec from, to;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-        CHECK(!sherd__ledgers_differ(world, i % 2, text, sizeof text));
+        CHECK(!sherd__ledgers_differ(world, i % 2, &finding));
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
         double time =
             (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
@@ -215,7 +215,7 @@ static void claims_that_differ_are_found_among_others(sherd_world *world)
     sherd__diag diag = {0};
     sherd__member member;
     sherd_world *paper = calloc(1, sizeof *paper);
-    char text[SHERD_ERROR_BYTES];
+    sherd__finding finding = {.text = ""};
 
     (void)world;
     CHECK_OK(sherd__arena_create(&arena, 8, 4 << 20, NULL, &diag));
@@ -227,9 +227,10 @@ static void claims_that_differ_are_found_among_others(sherd_world *world)
     for (int r = 0; r < 3; r++)
         sherd__lane_of(paper, r, 1)->claimed = CLAIMS - 1;
     sherd__lane_of(paper, 5, 1)->claims += CLAIMS * sizeof *claim;
-    CHECK(sherd__ledgers_differ(paper, false, text, sizeof text));
-    CHECK_TEXT(text, "rank 3: SHERD_VERIFY: f32[4], which should be equal there, differs between "
-                     "ranks 3 and 5");
+    CHECK(sherd__ledgers_differ(paper, false, &finding));
+    CHECK_TEXT(finding.text,
+               "rank 3: SHERD_VERIFY: f32[4], which should be equal there, differs between "
+               "ranks 3 and 5");
     sherd__arena_unmap(&arena);
     free(paper);
 }
@@ -254,7 +255,7 @@ static void copies_are_no_difference(sherd_world *world)
     sherd__diag diag = {0};
     sherd__member member;
     sherd_world *paper = calloc(1, sizeof *paper);
-    char text[SHERD_ERROR_BYTES];
+    sherd__finding finding = {.text = ""};
 
     (void)world;
     CHECK_OK(sherd__arena_create(&arena, 8, 4 << 20, NULL, &diag));
@@ -269,7 +270,7 @@ static void copies_are_no_difference(sherd_world *world)
                 lane->claims = arena.control->regions + (r == more ? CLAIMS * sizeof *claim : 0);
                 lane->claimed = r == more ? 2 : 1;
             }
-            CHECK_EQ(sherd__ledgers_differ(paper, false, text, sizeof text), differ[i]);
+            CHECK_EQ(sherd__ledgers_differ(paper, false, &finding), differ[i]);
         }
     sherd__arena_unmap(&arena);
     free(paper);

@@ -83,7 +83,7 @@ static void play_in(sherd_world *world)
         CHECK_OK(sherd_mesh_parse(&here->mesh[i], world, text));
     }
     CHECK_OK(sherd_mesh_create(&here->mesh[MESHES], world, 1, (int64_t[]){LEN(some)}, NULL, some));
-    sherd__world_watch(world, &(sherd__watcher){NULL, look, NULL});
+    sherd__world_watch(world, &(sherd__watcher){.after_failure = look});
     for (int i = 0; i <= MESHES; i++)
         do_deed(here->mesh[i], "alike");
     CHECK_OK(check(world, 1));
@@ -171,7 +171,7 @@ static void dawdle(sherd_world *world)
 static int wait_in_vain(sherd_world *world, void *payload)
 {
     (void)payload;
-    sherd__world_watch(world, &(sherd__watcher){NULL, dawdle, NULL});
+    sherd__world_watch(world, &(sherd__watcher){.after_failure = dawdle});
     if (world->rank == 2)
         sherd_world_fail(world, SHERD_EINVAL, "on purpose");
     world->patience.deadline_ns = world->rank == 1 ? INT64_C(20) << 30 : 80 * 1000 * 1000;

@@ -4,6 +4,7 @@
  * here, rather than showing as misbehaviour later. The library's own operators are trusted.
  */
 #include "door.h"
+#include "tensor/fields.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -116,16 +117,13 @@ static const char *fault_of_slots(const sherd_op *op, int operands, int results)
 /* "field WHICH ..", in `room`. */
 static const char *fault_of_field(const sherd_op *op, const sherd_op_field *f, char *room)
 {
-    static const size_t bytes[] = {
-        [SHERD_FIELD_INT] = sizeof(int),         [SHERD_FIELD_INT64] = sizeof(int64_t),
-        [SHERD_FIELD_DOUBLE] = sizeof(double),   [SHERD_FIELD_BOOL] = sizeof(bool),
-        [SHERD_FIELD_UINT32] = sizeof(uint32_t), [SHERD_FIELD_BYTE] = 1};
+    size_t bytes = sherd__field_bytes(f->kind);
     const char *fault = NULL;
 
-    if ((unsigned)f->kind >= sizeof bytes / sizeof *bytes)
+    if (!bytes)
         fault = "has a kind that is none";
     else if (f->count < 0 || f->offset > op->attributes ||
-             (op->attributes - f->offset) / bytes[f->kind] < (size_t)(f->count ? f->count : 1))
+             (op->attributes - f->offset) / bytes < sherd__field_count(f))
         fault = "is not within its attributes";
     if (!fault)
         return NULL;

@@ -5,6 +5,7 @@
  */
 #include "door.h"
 #include "autograd/replay.h"
+#include "tensor/said.h"
 
 uint64_t sherd__attributes_hash(sherd__run *run)
 {
@@ -42,16 +43,28 @@ static uint64_t what_else(sherd__run *run)
     return run->replaced ? ~hash : hash;
 }
 
+/* In the ledger: a part of an operator that is composed of others has the name and the attributes
+ * of the whole, which is what the program has called. */
+static void note(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+    const sherd_call *outer = sherd__ops_of(call->world)->composed, *said = outer ? outer : call;
+    int noted = call->operands;
+
+    if (run->adds)
+        run->arg[noted++] = run->into.tensor;
+    sherd__note(said->op->name, run->arg, noted, what_else(run), call->out, call->results);
+    if (call->out[0]->layout)
+        sherd__say_call(call->out[0], said->op, said->attributes, outer != NULL);
+}
+
 void sherd__record(sherd__run *run)
 {
     sherd_call *call = &run->call;
     const sherd_op *op = call->op;
-    int noted = call->operands;
     uint64_t needs = 0;
 
-    if (run->adds)
-        run->arg[noted++] = run->into.tensor;
-    sherd__note(op->name, run->arg, noted, what_else(run), call->out, call->results);
+    note(run);
     sherd_node *node =
         op->backward || is_of_backward(run)
             ? sherd__record_node(call->world, op, run->arg, call->operands, call->out, run->visible,

@@ -187,7 +187,8 @@ sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype, d
     t = sherd__made_on("sherd_constant_on", layout, dtype);
     if (t->storage) {
         sherd__fill(t, holds_value(t) ? value : 0);
-        sherd__note_one("sherd_constant_on", NULL, sherd__attribute_double(0, value), t);
+        sherd__note_values("sherd_constant_on", sherd__attribute_double(0, value),
+                           &(sherd__values){.dtype = dtype, .start = value}, t);
     }
     return t;
 }
@@ -308,7 +309,7 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
                   : sherd__made_plain(r->function, r->world, r->dtype, r->ndim, r->shape, 0);
     if (t->storage) {
         sherd__draw(t, &values);
-        sherd__note_one(r->function, NULL, sherd__values_hash(&values), t);
+        sherd__note_values(r->function, sherd__values_hash(&values), &values, t);
     }
     return t;
 }

@@ -3,7 +3,8 @@
  * Notes: functions that make or change distributed tensors note that in the ledger of their mesh.
  * So ranks that do different things are found at the next check, and after a failed check the
  * tensors that some ranks lack are lost on all of them (lost.c). With SHERD_VERIFY the contents of
- * tensors that should be equal are compared too. A note costs a few nanoseconds.
+ * tensors that should be equal are compared too. A note costs a few nanoseconds. The last are kept
+ * with what they were of (said.c).
  */
 #include "tensor/state.h"
 
@@ -41,10 +42,28 @@ void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t at
         sherd__origin_pass(in, ins, out, outs);
     if (!layout)
         return;
+    sherd__last_deeds *last = &sherd__tensors_of(out[0]->world)->said;
+    sherd__said_deed *said = &last->deed[last->count % SHERD__SAID];
     what = attributes ^ (layout->hash + (uint64_t)out[0]->dtype);
-    for (int i = 0; i < ins; i++)
-        what = (what << 5 | what >> 59) + (in[i] ? in[i]->ledger.identity : 1);
+    for (int i = 0; i < ins; i++) {
+        uint64_t operand = in[i] ? in[i]->ledger.identity : SHERD__SAID_ABSENT;
+        what = (what << 5 | what >> 59) + operand;
+        if (i < SHERD__SAID_INS)
+            said->in[i] = operand;
+    }
     uint64_t made = sherd__deed_add(layout->spec.mesh, name, what, &identity);
+    if (identity) {
+        said->mesh = layout->spec.mesh;
+        said->deed = made;
+        said->identity = identity;
+        said->name = name;
+        said->op = NULL;
+        said->attributes = attributes;
+        said->layout = layout->hash;
+        said->dtype = out[0]->dtype;
+        said->ins = ins;
+        last->count++;
+    }
     for (int j = 0; j < outs && out[j]; j++) {
         out[j]->ledger.made = made;
         out[j]->ledger.identity = identity + (uint64_t)j;
@@ -159,5 +178,6 @@ static void claim_all(sherd_world *world)
 
 void sherd__watch_checks(sherd_world *world)
 {
-    sherd__world_watch(world, &(sherd__watcher){claim_all, sherd__lose, sherd__calls_back});
+    sherd__world_watch(
+        world, &(sherd__watcher){claim_all, sherd__lose, sherd__calls_back, sherd__tell_deed});
 }

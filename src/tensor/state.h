@@ -7,6 +7,7 @@
 #ifndef SHERD__TENSOR_STATE_H
 #define SHERD__TENSOR_STATE_H
 
+#include "said.h"
 #include "tensor.h"
 
 /* Where a scope starts: in the list of tensors, and in the list of held layouts. */
@@ -37,6 +38,7 @@ typedef struct sherd__tensors {
     bool make_there;    /* new tensors lie in the GPU's memory */
     int floor;          /* scopes that user code must not end: see sherd__scope_enter */
     int called_back;    /* how many of the user's functions are running, nested */
+    sherd__last_deeds said;
 } sherd__tensors;
 
 enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };
@@ -50,6 +52,12 @@ bool sherd__calls_back(sherd_world *world);
 void sherd__give_back(sherd_world *world, void *payload, void (*taker)(void *payload));
 /* Axes along which a tensor should be equal (note.c). */
 unsigned sherd__equal_axes(const sherd_layout *layout);
+/* Say of a deed what it was, as sherd__watcher has it (said.c). */
+void sherd__tell_deed(sherd_world *world, const sherd_mesh *mesh, uint64_t deed, char *text,
+                      size_t room);
+/* As sherd__note_one of what was made of values, whose hash this is (said.c). */
+void sherd__note_values(const char *name, uint64_t hash, const sherd__values *values,
+                        sherd_tensor *out);
 /* What this room does at checks (note.c). */
 void sherd__watch_checks(sherd_world *world);
 

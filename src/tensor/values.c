@@ -57,7 +57,7 @@ static sherd_tensor *make(const target *t, int ndim, const char *fault, const sh
                     : sherd__made_plain(t->function, t->world, values->dtype, ndim, t->shape, 0);
     if (out->storage) {
         sherd__draw(out, values);
-        sherd__note_one(t->function, NULL, sherd__values_hash(values), out);
+        sherd__note_values(t->function, sherd__values_hash(values), values, out);
     }
     return out;
 }

@@ -30,7 +30,8 @@ enum {
     SHERD__DEED_NAME = 56,
     SHERD__MEETING_NAME = 96,
     SHERD__FLIGHTS = 16,
-    SHERD__OPENED = 16, /* openings that are told by name */
+    SHERD__DEED_TEXT = 1024, /* what a rank says of a deed that others did otherwise */
+    SHERD__OPENED = 16,      /* openings that are told by name */
     SHERD__OPENED_WORDS = 32
 };
 
@@ -216,6 +217,7 @@ typedef struct sherd__post {
     sherd__lane_set used;
     char name[SHERD__MEETING_NAME];
     char text[SHERD_ERROR_BYTES];
+    char deed[SHERD__DEED_TEXT]; /* between a verdict and `taken`: see difference.c */
     /* What its last close said: apart from what it brings to a meeting, which a late rank may still
      * read. */
     sherd_status last_status;
@@ -244,9 +246,17 @@ typedef struct sherd__post {
     sherd__word cut_since, cut_until;
 } sherd__post;
 
+/* A thing that two ranks did on a mesh, by the name the same, and yet differently. */
+typedef struct sherd__difference {
+    uint64_t deed; /* its number; 0: none is known */
+    int32_t lane;  /* of all of the mesh's axes */
+    int32_t rank[2];
+} sherd__difference;
+
 typedef struct sherd__verdict {
     _Alignas(64) sherd__word word; /* round << 16 | flags << 8 | -status */
     uint64_t base;                 /* of the epoch that it starts, if it does */
+    sherd__difference difference;  /* that it is about */
     char text[SHERD_ERROR_BYTES];
 } sherd__verdict;
 

@@ -198,8 +198,9 @@ static uint64_t first_difference(const sherd__work *x, const sherd__work *y, boo
     return k;
 }
 
-/* "operation 3 since the last check is A on rank 0, and B on rank 1". */
-static void describe(const sherd_world *world, int lane, int a, int b, char *text, size_t room)
+/* "operation 3 since the last check is A on rank 0, and B on rank 1". Returns the deed, if it has
+ * one name on both ranks. */
+static uint64_t describe(const sherd_world *world, int lane, int a, int b, char *text, size_t room)
 {
     const sherd__work *x = sherd__work_of(world, a, lane), *y = sherd__work_of(world, b, lane);
     const char *p, *q;
@@ -220,11 +221,14 @@ static void describe(const sherd_world *world, int lane, int a, int b, char *tex
         snprintf(text, room,
                  "operation %llu since the last check is %s on rank %d, and %s on rank %d", number,
                  p, a, q, b);
-    else
+    else {
         snprintf(text, room,
                  "operation %llu since the last check is %s on ranks %d and %d, but with other "
                  "operands, layouts or attributes",
                  number, p, a, b);
+        return k;
+    }
+    return 0;
 }
 
 static bool are_alike(const sherd__work *x, const sherd__work *y)
@@ -241,8 +245,8 @@ static bool is_unlike(const sherd__work *x, const sherd__work *y, bool other)
     return !other || first_difference(x, y, &oldest) <= sherd__smaller(x->count, y->count);
 }
 
-static bool differ_in(const sherd_world *world, int lane, int a, int b, bool other, char *text,
-                      size_t room)
+static bool differ_in(const sherd_world *world, int lane, int a, int b, bool other,
+                      sherd__finding *out)
 {
     char group[96], what[SHERD_ERROR_BYTES];
     const sherd__work *x = sherd__work_of(world, a, lane), *y = sherd__work_of(world, b, lane);
@@ -250,17 +254,18 @@ static bool differ_in(const sherd_world *world, int lane, int a, int b, bool oth
 
     if (is_unlike(x, y, other)) {
         sherd__lane_text(world, lane, a, group, sizeof group);
-        describe(world, lane, a, b, what, sizeof what);
-        snprintf(text, room, "rank %d: ranks do different things on mesh %s: %.300s", a, group,
-                 what);
+        uint64_t deed = describe(world, lane, a, b, what, sizeof what);
+        out->difference = (sherd__difference){deed, lane, {a, b}};
+        snprintf(out->text, sizeof out->text,
+                 "rank %d: ranks do different things on mesh %s: %.300s", a, group, what);
         return true;
     }
-    if (sherd__openings_differ(world, lane, a, b, other, text, room))
+    if (sherd__openings_differ(world, lane, a, b, other, out->text, sizeof out->text))
         return true;
     if (x->count == y->count && sherd__openings_same(world, lane, a, b))
         claim = sherd__claim_unequal(world, lane, a, b);
     if (claim)
-        snprintf(text, room,
+        snprintf(out->text, sizeof out->text,
                  "rank %d: SHERD_VERIFY: %s, which should be equal there, differs between ranks %d "
                  "and %d",
                  a, claim->text, a, b);
@@ -289,8 +294,8 @@ static bool are_as_one(const sherd_world *world, int lane, int a, int b)
  * have stopped before the others differ, or have released what they still have. Of members that
  * are as one, only one is compared.
  */
-static bool any_differ(const sherd_world *world, int lane, int leader, bool other, char *text,
-                       size_t room)
+static bool any_differ(const sherd_world *world, int lane, int leader, bool other,
+                       sherd__finding *out)
 {
     int16_t first[SHERD_MAX_RANKS]; /* of those that show the same, one each */
     int kinds = 0, k;
@@ -299,7 +304,7 @@ static bool any_differ(const sherd_world *world, int lane, int leader, bool othe
         if (sherd__leader_of(world, q, lane) != leader)
             continue;
         for (k = 0; k < kinds && !are_as_one(world, lane, first[k], q); k++)
-            if (differ_in(world, lane, first[k], q, other, text, room))
+            if (differ_in(world, lane, first[k], q, other, out))
                 return true;
         if (k == kinds)
             first[kinds++] = (int16_t)q;
@@ -307,7 +312,7 @@ static bool any_differ(const sherd_world *world, int lane, int leader, bool othe
     return false;
 }
 
-bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room)
+bool sherd__ledgers_differ(const sherd_world *world, bool other, sherd__finding *out)
 {
     for (int lane = 0;
          (lane = sherd__lane_set_next(&world->touched, lane + 1, world->lanes)) >= 0;) {
@@ -318,7 +323,7 @@ bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, siz
                 show_the_same(world, lane, leader, q))
                 continue;
             sherd__ranks_add(&seen, leader);
-            if (any_differ(world, lane, leader, other, text, room))
+            if (any_differ(world, lane, leader, other, out))
                 return true;
         }
     }

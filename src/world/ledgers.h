@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.c, claims.c, opened.c, remains.c: what is done on meshes, as the files of this room see
- * it. Part of inside.h. */
+/* ledger.c, difference.c, claims.c, opened.c, remains.c: what is done on meshes, as the files of
+ * this room see it. Part of inside.h. */
 #ifndef SHERD__WORLD_LEDGERS_H
 #define SHERD__WORLD_LEDGERS_H
 
 #include "inside.h"
+
+/* What is wrong, as the last to come to a meeting finds it. */
+typedef struct sherd__finding {
+    char text[SHERD_ERROR_BYTES];
+    sherd__difference difference;
+} sherd__finding;
 
 static inline uint64_t sherd__larger(uint64_t a, uint64_t b)
 {
@@ -43,10 +49,16 @@ const sherd__claim *sherd__claim_unequal(const sherd_world *world, int lane, int
 bool sherd__claims_same(const sherd_world *world, int lane, int a, int b);
 /*
  * Two ranks that have not done the same on some mesh, or (SHERD_VERIFY) have not what they claim;
- * text says what. `other`: only if one did another thing in the place of a thing, not if it merely
+ * `out` says what. `other`: only if one did another thing in the place of a thing, not if it merely
  * did more. Costs a look at each rank in each lane that is touched.
  */
-bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room);
+bool sherd__ledgers_differ(const sherd_world *world, bool other, sherd__finding *out);
+/*
+ * difference.c. After a verdict that is about a difference: say in this rank's post what it did,
+ * before it has taken the verdict; and when all have, add to the text what differs.
+ */
+void sherd__difference_tell(sherd_world *world, const sherd__difference *difference);
+void sherd__difference_add(sherd_world *world, const sherd__difference *difference);
 /* opened.c: show what this rank has opened for writing; forget it, as a check has passed (it is to
  * be told `again`), or failed. */
 void sherd__openings_tell(sherd_world *world);

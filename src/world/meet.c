@@ -148,24 +148,24 @@ static sherd_status compare_histories(const sherd_world *world, char *text, size
  * Compare what was done, and calls. A difference in what was done without communicating comes
  * first: calls may differ because of it.
  */
-static sherd_status compare_work(const sherd_world *world, char *text, size_t room)
+static sherd_status compare_work(const sherd_world *world, sherd__finding *out)
 {
-    if (sherd__ledgers_differ(world, true, text, room))
+    if (sherd__ledgers_differ(world, true, out))
         return SHERD_EDIFFER;
-    sherd_status status = compare_histories(world, text, room);
-    if (!status && sherd__ledgers_differ(world, false, text, room))
+    sherd_status status = compare_histories(world, out->text, sizeof out->text);
+    if (!status && sherd__ledgers_differ(world, false, out))
         status = SHERD_EDIFFER;
     return status;
 }
 
 /* The alarm's text; if calls differ because of what was done before them, the text says that. */
-static sherd_status alarm_status(const sherd_world *world, char *text, size_t room)
+static sherd_status alarm_status(const sherd_world *world, sherd__finding *out)
 {
-    char deeper[SHERD_ERROR_BYTES];
-    sherd_status status = sherd__alarm_read(world, text, room);
+    sherd__finding deeper = {.text = ""};
+    sherd_status status = sherd__alarm_read(world, out->text, sizeof out->text);
 
-    if (status == SHERD_EDIFFER && sherd__ledgers_differ(world, true, deeper, sizeof deeper))
-        snprintf(text, room, "%s", deeper);
+    if (status == SHERD_EDIFFER && sherd__ledgers_differ(world, true, &deeper))
+        *out = deeper;
     return status;
 }
 
@@ -243,24 +243,25 @@ static void find_touched(sherd_world *world)
 static void decide_round(sherd_world *world, uint64_t round)
 {
     sherd__verdict *verdict = verdict_of(world, round);
-    char text[SHERD_ERROR_BYTES] = "";
+    sherd__finding found = {.text = ""};
     bool mixed, stay, agree = world->post->kind == SHERD__AGREE;
 
     find_touched(world);
-    sherd_status status = compare_arrivals(world, &mixed, text, sizeof text);
+    sherd_status status = compare_arrivals(world, &mixed, found.text, sizeof found.text);
     stay = mixed && first_that_closes(world) < 0;
     bool lower = !stay && (mixed || !agree);
     if (sherd__look(world->alarm)) /* what went wrong first says most */
-        status = alarm_status(world, text, sizeof text);
+        status = alarm_status(world, &found);
     else if (!status && !agree)
-        status = compare_work(world, text, sizeof text);
+        status = compare_work(world, &found);
     if (!status && !agree && world->remote)
-        status = sherd__remote_lacks(world, text, sizeof text);
+        status = sherd__remote_lacks(world, found.text, sizeof found.text);
     if (sherd__look(world->death))
         return; /* whoever waits swaps that verdict in */
-    memcpy(verdict->text, text, sizeof text);
+    memcpy(verdict->text, found.text, sizeof found.text);
+    verdict->difference = found.difference;
     if (stay)
-        sherd__alarm_at_meeting(world, status, text);
+        sherd__alarm_at_meeting(world, status, found.text);
     verdict->base =
         status || world->post->kind == SHERD__CLOSE ? highest_number(world) : world->base;
     if (lower)
@@ -331,10 +332,13 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
  * have read that. When this returns after a new epoch, nothing of the old one runs on, here or at a
  * peer.
  */
-static void leave_together(sherd_world *world, uint64_t round, int flags, uint64_t base)
+static void leave_together(sherd_world *world, uint64_t round, int flags)
 {
+    const sherd__verdict *verdict = verdict_of(world, round);
+    uint64_t base = verdict->base;
     bool new_epoch = flags & NEW_EPOCH;
 
+    sherd__difference_tell(world, &verdict->difference);
     if (new_epoch)
         sherd__drop_calls(world);
     sherd__ledgers_failed(world, new_epoch, flags & FINISHED);
@@ -350,7 +354,8 @@ static void leave_together(sherd_world *world, uint64_t round, int flags, uint64
     if (world->remote)
         sherd__remote_taken(world, round, new_epoch);
     sherd__ring_all(&world->arena);
-    sherd__wait_for(world, &(sherd__wait){all_have_taken, NULL, &round});
+    if (sherd__wait_for(world, &(sherd__wait){all_have_taken, NULL, &round}))
+        sherd__difference_add(world, &verdict->difference);
 }
 
 static sherd_status take_verdict(sherd_world *world, uint64_t round, bool *stay)
@@ -376,7 +381,7 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round, bool *stay)
     if (!status && world->post->kind != SHERD__AGREE)
         sherd__ledgers_passed(world);
     if (flags & (NEW_EPOCH | REVIEW))
-        leave_together(world, round, flags, verdict->base);
+        leave_together(world, round, flags);
     else if (world->post->kind == SHERD__CLOSE && !(flags & CLOSED))
         world->base = verdict->base;
     world->arrived = false;

@@ -57,8 +57,15 @@ _Static_assert(REMAINS_MOST <= sizeof(sherd__work) / sizeof(uint64_t), "one fits
 typedef struct sent_verdict {
     sherd__head head; /* number: the word */
     uint64_t round, base, lowered;
+    sherd__difference difference;
     char text[SHERD_ERROR_BYTES];
 } sent_verdict;
+
+/* The head alone, where nothing is said. */
+typedef struct sent_taken {
+    sherd__head head;
+    char deed[SHERD__DEED_TEXT];
+} sent_taken;
 
 /* ---- meshes ---------------------------------------------------------------------------------- */
 
@@ -287,7 +294,8 @@ void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool
     sent_verdict sent = {
         .head = {.kind = SHERD__SENT_VERDICT, .number = sherd__look(&verdict->word)},
         .round = round,
-        .base = verdict->base};
+        .base = verdict->base,
+        .difference = verdict->difference};
 
     memcpy(sent.text, verdict->text, sizeof sent.text);
     if (failed)
@@ -301,10 +309,11 @@ void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool
 
 void sherd__remote_taken(sherd_world *world, uint64_t round, bool new_epoch)
 {
-    const sherd__head head = {.kind = SHERD__SENT_TAKEN, .number = round};
+    sent_taken sent = {.head = {.kind = SHERD__SENT_TAKEN, .number = round}};
     sherd__remote *remote = world->remote;
 
-    sherd__tell_all(remote, &head, sizeof head);
+    memcpy(sent.deed, world->post->deed, sizeof sent.deed);
+    sherd__tell_all(remote, &sent, sent.deed[0] ? sizeof sent : sizeof sent.head);
     sherd__forget_posts(world);
     if (new_epoch) /* it was about calls that are over */
         remote->kept_status = SHERD_OK;
@@ -440,9 +449,23 @@ static bool take_verdict(sherd_world *world, const sherd_message *m)
     sherd__verdict *verdict = &world->arena.control->verdict[sent.round & 1];
     snprintf(verdict->text, sizeof verdict->text, "%.*s", (int)sizeof sent.text - 1, sent.text);
     verdict->base = sent.base;
+    verdict->difference = sent.difference;
     if (sent.lowered > world->remote->lowered)
         sherd__remote_lowered(world);
     atomic_store(&verdict->word, sent.head.number);
+    return true;
+}
+
+static bool take_taken(sherd_world *world, int from, const sherd_message *m)
+{
+    sherd__post *post = &world->arena.control->post[from];
+    sent_taken sent = {.deed = ""};
+
+    if (m->head_bytes != sizeof sent.head && m->head_bytes != sizeof sent)
+        return false;
+    memcpy(&sent, m->head, m->head_bytes);
+    snprintf(post->deed, sizeof post->deed, "%.*s", (int)sizeof sent.deed - 1, sent.deed);
+    atomic_store(&post->taken, sent.head.number);
     return true;
 }
 
@@ -465,7 +488,6 @@ bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m)
     case SHERD__SENT_VERDICT:
         return from == 0 && take_verdict(world, m);
     default:
-        atomic_store(&world->arena.control->post[from].taken, head.number);
-        return m->head_bytes == sizeof head;
+        return take_taken(world, from, m);
     }
 }

@@ -62,7 +62,7 @@ void sherd__world_set_state(sherd_world *world, sherd__room room, void *state,
                             void (*destroy)(sherd_world *world, void *state));
 
 /* SHERD__RESERVE_BYTES of zeros, 64-byte aligned, allocated with the world: for the tensor room. */
-enum { SHERD__RESERVE_BYTES = 1024 };
+enum { SHERD__RESERVE_BYTES = 16 << 10 };
 void *sherd__world_reserve(sherd_world *world);
 
 /* ---- the alarm ------------------------------------------------------------------------------ */
@@ -217,6 +217,13 @@ typedef struct sherd__watcher {
     void (*after_failure)(sherd_world *world);
     /* whether a function of the user's is running, that would go on in a world that is closed */
     bool (*calls_back)(sherd_world *world);
+    /*
+     * a failed check found that other ranks did another deed of the name of this one: what it was,
+     * as lines of "what\tits value\ta key", where equal keys mean the same value. Before
+     * after_failure; takes no memory. Writes an empty text if it is not known any more.
+     */
+    void (*tell_deed)(sherd_world *world, const sherd_mesh *mesh, uint64_t deed, char *text,
+                      size_t room);
 } sherd__watcher;
 void sherd__world_watch(sherd_world *world, const sherd__watcher *watcher);
 

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The members of an operator's attributes, as it declares them: how large they are. */
+#ifndef SHERD__TENSOR_FIELDS_H
+#define SHERD__TENSOR_FIELDS_H
+
+#include "sherd/op.h"
+
+/* Bytes of one element of a member; 0: there is no such kind. */
+static inline size_t sherd__field_bytes(sherd_field_kind kind)
+{
+    static const size_t bytes[] = {
+        [SHERD_FIELD_INT] = sizeof(int),         [SHERD_FIELD_INT64] = sizeof(int64_t),
+        [SHERD_FIELD_DOUBLE] = sizeof(double),   [SHERD_FIELD_BOOL] = sizeof(bool),
+        [SHERD_FIELD_UINT32] = sizeof(uint32_t), [SHERD_FIELD_BYTE] = 1};
+    return (unsigned)kind < sizeof bytes / sizeof *bytes ? bytes[kind] : 0;
+}
+
+/* Its elements: 1, if it is no array. */
+static inline size_t sherd__field_count(const sherd_op_field *field)
+{
+    return (size_t)(field->count ? field->count : 1);
+}
+
+#endif

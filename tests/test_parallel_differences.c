@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that do a thing of one name otherwise: the error of the check names the thing, and the first
+ * operand, attribute or layout that differs, with both values, in the same words on all ranks.
+ */
+#include "models.h"
+#include "base/hash.h"
+#include "world/world.h"
+
+/* One scene: what the odd one out does otherwise; it gets a replicated leaf of 4x4 and a sharded
+ * tensor. */
+typedef struct scene {
+    const char *what, *named, *last, *odd_0; /* in the message; what differs, if the last rank, or
+                                             * rank 0, is the odd one out */
+    void (*play)(sherd_tensor *x, sherd_tensor *s, bool odd);
+} scene;
+
+static void scales(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_scale(x, odd ? 2 : 3);
+}
+
+static void does_more(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    if (odd)
+        sherd_relu(x);
+}
+
+static void does_less(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_add(s, s);
+    if (!odd)
+        sherd_relu(x);
+}
+
+static void activates(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    if (odd)
+        sherd_gelu(x);
+    else
+        sherd_relu(x);
+}
+
+static void takes_another_operand(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *one = sherd_scale(s, 1), *two = sherd_scale(s, 2);
+
+    (void)x;
+    sherd_add(s, odd ? one : two);
+}
+
+static void swaps_operands(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *t = sherd_scale(x, 2);
+
+    (void)s;
+    sherd_sub(odd ? t : x, odd ? x : t);
+}
+
+static void drops_out(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named("g");
+
+    (void)s;
+    sherd_dropout(x, odd ? 0.5 : 0.25, &g);
+}
+
+static void draws_before(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named("g");
+
+    (void)s;
+    if (odd)
+        sherd_random(sherd_tensor_world(x), SHERD_F32, SHAPE(1), 1, sherd_uniform(0, 1), &g);
+    sherd_dropout(x, 0.5, &g);
+}
+
+static void draws(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named(odd ? "g" : "h");
+
+    (void)x;
+    sherd_random_on(sherd_tensor_layout(s), SHERD_F32, sherd_normal(0, 1), &g);
+}
+
+static void draws_wider(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named("g");
+
+    (void)x;
+    sherd_random_on(sherd_tensor_layout(s), SHERD_F32, sherd_normal(0, odd ? 1 : 2), &g);
+}
+
+static void cuts(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_redistribute(x, sherd_tensor_layout(odd ? s : x), NULL);
+}
+
+static void slices(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    const sherd_layout *columns = NULL;
+
+    CHECK_OK(sherd_layout_parse_placements(&columns, sherd_layout_mesh(sherd_tensor_layout(x)), 2,
+                                           SHAPE(4, 4), "S(1)", NULL));
+    sherd_tensor *y = sherd_redistribute(x, odd ? columns : sherd_tensor_layout(s), NULL);
+    sherd_item(sherd_sum(y)); /* a number that would be wrong */
+}
+
+static void fills(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)x;
+    sherd_constant_on(sherd_tensor_layout(s), SHERD_F32, odd ? 1 : 1.5);
+}
+
+static void wants(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_require_grad(x, odd);
+}
+
+static void norms(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_layer_norm(x, NULL, NULL, odd ? 1e-5 : 1e-6);
+}
+
+static void casts(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)x;
+    sherd_cast(s, odd ? SHERD_BF16 : SHERD_F16);
+}
+
+static void reshapes(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_view(x, odd ? SHAPE(2, 8) : SHAPE(8, 2), 2);
+}
+
+static void transposes(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_tensor *t = sherd_view(x, SHAPE(2, 2, 2, 2), 4);
+    sherd_transpose(t, 0, odd ? 1 : 2);
+}
+
+static void attends(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *q = sherd_view(x, SHAPE(1, 2, 2, 4), 4);
+
+    (void)s;
+    sherd_attention(q, q, q, &(sherd_attention_options){.causal = odd});
+}
+
+static void goes_backward(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *leaf = sherd_require_grad(sherd_scale(s, 1), true);
+    sherd_tensor *a = sherd_sum(sherd_mul(leaf, leaf)), *b = sherd_sum(sherd_scale(leaf, 2));
+
+    (void)x;
+    sherd_backward(odd ? a : b);
+}
+
+static const scene scenes[] = {
+    {"another factor", "operation 1 since the last check is sherd_scale on ranks",
+     ": factor is 3 on rank 0, and 2 on rank", ": factor is 2 on rank 0, and 3 on rank", scales},
+    {"one operator more", "is sherd_relu on rank", "", "", does_more},
+    {"one operator less", "operation 2 since the last check is sherd_relu on rank", "", "",
+     does_less},
+    {"another operator", "sherd_gelu on rank", "", "", activates},
+    {"another operand", "operation 3 since the last check is sherd_add",
+     " by operation 2 (sherd_scale) on rank 0, and f64[4(",
+     " by operation 1 (sherd_scale) on rank 0, and f64[4(", takes_another_operand},
+    {"operands swapped", "operation 2 since the last check is sherd_sub",
+     "operand 0 (a) is f64[4,4] on (", "operand 0 (a) is f64[4,4] on (", swaps_operands},
+    {"another probability", "is sherd_dropout on ranks", ": p is 0.25 on rank 0, and 0.5 on",
+     ": p is 0.5 on rank 0, and 0.25 on", drops_out},
+    {"a generator ahead", "is sherd_dropout on ranks", "key", "key", draws_before},
+    {"another generator", "is sherd_random_on on ranks", ": key.word is [", ": key.word is [",
+     draws},
+    {"another distribution", "is sherd_random_on on ranks",
+     ": distribution.b is 2 on rank 0, and 1 on", ": distribution.b is 1 on rank 0, and 2 on",
+     draws_wider},
+    {"a move more", "sherd_redistribute on rank", "", "", cuts},
+    {"a slice of other dims", "is sherd_redistribute on ranks", ": the result is f64[4(",
+     "on rank 0, and f64[4(", slices},
+    {"another constant", "is sherd_constant_on on ranks",
+     ": value or start is 1.5 on rank 0, and 1 on", ": value or start is 1 on rank 0, and 1.5 on",
+     fills},
+    {"a gradient wanted", "is sherd_require_grad on ranks", ": ", ": ", wants},
+    {"another epsilon", "is sherd_layer_norm on ranks", ": eps is 1e-06 on rank 0, and 1e-05",
+     ": eps is 1e-05 on rank 0, and 1e-06", norms},
+    {"another dtype", "is sherd_cast on ranks", ": dtype is ", ": dtype is ", casts},
+    {"another shape", "is sherd_view on ranks", "[8, 2] on rank 0, and [2, 8]",
+     "[2, 8] on rank 0, and [8, 2]", reshapes},
+    {"other dims", "is sherd_transpose on ranks", " on rank 0, and ", " on rank 0, and ",
+     transposes},
+    {"another mask", "is sherd_attention on ranks", ": causal is false on rank 0, and true on",
+     ": causal is true on rank 0, and false on", attends},
+    {"another loss", "is sherd_", "", "", goes_backward},
+};
+
+/* Whether all ranks have been told the same. */
+static bool says_the_same(sherd_world *world, const sherd_mesh *mesh)
+{
+    int64_t mine = (int64_t)sherd__hash_text(1, sherd_world_error(world)), all[16] = {0};
+    bool good = CHECK(sherd__share(world, mesh, "says_the_same", &mine, 1, all));
+
+    for (int i = 0; i < sherd_world_ranks(world); i++)
+        good &= CHECK_EQ(all[i], mine);
+    return good;
+}
+
+static void works(sherd_world *world, const sherd_mesh *mesh)
+{
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "S(0)");
+    double sum = sherd_item(sherd_sum(x)), want = 0, data[16];
+
+    whole(x, data);
+    for (int i = 0; i < 16; i++)
+        want += data[i];
+    CHECK_NEAR(sum, want, 1e-12);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void what_differs_is_found_and_named(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int ranks = sherd_world_ranks(world);
+
+    for (int i = 0; i < LEN(scenes); i++)
+        for (int who = 0; who < ranks; who += ranks - 1) {
+            sherd_scope_begin(world);
+            sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+            sherd_tensor *s = spread(sherd_full(x), mesh, "S(0)");
+            CHECK_OK(sherd_world_check(world));
+            scenes[i].play(x, s, sherd_world_rank(world) == who);
+            bool good = CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+            good &= CHECK(strstr(sherd_world_error(world), scenes[i].named) != NULL);
+            good &= CHECK(strstr(sherd_world_error(world), who ? scenes[i].last : scenes[i].odd_0));
+            good &= says_the_same(world, mesh);
+            if (!good)
+                fprintf(stderr, "%s: %s\n", scenes[i].what, sherd_world_error(world));
+            works(world, mesh);
+            sherd_scope_end(world);
+        }
+}
+
+static const check_test tests[] = {
+    {TEST(what_differs_is_found_and_named), {2, 3}},
+};
+CHECK_MAIN(tests)
