@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "nn/numbers.h"
 #include "nn/optimizer.h"
 #include "vector/choose.h"
 

@@ -25,7 +25,7 @@ typedef struct run {
     sherd_lbfgs *l;
     sherd_lbfgs_loss loss;
     void *payload;
-    double numbers[SHERD__LBFGS_NUMBERS];
+    double numbers[SHERD__NUMBERS];
     double t; /* where along the direction the parameters are */
     sherd_lbfgs_report report;
 } run;
@@ -78,7 +78,8 @@ static bool compute(run *r, double *loss)
 static bool evaluate(run *r)
 {
     sherd_lbfgs *l = r->l;
-    double *all = r->numbers, mine[SHERD__LBFGS_NUMBERS] = {0};
+    double *all = r->numbers, mine[SHERD__NUMBERS] = {0};
+    int64_t ranks = sherd__lbfgs_ranks(l);
 
     r->report.evaluations++;
     if (!compute(r, &mine[LOSS]))
@@ -89,20 +90,18 @@ static bool evaluate(run *r)
         mine[SUM] += size;
         mine[LARGEST] = size > mine[LARGEST] || isnan(size) ? size : mine[LARGEST];
     }
-    if (!sherd__lbfgs_exchange(l, mine, SHERD__LBFGS_NUMBERS))
+    if (!sherd__lbfgs_exchange(l, mine, SHERD__NUMBERS))
         return false;
-    memset(all, 0, sizeof r->numbers);
-    for (int64_t k = 0; k < sherd__lbfgs_ranks(l); k++) {
-        double largest = sherd__lbfgs_sent(l, k, SHERD__LBFGS_NUMBERS, LARGEST),
-               loss = sherd__lbfgs_sent(l, k, SHERD__LBFGS_NUMBERS, LOSS);
-        if (k && !(loss == all[LOSS] || (isnan(loss) && isnan(all[LOSS]))))
+    for (int64_t k = 0; k < ranks; k++) {
+        double loss = l->exchanged[k * SHERD__NUMBERS + LOSS];
+        if (!(loss == mine[LOSS] || (isnan(loss) && isnan(mine[LOSS]))))
             return refuse(l, SHERD_EDIFFER,
                           "ranks have other losses: it must be distributed, or equal on all");
-        all[LOSS] = loss;
-        all[SLOPE] += sherd__lbfgs_sent(l, k, SHERD__LBFGS_NUMBERS, SLOPE);
-        all[SUM] += sherd__lbfgs_sent(l, k, SHERD__LBFGS_NUMBERS, SUM);
-        all[LARGEST] = largest > all[LARGEST] || isnan(largest) ? largest : all[LARGEST];
     }
+    all[LOSS] = mine[LOSS];
+    all[SLOPE] = sherd__numbers_join(1, l->exchanged, ranks, SHERD__NUMBERS, SLOPE);
+    all[SUM] = sherd__numbers_join(1, l->exchanged, ranks, SHERD__NUMBERS, SUM);
+    all[LARGEST] = sherd__numbers_join(INFINITY, l->exchanged, ranks, SHERD__NUMBERS, LARGEST);
     return true;
 }
 
@@ -404,7 +403,7 @@ static sherd_status reserve(sherd_lbfgs *l)
     l->at = sherd__alloc(heap, sherd__bytes(l->all->count), sizeof *l->at);
     l->share = sherd__alloc(heap, sherd__bytes(l->with.history), sizeof *l->share);
     l->pair = sherd__alloc(heap, sherd__bytes(l->with.history), sizeof *l->pair);
-    l->exchanged = sherd__alloc(heap, sherd__bytes(sherd__lbfgs_ranks(l) * SHERD__LBFGS_NUMBERS),
+    l->exchanged = sherd__alloc(heap, sherd__bytes(sherd__lbfgs_ranks(l) * SHERD__NUMBERS),
                                 sizeof *l->exchanged);
     if (!l->at || !l->share || !l->pair || !l->exchanged)
         return sherd__no_memory(sherd__world_diag(l->world), sherd__lbfgs_create_name);

@@ -7,10 +7,9 @@
 #ifndef SHERD__NN_LBFGS_H
 #define SHERD__NN_LBFGS_H
 
+#include "nn/numbers.h"
 #include "nn/optimizer.h"
 #include "sherd/lbfgs.h"
-
-enum { SHERD__LBFGS_NUMBERS = 4 }; /* that ranks exchange at once, at most */
 
 /* A change of the parameters, and that of the gradient. */
 typedef struct sherd__lbfgs_pair {
@@ -28,7 +27,7 @@ struct sherd_lbfgs {
     double *x, *g, *best, *old, *way, *room;
     sherd__lbfgs_pair *pair; /* [history] a ring; the oldest is `first` */
     double *share;           /* [history] of each pair in the direction */
-    int64_t *exchanged;      /* [ranks NUMBERS] */
+    double *exchanged;       /* [ranks NUMBERS] */
     int pairs, first;
     double scale; /* the first guess of the inverse of second derivatives */
     bool begun;   /* a step has been taken since the history was empty */
@@ -41,11 +40,9 @@ extern const char sherd__lbfgs_create_name[], sherd__lbfgs_step_name[];
 /* Where each parameter lies in a vector. EINVAL a parameter that it can not take. */
 sherd_status sherd__lbfgs_lay_out(sherd_lbfgs *l);
 
-/* Send these numbers to all ranks; false: the alarm is raised. */
+/* numbers[count] of each rank into l->exchanged; false: the alarm is raised. */
 bool sherd__lbfgs_exchange(sherd_lbfgs *l, const double *numbers, int count);
 int64_t sherd__lbfgs_ranks(const sherd_lbfgs *l);
-/* The i-th of `count` numbers that a rank has sent last. */
-double sherd__lbfgs_sent(const sherd_lbfgs *l, int64_t rank, int count, int i);
 
 /* A sum over the elements that this rank counts. */
 double sherd__lbfgs_dot_here(const sherd_lbfgs *l, const double *a, const double *b);

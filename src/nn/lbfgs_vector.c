@@ -67,17 +67,10 @@ double sherd__lbfgs_dot_here(const sherd_lbfgs *l, const double *a, const double
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* numbers[count] of each rank into l->exchanged; false: the alarm is raised. */
 bool sherd__lbfgs_exchange(sherd_lbfgs *l, const double *numbers, int count)
 {
-    int64_t words[SHERD__LBFGS_NUMBERS] = {0};
-
-    memcpy(words, numbers, (size_t)count * sizeof *words);
-    if (l->all->mesh)
-        return sherd__share(l->world, l->all->mesh, sherd__lbfgs_step_name, words, count,
-                            l->exchanged);
-    memcpy(l->exchanged, words, (size_t)count * sizeof *words);
-    return true;
+    return sherd__numbers_share(l->world, l->all->mesh, sherd__lbfgs_step_name, numbers, count,
+                                l->exchanged);
 }
 
 int64_t sherd__lbfgs_ranks(const sherd_lbfgs *l)
@@ -85,30 +78,18 @@ int64_t sherd__lbfgs_ranks(const sherd_lbfgs *l)
     return l->all->mesh ? sherd_mesh_ranks(l->all->mesh) : 1;
 }
 
-/* The i-th of `count` numbers that a rank has sent. */
-double sherd__lbfgs_sent(const sherd_lbfgs *l, int64_t rank, int count, int i)
-{
-    double number;
-
-    memcpy(&number, &l->exchanged[rank * count + i], sizeof number);
-    return number;
-}
-
 /* Inner products of all elements: out[i] = a[i] b[i]. False: the alarm is raised. */
 bool sherd__lbfgs_dots(sherd_lbfgs *l, int count, const double *const *a, const double *const *b,
                        double *out)
 {
-    double mine[SHERD__LBFGS_NUMBERS] = {0};
+    double mine[SHERD__NUMBERS] = {0};
 
     for (int i = 0; i < count; i++)
         mine[i] = sherd__lbfgs_dot_here(l, a[i], b[i]);
     if (!sherd__lbfgs_exchange(l, mine, count))
         return false;
-    for (int i = 0; i < count; i++) {
-        out[i] = 0;
-        for (int64_t r = 0; r < sherd__lbfgs_ranks(l); r++)
-            out[i] += sherd__lbfgs_sent(l, r, count, i);
-    }
+    for (int i = 0; i < count; i++)
+        out[i] = sherd__numbers_join(1, l->exchanged, sherd__lbfgs_ranks(l), count, i);
     return true;
 }
 
@@ -120,9 +101,7 @@ bool sherd__lbfgs_largest(sherd_lbfgs *l, const double *a, double *out)
         mine = fmax(mine, fabs(a[i]));
     if (!sherd__lbfgs_exchange(l, &mine, 1))
         return false;
-    *out = 0;
-    for (int64_t r = 0; r < sherd__lbfgs_ranks(l); r++)
-        *out = fmax(*out, sherd__lbfgs_sent(l, r, 1, 0));
+    *out = sherd__numbers_join(INFINITY, l->exchanged, sherd__lbfgs_ranks(l), 1, 0);
     return true;
 }
 

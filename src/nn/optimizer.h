@@ -112,7 +112,7 @@ struct sherd_optimizer {
     int *which;
     sherd_tensor **from, **moved;
     const sherd_layout **to;
-    int64_t *shared;          /* [ranks of the mesh] */
+    double *shared;           /* [ranks of the mesh] */
     int found;                /* the item that was looked for last */
     uint64_t checks;          /* failed ones, when items were last made ready */
     uint64_t settings;        /* hash of what may change: of groups, and moments */
@@ -194,19 +194,13 @@ bool sherd__optimizer_refresh(sherd__optimized *item, sherd__device *device);
  */
 bool sherd__counts_here(const sherd_tensor *t);
 
-/* Whether there is a p-norm; false: the alarm is raised. */
-bool sherd__norm_exists(sherd_world *world, const char *function, double p);
-/* What a p-norm is made of: a sum of powers, or the largest if p is infinite; and the norm. */
-double sherd__norm_join(double p, double a, double b);
-double sherd__norm_of(double p, double joined);
-
 /*
  * The sums of |x|^p (or the largest |x|) over the gradients that this rank counts: distributed
  * ones, and plain ones. `once`: without copies that another optimizer counts. False: ended by the
  * alarm.
  */
-bool sherd__optimizer_powers(sherd_optimizer *o, double p, bool once, double *distributed,
-                             double *plain);
+bool sherd__optimizer_powers(sherd_optimizer *o, const char *function, double p, bool once,
+                             double *distributed, double *plain);
 /* As sherd_optimizer_grad_norm_of. */
 double sherd__optimizer_norm(sherd_optimizer *o, const char *function, double p);
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "nn/numbers.h"
 #include "nn/optimizer.h"
 
 /* Whether a mesh lacks a rank that another one has. */
@@ -78,8 +79,8 @@ sherd_world *sherd__optimizers_world(const sherd_optimizers *all)
 enum { DISTRIBUTED, PLAIN, SUMS };
 
 /* Settle all, and join the powers that this rank counts. False: ended by the alarm. */
-static bool join_powers(sherd_world *world, const sherd_optimizers *all, double p,
-                        double sums[SUMS])
+static bool join_powers(sherd_world *world, const char *function, const sherd_optimizers *all,
+                        double p, double sums[SUMS])
 {
     double distributed, plain;
     bool good = true;
@@ -89,7 +90,7 @@ static bool join_powers(sherd_world *world, const sherd_optimizers *all, double 
     sherd_scope_begin(world);
     for (int i = 0; good && i < all->count; i++) {
         good = !sherd__alarmed(world) &&
-               sherd__optimizer_powers(all->list[i], p, true, &distributed, &plain);
+               sherd__optimizer_powers(all->list[i], function, p, true, &distributed, &plain);
         sums[DISTRIBUTED] = sherd__norm_join(p, sums[DISTRIBUTED], good ? distributed : 0);
         sums[PLAIN] = sherd__norm_join(p, sums[PLAIN], good ? plain : 0);
     }
@@ -106,34 +107,29 @@ static bool are_same(double a, double b)
 static bool join_ranks(sherd_world *world, const char *function, const sherd_mesh *mesh, double p,
                        double sums[SUMS])
 {
-    sherd__heap *heap = sherd__world_heap(world);
-    int64_t ranks = sherd_mesh_ranks(mesh), mine[SUMS];
-    int64_t *words = sherd__alloc(heap, (size_t)ranks * SUMS, sizeof *words);
-    double joined = 0, plain = sums[PLAIN];
-    bool good = words != NULL;
+    int64_t ranks = sherd_mesh_ranks(mesh);
+    double *all = sherd__alloc(sherd__world_heap(world), (size_t)ranks * SUMS, sizeof *all);
+    double plain = sums[PLAIN];
+    bool good = all != NULL;
 
-    memcpy(mine, sums, sizeof mine);
-    if (!words) {
+    if (!all) {
         sherd__no_memory(sherd__world_diag(world), function);
         sherd__raise_diag(world);
-    } else {
-        good = sherd__share(world, mesh, function, mine, SUMS, words);
     }
+    good = good && sherd__numbers_share(world, mesh, function, sums, SUMS, all);
     for (int64_t r = 0; good && r < ranks; r++) {
-        double part[SUMS];
-        memcpy(part, &words[r * SUMS], sizeof part);
-        joined = sherd__norm_join(p, joined, part[DISTRIBUTED]);
-        if (!are_same(part[PLAIN], plain)) {
+        double theirs = all[r * SUMS + PLAIN];
+        good = are_same(theirs, plain);
+        if (!good)
             sherd__raise(
                 world, SHERD_EDIFFER,
                 "%s: the norm of gradients of plain parameters is %g here and %g on another "
                 "rank: put parameters that not all ranks train alike on a mesh",
-                function, sherd__norm_of(p, plain), sherd__norm_of(p, part[PLAIN]));
-            good = false;
-        }
+                function, sherd__norm_of(p, plain), sherd__norm_of(p, theirs));
     }
-    sherd__free(heap, words);
-    sums[DISTRIBUTED] = joined;
+    if (good)
+        sums[DISTRIBUTED] = sherd__numbers_join(p, all, ranks, SUMS, DISTRIBUTED);
+    sherd__free(sherd__world_heap(world), all);
     return good;
 }
 
@@ -151,7 +147,7 @@ double sherd__optimizers_norm(const char *function, const sherd_optimizers *all,
     }
     const sherd_mesh *mesh = sherd_mesh_root(all->mesh);
     sherd__deed_add(mesh, function, sherd__attribute_double(1, p), &identity);
-    if (!join_powers(world, all, p, sums) || !join_ranks(world, function, mesh, p, sums))
+    if (!join_powers(world, function, all, p, sums) || !join_ranks(world, function, mesh, p, sums))
         return NAN;
     return sherd__norm_of(p, sherd__norm_join(p, sums[DISTRIBUTED], sums[PLAIN]));
 }

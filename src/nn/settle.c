@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "nn/numbers.h"
 #include "nn/optimizer.h"
 
 #include "device/update.h"
@@ -160,26 +161,6 @@ static bool squares_there(sherd_optimizer *o, bool once, sherd__device *device, 
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-bool sherd__norm_exists(sherd_world *world, const char *function, double p)
-{
-    if (p > 0)
-        return true;
-    sherd__raise(world, SHERD_EINVAL, "%s: p is %g: it must be positive (INFINITY: the largest)",
-                 function, p);
-    return false;
-}
-
-/* NaN stays. */
-double sherd__norm_join(double p, double a, double b)
-{
-    return !isinf(p) ? a + b : b > a || isnan(b) ? b : a;
-}
-
-double sherd__norm_of(double p, double joined)
-{
-    return p == 2 ? sqrt(joined) : p == 1 || isinf(p) ? joined : pow(joined, 1 / p);
-}
-
 /* All |x|^p, joined. */
 static double powers(double p, const double *x, int64_t n)
 {
@@ -209,7 +190,8 @@ static double powers_of(const sherd_tensor *g, double p, const char *data)
     return joined;
 }
 
-static bool powers_here(sherd_optimizer *o, double p, bool once, double *distributed, double *plain)
+static bool powers_here(sherd_optimizer *o, const char *function, double p, bool once,
+                        double *distributed, double *plain)
 {
     for (int i = 0; i < o->count; i++) {
         sherd_tensor *g = counted(&o->item[i], once);
@@ -220,8 +202,7 @@ static bool powers_here(sherd_optimizer *o, double p, bool once, double *distrib
         data = sherd__data(g);
         if (!data)
             return false;
-        if (sherd__left_out(o->world, "sherd_optimizer_grad_norm", g->dtype, (double)g->count,
-                            sherd__local_bytes(g)))
+        if (sherd__left_out(o->world, function, g->dtype, (double)g->count, sherd__local_bytes(g)))
             continue;
         double *to = g->layout ? distributed : plain;
         *to = sherd__norm_join(p, *to, powers_of(g, p, data));
@@ -229,39 +210,21 @@ static bool powers_here(sherd_optimizer *o, double p, bool once, double *distrib
     return true;
 }
 
-bool sherd__optimizer_powers(sherd_optimizer *o, double p, bool once, double *distributed,
-                             double *plain)
+bool sherd__optimizer_powers(sherd_optimizer *o, const char *function, double p, bool once,
+                             double *distributed, double *plain)
 {
     sherd__device *device = p == 2 ? sherd__world_device(o->world) : NULL;
 
     *distributed = *plain = 0;
     if (device ? squares_there(o, once, device, distributed, plain)
-               : powers_here(o, p, once, distributed, plain))
+               : powers_here(o, function, p, once, distributed, plain))
         return true;
     /* a plain gradient fails on one rank only: the others must hear of it */
-    sherd__raise_failed(o->world, "sherd_optimizer_grad_norm");
+    sherd__raise_failed(o->world, function);
     return false;
 }
 
-/* Joined over all ranks of the mesh, in rank order, so that all get the same bits. */
-static bool join_ranks(sherd_optimizer *o, double p, double *value)
-{
-    int64_t word, ranks = sherd_mesh_ranks(o->mesh);
-    double joined = 0;
-
-    memcpy(&word, value, sizeof word);
-    if (!sherd__share(o->world, o->mesh, "sherd_optimizer_grad_norm", &word, 1, o->shared))
-        return false;
-    for (int64_t r = 0; r < ranks; r++) {
-        double part;
-        memcpy(&part, &o->shared[r], sizeof part);
-        joined = sherd__norm_join(p, joined, part);
-    }
-    *value = joined;
-    return true;
-}
-
-static double norm(sherd_optimizer *o, double p)
+static double norm(sherd_optimizer *o, const char *function, double p)
 {
     double distributed, plain;
     bool good;
@@ -270,16 +233,18 @@ static double norm(sherd_optimizer *o, double p)
     if (!o || sherd__alarmed(o->world))
         return NAN;
     sherd_scope_begin(o->world);
-    good = sherd__optimizer_powers(o, p, false, &distributed, &plain);
+    good = sherd__optimizer_powers(o, function, p, false, &distributed, &plain);
     sherd_scope_end(o->world);
-    if (good && o->mesh && sherd__in_mesh(o->world, o->mesh))
-        good = join_ranks(o, p, &distributed);
+    if (good && o->mesh && sherd__in_mesh(o->world, o->mesh)) {
+        good = sherd__numbers_share(o->world, o->mesh, function, &distributed, 1, o->shared);
+        distributed = sherd__numbers_join(p, o->shared, sherd_mesh_ranks(o->mesh), 1, 0);
+    }
     return good ? sherd__norm_of(p, sherd__norm_join(p, distributed, plain)) : NAN;
 }
 
 double sherd_optimizer_grad_norm(sherd_optimizer *optimizer)
 {
-    return norm(optimizer, 2);
+    return norm(optimizer, "sherd_optimizer_grad_norm", 2);
 }
 
 double sherd__optimizer_norm(sherd_optimizer *o, const char *function, double p)
@@ -290,7 +255,7 @@ double sherd__optimizer_norm(sherd_optimizer *o, const char *function, double p)
         return NAN;
     if (o->mesh)
         sherd__deed_add(o->mesh, function, sherd__attribute_double(1, p), &identity);
-    return norm(o, p);
+    return norm(o, function, p);
 }
 
 double sherd_optimizer_grad_norm_of(sherd_optimizer *optimizer, double p)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "nn/numbers.h"
 #include "nn/optimizer.h"
 #include "vector/choose.h"
 
@@ -200,9 +201,9 @@ static bool prepare_all(sherd_optimizer *o)
             tried |= 1u << item->p->dtype;
         ready &= (item->ready && same) || !item->p->layout;
     }
-    int64_t word = 0;
+    const double none = 0;
     if (!ready && o->mesh && sherd__in_mesh(o->world, o->mesh) &&
-        !sherd__share(o->world, o->mesh, "sherd_optimizer_step", &word, 1, o->shared))
+        !sherd__numbers_share(o->world, o->mesh, "sherd_optimizer_step", &none, 1, o->shared))
         return false;
     for (int i = 0; i < o->count; i++)
         o->item[i].ready |= takes_part(&o->item[i]);
