@@ -4,6 +4,7 @@
  * operand, attribute or layout that differs, with both values, in the same words on all ranks.
  */
 #include "models.h"
+#include "sherd/optimizer.h"
 #include "base/hash.h"
 #include "world/world.h"
 
@@ -248,7 +249,52 @@ static void what_differs_is_found_and_named(sherd_world *world)
         }
 }
 
+/* An optimizer that one rank alone could not make: that rank takes no steps. */
+static void what_one_rank_was_refused_is_told(sherd_world *world)
+{
+    static const char *const why[] = {
+        "rank 0: sherd_adamw_create: out of memory",
+        "rank 0: sherd_adamw_create: ",
+    };
+    const sherd_mesh *mesh = line_of_ranks(world);
+    bool odd = sherd_world_rank(world) == 0;
+
+    for (int way = 0; way < 2; way++) {
+        sherd_module *m = container(world, mlp_forward, NULL);
+        sherd_optimizer *o = NULL;
+        sherd_scope_begin(world);
+        sherd_tensor *w = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+        CHECK_OK(sherd_module_add_parameter(m, "w", w));
+        sherd_backward(sherd_sum(sherd_mul(w, w)));
+        CHECK_OK(sherd_world_check(world));
+        if (odd && way == 0)
+            sherd_world_fail_allocation(world, 1);
+        sherd_status status = sherd_adamw_create(
+            &o, m, &(sherd_adamw_options){.weight_decay = odd && way == 1 ? -1 : 0.1});
+        sherd_world_fail_allocation(world, 0);
+        CHECK_EQ(status, !odd ? SHERD_OK : way == 0 ? SHERD_ENOMEM : SHERD_EINVAL);
+        sherd_optimizer_step(o, 0.01, 1);
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        bool good = CHECK(strstr(sherd_world_error(world), "on rank 1, which rank 0 did not do"));
+        good &=
+            CHECK(strstr(sherd_world_error(world), "; before that, rank 0: sherd_adamw_create"));
+        good &= CHECK(strstr(sherd_world_error(world), why[way]) != NULL);
+        good &= says_the_same(world, mesh);
+        if (!good)
+            fprintf(stderr, "%s\n", sherd_world_error(world));
+        works(world, mesh);
+        /* It is no news any more. */
+        sherd_scale(sherd_constant_on(sherd_tensor_layout(w), SHERD_F64, 1), odd);
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        CHECK(!strstr(sherd_world_error(world), "before that"));
+        sherd_optimizer_destroy(o);
+        sherd_scope_end(world);
+        sherd_module_destroy(m);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(what_differs_is_found_and_named), {2, 3}},
+    {TEST(what_one_rank_was_refused_is_told), {2, 3}},
 };
 CHECK_MAIN(tests)

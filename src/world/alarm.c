@@ -183,6 +183,8 @@ static void write_text(sherd_world *world, sherd_status status, bool named, cons
 {
     const char *within = named ? world->within : NULL, *doing = named ? world->doing : NULL;
 
+    if (status == SHERD_EDIFFER)
+        sherd__refusal_keep(world);
     sherd__fail(&world->diag, status, "%s%s%s%s%s", within ? within : "", within ? ": " : "",
                 doing ? doing : "", doing ? ": " : "", text);
 }
@@ -196,15 +198,21 @@ static void fail_in(sherd_world *world, sherd_status status, bool named, const c
     write_text(world, status, named, text);
 }
 
-/* Layouts and plans do not know who lacks memory for them. */
+/* Layouts and plans do not know who lacks memory for them, nor what the program has called. A text
+ * with a position keeps it. */
 void sherd__raise_diag(sherd_world *world)
 {
     const char *behind = strstr(world->diag.text, ": "); /* the rank */
+    sherd_status status = world->diag.status;
     char text[SHERD_ERROR_BYTES];
 
-    if (world->diag.status == SHERD_ENOMEM && world->diag.rank >= 0 && behind) {
+    if (world->diag.rank >= 0 && behind) {
         copy_text(text, sizeof text, behind + 2);
-        write_text(world, SHERD_ENOMEM, true, text);
+        if (status == SHERD_ENOMEM)
+            write_text(world, status, true, text);
+        else if (world->doing && !world->diag.column &&
+                 strncmp(text, world->doing, strlen(world->doing)) != 0)
+            sherd__fail(&world->diag, status, "%s: %s", world->doing, text);
     }
     raise_written(world);
 }

@@ -5,9 +5,13 @@
  * their posts what it was before they take the verdict, and when all have taken it, each rank adds
  * to its text what differs first. Nothing waits longer than without. Posts are written again after
  * the next verdict at the earliest, to which all ranks come when they have read them.
+ *
+ * A rank may also differ because a local function has failed on it alone: an optimizer that there
+ * was no memory for takes no steps. What it was told then is said too.
  */
 #include "inside.h"
 
+#include "base/hash.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -81,4 +85,42 @@ void sherd__difference_add(sherd_world *world, const sherd__difference *differen
         snprintf(text + at, room, ": %s%s%s is not the same", x.what, x.value[0] ? ", " : "",
                  x.value);
     sherd__one_line(text);
+}
+
+/* ---- what failed on one rank alone ----------------------------------------------------------- */
+
+static bool is_refusal(sherd_status status)
+{
+    return status == SHERD_EINVAL || status == SHERD_ENOTSUP || status == SHERD_ENOMEM ||
+           status == SHERD_ELIMIT;
+}
+
+void sherd__refusal_keep(sherd_world *world)
+{
+    if (world->refused[0] || !is_refusal(world->diag.status) ||
+        sherd__hash_text(1, world->diag.text) == world->known_failure)
+        return;
+    memcpy(world->refused, world->diag.text, sizeof world->refused);
+}
+
+void sherd__refusals_add(const sherd_world *world, char *text, size_t room)
+{
+    const sherd__post *post = world->arena.control->post;
+    int q = 0;
+
+    while (q < world->ranks && (post[q].status || !post[q].text[0]))
+        q++;
+    size_t length = strlen(text);
+    if (q < world->ranks)
+        snprintf(text + length, room - length, "; before that, %s", post[q].text);
+    sherd__one_line(text);
+}
+
+void sherd__refusal_forget(sherd_world *world, bool passed)
+{
+    world->refused[0] = '\0';
+    if (passed)
+        world->diag.status = SHERD_OK; /* the text may still be asked for */
+    else
+        world->known_failure = sherd__hash_text(1, world->diag.text);
 }

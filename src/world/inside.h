@@ -200,6 +200,9 @@ struct sherd_world {
     sherd__moves moves;
     sherd__watcher watcher;
     const char *doing, *within; /* doing.h; NULL: nothing that has a name */
+    /* difference.c: why a function failed here since the last meeting; a hash of what that found */
+    char refused[SHERD_ERROR_BYTES];
+    uint64_t known_failure;
     bool verify;                /* SHERD_VERIFY */
     sherd__device *device;      /* NULL: tensors are computed with on the CPU */
     sherd__device_state devices;

@@ -256,6 +256,8 @@ static void decide_round(sherd_world *world, uint64_t round)
         status = compare_work(world, &found);
     if (!status && !agree && world->remote)
         status = sherd__remote_lacks(world, found.text, sizeof found.text);
+    if (status == SHERD_EDIFFER)
+        sherd__refusals_add(world, found.text, sizeof found.text);
     if (sherd__look(world->death))
         return; /* whoever waits swaps that verdict in */
     memcpy(verdict->text, found.text, sizeof found.text);
@@ -319,7 +321,8 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
     post->status = mine;
     post->arguments = arguments;
     sherd__fit_text(post->name, sizeof post->name, name);
-    snprintf(post->text, sizeof post->text, "%s", mine ? world->diag.text : "");
+    sherd__refusal_keep(world);
+    snprintf(post->text, sizeof post->text, "%s", mine ? world->diag.text : world->refused);
     world->arrived = true;
     atomic_store(&post->arrived, world->round + 1);
     uint64_t before = atomic_fetch_add(&world->arena.control->arrivals, 1);
@@ -380,6 +383,8 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round, bool *stay)
     }
     if (!status && world->post->kind != SHERD__AGREE)
         sherd__ledgers_passed(world);
+    if (status || world->post->kind != SHERD__AGREE)
+        sherd__refusal_forget(world, status == SHERD_OK);
     if (flags & (NEW_EPOCH | REVIEW))
         leave_together(world, round, flags);
     else if (world->post->kind == SHERD__CLOSE && !(flags & CLOSED))
