@@ -54,7 +54,6 @@ void cli_dry_end_text(char *out, size_t room, long rank, const cli_dry_end *end)
 
 /* What it counted: of the last step, or of everything where there were no steps. */
 const json_t *cli_dry_counts(const json_t *report);
-double cli_dry_number(const json_t *object, const char *key);
 /* The sum of the numbers under a key, over all objects of a list. */
 double cli_dry_sum(const json_t *list, const char *key);
 /* The whole as tables for people. False: it is none. */

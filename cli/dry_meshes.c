@@ -5,6 +5,7 @@
  * of the program for each mesh and rank, mostly well below a second.
  */
 #include "dry.h"
+#include "members.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -134,10 +135,10 @@ static void add_world(tried *t, const char *line)
 {
     json_t *report = json_loads(line, 0, NULL);
     const json_t *counts = cli_dry_counts(report);
-    int64_t peak = (int64_t)cli_dry_number(json_object_get(report, "memory"), "peak_bytes");
+    int64_t peak = (int64_t)cli_number(json_object_get(report, "memory"), "peak_bytes");
 
-    if (cli_dry_number(counts, "seconds") >= t->seconds) {
-        t->seconds = cli_dry_number(counts, "seconds");
+    if (cli_number(counts, "seconds") >= t->seconds) {
+        t->seconds = cli_number(counts, "seconds");
         t->work = cli_dry_sum(json_object_get(counts, "work"), "seconds");
         t->calls = cli_dry_sum(json_object_get(counts, "calls"), "seconds");
         t->received = (int64_t)cli_dry_sum(json_object_get(counts, "calls"), "received_bytes");

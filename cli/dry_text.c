@@ -8,21 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "members.h"
 #include "table.h"
 
 enum { ROWS = 12 }; /* of each table; the rest is one row */
-
-static const char *text(const json_t *object, const char *key)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-
-    return value ? value : "";
-}
-
-double cli_dry_number(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
 
 /* "1.23 T": operations, also their rate. */
 static const char *amount(char *out, size_t room, double value)
@@ -49,12 +38,12 @@ typedef struct rows {
 
 static int by_time(const void *a, const void *b)
 {
-    double x = cli_dry_number(*(json_t *const *)a, "seconds"),
-           y = cli_dry_number(*(json_t *const *)b, "seconds");
-    double n = cli_dry_number(*(json_t *const *)a, "bytes") +
-               cli_dry_number(*(json_t *const *)a, "received_bytes");
-    double m = cli_dry_number(*(json_t *const *)b, "bytes") +
-               cli_dry_number(*(json_t *const *)b, "received_bytes");
+    double x = cli_number(*(json_t *const *)a, "seconds"),
+           y = cli_number(*(json_t *const *)b, "seconds");
+    double n = cli_number(*(json_t *const *)a, "bytes") +
+               cli_number(*(json_t *const *)a, "received_bytes");
+    double m = cli_number(*(json_t *const *)b, "bytes") +
+               cli_number(*(json_t *const *)b, "received_bytes");
 
     return x != y ? (x < y) - (x > y) : (n < m) - (n > m);
 }
@@ -64,8 +53,7 @@ static void add_to(json_t *sum, const json_t *row, const char *key)
     const json_t *value = json_object_get(row, key);
 
     if (value)
-        json_object_set_new(sum, key,
-                            json_real(cli_dry_number(sum, key) + json_number_value(value)));
+        json_object_set_new(sum, key, json_real(cli_number(sum, key) + json_number_value(value)));
 }
 
 /* False: no memory. */
@@ -123,12 +111,12 @@ static void write_cell(char *out, size_t room, const void *data, int64_t row, in
     const rows *all = data;
     const column *c = &all->columns[number_of];
     const json_t *r = json_array_get(all->list, row < 0 ? 0 : (size_t)row);
-    double value = cli_dry_number(r, c->key);
+    double value = cli_number(r, c->key);
 
     if (row < 0)
         snprintf(out, room, "%s", c->head);
     else if (c->kind == TEXT)
-        snprintf(out, room, "%s", text(r, c->key));
+        snprintf(out, room, "%s", cli_text(r, c->key));
     else if (c->kind == COUNT)
         snprintf(out, room, "%.0f", value);
     else if (c->kind == AMOUNT)
@@ -167,7 +155,7 @@ double cli_dry_sum(const json_t *list, const char *key)
     double all = 0;
 
     for (size_t i = 0; i < json_array_size(list); i++)
-        all += cli_dry_number(json_array_get(list, i), key);
+        all += cli_number(json_array_get(list, i), key);
     return all;
 }
 
@@ -178,7 +166,7 @@ static void print_totals(FILE *to, const char *name, const json_t *counts)
 
     fprintf(
         to, "%-11s %s: %s for %s operations, %s for %.0f calls that receive %s\n", name,
-        cli_seconds_text(whole, sizeof whole, cli_dry_number(counts, "seconds")),
+        cli_seconds_text(whole, sizeof whole, cli_number(counts, "seconds")),
         cli_seconds_text(computing, sizeof computing, cli_dry_sum(work, "seconds")),
         amount(operations, sizeof operations, cli_dry_sum(work, "operations")),
         cli_seconds_text(calling, sizeof calling, cli_dry_sum(calls, "seconds")),
@@ -201,9 +189,9 @@ static void print_rates(FILE *to, const json_t *rates)
     char f32[48], half[48], memory[32];
 
     fprintf(to, "rates       %s of f32, %s of 16 bits, %s/s of memory\n",
-            rate(f32, sizeof f32, cli_dry_number(rates, "f32")),
-            rate(half, sizeof half, cli_dry_number(rates, "half")),
-            cli_bytes_text(memory, sizeof memory, (int64_t)cli_dry_number(rates, "memory")));
+            rate(f32, sizeof f32, cli_number(rates, "f32")),
+            rate(half, sizeof half, cli_number(rates, "half")),
+            cli_bytes_text(memory, sizeof memory, (int64_t)cli_number(rates, "memory")));
 }
 
 /* "12 GiB of tensors at most: parameters 3 GiB, ...", what is nothing left out. */
@@ -214,11 +202,11 @@ static void print_memory(FILE *to, const json_t *memory)
     char bytes[32];
 
     fprintf(to, "memory      %s of tensors at most",
-            cli_bytes_text(bytes, sizeof bytes, (int64_t)cli_dry_number(memory, "peak_bytes")));
+            cli_bytes_text(bytes, sizeof bytes, (int64_t)cli_number(memory, "peak_bytes")));
     for (size_t i = 0, some = 0; i < sizeof uses / sizeof *uses; i++)
-        if (cli_dry_number(peak, uses[i]) > 0)
+        if (cli_number(peak, uses[i]) > 0)
             fprintf(to, "%s%s %s", some++ ? ", " : ": ", uses[i],
-                    cli_bytes_text(bytes, sizeof bytes, (int64_t)cli_dry_number(peak, uses[i])));
+                    cli_bytes_text(bytes, sizeof bytes, (int64_t)cli_number(peak, uses[i])));
     fputc('\n', to);
 }
 
@@ -240,17 +228,17 @@ bool cli_dry_print(FILE *to, const char *line)
         return false;
     }
     fprintf(to, "\nrank %.0f of %.0f, dry: nothing was computed, nothing has moved\n",
-            cli_dry_number(report, "rank"), cli_dry_number(report, "ranks"));
-    if (*text(report, "failure"))
-        fprintf(to, "failure     %s\n", text(report, "failure"));
+            cli_number(report, "rank"), cli_number(report, "ranks"));
+    if (*cli_text(report, "failure"))
+        fprintf(to, "failure     %s\n", cli_text(report, "failure"));
     print_memory(to, json_object_get(report, "memory"));
     print_rates(to, json_object_get(report, "rates"));
     print_totals(to, "all", all);
     if (shown != all) {
-        snprintf(name, sizeof name, "step %.0f", cli_dry_number(report, "steps"));
+        snprintf(name, sizeof name, "step %.0f", cli_number(report, "steps"));
         print_totals(to, name, shown);
     }
-    double seconds = cli_dry_number(shown, "seconds");
+    double seconds = cli_number(shown, "seconds");
     bool good = print_rows(to, json_object_get(shown, "work"), seconds, work_columns) &&
                 print_rows(to, json_object_get(shown, "calls"), seconds, call_columns);
     json_decref(report);

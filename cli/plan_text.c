@@ -4,26 +4,10 @@
  * things.
  */
 #include "plan.h"
+#include "members.h"
 #include "table.h"
 
 #include <string.h>
-
-static const char *text(const json_t *object, const char *key)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-
-    return value ? value : "";
-}
-
-static int64_t integer(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
-
-static double number(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
@@ -50,13 +34,13 @@ static void step_cell(char *out, size_t room, const void *data, int64_t row, int
     else if (column == 2)
         write_axes(out, room, json_object_get(step, "axes"));
     else if (column == 5)
-        cli_bytes_text(out, room, integer(step, "bytes_recv_max"));
+        cli_bytes_text(out, room, cli_integer(step, "bytes_recv_max"));
     else if (column == 6)
-        cli_bytes_text(out, room, integer(step, "bytes_recv_total"));
+        cli_bytes_text(out, room, cli_integer(step, "bytes_recv_total"));
     else if (column == 7)
-        cli_seconds_text(out, room, number(step, "seconds"));
+        cli_seconds_text(out, room, cli_number(step, "seconds"));
     else
-        snprintf(out, room, "%s", text(step, head[column]));
+        snprintf(out, room, "%s", cli_text(step, head[column]));
 }
 
 static void print_steps(FILE *to, const json_t *steps)
@@ -83,10 +67,10 @@ static void print_bytes(FILE *to, const char *name, const json_t *plan, const ch
 
     fprintf(to, "%-9s ", name);
     if (json_is_integer(json_object_get(plan, most)))
-        fprintf(to, "%s a rank%s", cli_bytes_text(bytes, sizeof bytes, integer(plan, most)),
+        fprintf(to, "%s a rank%s", cli_bytes_text(bytes, sizeof bytes, cli_integer(plan, most)),
                 total ? ", " : "\n");
     if (total)
-        fprintf(to, "%s in all", cli_bytes_text(bytes, sizeof bytes, integer(plan, total)));
+        fprintf(to, "%s in all", cli_bytes_text(bytes, sizeof bytes, cli_integer(plan, total)));
 }
 
 static void print_totals(FILE *to, const json_t *plan)
@@ -97,7 +81,7 @@ static void print_totals(FILE *to, const json_t *plan)
     print_bytes(to, "received", plan, "bytes_recv_max", "bytes_recv_total");
     fputc('\n', to);
     print_bytes(to, "bound", plan, "lower_bound_max", "lower_bound_total");
-    if (json_is_null(ratio) && integer(plan, "lower_bound_total") == 0)
+    if (json_is_null(ratio) && cli_integer(plan, "lower_bound_total") == 0)
         fputs("; the plan receives more than nothing\n", to);
     else if (json_is_null(ratio))
         fputs("; how many times that the plan receives is not known\n", to);
@@ -106,29 +90,30 @@ static void print_totals(FILE *to, const json_t *plan)
     print_bytes(to, "sent", plan, "bytes_send_max", NULL);
     print_bytes(to, "peak", plan, "peak_bytes", NULL);
     fprintf(to, "time      %s under price %s",
-            cli_seconds_text(time, sizeof time, number(plan, "seconds")), text(plan, "price"));
+            cli_seconds_text(time, sizeof time, cli_number(plan, "seconds")),
+            cli_text(plan, "price"));
     fputs(json_is_true(json_object_get(plan, "proven")) ? ", proven the cheapest\n" : "\n", to);
-    fprintf(to, "cost      %.12g\n", number(plan, "cost"));
+    fprintf(to, "cost      %.12g\n", cli_number(plan, "cost"));
 }
 
 static void print_other(FILE *to, const json_t *other)
 {
     char time[32], bytes[32];
 
-    fprintf(to, "%-9s %s, %s a rank: %s\n", text(other, "planner"),
-            cli_seconds_text(time, sizeof time, number(other, "seconds")),
-            cli_bytes_text(bytes, sizeof bytes, integer(other, "bytes_recv_max")),
-            text(other, "trace"));
+    fprintf(to, "%-9s %s, %s a rank: %s\n", cli_text(other, "planner"),
+            cli_seconds_text(time, sizeof time, cli_number(other, "seconds")),
+            cli_bytes_text(bytes, sizeof bytes, cli_integer(other, "bytes_recv_max")),
+            cli_text(other, "trace"));
 }
 
 void cli_plan_print(FILE *to, const json_t *answer)
 {
     const json_t *others = json_object_get(answer, "others");
 
-    fprintf(to, "from      %s\nto        %s\nplanner   %s\n\n", text(answer, "from"),
-            text(answer, "to"), text(answer, "planner"));
+    fprintf(to, "from      %s\nto        %s\nplanner   %s\n\n", cli_text(answer, "from"),
+            cli_text(answer, "to"), cli_text(answer, "planner"));
     print_steps(to, json_object_get(answer, "steps"));
-    fprintf(to, "\ntrace     %s\n", text(answer, "trace"));
+    fprintf(to, "\ntrace     %s\n", cli_text(answer, "trace"));
     print_totals(to, answer);
     for (size_t i = 0; i < json_array_size(others); i++)
         print_other(to, json_array_get(others, i));
