@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "world/doing.h"
 
 /* Long texts are cut here, so that the reason and the operands find room in one error. */
 enum { OPERAND_BYTES = 100, OPERANDS_BYTES = 320 };
@@ -72,6 +73,7 @@ static bool is_part_of(const char *name, const char *whole)
     return strncmp(name, whole, n) == 0 && name[n] == ' ';
 }
 
+/* The function that the program has called comes first, where that is not the operator. */
 void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)
 {
     char reason[SHERD__REASON_BYTES], operands[OPERANDS_BYTES];
@@ -85,9 +87,10 @@ void sherd__refuse(const sherd_call *call, sherd_status status, const char *form
     if (outer)
         write_operands(outer, operands);
     bool part = outer && is_part_of(call->op->name, outer->op->name);
-    sherd__fail_tensor(call->world, distributed, status, "%s%s%s: %s: %s",
-                       outer ? outer->op->name : "", outer && !part ? ": " : "",
-                       part ? "" : call->op->name,
+    const char *around = sherd__doing_around(call->world, outer ? outer->op->name : call->op->name);
+    sherd__fail_tensor(call->world, distributed, status, "%s%s%s%s%s: %s: %s", around,
+                       *around ? ": " : "", outer ? outer->op->name : "",
+                       outer && !part ? ": " : "", part ? "" : call->op->name,
                        *reason ? reason : "it failed and did not say why", operands);
 }
 

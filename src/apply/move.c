@@ -426,7 +426,8 @@ static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd
 static const sherd_op to_local_table = {
     .name = "sherd_to_local", .takes_pending = false, .backward = to_local_back};
 
-sherd_tensor *sherd_to_local_with(sherd_tensor *t, const sherd_placement *gradient)
+static sherd_tensor *to_local(sherd_tensor *t, const sherd_placement *gradient,
+                              const char *function)
 {
     bool begun = t && sherd__doing_begin(t->world, "sherd_to_local");
     sherd_tensor *y = sherd__local_view(t);
@@ -436,10 +437,15 @@ sherd_tensor *sherd_to_local_with(sherd_tensor *t, const sherd_placement *gradie
         sherd__doing_end(t->world, begun);
     if (sherd_tensor_failed(y))
         return y;
-    if (!read_gradient(&attrs, t->layout, t->layout->spec.mesh, gradient, "sherd_to_local_with"))
+    if (!read_gradient(&attrs, t->layout, t->layout->spec.mesh, gradient, function))
         return sherd__failed(t->world);
     sherd__record_node(t->world, &to_local_table, &t, 1, &y, 1, &attrs, sizeof attrs);
     return y;
+}
+
+sherd_tensor *sherd_to_local_with(sherd_tensor *t, const sherd_placement *gradient)
+{
+    return to_local(t, gradient, "sherd_to_local_with");
 }
 
 sherd_tensor *sherd_to_local(sherd_tensor *t)
@@ -458,9 +464,10 @@ sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *gradient)
     if (!t->layout)
         return t;
     bool begun = sherd__doing_begin(t->world, "sherd_full");
-    sherd_tensor *y = sherd__replicated(&whole, t->layout->spec.mesh, t->ndim, t->shape) == SHERD_OK
-                          ? sherd_to_local_with(sherd_redistribute(t, whole, NULL), gradient)
-                          : sherd__fail_diag(t->world, true);
+    sherd_tensor *y =
+        sherd__replicated(&whole, t->layout->spec.mesh, t->ndim, t->shape) == SHERD_OK
+            ? to_local(sherd_redistribute(t, whole, NULL), gradient, "sherd_full_with")
+            : sherd__fail_diag(t->world, true);
     sherd__doing_end(t->world, begun);
     return y;
 }

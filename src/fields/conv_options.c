@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sherd/ops_stencil.h"
+#include "world/doing.h"
 
 enum { FIRST = 2 };
 
@@ -89,8 +90,10 @@ sherd_tensor *sherd_conv(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bi
         return convolve(&sherd__conv_op, x, weight, bias, &a, fault);
     sherd_world *world = x->world;
     sherd_scope_begin(world);
+    bool begun = sherd__doing_begin(world, "sherd_conv");
     sherd_tensor *y =
         convolve(&sherd__conv_op, with_border(x, &a, o->border), weight, bias, &a, NULL);
+    sherd__doing_end(world, begun);
     sherd_scope_pass(y);
     sherd_scope_end(world);
     return y;

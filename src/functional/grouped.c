@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "world/doing.h"
 
 typedef struct grouped {
     int64_t digest; /* of ends and groups */
@@ -460,5 +461,8 @@ sherd_tensor *sherd_grouped_linear(sherd_tensor *x, sherd_tensor *weight, sherd_
 
     if (!bias || sherd_tensor_failed(y) || sherd_tensor_failed(bias))
         return bias && sherd_tensor_failed(bias) ? bias : y;
-    return sherd_add(y, bias_rows(x, bias, ends, group));
+    bool begun = sherd__doing_begin(x->world, "sherd_grouped_linear");
+    y = sherd_add(y, bias_rows(x, bias, ends, group));
+    sherd__doing_end(x->world, begun);
+    return y;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "world/doing.h"
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -219,7 +220,7 @@ static bool count_mask(sherd_tensor **count, sherd__choosing *how, sherd_tensor 
     return true;
 }
 
-sherd_tensor *sherd_nonzero(sherd_tensor *a)
+static sherd_tensor *nonzero(sherd_tensor *a)
 {
     sherd__choosing how = {.digest = 0};
     sherd_tensor *mask = a, *count;
@@ -233,6 +234,16 @@ sherd_tensor *sherd_nonzero(sherd_tensor *a)
     if (!count_mask(&count, &how, mask))
         return count;
     return sherd_apply(&sherd__nonzero_op, (sherd_tensor *[]){mask, count}, 2, &how);
+}
+
+sherd_tensor *sherd_nonzero(sherd_tensor *a)
+{
+    bool begun = a && sherd__doing_begin(a->world, "sherd_nonzero");
+    sherd_tensor *rows = nonzero(a);
+
+    if (begun)
+        sherd__doing_end(a->world, begun);
+    return rows;
 }
 
 /* Whether a mask has the first sizes of `a`. */
@@ -265,10 +276,12 @@ static bool begin(const char *function, sherd_tensor *a, sherd_tensor *mask, she
                                    function, sherd_tensor_text(a), sherd_tensor_text(mask));
         return false;
     }
+    bool begun = sherd__doing_begin(world, function);
     *rows = merge(a, mask->ndim);
     *merged =
         sherd_tensor_failed(*rows) ? *rows : lay_beside(merge(mask, mask->ndim), *rows, function);
     bool good = count_mask(count, how, *merged);
+    sherd__doing_end(world, begun);
     if (!good)
         *rows = *count;
     return good;

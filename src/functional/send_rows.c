@@ -17,6 +17,7 @@
 #include "base/num.h"
 #include "device/tables.h"
 #include "kernels/pick.h"
+#include "world/doing.h"
 
 /* y[i] = a[index[i] / k]; back[index[i]] = i. `rows` is a layout alone: [n] as y is laid. */
 enum { A, INDEX, BACK, ROWS };
@@ -464,7 +465,7 @@ sherd_tensor *sherd_dispatch(sherd_tensor *x, const sherd_groups *groups)
     return take_rows(&sherd__dispatch_op, x, g->order, g->place, g->rows, g->k);
 }
 
-sherd_tensor *sherd_combine(sherd_tensor *y, const sherd_groups *groups, sherd_tensor *scores)
+static sherd_tensor *combine(sherd_tensor *y, const sherd_groups *groups, sherd_tensor *scores)
 {
     static const sherd_groups none;
     const sherd_groups *g = groups ? groups : &none;
@@ -478,4 +479,14 @@ sherd_tensor *sherd_combine(sherd_tensor *y, const sherd_groups *groups, sherd_t
     for (int d = 1; d < t->ndim; d++)
         shape[d] = 1;
     return sum_of_choices(sherd_mul(t, sherd_view(scores, shape, t->ndim)), g->k);
+}
+
+sherd_tensor *sherd_combine(sherd_tensor *y, const sherd_groups *groups, sherd_tensor *scores)
+{
+    bool begun = y && sherd__doing_begin(y->world, "sherd_combine");
+    sherd_tensor *t = combine(y, groups, scores);
+
+    if (begun)
+        sherd__doing_end(y->world, begun);
+    return t;
 }

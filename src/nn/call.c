@@ -120,7 +120,8 @@ static void fill(sherd_args *out, sherd_tensor *failed)
  * Whether there is something to run; otherwise it has failed in the world of the module or of an
  * argument.
  */
-static bool is_given(sherd_module *module, const sherd_args *in, sherd_args *out)
+static bool is_given(const char *function, sherd_module *module, const sherd_args *in,
+                     sherd_args *out)
 {
     const sherd__argument need[] = {{"module", module}, {"in", in}, {"out", out}, {NULL, NULL}};
     sherd_world *world = sherd_module_world(module);
@@ -128,7 +129,7 @@ static bool is_given(sherd_module *module, const sherd_args *in, sherd_args *out
 
     for (int i = 0; !world && in && i < in->count && i < SHERD_MAX_ARGS; i++)
         world = sherd_tensor_world(in->value[i]);
-    if (sherd__given(world, "sherd_module_run", need, &failed))
+    if (sherd__given(world, function, need, &failed))
         return true;
     if (out) {
         *out = (sherd_args){.count = 0};
@@ -137,11 +138,12 @@ static bool is_given(sherd_module *module, const sherd_args *in, sherd_args *out
     return false;
 }
 
-void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *out)
+static void run_whole(const char *function, sherd_module *module, const sherd_args *in,
+                      sherd_args *out)
 {
     sherd_args arguments, result = {0};
 
-    if (!is_given(module, in, out))
+    if (!is_given(function, module, in, out))
         return;
     arguments = *in;
     int floor = sherd__scope_enter(module->world);
@@ -163,10 +165,15 @@ void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *ou
     *out = result;
 }
 
+void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *out)
+{
+    run_whole("sherd_module_run", module, in, out);
+}
+
 sherd_tensor *sherd_module_call(sherd_module *module, sherd_tensor *x)
 {
     sherd_args in = {.count = 1, .value = {x}}, out;
 
-    sherd_module_run(module, &in, &out);
+    run_whole("sherd_module_call", module, &in, &out);
     return out.value[0];
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "world/doing.h"
 
 typedef sherd__picking pick;
 
@@ -248,5 +249,8 @@ sherd_tensor *sherd_scatter_reduce(sherd_tensor *a, int dim, sherd_tensor *index
     if (fault)
         return sherd__fail_tensor(world, a->layout || index->layout || source->layout, SHERD_EINVAL,
                                   "sherd_scatter_reduce: %s: a is %s", fault, sherd_tensor_text(a));
-    return put_together(a, &(gathering){dim, index, source, reduce}, include_self);
+    bool begun = sherd__doing_begin(world, "sherd_scatter_reduce");
+    y = put_together(a, &(gathering){dim, index, source, reduce}, include_self);
+    sherd__doing_end(world, begun);
+    return y;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "world/doing.h"
 
 /* ---- flip ------------------------------------------------------------------------------------ */
 
@@ -328,7 +329,7 @@ sherd_tensor *sherd_repeat(sherd_tensor *a, const int64_t *times, int count)
     return sherd_apply(&sherd__repeat_op, &y, 1, &t);
 }
 
-sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int count)
+static sherd_tensor *tile(sherd_tensor *a, const int64_t *times, int count)
 {
     int64_t all[SHERD_MAX_DIMS];
 
@@ -338,4 +339,14 @@ sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int count)
     for (int d = 0; d < a->ndim; d++)
         all[d] = d < missing ? 1 : times[d - missing];
     return sherd_repeat(a, all, a->ndim);
+}
+
+sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int count)
+{
+    bool begun = a && sherd__doing_begin(a->world, "sherd_tile");
+    sherd_tensor *y = tile(a, times, count);
+
+    if (begun)
+        sherd__doing_end(a->world, begun);
+    return y;
 }

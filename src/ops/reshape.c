@@ -6,10 +6,16 @@
 #include "apply/sketch.h"
 
 #include "base/num.h"
+#include "world/doing.h"
 
 sherd_tensor *sherd_reshape(sherd_tensor *a, const int64_t *shape, int ndim)
 {
-    return sherd_view(a, shape, ndim);
+    bool begun = a && sherd__doing_begin(a->world, "sherd_reshape");
+    sherd_tensor *y = sherd_view(a, shape, ndim);
+
+    if (begun)
+        sherd__doing_end(a->world, begun);
+    return y;
 }
 
 /* ---- flatten --------------------------------------------------------------------------------- */

@@ -197,7 +197,7 @@ static bool hold(sherd_ghosts *g, bool there)
     return true;
 }
 
-static bool are_given(sherd_ghosts *const *list, int count)
+static bool are_given(sherd_ghosts *const *list, int count, const char *function)
 {
     sherd_world *world = NULL;
     const char *fault = NULL;
@@ -212,10 +212,10 @@ static bool are_given(sherd_ghosts *const *list, int count)
                     ? "fields are on two meshes"
                     : NULL;
     if (fault)
-        sherd__raise(world, SHERD_EINVAL, "%s: %s", fill_name, fault);
+        sherd__raise(world, SHERD_EINVAL, "%s: %s", function, fault);
     for (int i = 0; i < count && !fault; i++)
         if (list[i]->field->lost)
-            sherd__raise_lost(list[i]->field, fill_name);
+            sherd__raise_lost(list[i]->field, function);
     return !fault && !sherd__alarmed(world);
 }
 
@@ -253,7 +253,7 @@ static bool fill(sherd_ghosts *const *list, int count, bool begin)
 
     if (count <= 0)
         return true;
-    if (!are_given(list, count))
+    if (!are_given(list, count, begin ? "sherd_ghosts_begin_fill" : fill_name))
         return false;
     sherd_world *world = list[0]->world;
     const sherd_mesh *mesh = list[0]->window->layout->spec.mesh;
