@@ -11,9 +11,10 @@ SHERD_BEGIN
 typedef struct sherd_info {
     const char *kernels; /* the instruction set of the f32 kernels: "reference", "avx2", "avx512" */
     const char *gemm;    /* what multiplies f32 matrices: "onednn", "tiles", "reference" */
-    double peak;         /* multiply-adds of f32 in registers: the most that the core can do */
-    double gemm_rate;    /* a product of f32 matrices of 1024 x 1024; 0 if memory ran out */
-    double bf16_peak;    /* the same as peak, of products of bf16, which are computed in f32 where
+    double peak;      /* multiply-adds of f32 in registers: the most that the core can do by them */
+    double gemm_rate; /* a product of f32 matrices of 1024 x 1024, with AMX above the peak of
+                            multiply-adds; 0 if memory ran out */
+    double bf16_peak; /* the same as peak, of products of bf16, which are computed in f32 where
                             that is faster; 0 with AMX, where it is not measured */
 } sherd_info;
 

@@ -56,4 +56,6 @@ const sherd__fast_set sherd__avx512 = {SET, install_more, install_f64, install_h
 const sherd__bf16_by sherd__bf16_by_f32 = {bf16_product, product_workspace, bf16_fast_unary,
                                            bf16_fast_unary_grad};
 
+const sherd__f32_by sherd__f32_by_fma = {f32_product, f32_workspace, f32_product_fits, gemm};
+
 #endif

@@ -192,6 +192,8 @@ static void install_bf16(sherd__kernel_set *set)
 #ifdef SHERD_HAVE_AMX
     if (products && set->tiles == &sherd__attention_amx)
         sherd__install_product_amx(&set->bf16);
+    if (products && set->tiles == &sherd__attention_amx)
+        sherd__install_f32_product_amx(&set->f32);
 #endif
     set->bf16_products = set->bf16_products && !products;
 }

@@ -50,6 +50,19 @@ typedef struct sherd__bf16_by {
                        const double *parameter);
 } sherd__bf16_by;
 extern const sherd__bf16_by sherd__bf16_by_f32;
+
+/* Products of f32 by multiply-adds, under those of AMX. */
+typedef struct sherd__f32_by {
+    void (*product)(const sherd__product *p, void *c, const void *a, const void *b,
+                    const void *bias, void *workspace);
+    int64_t (*product_workspace)(const sherd__product *p);
+    bool (*product_fits)(const sherd__product *p);
+    void (*gemm)(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
+                 int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+} sherd__f32_by;
+extern const sherd__f32_by sherd__f32_by_fma;
+void sherd__install_f32_product_amx(sherd__kernels *f32);
+
 void sherd__install_pairs(sherd__kernels *bf16);
 void sherd__install_product_amx(sherd__kernels *bf16);
 void sherd__install_elements_bf16(sherd__kernels *bf16);

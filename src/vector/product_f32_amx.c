@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Matrix products of f32 in the tiles of AMX, which multiply bf16. A number of f32 is the sum of
+ * three of bf16: its first, second and last eight bits. Of the nine products of parts the three
+ * smallest are below the rounding of f32; the other six are added in f32. That is as exact as a
+ * chain of multiply-adds (docs/decisions/177), and more than twice as fast.
+ *
+ * Columns of b are packed in parts as long as the second cache has room for them, then rows of a, a
+ * block or a few at a time. More terms than a pass has are added up in c. Parts have the range of
+ * f32 but not its subnormal numbers, and tiles leave those out: while packing we look how large
+ * each row of a and each column of b is, and what tiles would lose, or turn into NaN, goes to
+ * multiply-adds.
+ */
+#include "fast.h"
+
+#ifdef SHERD_HAVE_AMX
+
+#include "amx.h"
+#include "kernels/sums.h"
+
+/*
+ * Parts of a number; numbers of a block in parts; terms of a pass; numbers of b, and of an a that
+ * lies across, that are packed at once; columns packed at once; what is worth it, see `fits`.
+ */
+enum {
+    PARTS = 3,
+    PARTED = PARTS * SQUARE,
+    PASS = 512,
+    OF_B = 1 << 17,
+    OF_A = 1 << 16,
+    MOST = 1024,
+    FEW_TERMS = 64,
+    PAYS = 100
+};
+
+/* Exponents as f32 holds them: the shift, that of 1, and the least of a product. */
+enum { EXPONENT = 23, ONE = 127, LEAST_PRODUCT = ONE - 100 };
+
+/* The magnitudes of rows, or columns: the smallest that is not 0, and the largest. As bits of f32,
+ * which order them; NaN is above all. */
+typedef struct range {
+    uint32_t least, most;
+} range;
+
+/* Rows of a matrix as it lies, `stride` apart. */
+typedef struct lying_numbers {
+    const float *at;
+    int64_t stride, rows, width;
+} lying_numbers;
+
+/* A product, and the columns and terms of it that are being made. */
+typedef struct part {
+    const sherd__product *p;
+    const float *a, *b, *bias; /* bias: NULL = none */
+    float *c;
+    int64_t a_row, b_row, c_row;
+    int64_t pass, side_b, side_a; /* terms, columns, and rows at once */
+    uint16_t *to_a, *to_b;        /* [side / 32][pass / 32][PARTS][32,32] */
+    float *block;                 /* [32,32] */
+    int64_t j, d, cols, terms;
+    range of_b;
+} part;
+
+static int64_t side_of(int64_t n, int64_t pass, int64_t room)
+{
+    int64_t most = sherd__min(sherd__max(room / pass / BLOCK, 1) * BLOCK, MOST);
+
+    return sherd__min(blocks_of(n) * BLOCK, most);
+}
+
+static part part_of(const sherd__product *p)
+{
+    part x = {.p = p, .pass = blocks_of(sherd__min(p->k, PASS)) * BLOCK};
+
+    x.a_row = p->a_row ? p->a_row : p->ta ? p->m : p->k;
+    x.b_row = p->b_row ? p->b_row : p->tb ? p->k : p->n;
+    x.c_row = p->c_row ? p->c_row : p->n;
+    x.side_b = side_of(p->n, x.pass, OF_B);
+    x.side_a = p->ta ? side_of(p->m, x.pass, OF_A) : BLOCK;
+    return x;
+}
+
+/*
+ * Whether packing pays: it takes a time in m k + k n, and what is gained is in m n k. A function of
+ * the shape alone: ranks that compute the same must get the same bits.
+ */
+static bool fits(const sherd__product *p)
+{
+    return p->dtype == SHERD_F32 && p->k >= FEW_TERMS && p->m * p->n >= PAYS * (p->m + p->n) &&
+           !sherd__is_long_sum(p->m, p->n, p->k);
+}
+
+static bool product_fits(const sherd__product *p)
+{
+    return fits(p) || sherd__f32_by_fma.product_fits(p);
+}
+
+static int64_t workspace_of(const sherd__product *p)
+{
+    const part x = part_of(p);
+
+    if (!fits(p))
+        return sherd__f32_by_fma.product_workspace(p);
+    return 4 * SHERD__LINE + 2 * PARTS * (x.side_a + x.side_b) * x.pass + 4 * SQUARE;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* Vectors of numbers, each the sum of three whose last 16 bits are 0. The first two are rounded,
+ * the rest is what remains. */
+INLINE void split(vi y[PARTS], vf x)
+{
+    const vi half = v_int(0x8000), first = v_int(0xFFFF0000);
+
+    for (int i = 0; i < PARTS - 1; i++) {
+        y[i] = _mm512_and_si512(v_int_add((vi)x, half), first);
+        x = v_sub(x, (vf)y[i]);
+    }
+    y[PARTS - 1] = (vi)x;
+}
+
+/* Two terms of 16 rows or columns side by side, of each part. */
+INLINE void pair_parts(vi y[PARTS], vf first, vf second)
+{
+    vi low[PARTS], high[PARTS];
+
+    split(low, first);
+    split(high, second);
+    for (int i = 0; i < PARTS; i++)
+        y[i] = _mm512_or_si512(_mm512_srli_epi32(low[i], 16), high[i]);
+}
+
+INLINE vi larger(vi most, vf x)
+{
+    return _mm512_max_epu32(most, _mm512_and_si512((vi)x, v_int(0x7FFFFFFF)));
+}
+
+/* A row that holds numbers of up to these bits, among others. */
+INLINE void see(range *of, uint32_t bits)
+{
+    of->most = bits > of->most ? bits : of->most;
+    of->least = bits && bits < of->least ? bits : of->least;
+}
+
+/* 16 numbers of row i, 0 where there are none. */
+INLINE vf load_numbers(const lying_numbers *m, int64_t i, int64_t x)
+{
+    int64_t there = i < m->rows ? sherd__max(m->width - x, 0) : 0;
+
+    return v_load_part(m->at + i * m->stride + x, v_part(there));
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+/*
+ * The order of terms is the same for a and b, and none is needed: term i of a block is beside term
+ * 16 + i. Rows whose terms are neighbours, for the left of a product.
+ */
+static range pack_left_rows(uint16_t *to, const lying_numbers *m)
+{
+    int64_t deep = blocks_of(m->width);
+    range of = {UINT32_MAX, 0};
+
+    for (int64_t i = 0; i < blocks_of(m->rows) * BLOCK; i++) {
+        uint16_t *at = to + i / BLOCK * deep * PARTED + i % BLOCK * BLOCK;
+        vi most = v_int(0);
+        for (int64_t x = 0; x < m->width; x += BLOCK, at += PARTED) {
+            vf first = load_numbers(m, i, x), second = load_numbers(m, i, x + SIDE);
+            vi y[PARTS];
+            most = larger(larger(most, first), second);
+            pair_parts(y, first, second);
+            for (int p = 0; p < PARTS; p++)
+                store_words(at + p * SQUARE, y[p]);
+        }
+        see(&of, _mm512_reduce_max_epu32(most));
+    }
+    return of;
+}
+
+/* The same turned, for the right: rows of the matrix are columns of the product. */
+static range pack_right_rows(uint16_t *to, const lying_numbers *m)
+{
+    int64_t deep = blocks_of(m->width);
+    range of = {UINT32_MAX, 0};
+
+    for (int64_t i = 0; i < blocks_of(m->rows) * BLOCK; i += SIDE) {
+        uint16_t *at = to + i / BLOCK * deep * PARTED + i % BLOCK / SIDE * TILE;
+        vi most[SIDE] = {v_int(0)};
+        for (int r = 1; r < SIDE; r++)
+            most[r] = v_int(0);
+        for (int64_t x = 0; x < m->width; x += BLOCK, at += PARTED) {
+            vi y[PARTS][SIDE];
+            for (int64_t r = 0; r < SIDE; r++) {
+                vf first = load_numbers(m, i + r, x), second = load_numbers(m, i + r, x + SIDE);
+                vi pair[PARTS];
+                most[r] = larger(larger(most[r], first), second);
+                pair_parts(pair, first, second);
+                for (int p = 0; p < PARTS; p++)
+                    y[p][r] = pair[p];
+            }
+            for (int p = 0; p < PARTS; p++) {
+                turn_rows(y[p]);
+                store_tile(at + p * SQUARE, y[p]);
+            }
+        }
+        for (int r = 0; r < SIDE; r++)
+            see(&of, _mm512_reduce_max_epu32(most[r]));
+    }
+    return of;
+}
+
+/* 32 terms of 16 rows of a, or columns of b, where each term is a row; `most` of each. */
+INLINE void pack_terms(bool turned, uint16_t *to, const lying_numbers *m, int64_t i, int64_t x,
+                       vi *most)
+{
+    vi y[PARTS][SIDE];
+
+    for (int64_t r = 0; r < SIDE; r++) {
+        vf first = load_numbers(m, i + r, x), second = load_numbers(m, i + SIDE + r, x);
+        vi pair[PARTS];
+        *most = larger(larger(*most, first), second);
+        pair_parts(pair, first, second);
+        for (int p = 0; p < PARTS; p++)
+            y[p][r] = pair[p];
+    }
+    for (int p = 0; p < PARTS; p++) {
+        if (turned)
+            turn_rows(y[p]);
+        store_tile(to + p * SQUARE, y[p]);
+    }
+}
+
+/* A row for each term; turned, for the left of a product. */
+INLINE range pack_across(bool turned, uint16_t *to, const lying_numbers *m)
+{
+    int64_t deep = blocks_of(m->rows);
+    vi most[MOST / SIDE];
+    range of = {UINT32_MAX, 0};
+
+    for (int64_t x = 0; x < m->width; x += SIDE)
+        most[x / SIDE] = v_int(0);
+    for (int64_t i = 0; i < deep; i++)
+        for (int64_t x = 0; x < blocks_of(m->width) * BLOCK; x += SIDE)
+            pack_terms(turned, to + (x / BLOCK * deep + i) * PARTED + x % BLOCK / SIDE * TILE, m,
+                       i * BLOCK, x, &most[x / SIDE]);
+    for (int64_t x = 0; x < m->width; x++)
+        see(&of, ((const uint32_t *)most)[x]);
+    return of;
+}
+
+static range pack_a(const part *x, int64_t i, int64_t rows)
+{
+    if (x->p->ta)
+        return pack_across(true, x->to_a,
+                           &(lying_numbers){x->a + x->d * x->a_row + i, x->a_row, x->terms, rows});
+    return pack_left_rows(x->to_a,
+                          &(lying_numbers){x->a + i * x->a_row + x->d, x->a_row, rows, x->terms});
+}
+
+static range pack_b(const part *x)
+{
+    if (x->p->tb)
+        return pack_right_rows(
+            x->to_b, &(lying_numbers){x->b + x->j * x->b_row + x->d, x->b_row, x->cols, x->terms});
+    return pack_across(
+        false, x->to_b,
+        &(lying_numbers){x->b + x->d * x->b_row + x->j, x->b_row, x->terms, x->cols});
+}
+
+/*
+ * Whether tiles give what multiply-adds would: no part of a row's or a column's largest numbers,
+ * nor of their products, is subnormal, and no sum of those can overflow.
+ */
+static bool is_in_range(const part *x, range a, range b)
+{
+    uint32_t low_a = a.least >> EXPONENT, low_b = b.least >> EXPONENT;
+    uint32_t high_a = a.most >> EXPONENT, high_b = b.most >> EXPONENT;
+    uint32_t bits = 64 - (uint32_t)__builtin_clzll((unsigned long long)x->terms);
+
+    return low_a >= LEAST_PRODUCT && low_b >= LEAST_PRODUCT &&
+           low_a + low_b >= ONE + LEAST_PRODUCT && high_a < 2 * ONE && high_b < 2 * ONE &&
+           high_a + high_b + bits + 1 < 3 * ONE;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* c = a block + bias + c, where those are, of the block of results from row i and column j of the
+ * part on. */
+INLINE void finish_rows(bool adds, float *c, int64_t c_row, const float *sum, int64_t rows,
+                        const vm m[2], const vf bias[2])
+{
+    for (int64_t r = 0; r < rows; r++, sum += BLOCK, c += c_row)
+        for (int h = 0; h < 2; h++) {
+            vf y = v_add(v_load(sum + h * SIDE), bias[h]);
+            if (adds)
+                y = v_add(y, v_load_part(c + h * SIDE, m[h]));
+            v_store_part(c + h * SIDE, m[h], y);
+        }
+}
+
+static void finish(const part *x, int64_t end, const float *block, int64_t i, int64_t j)
+{
+    float *c = x->c + i * x->c_row + x->j + j;
+    int64_t rows = sherd__min(BLOCK, end - i), cols = x->cols - j;
+    const vm m[] = {v_part(cols), v_part(sherd__max(cols - SIDE, 0))};
+    vf bias[] = {v_zero(), v_zero()};
+
+    for (int h = 0; h < 2 && x->bias && x->d == 0; h++)
+        bias[h] = v_load_part(x->bias + x->j + j + h * SIDE, m[h]);
+    if (x->p->adds || x->d > 0)
+        finish_rows(true, c, x->c_row, block, rows, m, bias);
+    else
+        finish_rows(false, c, x->c_row, block, rows, m, bias);
+}
+
+/* ---- the product ----------------------------------------------------------------------------- */
+
+INLINE void load_left(const uint16_t *a, int which)
+{
+    _tile_loadd(4, a + which * SQUARE, BLOCK * sizeof *a);
+    _tile_loadd(5, a + which * SQUARE + TILE, BLOCK * sizeof *a);
+}
+
+INLINE void load_right(const uint16_t *b, int which)
+{
+    _tile_loadd(6, b + which * SQUARE, BLOCK * sizeof *b);
+    _tile_loadd(7, b + which * SQUARE + TILE, BLOCK * sizeof *b);
+}
+
+INLINE void add_products(void)
+{
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+/*
+ * c[32,32] = a b over `deep` blocks of terms; c_row floats lie between rows of c. The small products
+ * are added up first, while what each sum of 32 terms is rounded to is small: that is why c is not
+ * begun with. From one pair of parts to the next only one side is loaded.
+ */
+INLINE void multiply_parts(float *c, int64_t c_row, int64_t deep, const uint16_t *a,
+                           const uint16_t *b)
+{
+    int64_t row = c_row * (int64_t)sizeof *c;
+
+    __asm__ volatile("" ::: "memory"); /* loads of tiles are not seen to read memory */
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t i = 0; i < deep; i++) {
+        load_left(a + i * PARTED, 0);
+        load_right(b + i * PARTED, 2);
+        add_products();
+        load_right(b + i * PARTED, 1);
+        add_products();
+        load_left(a + i * PARTED, 1);
+        add_products();
+        load_right(b + i * PARTED, 0);
+        add_products();
+        load_left(a + i * PARTED, 2);
+        add_products();
+    }
+    for (int64_t i = 0; i < deep; i++) {
+        load_left(a + i * PARTED, 0);
+        load_right(b + i * PARTED, 0);
+        add_products();
+    }
+    _tile_stored(0, c, row);
+    _tile_stored(1, c + SIDE, row);
+    _tile_stored(2, c + SIDE * c_row, row);
+    _tile_stored(3, c + SIDE * c_row + SIDE, row);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Ask for where the block's results go to. To ask for rows of a, which is packed next, gains nothing:
+ * both wait for the same memory. */
+static void ask_for(const part *x, int64_t i, int64_t j)
+{
+    const float *at = x->c + i * x->c_row + x->j + j;
+
+    for (int64_t r = i; r < sherd__min(i + BLOCK, x->p->m); r++, at += x->c_row) {
+        __builtin_prefetch(at, 1, 3);
+        __builtin_prefetch(at + SIDE, 1, 3);
+    }
+}
+
+/* Packed rows of a, from row i on, times the packed columns. Whole blocks to which nothing is added
+ * are made where they belong. */
+static void multiply_rows(const part *x, int64_t i, int64_t rows)
+{
+    int64_t deep = blocks_of(x->terms), across = blocks_of(x->cols);
+    bool alone = !x->p->adds && x->d == 0 && !x->bias;
+
+    for (int64_t r = 0; r < rows; r += BLOCK)
+        for (int64_t j = 0; j < across; j++) {
+            const uint16_t *a = x->to_a + r / BLOCK * deep * PARTED;
+            const uint16_t *b = x->to_b + j * deep * PARTED;
+            ask_for(x, i + r, j * BLOCK);
+            if (alone && r + BLOCK <= rows && (j + 1) * BLOCK <= x->cols) {
+                multiply_parts(x->c + (i + r) * x->c_row + x->j + j * BLOCK, x->c_row, deep, a, b);
+            } else {
+                multiply_parts(x->block, BLOCK, deep, a, b);
+                finish(x, i + rows, x->block, i + r, j * BLOCK);
+            }
+        }
+}
+
+/* The same rows by multiply-adds. */
+static void multiply_plain(const part *x, int64_t i, int64_t rows)
+{
+    const sherd__product *p = x->p;
+    float *c = x->c + i * x->c_row + x->j;
+    bool adds = p->adds || x->d > 0, begins = x->bias && x->d == 0;
+
+    for (int64_t r = 0; r < rows && begins; r++)
+        for (int64_t j = 0; j < x->cols; j++)
+            c[r * x->c_row + j] = x->bias[x->j + j] + (adds ? c[r * x->c_row + j] : 0);
+    sherd__f32_by_fma.gemm(p->ta, p->tb, rows, x->cols, x->terms, 1,
+                           x->a + (p->ta ? x->d * x->a_row + i : i * x->a_row + x->d), x->a_row,
+                           x->b + (p->tb ? x->j * x->b_row + x->d : x->d * x->b_row + x->j),
+                           x->b_row, adds || begins ? 1 : 0, c, x->c_row);
+}
+
+static void multiply(part *x)
+{
+    const sherd__product *p = x->p;
+
+    for (x->j = 0; x->j < p->n; x->j += x->side_b)
+        for (x->d = 0; x->d < p->k; x->d += x->pass) {
+            x->cols = sherd__min(x->side_b, p->n - x->j);
+            x->terms = sherd__min(x->pass, p->k - x->d);
+            x->of_b = pack_b(x);
+            for (int64_t i = 0; i < p->m; i += x->side_a) {
+                int64_t rows = sherd__min(x->side_a, p->m - i);
+                if (is_in_range(x, pack_a(x, i, rows), x->of_b))
+                    multiply_rows(x, i, rows);
+                else
+                    multiply_plain(x, i, rows);
+            }
+        }
+}
+
+/* The next part of the workspace, which begins with a cache line. */
+static void *take(char **space, int64_t bytes)
+{
+    char *p = *space + (SHERD__LINE - (uintptr_t)*space % SHERD__LINE) % SHERD__LINE;
+
+    *space = p + bytes;
+    return p;
+}
+
+static void product(const sherd__product *p, void *c, const void *a, const void *b,
+                    const void *bias, void *workspace)
+{
+    part x = part_of(p);
+    char *space = workspace;
+
+    if (!fits(p)) {
+        sherd__f32_by_fma.product(p, c, a, b, bias, workspace);
+        return;
+    }
+    x.a = a;
+    x.b = b;
+    x.c = c;
+    x.bias = p->bias ? bias : NULL;
+    x.cols = p->n;
+    x.terms = p->k;
+    if (!sherd__may_use_amx()) {
+        multiply_plain(&x, 0, p->m);
+        return;
+    }
+    x.to_a = take(&space, 2 * PARTS * x.side_a * x.pass);
+    x.to_b = take(&space, 2 * PARTS * x.side_b * x.pass);
+    x.block = take(&space, 4 * SQUARE);
+    begin_products();
+    multiply(&x);
+    end_products();
+}
+
+void sherd__install_f32_product_amx(sherd__kernels *f32)
+{
+    f32->product = product;
+    f32->product_workspace = workspace_of;
+    f32->product_fits = product_fits;
+}
+
+#endif
