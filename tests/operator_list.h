@@ -132,6 +132,8 @@ static const row rows[] = {
     ROW(index_add, 'x', 1, 3, draw_rows, run_index_add),
     ROW(index_copy, 'x', 1, 3, draw_rows, run_index_copy),
     ROW(index_fill, 'x', 1, 3, draw_index, run_index_fill),
+    ROW(index_reduce, 'd', 1, 3, draw_reduced_rows, run_index_reduce),
+    ROW(index_softmax, 'x', 1, 3, draw_grouped, run_index_softmax),
     ROW(index_at, 'x', 2, 3, draw_indices_of_two, run_index_at),
     ROW(index_put, 'x', 2, 3, draw_put, run_index_put),
     ROW(sort, 'd', 1, 3, draw_sort, run_sort),

@@ -64,6 +64,30 @@ static inline bool draw_rows(call_plan *p, uint64_t *dice)
     return true;
 }
 
+RUN(run_index_reduce,
+    sherd_index_reduce(in[0], (int)n[0], in[1], in[2], (sherd_reduce_op)n[5], n[6] != 0))
+RUN(run_index_softmax, sherd_index_softmax(in[0], (int)n[0], in[1], n[5]))
+
+static inline bool draw_reduced_rows(call_plan *p, uint64_t *dice)
+{
+    if (!draw_index(p, dice))
+        return false;
+    int64_t size = p->in[1].shape[0];
+    want_same(p, 2, 'd')->shape[p->number[0]] = size;
+    p->number[5] = SHERD_MIN + roll(dice, 3);
+    p->number[6] = roll(dice, 2);
+    return true;
+}
+
+static inline bool draw_grouped(call_plan *p, uint64_t *dice)
+{
+    if (!draw_dim(p, dice))
+        return false;
+    p->number[5] = 1 + roll(dice, 4);
+    want(p, 1, 'i', 1, &p->in[0].shape[p->number[0]])->limit = p->number[5];
+    return true;
+}
+
 /* ---- several indices ------------------------------------------------------------------------- */
 
 RUN(run_index_at, sherd_index_at(in[0], in + 1, 2))

@@ -294,7 +294,7 @@ static inline bool draw_scatter_reduce(call_plan *p, uint64_t *dice)
     if (!draw_places(p, false, dice))
         return false;
     want(p, 2, 'd', p->in[1].ndim, p->in[1].shape);
-    p->number[5] = SHERD_MIN + roll(dice, 2);
+    p->number[5] = SHERD_MIN + roll(dice, 3);
     p->number[6] = roll(dice, 2);
     return true;
 }

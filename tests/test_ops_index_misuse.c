@@ -26,6 +26,8 @@ MISUSE(an_index_of_nothing_is_nothing)
     ANSWERS(!sherd_index_add(NULL, 0, NULL, NULL) && !sherd_index_copy(NULL, 0, NULL, NULL));
     ANSWERS(!sherd_index_fill(NULL, 0, NULL, 1) && !sherd_index_at(NULL, NULL, 1));
     ANSWERS(!sherd_index_put(NULL, NULL, 1, NULL, false));
+    ANSWERS(!sherd_index_reduce(NULL, 0, NULL, NULL, SHERD_MAX, true));
+    ANSWERS(!sherd_index_softmax(NULL, 0, NULL, 1));
 }
 
 MISUSE(fractions_have_no_bits)
@@ -75,6 +77,15 @@ MISUSE(indices_and_counts_fit)
     FAILS(SHERD_EINVAL, sherd_index_copy(a, 0, NUL(i), a));
     FAILS(SHERD_EINVAL, sherd_index_fill(a, 0, NUL(i), 1));
     FAILS(SHERD_EINVAL, sherd_index_fill(a, BAD(INT32_MIN, 0), i, 1));
+    FAILS(SHERD_EINVAL, sherd_index_reduce(a, BAD(2, 0), i, a, SHERD_AVG, true));
+    FAILS(SHERD_EINVAL, sherd_index_reduce(a, 0, BAD(a, i), a, SHERD_MIN, false));
+    FAILS(SHERD_EINVAL, sherd_index_reduce(a, 0, i, NUL(a), SHERD_PRODUCT, true));
+    FAILS(SHERD_EINVAL, sherd_index_reduce(a, 0, i, a, BAD((sherd_reduce_op)-1, SHERD_SUM), true));
+    FAILS(SHERD_EINVAL, sherd_index_softmax(a, BAD(-3, 0), i, 4));
+    FAILS(SHERD_EINVAL, sherd_index_softmax(a, 0, NUL(i), 4));
+    FAILS(SHERD_EINVAL, sherd_index_softmax(BAD(sherd_cast(a, SHERD_I32), a), 0, i, 4));
+    FAILS(SHERD_EINVAL, sherd_index_softmax(a, 0, i, BAD(-1, 4)));
+    FAILS(SHERD_EINVAL, sherd_index_softmax(a, 0, i, BAD(1, 2)));
     FAILS(SHERD_EINVAL, sherd_index_at(a, both, BAD(0, 2)));
     FAILS(SHERD_EINVAL, sherd_index_at(a, both, BAD(5, 2)));
     FAILS(SHERD_EINVAL, sherd_index_at(a, NUL(both), 2));

@@ -44,15 +44,27 @@ static sherd_tensor *spread(scene *s, const sherd_mesh *mesh, sherd_tensor *t)
     return sherd_distribute(t, layout, -1);
 }
 
-enum { SELECT, GATHER, ADD, ADD_SLICES, KINDS };
+/* With an index of slices, one for each element, and one that is an expanded column. */
+enum { SELECT, GATHER, GATHER_COLUMN, ADD_SLICES, REDUCE, ADD, ADD_COLUMN, KINDS };
 
-static sherd_tensor *apply(int kind, sherd_tensor *const *in)
+static bool is_flat(int kind)
 {
+    return kind != GATHER && kind != ADD;
+}
+
+static sherd_tensor *apply(int kind, sherd_reduce_op reduce, sherd_tensor *const *in)
+{
+    sherd_tensor *a = in[0], *at = in[1];
+
+    if (kind == GATHER_COLUMN || kind == ADD_COLUMN)
+        at = sherd_expand(sherd_unsqueeze(at, 1), (int64_t[]){-1, a->shape[1]}, 2);
     if (kind == SELECT)
-        return sherd_index_select(in[0], 0, in[1]);
-    if (kind == GATHER)
-        return sherd_gather(in[0], 0, in[1]);
-    return (kind == ADD ? sherd_scatter_add : sherd_index_add)(in[0], 0, in[1], in[2]);
+        return sherd_index_select(a, 0, at);
+    if (kind <= GATHER_COLUMN)
+        return sherd_gather(a, 0, at);
+    if (kind == REDUCE)
+        return sherd_index_reduce(a, 0, at, in[2], reduce, true);
+    return (kind == ADD_SLICES ? sherd_index_add : sherd_scatter_add)(a, 0, at, in[2]);
 }
 
 static bool same(sherd_tensor *y, sherd_tensor *want)
@@ -64,8 +76,12 @@ static void check_call(scene *s, const sherd_mesh *mesh, int kind, sherd_dtype d
 {
     int64_t entries[2] = {1 + roll(&s->dice, 60), WIDE + roll(&s->dice, 9)};
     int64_t rows[2] = {roll(&s->dice, 30), entries[1]};
-    int operands = kind >= ADD ? 3 : 2;
-    bool flat = kind == SELECT || kind == ADD_SLICES;
+    int operands = kind >= ADD_SLICES ? 3 : 2;
+    sherd_reduce_op reduce = (sherd_reduce_op)(SHERD_MIN + roll(&s->dice, 3));
+    bool flat = is_flat(kind);
+
+    if (kind == REDUCE && reduce == SHERD_PRODUCT && dtype != SHERD_I32)
+        dtype = SHERD_F64; /* in which 3^30 is exact */
     sherd_tensor *plain[3] = {numbers(s, dtype, 2, entries, 64),
                               numbers(s, SHERD_I32, flat ? 1 : 2, rows, (int)entries[0]),
                               numbers(s, dtype, 2, rows, 4)};
@@ -79,7 +95,7 @@ static void check_call(scene *s, const sherd_mesh *mesh, int kind, sherd_dtype d
             sherd_require_grad(plain[i], true);
         }
     }
-    sherd_tensor *want = apply(kind, plain), *y = apply(kind, in);
+    sherd_tensor *want = apply(kind, reduce, plain), *y = apply(kind, reduce, in);
     if (!CHECK(!sherd_tensor_failed(want) && !sherd_tensor_failed(y)))
         return;
     bool good = same(y, want);
@@ -99,7 +115,7 @@ static void every_layout_is_as_plain(sherd_world *world)
 {
     static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_F16, SHERD_I32};
     scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
-    int rounds = getenv("SHERD_PROOF") ? 3000 : 40;
+    int rounds = getenv("SHERD_PROOF") ? 3000 : 42;
 
     for (int i = 0; i < rounds; i++) {
         const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
@@ -187,6 +203,30 @@ static int32_t node_of(int64_t edge)
     return (int32_t)(node < NODES ? node : NODES - 1);
 }
 
+/* The same where the index is a column that is expanded, as PyTorch Geometric does it. */
+static void check_columns(sherd_tensor *nodes, sherd_tensor *at, sherd_tensor *messages,
+                          int64_t given, int64_t taken)
+{
+    sherd_world *world = nodes->world;
+    sherd_tensor *column = sherd_expand(sherd_unsqueeze(at, 1), messages->shape, 2);
+
+    sherd_comm_reset(world);
+    sherd_tensor *of = sherd_gather(nodes, 0, column);
+    CHECK_EQ(received(world), taken);
+    sherd_comm_reset(world);
+    sherd_backward_with(&of, &messages, 1, NULL);
+    CHECK_EQ(received(world), given);
+    sherd_comm_reset(world);
+    sherd_tensor *sums = sherd_scatter_add(nodes, 0, column, messages);
+    CHECK_EQ(received(world), given);
+    sherd_comm_reset(world);
+    sherd_backward_with(&sums, &(sherd_tensor *){sherd_detach(nodes)}, 1, NULL);
+    CHECK_EQ(received(world), taken);
+    sherd_comm_reset(world);
+    sherd_scatter_reduce(sherd_detach(nodes), 0, column, sherd_detach(messages), SHERD_MIN, true);
+    CHECK_EQ(received(world), given);
+}
+
 static void slices_of_a_graph_travel_once(sherd_world *world)
 {
     static const int64_t shape[2] = {NODES, CHANNELS}, edges[1] = {EDGES * NODES},
@@ -219,6 +259,10 @@ static void slices_of_a_graph_travel_once(sherd_world *world)
     sherd_comm_reset(world);
     sherd_backward_with(&sums, &(sherd_tensor *){sherd_detach(nodes)}, 1, NULL);
     CHECK_EQ(received(world), counts + to * 4 + from * slice);
+    sherd_comm_reset(world);
+    sherd_index_reduce(sherd_detach(nodes), 0, at, sherd_detach(messages), SHERD_MAX, true);
+    CHECK_EQ(received(world), counts + to * (4 + slice));
+    check_columns(nodes, at, messages, counts + to * (4 + slice), counts + to * 4 + from * slice);
     CHECK_OK(sherd_world_check(world));
 }
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements put together by index: sums, averages, the largest and the smallest, as a loop over them
- * finds them, under every layout; and their gradients, shared among equal ones.
+ * Elements put together by index: sums, averages, products, the largest and the smallest, as a loop
+ * over them finds them, under every layout; and their gradients, shared among equal ones. By an
+ * index for each element, by a column that is expanded, and by an index of slices.
  */
 #include "groups.h"
 
 #include <math.h>
 
 #include "sherd/ops_elements.h"
+#include "sherd/ops_index.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
 
@@ -15,35 +17,42 @@ enum { NODES = 12, EDGES = 30, MOST_WIDTH = 3 };
 
 typedef struct graph {
     int64_t nodes, edges, width;
-    int32_t to[EDGES * MOST_WIDTH];   /* the same along a row */
-    sherd_tensor *a, *source, *index; /* plain */
+    int32_t to[EDGES * MOST_WIDTH];            /* the same along a row */
+    sherd_tensor *a, *source, *index, *column; /* plain */
     sherd_reduce_op reduce;
     bool self;
 } graph;
 
 static void draw_graph(scene *s, graph *g, sherd_dtype dtype)
 {
-    static const sherd_reduce_op ops[] = {SHERD_SUM, SHERD_MIN, SHERD_MAX, SHERD_AVG};
+    static const sherd_reduce_op ops[] = {SHERD_SUM, SHERD_MIN, SHERD_MAX, SHERD_PRODUCT,
+                                          SHERD_AVG};
+    int32_t column[EDGES];
 
     g->nodes = 1 + roll(&s->dice, NODES);
     g->edges = roll(&s->dice, 6) ? roll(&s->dice, EDGES) : 0;
     g->width = 1 + roll(&s->dice, MOST_WIDTH);
     for (int64_t i = 0; i < g->edges; i++) {
-        int32_t node = roll(&s->dice, (int)g->nodes);
+        int32_t node = column[i] = roll(&s->dice, (int)g->nodes);
         for (int64_t c = 0; c < g->width; c++)
             g->to[i * g->width + c] = node;
     }
     const int64_t edges[] = {g->edges, g->width}, nodes[] = {g->nodes, g->width};
     g->index = sherd_mark_equal(sherd_from_data(s->world, SHERD_I32, edges, 2, g->to));
-    g->a = numbers(s, dtype, 2, nodes, 20);
-    g->source = numbers(s, dtype, 2, edges, 20);
-    g->reduce = ops[roll(&s->dice, dtype == SHERD_I64 ? 3 : 4)];
+    g->column = sherd_mark_equal(sherd_from_data(s->world, SHERD_I32, edges, 1, column));
+    g->reduce = ops[roll(&s->dice, dtype == SHERD_I64 ? 4 : 5)];
+    int limit = g->reduce == SHERD_PRODUCT ? 5 : 20; /* products are exact too */
+    g->a = numbers(s, dtype, 2, nodes, limit);
+    g->source = numbers(s, dtype, 2, edges, limit);
     g->self = roll(&s->dice, 2);
 }
 
 static double both(sherd_reduce_op reduce, double x, double y)
 {
-    return reduce == SHERD_MAX ? fmax(x, y) : reduce == SHERD_MIN ? fmin(x, y) : x + y;
+    return reduce == SHERD_MAX       ? fmax(x, y)
+           : reduce == SHERD_MIN     ? fmin(x, y)
+           : reduce == SHERD_PRODUCT ? x * y
+                                     : x + y;
 }
 
 /* What a loop finds at an element of the result, and among how many. */
@@ -100,6 +109,52 @@ static bool gradients_add_up(const graph *g, sherd_tensor *da, sherd_tensor *ds)
     return good;
 }
 
+/* The product of all that goes into a place but the source `without`; -1 = but a's own. */
+static double product_without(const graph *g, int64_t node, int64_t c, int64_t without)
+{
+    const double *a = sherd_tensor_read(g->a), *s = sherd_tensor_read(g->source);
+    double value = g->self && without >= 0 ? a[node * g->width + c] : 1;
+
+    for (int64_t i = 0; i < g->edges; i++)
+        value *= g->to[i * g->width] == node && i != without ? s[i * g->width + c] : 1;
+    return value;
+}
+
+static bool gradients_are_products(const graph *g, sherd_tensor *da, sherd_tensor *ds)
+{
+    const double *a = sherd_tensor_read(sherd_full(da)), *s = sherd_tensor_read(sherd_full(ds));
+    bool good = CHECK(a != NULL) && CHECK(s != NULL || g->edges == 0);
+
+    for (int64_t at = 0; good && at < g->nodes * g->width; at++) {
+        int64_t node = at / g->width, count = 0;
+        for (int64_t i = 0; i < g->edges; i++)
+            count += g->to[i * g->width] == node;
+        double want = g->self || !count ? product_without(g, node, at % g->width, -1) : 0;
+        good = CHECK_NEAR(a[at], want, 1e-12 * fabs(want));
+    }
+    for (int64_t e = 0; good && e < g->edges * g->width; e++) {
+        double want = product_without(g, g->to[e], e % g->width, e / g->width);
+        good = CHECK_NEAR(s[e], want, 1e-12 * fabs(want));
+    }
+    return good;
+}
+
+enum { EACH, EXPANDED, SLICES, WAYS };
+
+static sherd_tensor *reduced(scene *s, const sherd_mesh *mesh, const graph *g, sherd_tensor *a,
+                             sherd_tensor *source)
+{
+    int way = roll(&s->dice, WAYS);
+    sherd_tensor *plain = way == EACH ? g->index : g->column;
+    sherd_tensor *index = roll(&s->dice, 3) ? spread(s, mesh, plain) : plain;
+
+    if (way == SLICES)
+        return sherd_index_reduce(a, 0, index, source, g->reduce, g->self);
+    if (way == EXPANDED)
+        index = sherd_expand(sherd_unsqueeze(index, 1), source->shape, 2);
+    return sherd_scatter_reduce(a, 0, index, source, g->reduce, g->self);
+}
+
 static bool check_graph(scene *s, const sherd_mesh *mesh)
 {
     static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_I64, SHERD_BF16};
@@ -110,13 +165,13 @@ static bool check_graph(scene *s, const sherd_mesh *mesh)
     bool real = dtype == SHERD_F64;
     sherd_tensor *a = sherd_require_grad(spread(s, mesh, g.a), real);
     sherd_tensor *source = sherd_require_grad(spread(s, mesh, g.source), real);
-    sherd_tensor *index = roll(&s->dice, 3) ? spread(s, mesh, g.index) : g.index;
-    sherd_tensor *y = sherd_scatter_reduce(a, 0, index, source, g.reduce, g.self);
+    sherd_tensor *y = reduced(s, mesh, &g, a, source);
     bool good = is_expected(&g, y);
     if (!real || !good)
         return good;
     sherd_backward(sherd_sum(y));
-    return gradients_add_up(&g, sherd_grad(a), sherd_grad(source));
+    return (g.reduce == SHERD_PRODUCT ? gradients_are_products
+                                      : gradients_add_up)(&g, sherd_grad(a), sherd_grad(source));
 }
 
 static void every_layout_finds_what_a_loop_finds(sherd_world *world)
@@ -157,6 +212,86 @@ static void odd_numbers(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What torch.Tensor.index_reduce gives, and its gradients for dy = 1, 2, .., 8. */
+static void as_pytorch_says(sherd_world *world)
+{
+    static const double a0[] = {2, -1, .5, 3, 1.5, 0, -2, 4};
+    static const double s0[] = {1.5, 0, -2, 3, 0, 2, 1.5, -1, 4, 0, -.5, 5};
+    static const int32_t to[] = {0, 2, 0, 0, 3, 2};
+    static const struct {
+        sherd_reduce_op reduce;
+        bool self;
+        double y[8], da[8], ds[12];
+    } stored[] = {
+        {SHERD_PRODUCT,
+         true,
+         {0, 0, 0.5, 3, 1.5, 0, -8, 0},
+         {0, 0, 3, 4, 5, 90, 28, 0},
+         {0, 4, -3.75, 0, 4.5, 0, 0, 0, -14, 32, -15, 0}},
+        {SHERD_PRODUCT,
+         false,
+         {0, 0, 0.5, 3, 1, 15, 4, 0},
+         {0, 0, 3, 4, 0, 0, 0, 0},
+         {0, -4, -2.5, 30, 2.25, 0, 0, 0, 7, 8, -10, 18}},
+        {SHERD_AVG,
+         true,
+         {1.25, 0, 0.5, 3, -1. / 3, 8. / 3, 1, 2},
+         {0.25, 0.5, 3, 4, 5. / 3, 2, 3.5, 4},
+         {0.25, 0.5, 5. / 3, 2, 0.25, 0.5, 0.25, 0.5, 3.5, 4, 5. / 3, 2}},
+        {SHERD_AVG,
+         false,
+         {1, 1. / 3, 0.5, 3, -1.25, 4, 4, 0},
+         {0, 0, 3, 4, 0, 0, 0, 0},
+         {1. / 3, 2. / 3, 2.5, 3, 1. / 3, 2. / 3, 1. / 3, 2. / 3, 7, 8, 2.5, 3}},
+        {SHERD_MAX,
+         true,
+         {2, 2, 0.5, 3, 1.5, 5, 4, 4},
+         {1, 0, 3, 4, 5, 0, 0, 8},
+         {0, 0, 0, 0, 0, 2, 0, 0, 7, 0, 0, 6}},
+        {SHERD_MAX,
+         false,
+         {1.5, 2, 0.5, 3, -0.5, 5, 4, 0},
+         {0, 0, 3, 4, 0, 0, 0, 0},
+         {0.5, 0, 0, 0, 0, 2, 0.5, 0, 7, 8, 5, 6}},
+        {SHERD_MIN,
+         true,
+         {0, -1, 0.5, 3, -2, 0, -2, 0},
+         {0, 1, 3, 4, 0, 6, 7, 0},
+         {0, 0, 5, 0, 1, 0, 0, 1, 0, 8, 0, 0}},
+        {SHERD_MIN,
+         false,
+         {0, -1, 0.5, 3, -2, 3, 4, 0},
+         {0, 0, 3, 4, 0, 0, 0, 0},
+         {0, 0, 5, 6, 1, 0, 0, 2, 7, 8, 0, 0}}, /* PyTorch: 1, as if a's own -1 took part */
+    };
+    static const int64_t nodes[] = {4, 2}, edges[] = {6, 2};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_layout *l = layout_of(mesh, 2, nodes, "S(0)", NULL),
+                       *le = layout_of(mesh, 2, edges, "S(0)", NULL);
+
+    for (int i = 0; i < LEN(stored); i++) {
+        sherd_tensor *a = sherd_require_grad(
+            sherd_distribute(sherd_from_data(world, SHERD_F64, nodes, 2, a0), l, 0), true);
+        sherd_tensor *s = sherd_require_grad(
+            sherd_distribute(sherd_from_data(world, SHERD_F64, edges, 2, s0), le, 0), true);
+        sherd_tensor *at = sherd_distribute(sherd_from_data(world, SHERD_I32, edges, 1, to),
+                                            layout_of(mesh, 1, edges, "S(0)", NULL), 0);
+        sherd_tensor *y = sherd_index_reduce(a, 0, at, s, stored[i].reduce, stored[i].self);
+        sherd_tensor *dy = sherd_add_scalar(indices_on(l, SHERD_F64), 1);
+        sherd_backward_with(&y, &dy, 1, NULL);
+        const double *got = sherd_tensor_read(sherd_full(y)),
+                     *da = sherd_tensor_read(sherd_full(sherd_grad(a))),
+                     *ds = sherd_tensor_read(sherd_full(sherd_grad(s)));
+        for (int j = 0; j < 8 && CHECK(got && da); j++) {
+            CHECK_NEAR(got[j], stored[i].y[j], 1e-15);
+            CHECK_NEAR(da[j], stored[i].da[j], 1e-14);
+        }
+        for (int j = 0; j < 12 && CHECK(ds != NULL); j++)
+            CHECK_NEAR(ds[j], stored[i].ds[j], 1e-14);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void what_does_not_fit_is_refused(sherd_world *world)
 {
     const int64_t n[] = {4};
@@ -164,8 +299,18 @@ static void what_does_not_fit_is_refused(sherd_world *world)
     sherd_tensor *a = indices_on(l, SHERD_F64), *to = sherd_constant_on(l, SHERD_I32, 3);
 
     CHECK_OK(sherd_world_check(world));
-    sherd_scatter_reduce(a, 0, to, a, SHERD_PRODUCT, true);
-    refused(world, "sherd_scatter_reduce: it sums, averages, or finds max or min");
+    sherd_scatter_reduce(a, 0, to, a, (sherd_reduce_op)9, true);
+    refused(world, "sherd_scatter_reduce: it sums, averages, multiplies, or finds max or min");
+    sherd_index_reduce(a, 0, to, a, (sherd_reduce_op)9, true);
+    refused(world, "sherd_index_reduce: it sums, averages, multiplies, or finds max or min");
+    sherd_index_reduce(a, 1, to, a, SHERD_MAX, true);
+    refused(world, "no dim 1");
+    sherd_index_reduce(a, 0, to, sherd_narrow(a, 0, 0, 2), SHERD_MAX, true);
+    refused(world, "source must be as a, with 4 along dim 0");
+    sherd_index_reduce(a, 0, sherd_unsqueeze(to, 0), a, SHERD_MAX, true);
+    refused(world, "index must have 1 dim");
+    sherd_index_reduce(a, 0, sherd_constant_on(l, SHERD_I32, 6), a, SHERD_PRODUCT, true);
+    refused(world, "] = 6 is outside of [0,4)");
     sherd_scatter_reduce(sherd_cast(a, SHERD_I64), 0, to, a, SHERD_AVG, true);
     refused(world, "sherd_scatter_reduce: integers have no average");
     sherd_scatter_reduce(a, 0, sherd_constant_on(l, SHERD_I32, 6), a, SHERD_MAX, true);
@@ -177,6 +322,7 @@ static void what_does_not_fit_is_refused(sherd_world *world)
 static const check_test tests[] = {
     {TEST(every_layout_finds_what_a_loop_finds), {1, 2, 3, 4, 8}},
     {TEST(odd_numbers), {1}},
+    {TEST(as_pytorch_says), {1, 2, 3}},
     {TEST(what_does_not_fit_is_refused), {1, 2}},
 };
 CHECK_MAIN(tests)

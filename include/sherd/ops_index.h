@@ -76,6 +76,54 @@ SHERD_API sherd_tensor *sherd_index_copy(sherd_tensor *a, int dim, sherd_tensor 
 SHERD_API sherd_tensor *sherd_index_fill(sherd_tensor *a, int dim, sherd_tensor *index,
                                          double value);
 
+/**
+ * A copy of `a`, where each slice that `index` names along a dim is replaced by a reduction (sum,
+ * average, maximum, minimum or product) of all slices of `source` with that index, element by
+ * element, and of the slice of `a` itself if `include_self` is set. Slices that no index names
+ * stay. (torch.Tensor.index_reduce; sherd_scatter_reduce is the same with an index for each
+ * element.)
+ *
+ * What a shard has for one slice of another is put together before it is sent, and sent once. A sum
+ * may stay pending. Elements that are equally large share the gradient of a maximum evenly; without
+ * include_self that of `a` gets no part (PyTorch gives it one, and drops it). The gradient of a
+ * factor is the product of the others, also if it is 0.
+ *
+ * @collective see ops.h; without include_self, and for an average, counts of slices move too
+ * @shapes     index: [n]; source: as `a`, with n along the dim
+ * @numerics   sums as sherd_index_add; products in the order of shards, then of j. 16-bit elements
+ *             are put together in f32, and rounded once; a product then again, times that of `a`.
+ *             NaN counts as the largest and as the smallest number. A minimum of i64 without
+ *             include_self is at most 2^63 - 1024. Second derivatives of a product leave out those
+ *             by two factors that are both 0
+ * @owns       scope
+ * @errors     as sherd_index_add; EINVAL an unknown reduction, bool, an average of integers
+ */
+SHERD_API sherd_tensor *sherd_index_reduce(sherd_tensor *a, int dim, sherd_tensor *index,
+                                           sherd_tensor *source, sherd_reduce_op reduce,
+                                           bool include_self);
+
+/**
+ * Softmax of the elements along a dim in groups: y[j] = exp(a[j]) divided by the sum of exp(a[i])
+ * of all i with index[i] = index[j]; for each place in the other dims on its own. So a graph's
+ * attention weighs the messages that come to one node (PyTorch Geometric's `softmax`):
+ *
+ *     sherd_tensor *weight = sherd_index_softmax(score, 0, target, 5000); // [edges, heads]
+ *     nodes = sherd_index_add(nodes, 0, target, sherd_mul(weight, edges)); // the sum of messages
+ *
+ * Groups are sharded by the axes that shard the dim, where none of it is asked for: a shard sends
+ * and gets a maximum and a sum for each group of another shard that it has elements of.
+ *
+ * @collective only if `a` or the index is sharded along the dim
+ * @shapes     index: [n], numbers in [0, groups); a and the result: n along the dim
+ * @numerics   as sherd_softmax, by the largest element of a group; sums as sherd_index_add. 16-bit
+ *             elements are computed with in f32
+ * @owns       scope
+ * @errors     see ops.h; EINVAL no such dim, an index of another length or outside [0, groups),
+ *             groups < 0
+ */
+SHERD_API sherd_tensor *sherd_index_softmax(sherd_tensor *a, int dim, sherd_tensor *index,
+                                            int64_t groups);
+
 /* ---- by several indices ---------------------------------------------------------------------- */
 
 /**

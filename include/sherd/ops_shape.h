@@ -316,21 +316,18 @@ SHERD_API sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor
 
 /**
  * A copy of `a`, where each element that an index names along a dim is replaced by a reduction
- * (sum, average, maximum or minimum) of all source[.., j, ..] with that index, and of the element
- * of `a` itself if `include_self` is set. Elements that no index names stay. For example, the
- * softmax over the messages that each node of a graph gets begins with
+ * (sum, average, maximum, minimum or product) of all source[.., j, ..] with that index, and of the
+ * element of `a` itself if `include_self` is set. Elements that no index names stay. (An index for
+ * whole slices: sherd_index_reduce; the softmax over the messages that each node of a graph gets:
+ * sherd_index_softmax.)
  *
- *     most = sherd_scatter_reduce(nodes, 0, target, score, SHERD_MAX, false);
- *     score = sherd_exp(sherd_sub(score, sherd_gather(most, 0, target)));
- *
- * Shards are treated as in sherd_scatter_add. A sum may stay pending; a maximum or minimum is
- * settled, and elements that are equally large share its gradient evenly.
+ * Shards are treated as in sherd_scatter_add. A sum may stay pending; other results are settled.
+ * Elements that are equally large share the gradient of a maximum or minimum evenly.
  *
  * @collective only if something must move; without include_self the counts of elements move too
- * @numerics   as sherd_scatter_add. NaN counts as the largest and as the smallest number. A minimum
- *             of i64 without include_self is at most 2^63 - 1024
+ * @numerics   as sherd_scatter_add; more is said at sherd_index_reduce
  * @owns       scope
- * @errors     as sherd_scatter; EINVAL SHERD_PRODUCT, bool, an average of integers
+ * @errors     as sherd_scatter; EINVAL an unknown reduction, bool, an average of integers
  */
 SHERD_API sherd_tensor *sherd_scatter_reduce(sherd_tensor *a, int dim, sherd_tensor *index,
                                              sherd_tensor *source, sherd_reduce_op reduce,

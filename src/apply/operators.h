@@ -42,8 +42,8 @@ extern const sherd_op sherd__index_select_op, sherd__gather_op, sherd__scatter_o
     sherd__scatter_add_op, sherd__scatter_most_op, sherd__scatter_reduce_op, sherd__sort_op,
     sherd__topk_op, sherd__cumsum_op, sherd__tril_op, sherd__triu_op;
 extern const sherd_op sherd__repeat_interleave_op, sherd__repeat_interleave_by_op,
-    sherd__index_add_op, sherd__index_copy_op, sherd__index_fill_op, sherd__index_at_op,
-    sherd__index_put_op;
+    sherd__index_add_op, sherd__index_copy_op, sherd__index_fill_op, sherd__index_reduce_op,
+    sherd__index_softmax_op, sherd__index_at_op, sherd__index_put_op;
 extern const sherd_op sherd__diagonal_op, sherd__diag_embed_op, sherd__trace_op;
 extern const sherd_op sherd__cumprod_op, sherd__cummax_op, sherd__cummin_op, sherd__logcumsumexp_op,
     sherd__recurrence_op;

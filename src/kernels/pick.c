@@ -259,8 +259,8 @@ static inline uint64_t key_of_f64(double x)
 
 static bool may_be_long(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p)
 {
-    return dtype == SHERD_F32 && how != SHERD_MAX && how != SHERD_MIN &&
-           p->n > SHERD__ROWS_OF_SUM && p->inner > 0 && p->entries > 0;
+    return dtype == SHERD_F32 && how == SHERD_SUM && p->n > SHERD__ROWS_OF_SUM && p->inner > 0 &&
+           p->entries > 0;
 }
 
 /* A row of the result is one place where rows have one index, else each of its elements is. */
@@ -375,7 +375,7 @@ static void add_long(const sherd__pick *p, float *dst, const float *src, void *s
         else if (many)
             add_elements(&one, d, x, &places);
         else
-            f32_scatter_add(&one, d, x);
+            f32_scatter_reduce(SHERD_SUM, &one, d, x);
         if (many)
             sherd__places_end(&places, d);
     }

@@ -32,7 +32,8 @@ void sherd__scatter(size_t bytes, const sherd__pick *p, void *dst, const void *s
 /*
  * The same with +=, in order of j: f32, f64, i32, i64, u8. Of more than 64 elements, which may all
  * go to one place, f32 adds up as sums.h says (places.h). Or with the larger or the smaller of both
- * where `how` is SHERD_MAX or SHERD_MIN; NaN stays. Scratch: sherd__scatter_scratch bytes.
+ * where `how` is SHERD_MAX or SHERD_MIN; NaN stays; or with *= for SHERD_PRODUCT. Scratch:
+ * sherd__scatter_scratch bytes.
  */
 void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,
                            const void *src, void *scratch);

@@ -6,6 +6,7 @@
  */
 #include "once.h"
 
+#include <math.h>
 #include <string.h>
 
 int64_t sherd__ask_once(int32_t *code, int64_t n, int32_t *which, int32_t *place, int64_t length)
@@ -47,4 +48,33 @@ void sherd__copy_entries(size_t bytes, const int64_t outer_inner[2], int64_t cou
         else
             copy_rows(row, count, to.index, into, from.index, of);
     }
+}
+
+/* A number of 8 bytes or fewer in each place. */
+static inline void fill(size_t bytes, int64_t n, char *to, const void *value)
+{
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * bytes, value, bytes);
+}
+
+void sherd__fill_neutral(sherd_dtype dtype, sherd_reduce_op how, int64_t n, void *to)
+{
+    const bool most = how == SHERD_MAX, least = how == SHERD_MIN;
+    const int one = how == SHERD_PRODUCT;
+    const double d = most ? -(double)INFINITY : least ? (double)INFINITY : one;
+    const float f = (float)d;
+    const int64_t l = most ? INT64_MIN : least ? INT64_MAX : one;
+    const int32_t i = most ? INT32_MIN : least ? INT32_MAX : one;
+    const uint8_t u = least ? UINT8_MAX : (uint8_t)one;
+
+    if (dtype == SHERD_F32)
+        fill(4, n, to, &f);
+    else if (dtype == SHERD_F64)
+        fill(8, n, to, &d);
+    else if (dtype == SHERD_I32)
+        fill(4, n, to, &i);
+    else if (dtype == SHERD_I64)
+        fill(8, n, to, &l);
+    else
+        fill(1, n, to, &u);
 }

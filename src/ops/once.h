@@ -3,8 +3,12 @@
 #ifndef SHERD__OPS_ONCE_H
 #define SHERD__OPS_ONCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "sherd/dtype.h"
+#include "sherd/layout.h"
 
 /*
  * code[0..n) in [0, length) becomes its distinct numbers, in the order in which they first occur;
@@ -21,5 +25,11 @@ typedef struct sherd__entries {
 /* dst[o, to[j], i] = src[o, from[j], i] for all j < count. */
 void sherd__copy_entries(size_t bytes, const int64_t outer_inner[2], int64_t count,
                          sherd__entries to, void *dst, sherd__entries from, const void *src);
+
+/*
+ * to[0..n) = what changes no element in a reduction: 0 in a sum, 1 in a product, else the least or
+ * the largest number. `dtype`: no 16 bits.
+ */
+void sherd__fill_neutral(sherd_dtype dtype, sherd_reduce_op how, int64_t n, void *to);
 
 #endif

@@ -305,8 +305,7 @@ static bool begin(exchange *x, const sherd__wants *w, const sherd_layout *layout
         return true;
     measure(x);
     /* Where there are few requests for a long dim, hardly any are repeats. Equal on all ranks. */
-    x->once = w->flat && layout->spec.shape[w->dim] / 8 <= w->taken->shape[w->dim] &&
-              !(gives && w->reduces != SHERD_SUM);
+    x->once = w->flat && layout->spec.shape[w->dim] / 8 <= w->taken->shape[w->dim];
     x->alike = gives ? sherd__dim_bits(dim) & ~sherd__dim_bits(rows) : 0;
     return sort_requests(x) && tell_counts(x);
 }
@@ -387,8 +386,8 @@ bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a)
 /* ---- giving ---------------------------------------------------------------------------------- */
 
 /*
- * to += entries [outer, count, inner] at the positions of `p`, or max, min. `dtype`: of the
- * entries; `to` is wide.
+ * to += entries [outer, count, inner] at the positions of `p`, or another reduction. `dtype`: that
+ * of the entries; `to` is wide.
  */
 static bool add(const exchange *x, sherd__pick p, void *to, sherd_dtype dtype, const void *entries)
 {
@@ -421,7 +420,7 @@ static void collect(const exchange *x, int64_t r, void *to, const void *taken)
         sherd__gather(sherd_dtype_bytes(x->w->taken->dtype), &from, to, taken);
 }
 
-/* Its list for that owner: all of them, or what they add up to at each slice. */
+/* Its list for that owner: all of them, or what they become together at each slice. */
 static bool collect_list(const exchange *x, int64_t r, sherd_tensor *list, const void *taken)
 {
     sherd_dtype dtype = x->w->taken->dtype;
@@ -437,7 +436,7 @@ static bool collect_list(const exchange *x, int64_t r, sherd_tensor *list, const
         return false;
     collect(x, r, each, taken);
     if (!x->dry)
-        memset(to, 0, sherd__bytes(list->count) * sherd_dtype_bytes(list->dtype));
+        sherd__fill_neutral(list->dtype, x->w->reduces, list->count, to);
     return add(x, pick_of(x, count, sent, x->which + x->begin[r]), to, dtype, each);
 }
 

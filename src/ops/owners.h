@@ -43,16 +43,16 @@ typedef struct sherd__wants {
     const int32_t *index;
     int dim;
     bool flat;
-    sherd_reduce_op reduces; /* what is given: SHERD_SUM, SHERD_MAX or SHERD_MIN */
+    sherd_reduce_op reduces; /* what is given: SHERD_SUM, SHERD_MAX, SHERD_MIN or SHERD_PRODUCT */
 } sherd__wants;
 
 /* taken[.., j, ..] = a[.., index, ..]. False: failed. */
 bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a);
 
 /*
- * a[.., index, ..] += taken[.., j, ..], or the larger or smaller of both, in the order of shards
- * and then of j (sums of slices: what a shard has for another's slice first becomes one addend); 16
- * bits add up in f32, rounded once. False: failed.
+ * a[.., index, ..] += taken[.., j, ..], or the larger, the smaller or the product of both, in the
+ * order of shards and then of j (slices: what a shard has for another's slice first becomes one);
+ * 16 bits are put together in f32, rounded once. False: failed.
  */
 bool sherd__give_to_owners(const sherd__wants *w, void *a, const void *taken);
 

@@ -379,9 +379,30 @@ sherd_tensor *sherd__pick_within(sherd_tensor *t, const sherd_tensor *index, int
     return t;
 }
 
+/*
+ * Messages of a graph are often gathered and added so in PyTorch, where index_add is slower. Not
+ * known by its strides alone: on ranks without elements these mean nothing.
+ */
+sherd_tensor *sherd__pick_column(sherd_tensor *index, const sherd_tensor *a, int dim)
+{
+    if (sherd_tensor_failed(index) || sherd_tensor_failed(a) || index->ndim != a->ndim ||
+        index->dtype != SHERD_I32)
+        return NULL;
+    int ndim = index->ndim, along = sherd__dim_of(dim, ndim);
+    for (int d = 0; d < ndim && along >= 0; d++)
+        if (d != along && (index->shape[d] != a->shape[d] || index->shape[d] < 1 ||
+                           (index->layout && index->layout->spec.dim[d].axes) ||
+                           (index->shape[d] > 1 && !(index->stretched >> d & 1))))
+            return NULL;
+    for (int d = ndim - 1; d >= 0 && along >= 0; d--)
+        index = d == along ? index : sherd_select(index, d, 0);
+    return along < 0 ? NULL : index;
+}
+
 sherd_tensor *sherd_gather(sherd_tensor *a, int dim, sherd_tensor *index)
 {
-    return sherd_apply(&sherd__gather_op,
-                       (sherd_tensor *[]){sherd__pick_within(a, index, dim), index}, 2,
-                       &(pick){.dim = dim});
+    a = sherd__pick_within(a, index, dim);
+    sherd_tensor *column = sherd__pick_column(index, a, dim);
+    return sherd_apply(&sherd__gather_op, (sherd_tensor *[]){a, column ? column : index}, 2,
+                       &(pick){.dim = dim, .flat = column != NULL});
 }

@@ -38,6 +38,12 @@ const char *sherd__pick_fault(sherd_call *call);
 /* Elements beyond the sizes of the index in the other dims are not involved. */
 sherd_tensor *sherd__pick_within(sherd_tensor *t, const sherd_tensor *index, int dim);
 
+/*
+ * The index of slices of a, [n], that `index` is: one that names the same along all other dims, as
+ * a view that sherd_expand has made of a column; or one of one dim. NULL: it is none.
+ */
+sherd_tensor *sherd__pick_column(sherd_tensor *index, const sherd_tensor *a, int dim);
+
 /* Add the way by an exchange with owners, if it pays. */
 sherd_status sherd__pick_ways(const sherd_call *call, sherd_ways *ways, sherd__pick_parties p);
 

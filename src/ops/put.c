@@ -209,6 +209,17 @@ const sherd_op sherd__scatter_add_op = {
     .takes_pending = true,
     .needs = {[SOURCE] = SHERD_NEEDS_OPERAND(INDEX)}};
 
+/* With an index for each element, or, where that is one, with an index of slices. */
+static sherd_tensor *put_at(const sherd_op *op, sherd_tensor *const in[3], const pick *how)
+{
+    sherd_tensor *column = sherd__pick_column(in[INDEX], in[A], how->dim);
+    pick at = *how;
+
+    at.flat = column != NULL;
+    return sherd_apply(op, (sherd_tensor *[]){in[A], column ? column : in[INDEX], in[SOURCE]}, 3,
+                       &at);
+}
+
 sherd_tensor *sherd_scatter(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
 {
     /* Without a source it would be another operator. */
@@ -216,20 +227,20 @@ sherd_tensor *sherd_scatter(sherd_tensor *a, int dim, sherd_tensor *index, sherd
         return sherd__fail_tensor(a->world, a->layout || index->layout, SHERD_EINVAL,
                                   "sherd_scatter: source is NULL: a is %s", sherd_tensor_text(a));
     sherd_tensor *in[] = {a, index, source ? sherd__pick_within(source, index, INT32_MAX) : NULL};
-    return sherd_apply(&sherd__scatter_op, in, 3, &(pick){.dim = dim});
+    return put_at(&sherd__scatter_op, in, &(pick){.dim = dim});
 }
 
 sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tensor *index, double value)
 {
-    return sherd_apply(&sherd__scatter_op, (sherd_tensor *[]){a, index, NULL}, 3,
-                       &(pick){.dim = dim, .value = value});
+    return put_at(&sherd__scatter_op, (sherd_tensor *[]){a, index, NULL},
+                  &(pick){.dim = dim, .value = value});
 }
 
 sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
 {
     sherd_tensor *in[] = {a, index, sherd__pick_within(source, index, INT32_MAX)};
 
-    return sherd_apply(&sherd__scatter_add_op, in, 3, &(pick){.dim = dim});
+    return put_at(&sherd__scatter_add_op, in, &(pick){.dim = dim});
 }
 
 sherd_tensor *sherd__put_slices(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)

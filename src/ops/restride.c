@@ -64,13 +64,16 @@ static bool restride(sherd_call *call)
 {
     const char *from = sherd__label_in(call, 0), *to = sherd__result_label_in(call, 0);
     int64_t stride[SHERD_MAX_DIMS] = {0};
+    unsigned stretched = 0;
 
     for (int d = 0; to[d]; d++) {
         const char *same = to[d] >= 'a' ? strchr(from, to[d]) : NULL;
         if (same)
             stride[d] = call->in[0]->stride[same - from];
+        stretched |= (same ? call->in[0]->stretched >> (same - from) & 1 : 1) << d;
     }
     sherd_call_view(call, 0, stride, 0);
+    call->out[0]->stretched = stretched;
     return true;
 }
 

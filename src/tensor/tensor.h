@@ -127,6 +127,7 @@ struct sherd_tensor {
     int64_t count;                  /* local elements */
     bool strided;                   /* on some rank its piece may not be row-major */
     unsigned varies;                /* plain: bits of the mesh axes over which it varies */
+    unsigned stretched; /* bits of dims whose elements are one in memory on all ranks, if known */
     /* plain: of a module that lies on a mesh without this rank; its values are others' business */
     bool elsewhere;
     const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */
@@ -304,10 +305,7 @@ void sherd__serve_no_more(sherd__storage *storage, sherd_memory_use use);
  */
 sherd_tensor *sherd__detached(sherd_tensor *t);
 
-/*
- * The first local element of any (strided) tensor; waits for a result in flight. NULL: ended by the
- * alarm.
- */
+/* The first local element of any (strided) tensor; waits for a result in flight. NULL: alarm. */
 const void *sherd__data(sherd_tensor *t);
 /* Local data of a tensor that was just made, for filling. */
 void *sherd__fresh(sherd_tensor *t);
