@@ -187,6 +187,8 @@ static const row rows[] = {
     ROW(ifft, 'x', 2, 4, draw_fft, run_ifft),
     ROW(rfft, 'x', 1, 3, draw_rfft, run_rfft),
     ROW(irfft, 'x', 2, 4, draw_irfft, run_irfft),
+    ROW(complex_einsum, 'x', 2, 4, draw_complex_einsum, run_complex_einsum),
+    ROW(fft_resize, 'x', 2, 4, draw_fft_resize, run_fft_resize),
     ROW(complex_mul, 'x', 1, 4, draw_complex_mul, run_complex_mul),
     ROW(knn, 'x', 2, 2, draw_points, run_knn),
     ROW(radius_search, 'x', 2, 2, draw_points, run_radius_search),

@@ -67,6 +67,28 @@ static inline bool draw_irfft(call_plan *p, uint64_t *dice)
     return true;
 }
 
+RUN(run_complex_einsum, sherd_complex_einsum("...i,...i->...", in[0], in[1]))
+RUN(run_fft_resize, sherd_fft_resize(in[0], (int)n[0], n[1]))
+
+static inline bool draw_complex_einsum(call_plan *p, uint64_t *dice)
+{
+    (void)dice;
+    if (!is_complex(&p->in[0]) || p->in[0].ndim < 2)
+        return false;
+    want_same(p, 1, 'x');
+    return true;
+}
+
+static inline bool draw_fft_resize(call_plan *p, uint64_t *dice)
+{
+    p->operands = 1;
+    if (!is_complex(&p->in[0]) || p->in[0].ndim < 2)
+        return false;
+    p->number[0] = roll(dice, p->in[0].ndim - 1);
+    p->number[1] = 1 + roll(dice, 8);
+    return true;
+}
+
 static inline bool draw_complex_mul(call_plan *p, uint64_t *dice)
 {
     if (!is_complex(&p->in[0]))

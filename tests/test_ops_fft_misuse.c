@@ -63,7 +63,8 @@ static void computes(sherd_world *world)
     {                                                                                             \
         sherd_fft(a, NULL, 0, SHERD_FFT_ORTHO), sherd_ifft(a, NULL, 0, SHERD_FFT_ORTHO),          \
             sherd_rfft(a, NULL, 0, SHERD_FFT_ORTHO), sherd_irfft(a, NULL, 0, 0, SHERD_FFT_ORTHO), \
-            sherd_complex_mul(a, a),                                                              \
+            sherd_complex_mul(a, a), sherd_complex_einsum("ij,ij->ij", a, a),                     \
+            sherd_fft_resize(a, 0, 2),                                                            \
     }
 
 MISUSE(a_transform_of_nothing_is_nothing)
@@ -101,6 +102,17 @@ MISUSE(an_operand_must_be_complex)
     FAILS(SHERD_EINVAL, sherd_complex_mul(a, BAD(t.one, a)));
     FAILS(SHERD_EINVAL, sherd_complex_mul(BAD(t.half, a), BAD(t.half, a)));
     FAILS(SHERD_EINVAL, sherd_complex_mul(a, NUL(a)));
+    FAILS(SHERD_EINVAL, sherd_complex_einsum("ij,ij->ij", a, NUL(a)));
+    FAILS(SHERD_EINVAL, sherd_complex_einsum("ij,ij->ij", BAD(t.half, a), BAD(t.half, a)));
+    FAILS(SHERD_EINVAL, sherd_complex_einsum("ij,ij->ij", a, BAD(t.triples, a)));
+    FAILS(SHERD_EINVAL, sherd_complex_einsum(BAD("ij,ij", "ij,ij->ij"), a, a));
+    FAILS(SHERD_EINVAL, sherd_complex_einsum(BAD("ij,jk,kl->il", "ij,ij->ij"), a, a));
+    FAILS(SHERD_EINVAL, sherd_complex_einsum(BAD("ij,jkl->il", "ij,ij->ij"), a, a));
+    FAILS(SHERD_EINVAL, sherd_complex_einsum(NUL("ij,ij->ij"), a, a));
+    FAILS(SHERD_EINVAL, sherd_fft_resize(BAD(t.half, a), 0, 3));
+    FAILS(SHERD_EINVAL, sherd_fft_resize(BAD(t.one, a), 0, 3));
+    FAILS(SHERD_EINVAL, sherd_fft_resize(a, BAD(2, 1), 3));
+    FAILS(SHERD_EINVAL, sherd_fft_resize(a, 0, BAD(0, 3)));
 }
 
 MISUSE(dims_must_be_there)

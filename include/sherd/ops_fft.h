@@ -25,14 +25,19 @@
  *     a = sherd_irfft(hat, space, 2, 0, SHERD_FFT_BACKWARD);           // back; m is even
  *
  * Where only the lowest frequencies are kept, as in Fourier neural operators, transform dim by dim
- * and cut in between: what a later transform moves is then small. For [n, c, x(a), y]:
+ * and cut in between: then only what is kept is moved. Of a field [n, c, x(a), y], by weights w
+ * [c, out, 32, 16(a), 2] that mix its channels for 32 by 16 frequencies:
  *
- *     const int along = 2, across = 3; // below: y where it lies, then x for 16 frequencies only
- *     sherd_tensor *low = sherd_narrow(sherd_rfft(a, &across, 1, SHERD_FFT_BACKWARD), 3, 0, 16);
- *     low = sherd_fft(low, &along, 1, SHERD_FFT_BACKWARD);
+ *     const int along = 2, across = 3; // y where it lies, then x for 16 frequencies only
+ *     const sherd_fft_norm norm = SHERD_FFT_BACKWARD;
+ *     sherd_tensor *low = sherd_narrow(sherd_rfft(a, &across, 1, norm), 3, 0, 16);
+ *     low = sherd_redistribute_to(low, "S(3)", NULL); // an all-to-all: of [n, c, x, 16(a), 2]
+ *     low = sherd_fft_resize(sherd_fft(low, &along, 1, norm), 2, 32); // -16 to 15
+ *     low = sherd_complex_einsum("ncxy,coxy->noxy", low, w);
+ *     low = sherd_ifft(sherd_fft_resize(low, 2, 512), &along, 1, norm);
+ *     y = sherd_irfft(sherd_redistribute_to(low, "S(2)", NULL), &across, 1, 512, norm);
  *
- * and back in reverse: sherd_pad and sherd_ifft along x, sherd_redistribute_to the rows, and
- * sherd_irfft along y, which takes elements that are missing as 0.
+ * No rank has a whole spectrum, in backward neither. (tests/test_fields_modes.c is this layer.)
  *
  * The rest of torch.fft has other names here: fftshift is sherd_roll by half the size of a dim;
  * fftfreq is sherd_arange, with n subtracted from the numbers from n / 2 on; the conjugate is
@@ -118,6 +123,33 @@ SHERD_API sherd_tensor *sherd_irfft(sherd_tensor *a, const int *dims, int count,
  * @errors     see ops.h; EINVAL a last dim that is not 2, bf16 and f16
  */
 SHERD_API sherd_tensor *sherd_complex_mul(sherd_tensor *a, sherd_tensor *b);
+
+/**
+ * sherd_einsum of two complex tensors: a text such as "bixy,ioxy->boxy", with "->", whose letters
+ * are the dims before the pairs.
+ *
+ * @collective as sherd_einsum
+ * @shapes     text: at most 59 bytes; a, b and the result: [..., 2]
+ * @numerics   as sherd_einsum of real numbers, with a sum over two more
+ * @owns       scope
+ * @errors     see sherd_einsum; EINVAL a last dim that is not 2, bf16 and f16, a text without two
+ *             terms and "->", or that leaves less than two small letters
+ */
+SHERD_API sherd_tensor *sherd_complex_einsum(const char *text, sherd_tensor *a, sherd_tensor *b);
+
+/**
+ * The same frequencies in a dim of size n, in the order of sherd_fft: of m frequencies that both
+ * sizes have, 0 .. (m - 1) / 2 at its beginning and -m / 2 .. -1 at its end (rounded towards 0);
+ * what is missing between is 0, what is too much is left out. Keeps low frequencies, or pads
+ * them; its gradient is the other way. (The dim that sherd_rfft has halved has no negative ones:
+ * sherd_narrow keeps its first, sherd_irfft pads.)
+ *
+ * @collective only if the dim is sharded: what is kept is joined as by sherd_cat
+ * @shapes     a and the result: [..., 2]; `dim` does not count the pair
+ * @owns       scope; `a` itself if it has size n
+ * @errors     see above; EINVAL n < 1
+ */
+SHERD_API sherd_tensor *sherd_fft_resize(sherd_tensor *a, int dim, int64_t n);
 
 SHERD_END
 

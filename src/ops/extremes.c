@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The largest, the smallest and the product of elements, or of slices, with one index (for
- * together.c). Where indices are sharded, ranks find those of what they have: the result is pending
+ * reducing.c). Where indices are sharded, ranks find those of what they have: the result is pending
  * and settled at once, or they send them to the owners. The gradient goes to all elements that are
  * as large as the result, in equal parts, as in PyTorch; of a product to each the product of the
  * others.
  */
-#include "gathering.h"
+#include "reducing.h"
 #include "apply/sketch.h"
 #include "sherd/ops_elements.h"
 
@@ -109,12 +109,12 @@ static bool pass_found(sherd_call *call)
     return true;
 }
 
-sherd_tensor *sherd__add_at(sherd_tensor *a, const sherd__gathering *g, sherd_tensor *source)
+sherd_tensor *sherd__add_at(sherd_tensor *a, const sherd__reducing *g, sherd_tensor *source)
 {
     return (g->flat ? sherd__add_slices : sherd_scatter_add)(a, g->dim, g->index, source);
 }
 
-sherd_tensor *sherd__take_at(sherd_tensor *a, const sherd__gathering *g)
+sherd_tensor *sherd__take_at(sherd_tensor *a, const sherd__reducing *g)
 {
     return (g->flat ? sherd_index_select : sherd_gather)(a, g->dim, g->index);
 }
@@ -125,7 +125,7 @@ static sherd_tensor *ones_where(sherd_tensor *condition, sherd_dtype dtype)
     return sherd_cast(condition, dtype);
 }
 
-static void most_back(sherd_node *node, const sherd__gathering *g, sherd_tensor *dy,
+static void most_back(sherd_node *node, const sherd__reducing *g, sherd_tensor *dy,
                       sherd_tensor **grad_in)
 {
     sherd_tensor *a = sherd_node_operand(node, AMONG_A), *y = sherd_node_result(node, 0);
@@ -144,7 +144,7 @@ static void most_back(sherd_node *node, const sherd__gathering *g, sherd_tensor 
  * The product divided by each factor; at a factor that is 0, the product of the others, which is
  * not 0 only if none of them is.
  */
-static sherd_tensor *product_back(sherd_node *node, const sherd__gathering *g, sherd_tensor *dy)
+static sherd_tensor *product_back(sherd_node *node, const sherd__reducing *g, sherd_tensor *dy)
 {
     sherd_tensor *y = sherd_node_result(node, 0), *source = sherd_node_operand(node, AMONG_SOURCE);
     sherd_tensor *none = sherd_eq_scalar(source, 0), *rest = sherd_masked_fill(source, none, 1);
@@ -160,8 +160,8 @@ static sherd_tensor *product_back(sherd_node *node, const sherd__gathering *g, s
 static void found_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const pick *at = sherd_node_attributes(node);
-    const sherd__gathering g = {at->dim, at->flat, sherd_node_operand(node, AMONG_INDEX),
-                                (sherd_reduce_op)at->reduce};
+    const sherd__reducing g = {at->dim, at->flat, sherd_node_operand(node, AMONG_INDEX),
+                               (sherd_reduce_op)at->reduce};
 
     if (g.reduce != SHERD_PRODUCT)
         most_back(node, &g, grad_out[0], grad_in);
@@ -190,7 +190,7 @@ const sherd_op sherd__scatter_reduce_op = {
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-sherd_tensor *sherd__find_at(sherd_tensor *a, const sherd__gathering *g, sherd_tensor *source)
+sherd_tensor *sherd__find_at(sherd_tensor *a, const sherd__reducing *g, sherd_tensor *source)
 {
     const pick at = {.dim = g->dim, .flat = g->flat, .reduce = (int)g->reduce};
 
@@ -198,7 +198,7 @@ sherd_tensor *sherd__find_at(sherd_tensor *a, const sherd__gathering *g, sherd_t
                        (sherd_tensor *[]){sherd_detach(a), g->index, sherd_detach(source)}, 3, &at);
 }
 
-sherd_tensor *sherd__most_at(sherd_tensor *a, const sherd__gathering *g, sherd_tensor *source)
+sherd_tensor *sherd__most_at(sherd_tensor *a, const sherd__reducing *g, sherd_tensor *source)
 {
     const pick at = {.dim = g->dim, .flat = g->flat, .reduce = (int)g->reduce};
 

@@ -4,7 +4,7 @@
  * group is found and taken off, exponentials are added up by index, and divided by what they add up
  * to. Composed without a record; backward adds up once, and takes once: it costs half of forward.
  */
-#include "gathering.h"
+#include "reducing.h"
 
 #include <math.h>
 
@@ -46,7 +46,7 @@ static sherd_tensor *of_groups(const sherd_tensor *t, const grouping *at, double
 static sherd_tensor *together(sherd_tensor *t, sherd_tensor *index, const grouping *at,
                               sherd_reduce_op reduce)
 {
-    const sherd__gathering g = {at->dim, true, index, reduce};
+    const sherd__reducing g = {at->dim, true, index, reduce};
 
     if (sherd_tensor_failed(t))
         return t;

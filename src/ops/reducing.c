@@ -4,14 +4,14 @@
  * sums and averages are composed of sherd_scatter_add, the largest, the smallest and products of
  * what extremes.c finds. What counts elements counts slices where an index is of slices.
  */
-#include "gathering.h"
+#include "reducing.h"
 
 #include <math.h>
 
 #include "apply/sketch.h"
 #include "sherd/ops_elements.h"
 
-typedef sherd__gathering gathering;
+typedef sherd__reducing reducing;
 
 /* An integer everywhere, in the shape and layout of t; of one dim alone if `flat`. */
 static sherd_tensor *integer_like(const sherd_tensor *t, int dim, bool flat, double value)
@@ -35,10 +35,10 @@ static sherd_tensor *integer_like(const sherd_tensor *t, int dim, bool flat, dou
 }
 
 /* How many elements of the source come to each place of a; of slices [.., 1, n, 1, ..]. */
-static sherd_tensor *counts(const sherd_tensor *a, const gathering *g)
+static sherd_tensor *counts(const sherd_tensor *a, const reducing *g)
 {
     int dim = sherd__dim_of(g->dim, a->ndim);
-    gathering alone = *g;
+    reducing alone = *g;
 
     if (dim < 0 || sherd_tensor_failed(g->index)) /* the first operator refuses it */
         return NULL;
@@ -75,7 +75,7 @@ static sherd_tensor *mean(sherd_tensor *total, sherd_tensor *count)
     return sherd_cast(sherd_div(sherd_cast(total, wide), sherd_cast(count, wide)), dtype);
 }
 
-sherd_tensor *sherd__put_together(sherd_tensor *a, const gathering *g, sherd_tensor *source,
+sherd_tensor *sherd__put_together(sherd_tensor *a, const reducing *g, sherd_tensor *source,
                                   bool include_self)
 {
     bool divided = g->reduce == SHERD_AVG;
@@ -124,8 +124,7 @@ sherd_tensor *sherd_scatter_reduce(sherd_tensor *a, int dim, sherd_tensor *index
     sherd_tensor *column = sherd__pick_column(index, a, dim);
     if (column)
         source = sherd__pick_within(source, index, INT32_MAX);
-    return sherd__put_together(a,
-                               &(gathering){dim, column != NULL, column ? column : index, reduce},
+    return sherd__put_together(a, &(reducing){dim, column != NULL, column ? column : index, reduce},
                                source, include_self);
 }
 
@@ -165,7 +164,7 @@ static bool reduce_slices(sherd_call *call)
     const slices *at = call->attributes;
 
     call->out[0] = sherd__put_together(
-        call->in[A], &(gathering){at->dim, true, call->in[INDEX], (sherd_reduce_op)at->reduce},
+        call->in[A], &(reducing){at->dim, true, call->in[INDEX], (sherd_reduce_op)at->reduce},
         call->in[SOURCE], at->include_self);
     return true;
 }
