@@ -10,6 +10,7 @@
 
 #include "apply/sketch.h"
 #include "sherd/ops_elements.h"
+#include "world/doing.h"
 
 typedef sherd__reducing reducing;
 
@@ -121,11 +122,14 @@ sherd_tensor *sherd_scatter_reduce(sherd_tensor *a, int dim, sherd_tensor *index
     if (fault)
         return sherd__fail_tensor(world, a->layout || index->layout || source->layout, SHERD_EINVAL,
                                   "sherd_scatter_reduce: %s: a is %s", fault, sherd_tensor_text(a));
+    bool begun = sherd__doing_begin(world, "sherd_scatter_reduce");
     sherd_tensor *column = sherd__pick_column(index, a, dim);
     if (column)
         source = sherd__pick_within(source, index, INT32_MAX);
-    return sherd__put_together(a, &(reducing){dim, column != NULL, column ? column : index, reduce},
-                               source, include_self);
+    y = sherd__put_together(a, &(reducing){dim, column != NULL, column ? column : index, reduce},
+                            source, include_self);
+    sherd__doing_end(world, begun);
+    return y;
 }
 
 /* ---- slices ---------------------------------------------------------------------------------- */
