@@ -91,6 +91,8 @@ static void bits_are_those_of_plain_sums(void)
         try_table(sherd__kernels_of_any(&set, (sherd_dtype)d), (sherd_dtype)d);
     for (int i = versions(list) - 1; i >= 0; i--)
         try_table(&list[i], SHERD_F32);
+    for (int i = versions_f64(list) - 1; i >= 0; i--)
+        try_table(&list[i], SHERD_F64);
     free(a);
 }
 
