@@ -84,6 +84,39 @@ static void every_set_has_the_bits_of_the_plain_one(void)
     }
 }
 
+/* Blocks of all dtypes to all others: fractions and integers, near and far, of more than a block. */
+static void casts_have_the_bits_of_the_plain_ones(void)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
+                                         SHERD_I32, SHERD_I64, SHERD_U8,   SHERD_BOOL};
+    static const double sizes[] = {1, 1e-40, 300, 1e9, 1e12, 1e300};
+    static unsigned char plain[MOST * 8], other[MOST * 8];
+    static double number[MOST];
+    sherd__kernels sets[FAST_SETS];
+    int count = versions(sets);
+
+    for (int i = 0; i < MOST; i++) /* six blocks of each size, with odd numbers in some */
+        number[i] = i % 512 == 77    ? (double)NAN
+                    : i % 1024 == 99 ? (double)INFINITY
+                                     : sin(i * 0.7) * sizes[i / 512 % 6];
+    for (int a = 0; a < LEN(dtypes); a++) {
+        sherd__cast(dtypes[a], SHERD_F64, MOST, x, number);
+        for (int b = 0; b < LEN(dtypes); b++)
+            for (int i = 0; i < count; i++) {
+                size_t bytes = sherd_dtype_bytes(dtypes[b]) * MOST;
+                sherd__cast(dtypes[b], dtypes[a], MOST, plain, x);
+                sherd__casts_by(&sets[i])->cast(dtypes[b], dtypes[a], MOST, other, x);
+                if (!CHECK_EQ(memcmp(plain, other, bytes), 0))
+                    printf("%s, dtype %d to %d\n", sets[i].name, (int)dtypes[a], (int)dtypes[b]);
+            }
+        for (int i = 0; i < count && dtypes[a] != SHERD_F32 && !sherd__is_half(dtypes[a]); i++) {
+            sherd__cast_to_odd(dtypes[a], MOST, (float *)(void *)plain, x);
+            sherd__casts_by(&sets[i])->to_odd(dtypes[a], MOST, (float *)(void *)other, x);
+            CHECK_EQ(memcmp(plain, other, MOST * sizeof(float)), 0);
+        }
+    }
+}
+
 /* scale 1 + 2^-40 makes of a number between two of 16 bits one that is nearer to one of them. */
 static void numbers_of_16_bits_are_rounded_once(void)
 {
@@ -129,6 +162,7 @@ static void copies_are_bit_for_bit(void)
 
 static const check_test tests[] = {
     {TEST(every_set_has_the_bits_of_the_plain_one)},
+    {TEST(casts_have_the_bits_of_the_plain_ones)},
     {TEST(numbers_of_16_bits_are_rounded_once)},
     {TEST(copies_are_bit_for_bit)},
 };

@@ -10,7 +10,9 @@
 #include "kernels/kernels.h"
 #include "kernels/pick.h"
 #include "kernels/ref.h"
+#include "vector/bodies.h"
 #include "vector/choose.h"
+#include "vector/fast.h"
 
 enum { MOST = 700 };
 
@@ -224,22 +226,42 @@ static int differing(sherd_dtype dtype, const sherd__kernels *fast, const sherd_
     return wrong;
 }
 
+/* The chosen tables, and those whose loops are by AVX2, and by AVX-512; how many there are. */
+static int table_sets(sherd__kernel_set set[3])
+{
+    int n = 1;
+
+    sherd__kernels_choose(&set[0]);
+#if defined(__x86_64__)
+    if (sherd__has_avx2()) {
+        set[n] = set[0];
+        sherd__install_bodies_avx2(&set[n++]);
+    }
+    if (sherd__has_avx512()) {
+        set[n] = set[0];
+        sherd__install_bodies_avx512(&set[n++]);
+    }
+#endif
+    return n;
+}
+
 static void fast_tables_have_the_bits_of_plain_ones(void)
 {
-    static const int64_t sizes[][2] = {{1, 1},   {3, 200}, {200, 3}, {33, 16},
-                                       {70, 10}, {2, 350}, {5, 129}, {64, 1}};
-    sherd__kernel_set set;
+    static const int64_t sizes[][2] = {{1, 1},   {3, 200}, {200, 3}, {33, 16}, {70, 10}, {2, 350},
+                                       {5, 129}, {64, 1},  {33, 21}, {65, 8},  {40, 17}};
+    sherd__kernel_set set[3];
     sherd__kernels bf16, f16;
+    int count = table_sets(set);
 
-    sherd__kernels_choose(&set);
     sherd__install_half_ref(&bf16, &f16);
-    for (int s = 0; s < LEN(sizes); s++) {
-        int64_t rows = sizes[s][0], cols = sizes[s][1];
-        CHECK_EQ(differing(SHERD_F32, &set.f32, &sherd__ref_f32, rows, cols), 0);
-        CHECK_EQ(differing(SHERD_F64, &set.f64, &sherd__ref_f64, rows, cols), 0);
-        CHECK_EQ(differing(SHERD_BF16, &set.bf16, &bf16, rows, cols), 0);
-        CHECK_EQ(differing(SHERD_F16, &set.f16, &f16, rows, cols), 0);
-    }
+    for (int i = 0; i < count; i++)
+        for (int s = 0; s < LEN(sizes); s++) {
+            int64_t rows = sizes[s][0], cols = sizes[s][1];
+            CHECK_EQ(differing(SHERD_F32, &set[i].f32, &sherd__ref_f32, rows, cols), 0);
+            CHECK_EQ(differing(SHERD_F64, &set[i].f64, &sherd__ref_f64, rows, cols), 0);
+            CHECK_EQ(differing(SHERD_BF16, &set[i].bf16, &bf16, rows, cols), 0);
+            CHECK_EQ(differing(SHERD_F16, &set[i].f16, &f16, rows, cols), 0);
+        }
 }
 
 static void single_elements_are_added_where_they_belong(void)

@@ -24,15 +24,16 @@ typedef struct sherd__bodies {
     const sherd__casts *casts;
 } sherd__bodies;
 extern const sherd__bodies sherd__bodies_avx2, sherd__bodies_avx512;
-extern const sherd__casts sherd__casts_avx2; /* also those of AVX-512: they wait for memory */
+extern const sherd__casts sherd__casts_avx2;
 
 /* As sherd__norm_kernels_of and sherd__along_kernels_of, for the instructions of this table. */
 const sherd__norm_kernels *sherd__norms_by(const sherd__kernels *beside, sherd_dtype dtype);
 const sherd__along_kernels *sherd__along_by(const sherd__kernels *beside, sherd_dtype dtype);
 const sherd__casts *sherd__casts_by(const sherd__kernels *beside);
 
-/* Put the loops of AVX2 into the tables, which hold the plain ones. AVX-512 takes these too: they
- * wait for memory. */
+/* Put the loops of AVX2 into the tables, which hold the plain ones, and over them those of AVX-512.
+ */
 void sherd__install_bodies_avx2(sherd__kernel_set *set);
+void sherd__install_bodies_avx512(sherd__kernel_set *set);
 
 #endif

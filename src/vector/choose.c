@@ -227,6 +227,8 @@ static void install_fast(sherd__kernel_set *set)
 #if defined(__x86_64__)
     if (fast != &sherd__simd128)
         sherd__install_bodies_avx2(set);
+    if (fast == &sherd__avx512)
+        sherd__install_bodies_avx512(set);
 #endif
 }
 
