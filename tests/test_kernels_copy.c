@@ -177,6 +177,31 @@ static void long_rows_of_one_element_are_exact(void)
         }
 }
 
+/* So many that they are no box of few bytes. */
+static void many_short_rows_of_one_element_each_are_exact(void)
+{
+    enum { ROWS = 4200, GAP = 1, LONGEST = 70 };
+    static uint64_t from[ROWS];
+    static char to[ROWS * 8 * (LONGEST + GAP)];
+
+    for (uint64_t r = 0; r < ROWS; r++)
+        from[r] = r * 0x9E3779B97F4A7C15u;
+    for (size_t bytes = 1; bytes <= 8; bytes *= 2)
+        for (int64_t n = 1; n <= LONGEST; n += n < 34 ? 1 : 12) {
+            const int64_t size[] = {ROWS, n}, dst_stride[] = {n + GAP, 1};
+            const int64_t src_stride[] = {8 / (int64_t)bytes, 0};
+            int64_t wrong = 0;
+            memset(to, UNTOUCHED, sizeof to);
+            sherd__copy_box(bytes, 2, size, to, dst_stride, from, src_stride);
+            for (int64_t r = 0; r < ROWS; r++)
+                for (int64_t i = 0; i < n + GAP; i++) {
+                    const char *at = to + (size_t)(r * (n + GAP) + i) * bytes;
+                    wrong += i < n ? memcmp(at, &from[r], bytes) != 0 : (uint8_t)*at != UNTOUCHED;
+                }
+            CHECK_EQ(wrong, 0);
+        }
+}
+
 static void no_dims_are_one_element(void)
 {
     const int64_t none[3] = {0};
@@ -307,6 +332,7 @@ static const check_test tests[] = {
     {TEST(rows_of_every_length_are_permuted)},
     {TEST(a_source_stride_of_zero_repeats)},
     {TEST(long_rows_of_one_element_are_exact)},
+    {TEST(many_short_rows_of_one_element_each_are_exact)},
     {TEST(no_dims_are_one_element)},
     {TEST(a_size_of_zero_is_no_element)},
     {TEST(all_dims_of_size_two)},

@@ -80,8 +80,8 @@ static void many_halves_add_up(void)
 
 static void columns_have_the_same_bits(void)
 {
-    static const int64_t mid[] = {31, 63, 64, 65, 72, 129, 200},
-                         inner[] = {2, 7, 16, 33, 1024, COLUMNS};
+    static const int64_t mid[] = {31, 63, 64, 65, 72, 129, 200, 512, 1100},
+                         inner[] = {2, 3, 4, 7, 8, 13, 16, 33, 1024, COLUMNS};
     sherd__kernels list[1 + FAST_SETS];
 
     sherd__ref_f32.uniform(MANY, x, -1, 1, sherd__philox_key(2, 1, 0), 0);
@@ -90,6 +90,8 @@ static void columns_have_the_same_bits(void)
             for (int i = 0; i < LEN(inner); i++)
                 for (int add = 0; add < 2; add++) {
                     int64_t outer = inner[i] < COLUMNS ? 2 : 1;
+                    if (outer * mid[m] * inner[i] >= MANY)
+                        continue;
                     for (int64_t j = 0; j < COLUMNS; j++)
                         rows[0][j] = rows[1][j] = x[j];
                     list[0].sum(rows[0], x + 1, outer, mid[m], inner[i], add);

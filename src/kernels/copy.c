@@ -193,6 +193,45 @@ static void repeat_element(size_t bytes, int64_t n, char *dst, const char *src)
         memcpy(dst + at, dst, at + done < all ? done : all - at);
 }
 
+/*
+ * Rows of n > 0 copies of one element each, of at most a line: whole vectors, the last of them over
+ * the one before it. `bytes` is a constant in each caller.
+ */
+static inline void repeat_short(size_t bytes, int64_t rows, int64_t n, char *dst, int64_t dst_row,
+                                const char *src, int64_t src_row)
+{
+    enum { PIECE = 16 };
+    size_t all = (size_t)n * bytes;
+    char piece[PIECE];
+
+    for (int64_t r = 0; r < rows; r++, dst += dst_row, src += src_row) {
+        for (size_t at = 0; at < PIECE; at += bytes)
+            memcpy(piece + at, src, bytes);
+        for (size_t at = 0; all < PIECE && at < all; at += bytes)
+            memcpy(dst + at, src, bytes);
+        for (size_t at = 0; at + PIECE <= all; at += PIECE)
+            memcpy(dst + at, piece, PIECE);
+        if (all > PIECE)
+            memcpy(dst + all - PIECE, piece, PIECE);
+    }
+}
+
+static void repeat_rows(size_t bytes, int64_t rows, int64_t n, char *dst, int64_t dst_row,
+                        const char *src, int64_t src_row)
+{
+    bool fits = n <= (int64_t)(SHERD__LINE / bytes);
+
+    if (fits && bytes == 2)
+        repeat_short(2, rows, n, dst, dst_row, src, src_row);
+    else if (fits && bytes == 4)
+        repeat_short(4, rows, n, dst, dst_row, src, src_row);
+    else if (fits && bytes == 8)
+        repeat_short(8, rows, n, dst, dst_row, src, src_row);
+    else
+        for (int64_t r = 0; r < rows; r++)
+            repeat_element(bytes, n, dst + r * dst_row, src + r * src_row);
+}
+
 /* Copy by vectors a plane that is turned, or whose rows are reversed or one element each. False: it
  * is neither. */
 static bool copy_by_vectors(int64_t bytes, const copy *c, int row, char *dst, const char *src)
@@ -202,10 +241,10 @@ static bool copy_by_vectors(int64_t bytes, const copy *c, int row, char *dst, co
 
     if (c->dst[col] != bytes)
         return false;
-    for (int64_t r = 0; r < c->size[row] && c->src[col] == 0; r++)
-        repeat_element((size_t)bytes, c->size[col], dst + r * c->dst[row], src + r * c->src[row]);
-    if (c->src[col] == 0)
+    if (c->src[col] == 0) {
+        repeat_rows((size_t)bytes, c->size[row], c->size[col], dst, c->dst[row], src, c->src[row]);
         return true;
+    }
     if (c->src[row] == bytes)
         return sherd__turn((size_t)bytes, c->size[row], c->size[col], dst, c->dst[row], src,
                            c->src[col]);
