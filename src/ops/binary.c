@@ -53,12 +53,15 @@ static bool compute_slope(sherd_call *call)
                                   call->to[0], call->from[G_A], a, call->from[G_B], b);
         return true;
     }
-    /* The gradient may be a view; the result has room for it. */
-    sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0], out->stride,
-                    call->from[G_DY], dy);
+    const void *from = call->from[G_DY];
+    if (memcmp(dy, out->stride, (size_t)out->ndim * sizeof *dy) != 0) { /* the result has room */
+        sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
+                        out->stride, from, dy);
+        from = call->to[0];
+    }
     sherd__kernels_in(call)->binary_grad((sherd__binary_kind)attributes->kind, attributes->which,
-                                         out->ndim, out->local, call->to[0], call->to[0],
-                                         call->from[G_A], a, call->from[G_B], b);
+                                         out->ndim, out->local, call->to[0], from, call->from[G_A],
+                                         a, call->from[G_B], b);
     return true;
 }
 

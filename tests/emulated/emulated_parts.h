@@ -163,4 +163,29 @@ EMULATED_LANES __m512 emulated_rcp14_ps(__m512 x)
 #define _mm512_maskz_rcp14_ps(m, x) \
     emulated_mask_blend_ps(m, emulated_set1_ps(0), emulated_rcp14_ps(x))
 
+/* The same of 1 / sqrt(x); exact of powers of 4. */
+EMULATED float emulated_estimate_root(float x)
+{
+    uint32_t bits = emulated_bits_of(x);
+    double off = 0.9 / 16384;
+
+    if (isnan(x) || x < 0)
+        return isnan(x) ? emulated_quiet(x) : -NAN;
+    if (x == 0)
+        return copysignf(INFINITY, x);
+    if ((bits & 0xFFFFFFu) == 0x800000u || isinf(x))
+        return (float)(1 / sqrt((double)x));
+    return (float)((1 + ((bits ^ bits >> 9) & 0x800u ? off : -off)) / sqrt((double)x));
+}
+
+EMULATED_LANES __m512 emulated_rsqrt14_ps(__m512 x)
+{
+    emulated_bits a = {.f = x};
+
+    for (int i = 0; i < 16; i++)
+        a.f32[i] = emulated_estimate_root(a.f32[i]);
+    return a.f;
+}
+#define _mm512_rsqrt14_ps emulated_rsqrt14_ps
+
 #endif

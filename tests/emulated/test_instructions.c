@@ -200,6 +200,26 @@ static void inverses_are_estimates(void)
     CHECK(worst < 1.0 / 16384);
 }
 
+static void inverse_roots_are_estimates(void)
+{
+    uint64_t dice = 5;
+    double worst = 0;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        vector a = numbers(&dice), y = {.f = _mm512_rsqrt14_ps(a.f)};
+        for (int i = 0; i < LANES; i++) {
+            double x = (double)a.f32[i];
+            if (isnan(x) || x < 0)
+                CHECK(isnan(y.f32[i]));
+            else if (x == 0 || isinf(x))
+                CHECK(same(y.f32[i], isinf(x) ? 0 : copysignf(INFINITY, a.f32[i])));
+            else if (x >= 0x1p-126)
+                worst = fmax(worst, fabs((double)y.f32[i] * sqrt(x) - 1));
+        }
+    }
+    CHECK(worst > 0 && worst < 1.0 / 16384);
+}
+
 static void conversions_round_to_nearest(void)
 {
     uint64_t dice = 5;
@@ -419,6 +439,7 @@ static const check_test tests[] = {
     {TEST(masks_choose_lanes)},
     {TEST(numbers_are_taken_apart)},
     {TEST(inverses_are_estimates)},
+    {TEST(inverse_roots_are_estimates)},
     {TEST(conversions_round_to_nearest)},
     {TEST(words_change_their_lanes)},
     {TEST(integers_are_those_of_c)},
