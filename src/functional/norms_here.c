@@ -49,10 +49,23 @@ static const double *of_channels(const sherd__sets *p, int64_t i, const double *
         return set + i * p->slots;
     for (int64_t s = 0; s < p->slots; s++) {
         int64_t c, end = sherd__slot_end(p, s, &c);
+        double number = set[i * p->slots + s];
         for (; c < end; c++)
-            room[c] = set[i * p->slots + s];
+            room[c] = number;
     }
     return room;
+}
+
+/* scale[channels] of item i: their weights times the numbers of their sets. */
+static void scale_channels(const sherd__sets *p, int64_t i, const double *weight, const double *set,
+                           double *scale)
+{
+    for (int64_t s = 0; s < p->slots; s++) {
+        int64_t c, end = sherd__slot_end(p, s, &c);
+        double number = set[i * p->slots + s];
+        for (; c < end; c++)
+            scale[c] = weight[c] * number;
+    }
 }
 
 /* The numbers of sets, out of those of the rows of an operand. NULL: no memory. */
@@ -119,6 +132,12 @@ static void add_up(sherd_call *call, const sherd__sets *p, double *sum, const do
         kernels->add_up(&p->n, sum, call->from[X], mean);
         return;
     }
+    if (p->slots * p->group == p->n.channels) { /* whole groups: as channels of one item */
+        const sherd__norming n = {
+            .batch = 1, .channels = p->sets, .inner = p->group * p->n.inner, .whole = true};
+        kernels->add_up(&n, sum, call->from[X], mean);
+        return;
+    }
     for (int64_t i = 0; i < p->sets; i++) {
         int64_t lo, end = sherd__slot_end(p, i % p->slots, &lo);
         int64_t first = (i / p->slots * p->n.channels + lo) * p->n.inner;
@@ -166,7 +185,7 @@ static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean
     int64_t channels = p->n.channels;
     double *weight = sherd__norm_read(call, WEIGHT, channels, 1),
            *bias = sherd__norm_read(call, BIAS, channels, 0),
-           *room = sherd__norm_room(call, (THIRD + 1) * channels);
+           *room = sherd__norm_room(call, (SECOND + 1) * channels);
     const sherd__norming n = one_item(p);
 
     if (!weight || !bias || !room)
@@ -178,13 +197,11 @@ static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean
     for (int64_t i = 0; i < p->sets; i++)
         var[i] = inverse_of(call, var[i]);
     for (int64_t i = 0; i < p->items; i++) {
-        const double *inverse = of_channels(p, i, var, room + FIRST * channels);
-        double *scale = room + SECOND * channels;
-        for (int64_t c = 0; c < channels; c++)
-            scale[c] = weight[c] * inverse[c];
+        double *scale = room + FIRST * channels;
+        scale_channels(p, i, weight, var, scale);
         kernels_of(call)->spread(&n, (void *)item_at(call, p, call->to[Y], i),
                                  item_at(call, p, call->from[X], i),
-                                 of_channels(p, i, mean, room + THIRD * channels), scale, bias);
+                                 of_channels(p, i, mean, room + SECOND * channels), scale, bias);
     }
     return true;
 }
@@ -277,9 +294,7 @@ static void find_gradient(sherd_call *call, const sherd__sets *p, const slopes *
     if (call->in[G_X]->count == 0) /* of its NULLs kernels could not say what they lack */
         return;
     for (int64_t i = 0; i < p->items; i++) {
-        const double *inverse = of_channels(p, i, of->inverse, room + SECOND * channels);
-        for (int64_t c = 0; c < channels; c++)
-            scale[c] = of->weight[c] * inverse[c];
+        scale_channels(p, i, of->weight, of->inverse, scale);
         kernels_of(call)->gradient(
             &n, (void *)item_at(call, p, call->to[G_DX], i), item_at(call, p, call->from[G_DY], i),
             item_at(call, p, call->from[G_X], i),

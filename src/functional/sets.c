@@ -22,6 +22,7 @@ sherd__sets sherd__sets_of(const sherd_tensor *x, int64_t groups)
                      .group = groups ? sherd__max(x->shape[1] / groups, 1) : 1};
     int64_t end = first + p.n.channels;
 
+    p.lacks = first % p.group;
     p.items = p.n.whole ? 1 : p.n.batch;
     p.slots = p.n.channels ? (end - 1) / p.group - first / p.group + 1 : 0;
     p.rows = p.items * p.n.channels;
@@ -31,7 +32,7 @@ sherd__sets sherd__sets_of(const sherd_tensor *x, int64_t groups)
 
 int64_t sherd__slot_end(const sherd__sets *p, int64_t s, int64_t *lo)
 {
-    int64_t begin = (p->first / p->group + s) * p->group - p->first;
+    int64_t begin = s * p->group - p->lacks;
 
     *lo = sherd__max(begin, 0);
     return sherd__min(begin + p->group, p->n.channels);

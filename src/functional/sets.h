@@ -17,6 +17,7 @@
 typedef struct sherd__sets {
     sherd__norming n;
     int64_t first, group; /* this rank's first channel in the whole tensor; channels of a group */
+    int64_t lacks;        /* channels of the first group that are on ranks before this one */
     int64_t items, slots; /* sets [items,slots]: of each item the groups that are here */
     int64_t rows, sets;
 } sherd__sets;
