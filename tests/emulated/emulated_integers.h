@@ -16,6 +16,7 @@ EMULATED_INTEGERS(add_epi32, add_epi32)
 EMULATED_INTEGERS(and_si512, and_si256)
 EMULATED_INTEGERS(or_si512, or_si256)
 EMULATED_INTEGERS(xor_si512, xor_si256)
+EMULATED_INTEGERS(max_epu32, max_epu32)
 EMULATED_INTEGERS(mul_epu32, mul_epu32)
 EMULATED_INTEGERS(mullo_epi32, mullo_epi32)
 EMULATED_INTEGERS(unpacklo_epi16, unpacklo_epi16)
@@ -26,7 +27,9 @@ EMULATED_INTEGERS(unpacklo_epi64, unpacklo_epi64)
 EMULATED_INTEGERS(unpackhi_epi64, unpackhi_epi64)
 #define _mm512_add_epi32      emulated_add_epi32
 #define _mm512_and_si512      emulated_and_si512
+#define _mm512_or_si512       emulated_or_si512
 #define _mm512_xor_si512      emulated_xor_si512
+#define _mm512_max_epu32      emulated_max_epu32
 #define _mm512_mul_epu32      emulated_mul_epu32
 #define _mm512_mullo_epi32    emulated_mullo_epi32
 #define _mm512_unpacklo_epi16 emulated_unpacklo_epi16
@@ -35,6 +38,17 @@ EMULATED_INTEGERS(unpackhi_epi64, unpackhi_epi64)
 #define _mm512_unpackhi_epi32 emulated_unpackhi_epi32
 #define _mm512_unpacklo_epi64 emulated_unpacklo_epi64
 #define _mm512_unpackhi_epi64 emulated_unpackhi_epi64
+
+EMULATED_LANES uint32_t emulated_reduce_max_epu32(__m512i x)
+{
+    emulated_bits a = {.i = x};
+    uint32_t most = 0;
+
+    for (int i = 0; i < 16; i++)
+        most = a.u32[i] > most ? a.u32[i] : most;
+    return most;
+}
+#define _mm512_reduce_max_epu32 emulated_reduce_max_epu32
 
 EMULATED __m512i emulated_slli_epi32(__m512i x, int n)
 {

@@ -325,9 +325,14 @@ static void integers_are_those_of_c(void)
         vector one = {.i = _mm512_xor_si512(a.i, b.i)}, low = {.i = _mm512_mullo_epi32(a.i, b.i)};
         vector product = {.i = _mm512_mul_epu32(a.i, b.i)},
                left = {.i = _mm512_slli_epi32(a.i, 23)};
+        vector any = {.i = _mm512_or_si512(a.i, b.i)}, most = {.i = _mm512_max_epu32(a.i, b.i)};
+        uint32_t largest = 0;
         vector right = {.i = _mm512_srli_epi32(a.i, 8)}, wide = {.i = _mm512_srli_epi64(a.i, 32)};
         for (int i = 0; i < LANES; i++) {
             CHECK_EQ(sum.u32[i], (uint32_t)(a.u32[i] + b.u32[i]));
+            CHECK_EQ(any.u32[i], a.u32[i] | b.u32[i]);
+            CHECK_EQ(most.u32[i], a.u32[i] > b.u32[i] ? a.u32[i] : b.u32[i]);
+            largest = a.u32[i] > largest ? a.u32[i] : largest;
             CHECK_EQ(both.u32[i], a.u32[i] & b.u32[i]);
             CHECK_EQ(one.u32[i], a.u32[i] ^ b.u32[i]);
             CHECK_EQ(low.u32[i], (uint32_t)(a.u32[i] * b.u32[i]));
@@ -336,6 +341,7 @@ static void integers_are_those_of_c(void)
             CHECK(product.u64[i / 2] == (uint64_t)a.u32[i / 2 * 2] * b.u32[i / 2 * 2]);
             CHECK(wide.u64[i / 2] == a.u64[i / 2] >> 32);
         }
+        CHECK_EQ(_mm512_reduce_max_epu32(a.i), largest);
     }
 }
 
