@@ -76,11 +76,13 @@ static void try_scatter_add(trial *t)
     sherd__pick p = draw_pick(t);
     const void *src = in(t, "src", p.outer * p.n * p.inner);
     void *dst = in_out(t, "dst", p.outer * p.entries * p.inner);
-    int64_t bytes = sherd__scatter_scratch(dtype_now(t), SHERD_SUM, &p);
+    static const sherd_reduce_op hows[] = {SHERD_SUM, SHERD_MAX, SHERD_PRODUCT};
+    sherd_reduce_op how = hows[draw(t, "how", 3)];
+    int64_t bytes = sherd__scatter_scratch(dtype_now(t), how, &p);
     void *scratch = part_of(t, "scratch", SPACE, BYTES, bytes);
 
     ready(t);
-    sherd__scatter_reduce(dtype_now(t), SHERD_SUM, &p, dst, src, scratch);
+    sherd__scatter_reduce(dtype_now(t), how, &p, dst, src, scratch);
 }
 
 static void try_order(trial *t)

@@ -160,8 +160,36 @@ static void groups_are_rows_of_softmax(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- lack of memory -------------------------------------------------------------------------- */
+
+/* Of groups that are asked for by owners: 9,000 elements. */
+static void softmax_of_many(sherd_world *world)
+{
+    static const int64_t n[] = {9000};
+    const sherd_mesh *mesh = NULL;
+    const sherd_layout *l = NULL;
+
+    sherd_scope_begin(world);
+    if (sherd_mesh_parse(&mesh, world, "2") == SHERD_OK &&
+        sherd_layout_parse_placements(&l, mesh, 1, n, "S(0)", NULL) == SHERD_OK) {
+        sherd_tensor *a = sherd_require_grad(sherd_constant_on(l, SHERD_F16, 1), true);
+        sherd_tensor *at = sherd_constant_on(l, SHERD_I32, 8000);
+        sherd_backward(sherd_sum(sherd_index_softmax(a, 0, at, 9000)));
+        sherd_index_reduce(a, 0, at, a, SHERD_PRODUCT, false);
+    } else {
+        sherd__raise(world, SHERD_ENOMEM, "no layouts");
+    }
+    sherd_scope_end(world);
+}
+
+static void lack_of_memory_is_said_by_all(sherd_world *world)
+{
+    fail_every_allocation(world, 1, softmax_of_many);
+}
+
 static const check_test tests[] = {
     {TEST(any_cuts_attend_as_one_rank), {1, 2, 3, 4}},
     {TEST(groups_are_rows_of_softmax), {1, 2, 3, 8}},
+    {TEST(lack_of_memory_is_said_by_all), {2}},
 };
 CHECK_MAIN(tests)
