@@ -187,15 +187,6 @@ void sherd_backward(sherd_tensor *loss)
         run(&p, &loss, NULL, 1);
 }
 
-/* The world of the first tensor that has one. */
-static sherd_world *world_of(sherd_tensor *const *t, int count)
-{
-    for (int i = 0; t && i < count; i++)
-        if (t[i])
-            return t[i]->world;
-    return NULL;
-}
-
 void sherd_backward_with(sherd_tensor *const *outputs, sherd_tensor *const *gradients, int count,
                          const sherd_backward_options *options)
 {
@@ -206,9 +197,9 @@ void sherd_backward_with(sherd_tensor *const *outputs, sherd_tensor *const *grad
         .function = "sherd_backward_with", .retains = o->retain, .replaces = o->replace};
     sherd_tensor *failed;
 
-    p.world = world_of(outputs, count);
+    p.world = sherd__world_among(outputs, count);
     if (!p.world)
-        p.world = world_of(gradients, count);
+        p.world = sherd__world_among(gradients, count);
     if (p.world && sherd__given(p.world, p.function, need, &failed) &&
         are_outputs(&p, outputs, count))
         run(&p, outputs, gradients, count);
@@ -219,7 +210,7 @@ void sherd_backward_with(sherd_tensor *const *outputs, sherd_tensor *const *grad
 sherd__pass *sherd__backward_first(sherd_tensor *const *outputs, sherd_tensor *const *gradients,
                                    int count, sherd_tensor *const *leaves, int n)
 {
-    sherd_world *world = world_of(outputs, count);
+    sherd_world *world = sherd__world_among(outputs, count);
     sherd__pass *p = sherd__alloc(sherd__world_heap(world), 1, sizeof *p);
 
     if (!p) {
@@ -377,9 +368,9 @@ void sherd_gradients(sherd_tensor **out, sherd_tensor *const *inputs, int n,
                      .graph = o->create_graph};
     sherd_tensor *failed = NULL;
 
-    p.world = world_of(outputs, count);
+    p.world = sherd__world_among(outputs, count);
     if (!p.world)
-        p.world = world_of(inputs, n);
+        p.world = sherd__world_among(inputs, n);
     bool apart = !out || (const void *)out != (const void *)inputs;
     for (int i = 0; out && i < n; i++)
         out[i] = NULL;

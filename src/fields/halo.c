@@ -149,14 +149,6 @@ static bool are_given(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
     return true;
 }
 
-static sherd_world *world_of(sherd_tensor *const *t, int count)
-{
-    for (int i = 0; t && i < count; i++)
-        if (t[i])
-            return t[i]->world;
-    return NULL;
-}
-
 /* The same with room for the windows, allocated if there are many. */
 static bool halo_some(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t, int count,
                       const sherd_halo_options *options)
@@ -180,7 +172,7 @@ void sherd_halo_many(sherd_tensor **out, sherd_tensor *const *t, int count,
 {
     static const sherd_halo_options none;
     const sherd_halo_options *o = options ? options : &none;
-    sherd_world *world = world_of(t, count);
+    sherd_world *world = sherd__world_among(t, count);
     sherd_tensor *failed = NULL;
     bool good = false;
 

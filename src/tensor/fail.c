@@ -62,6 +62,14 @@ void sherd__raise_failed(sherd_world *world, const char *function)
                      function);
 }
 
+sherd_world *sherd__world_among(sherd_tensor *const *t, int count)
+{
+    for (int i = 0; t && i < count; i++)
+        if (t[i])
+            return t[i]->world;
+    return NULL;
+}
+
 bool sherd__not_given(sherd_world *world, const char *function, const sherd__argument *list,
                       sherd_tensor **result)
 {

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
 /*
  * The tensor room's own interface: storage, views, scopes, moves that are not recorded for
  * backward.
@@ -42,9 +41,8 @@ typedef struct sherd__values {
     sherd__key key;
 } sherd__values;
 
-/*
- * Reference-counted memory. Each in-place write increments the version, which saved tensors check.
- */
+/* Reference-counted memory. Each in-place write increments the version, which saved tensors
+ * check. */
 typedef struct sherd__storage {
     int refs;
     sherd_world *world;
@@ -143,6 +141,8 @@ struct sherd_tensor {
     sherd_tensor *previous, *next; /* all tensors that live, so that closing the world frees them */
 };
 
+/* The world of the first of some tensors that is not NULL; NULL: there is none. */
+sherd_world *sherd__world_among(sherd_tensor *const *t, int count);
 /* The world's failed tensor. */
 sherd_tensor *sherd__failed(sherd_world *world);
 /* The number of a new walk, which no tensor has. */

@@ -260,7 +260,7 @@ static bool differ_in(const sherd_world *world, int lane, int a, int b, bool oth
                  "rank %d: ranks do different things on mesh %s: %.300s", a, group, what);
         return true;
     }
-    if (sherd__openings_differ(world, lane, a, b, other, out->text, sizeof out->text))
+    if (sherd__openings_differ(world, lane, a, b, other, out))
         return true;
     if (x->count == y->count && sherd__openings_same(world, lane, a, b))
         claim = sherd__claim_unequal(world, lane, a, b);

@@ -78,7 +78,7 @@ bool sherd__openings_same(const sherd_world *world, int lane, int a, int b);
 bool sherd__openings_past_alike(const sherd_world *world, int lane, int a, int b);
 /* Whether two ranks have opened other tensors, as sherd__ledgers_differ. */
 bool sherd__openings_differ(const sherd_world *world, int lane, int a, int b, bool other,
-                            char *text, size_t room);
+                            sherd__finding *out);
 /* What some have opened and others have not is lost, with what was done behind it, of the mesh that
  * is told in a lane. */
 void sherd__openings_lose(const sherd_world *world, int lane, sherd__remains *out);

@@ -223,12 +223,12 @@ static const sherd__opening *missing(const sherd_world *world, int lane, int has
 }
 
 static void describe(const sherd_world *world, int lane, int has_it, int lacks_it,
-                     const sherd__opening *opening, char *text, size_t room)
+                     const sherd__opening *opening, sherd__finding *out)
 {
     uint64_t good = sherd__larger(work_beside(world, has_it, lane)->good,
                                   work_beside(world, lacks_it, lane)->good);
 
-    snprintf(text, room,
+    snprintf(out->text, sizeof out->text,
              "rank %d: sherd_tensor_write: %s was opened before operation %llu since the last "
              "check on rank %d, and not on rank %d, which holds the same elements",
              has_it, opening->text, (unsigned long long)(opening->deeds - good + 1), has_it,
@@ -236,18 +236,18 @@ static void describe(const sherd_world *world, int lane, int has_it, int lacks_i
 }
 
 bool sherd__openings_differ(const sherd_world *world, int lane, int a, int b, bool other,
-                            char *text, size_t room)
+                            sherd__finding *out)
 {
     if (sherd__openings_same(world, lane, a, b))
         return false;
     const sherd__opening *p = missing(world, lane, a, b, other);
     const sherd__opening *q = missing(world, lane, b, a, other);
     if (p && (!q || p->deeds <= q->deeds))
-        describe(world, lane, a, b, p, text, room);
+        describe(world, lane, a, b, p, out);
     else if (q)
-        describe(world, lane, b, a, q, text, room);
+        describe(world, lane, b, a, q, out);
     else if (!other)
-        snprintf(text, room,
+        snprintf(out->text, sizeof out->text,
                  "rank %d: sherd_tensor_write: ranks %d and %d have opened different tensors of "
                  "those that both hold, after the first %d since the last check",
                  a, a, b, SHERD__OPENED);
