@@ -117,6 +117,42 @@ static void casts_have_the_bits_of_the_plain_ones(void)
     }
 }
 
+/* Of all ways to sample, at points inside, outside and at odd places; also the gradients. */
+static void fields_at_points_have_the_bits_of_the_plain_ones(void)
+{
+    enum { POINTS = 150, CHANNELS = 2 };
+    static double grid[POINTS * 3], number[MOST], sums[MOST], got[2][3][MOST];
+    static double grids[POINTS * 3];
+    sherd__kernels sets[FAST_SETS];
+    int count = versions(sets);
+
+    for (int i = 0; i < MOST; i++)
+        number[i] = sin(i * 0.7);
+    for (int i = 0; i < POINTS * 3; i++)
+        grid[i] = i % 31 == 5    ? (double)NAN
+                  : i % 47 == 11 ? (double)INFINITY
+                  : i % 13 == 3  ? 1
+                                 : 1.3 * sin(i * 1.7);
+    for (int way = 0; way < 48; way++) {
+        const sherd__sampling s = {1,           CHANNELS,    POINTS,      {7, 5, 3},
+                                   way % 3 + 1, way / 3 % 2, way / 6 % 2, way / 12 % 2};
+        sherd_dtype dtype = way / 24 ? SHERD_F64 : SHERD_F32;
+        sherd__cast(dtype, SHERD_F64, MOST, x, number);
+        sherd__cast(dtype, SHERD_F64, MOST, dy, number);
+        sherd__cast(dtype, SHERD_F64, POINTS * 3, grids, grid);
+        for (int i = -1; i < count; i++) {
+            const sherd__sampler *k = i < 0 ? &sherd__sampler_plain : sherd__sampler_by(&sets[i]);
+            double(*to)[MOST] = got[i >= 0];
+            memset(to, 0, sizeof got[0]);
+            k->sample(dtype, &s, to[0], x, grids);
+            k->grad(dtype, &s, to[1], dy, grids, sums);
+            k->slopes(dtype, &s, to[2], dy, x, grids);
+            if (i >= 0 && !CHECK_EQ(memcmp(got[0], got[1], sizeof got[0]), 0))
+                printf("%s, way %d\n", sets[i].name, way);
+        }
+    }
+}
+
 /* scale 1 + 2^-40 makes of a number between two of 16 bits one that is nearer to one of them. */
 static void numbers_of_16_bits_are_rounded_once(void)
 {
@@ -163,6 +199,7 @@ static void copies_are_bit_for_bit(void)
 static const check_test tests[] = {
     {TEST(every_set_has_the_bits_of_the_plain_one)},
     {TEST(casts_have_the_bits_of_the_plain_ones)},
+    {TEST(fields_at_points_have_the_bits_of_the_plain_ones)},
     {TEST(numbers_of_16_bits_are_rounded_once)},
     {TEST(copies_are_bit_for_bit)},
 };

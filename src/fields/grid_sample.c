@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "kernels/sample.h"
+#include "vector/bodies.h"
 
 enum { X, GRID, SPACE = 3 };
 
@@ -156,6 +156,11 @@ typedef struct whole_fields {
               SHERD_FIELDS(whole_fields, size, INT64, SPACE)},   \
     .attributes = sizeof(whole_fields)
 
+static const sherd__sampler *sampler(const sherd_call *call)
+{
+    return sherd__sampler_by(sherd__kernels_in(call));
+}
+
 /* Of tensors x, grid and y, or gradients of their shapes. */
 static sherd__sampling sampling_of(const sherd_call *call, const sherd_tensor *x,
                                    const sherd_tensor *grid)
@@ -199,7 +204,7 @@ static bool forward_dx(sherd_call *call)
                                                 (int64_t)sizeof *sums);
 
     if (sums && !sherd__is_dry(call->world))
-        sherd__sample_grad(dx->dtype, &s, call->to[0], call->from[G_DY], call->from[G_GRID], sums);
+        sampler(call)->grad(dx->dtype, &s, call->to[0], call->from[G_DY], call->from[G_GRID], sums);
     return sums != NULL;
 }
 
@@ -222,8 +227,8 @@ static bool forward_dgrid(sherd_call *call)
 {
     const sherd__sampling s = sampling_of(call, call->in[G_X], call->in[G_GRID]);
 
-    sherd__sample_slopes(call->out[0]->dtype, &s, call->to[0], call->from[G_DY], call->from[G_X],
-                         call->from[G_GRID]);
+    sampler(call)->slopes(call->out[0]->dtype, &s, call->to[0], call->from[G_DY], call->from[G_X],
+                          call->from[G_GRID]);
     return true;
 }
 
@@ -265,7 +270,7 @@ static bool forward_sample(sherd_call *call)
 {
     const sherd__sampling s = sampling_of(call, call->in[X], call->in[GRID]);
 
-    sherd__sample(call->out[0]->dtype, &s, call->to[0], call->from[X], call->from[GRID]);
+    sampler(call)->sample(call->out[0]->dtype, &s, call->to[0], call->from[X], call->from[GRID]);
     return true;
 }
 

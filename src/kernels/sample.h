@@ -16,14 +16,19 @@ typedef struct sherd__sampling {
     bool nearest, border, align_corners;
 } sherd__sampling;
 
-/* f32, f64; each sum in its dtype, corner by corner, the first dim fastest. */
-void sherd__sample(sherd_dtype dtype, const sherd__sampling *s, void *y, const void *x,
+/* Of f32 and f64. */
+typedef struct sherd__sampler {
+    /* Each sum in its dtype, corner by corner, the first dim fastest. */
+    void (*sample)(sherd_dtype dtype, const sherd__sampling *s, void *y, const void *x,
                    const void *grid);
+    /* Sums are f64. sums[channels, size...] is scratch. */
+    void (*grad)(sherd_dtype dtype, const sherd__sampling *s, void *dx, const void *dy,
+                 const void *grid, double *sums);
+    void (*slopes)(sherd_dtype dtype, const sherd__sampling *s, void *dgrid, const void *dy,
+                   const void *x, const void *grid);
+} sherd__sampler;
 
-/* Sums are f64. sums[channels, size...] is scratch. */
-void sherd__sample_grad(sherd_dtype dtype, const sherd__sampling *s, void *dx, const void *dy,
-                        const void *grid, double *sums);
-void sherd__sample_slopes(sherd_dtype dtype, const sherd__sampling *s, void *dgrid, const void *dy,
-                          const void *x, const void *grid);
+/* One body, compiled for several instruction sets; sherd__sampler_by (vector/bodies.h) chooses. */
+extern const sherd__sampler sherd__sampler_plain;
 
 #endif

@@ -9,12 +9,17 @@
 #include "kernels/cast.h"
 
 static const sherd__casts casts = {sherd__cast, sherd__cast_to_odd};
-static const sherd__bodies plain = {
-    .norms = sherd__norm_kernels_of, .along = sherd__along_kernels_of, .casts = &casts};
+static const sherd__bodies plain = {.norms = sherd__norm_kernels_of,
+                                    .along = sherd__along_kernels_of,
+                                    .casts = &casts,
+                                    .sampler = &sherd__sampler_plain};
 #ifdef SHERD__SIMD128
-static const sherd__bodies simd128 = {sherd__norm_kernels_of, sherd__along_kernels_of,
-                                      &sherd__bf16_norms_simd128, &sherd__f16_norms_simd128,
-                                      &casts};
+static const sherd__bodies simd128 = {sherd__norm_kernels_of,
+                                      sherd__along_kernels_of,
+                                      &sherd__bf16_norms_simd128,
+                                      &sherd__f16_norms_simd128,
+                                      &casts,
+                                      &sherd__sampler_plain};
 #endif
 
 static const sherd__bodies *bodies_of(const sherd__kernels *beside)
@@ -50,4 +55,9 @@ const sherd__along_kernels *sherd__along_by(const sherd__kernels *beside, sherd_
 const sherd__casts *sherd__casts_by(const sherd__kernels *beside)
 {
     return bodies_of(beside)->casts;
+}
+
+const sherd__sampler *sherd__sampler_by(const sherd__kernels *beside)
+{
+    return bodies_of(beside)->sampler;
 }

@@ -9,6 +9,7 @@
 #define SHERD__VECTOR_BODIES_H
 
 #include "kernels/norms.h"
+#include "kernels/sample.h"
 
 /* As sherd__cast and sherd__cast_to_odd. */
 typedef struct sherd__casts {
@@ -22,14 +23,17 @@ typedef struct sherd__bodies {
     const sherd__along_kernels *(*along)(sherd_dtype dtype);
     const sherd__norm_kernels *bf16, *f16; /* fast_half_sets.inc; NULL: by `norms` */
     const sherd__casts *casts;
+    const sherd__sampler *sampler;
 } sherd__bodies;
 extern const sherd__bodies sherd__bodies_avx2, sherd__bodies_avx512;
 extern const sherd__casts sherd__casts_avx2;
+extern const sherd__sampler sherd__sampler_avx512;
 
 /* As sherd__norm_kernels_of and sherd__along_kernels_of, for the instructions of this table. */
 const sherd__norm_kernels *sherd__norms_by(const sherd__kernels *beside, sherd_dtype dtype);
 const sherd__along_kernels *sherd__along_by(const sherd__kernels *beside, sherd_dtype dtype);
 const sherd__casts *sherd__casts_by(const sherd__kernels *beside);
+const sherd__sampler *sherd__sampler_by(const sherd__kernels *beside);
 
 /* Put the loops of AVX2 into the tables, which hold the plain ones, and over them those of AVX-512.
  */

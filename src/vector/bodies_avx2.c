@@ -17,8 +17,12 @@
 #define ALONG along
 #include "kernels/norms_tables.inc"
 
-const sherd__bodies sherd__bodies_avx2 = {norms, along, &sherd__bf16_norms_avx2,
-                                          &sherd__f16_norms_avx2, &sherd__casts_avx2};
+const sherd__bodies sherd__bodies_avx2 = {norms,
+                                          along,
+                                          &sherd__bf16_norms_avx2,
+                                          &sherd__f16_norms_avx2,
+                                          &sherd__casts_avx2,
+                                          &sherd__sampler_plain};
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 

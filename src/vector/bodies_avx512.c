@@ -5,8 +5,8 @@
 
 #if defined(__x86_64__)
 
-#include <math.h>
 #include <string.h>
+#include <tgmath.h>
 
 #include "base/dtype.h"
 #include "kernels/half.h"
@@ -21,8 +21,15 @@
 #include "kernels/cast_body.inc"
 
 static const sherd__casts casts = {sherd__cast_avx512, sherd__cast_to_odd_avx512};
-const sherd__bodies sherd__bodies_avx512 = {norms, along, &sherd__bf16_norms_avx512,
-                                            &sherd__f16_norms_avx512, &casts};
+const sherd__bodies sherd__bodies_avx512 = {norms,
+                                            along,
+                                            &sherd__bf16_norms_avx512,
+                                            &sherd__f16_norms_avx512,
+                                            &casts,
+                                            &sherd__sampler_avx512};
+
+#define SAMPLER sherd__sampler_avx512
+#include "kernels/sample_tables.inc"
 
 #define TYPED(x, type) x##_##type##_avx512
 #include "kernels/order_fractions.inc"
