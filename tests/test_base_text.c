@@ -6,6 +6,9 @@
 #include "base/diag.h"
 #include "base/text.h"
 
+#include <locale.h>
+#include <math.h>
+
 static void the_writer_measures_and_cuts(void)
 {
     static const char whole[] = "layout [12(x),3] on (x=4)";
@@ -67,6 +70,41 @@ static void a_text_that_is_too_long_keeps_both_ends(void)
         sherd__fit_text(out, sizeof out, cases[i][0]);
         CHECK_TEXT(out, cases[i][1]);
     }
+}
+
+static void check_numbers(void)
+{
+    static const char *const texts[] = {"0",      "1.5",       "-2.5e-07", "3e+20",
+                                        "1e+300", "0.0009765", "1.5e+13",  "123456.789"};
+    static const char *const none[] = {"", ".", "e5", "x1", "+", ",5", "inf", "nan"};
+    static const char *const ends[] = {"1.5,", "2x", "3e", "4.5.6", "7e+"};
+    static const int used[] = {3, 1, 1, 3, 1};
+    char text[64];
+    double value;
+
+    for (int i = 0; i < LEN(texts); i++) {
+        sherd__writer w = {.at = text, .room = sizeof text};
+        CHECK_EQ(*sherd__read_number(&value, texts[i]), 0);
+        sherd__write_number(&w, 12, value);
+        CHECK_TEXT(text, texts[i]);
+    }
+    for (int i = 0; i < LEN(none); i++)
+        CHECK(sherd__read_number(&value, none[i]) == none[i]);
+    for (int i = 0; i < LEN(ends); i++)
+        CHECK_EQ(sherd__read_number(&value, ends[i]) - ends[i], used[i]);
+    CHECK(*sherd__read_number(&value, "1e999999999999") == 0 && isinf(value));
+    CHECK(*sherd__read_number(&value, "0.1") == 0 && value == 0.1);
+}
+
+/* Of machines that have them; of those without, only that of C is tested. */
+static void numbers_read_alike_in_all_locales(void)
+{
+    static const char *const names[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "ru_RU.UTF-8", "de_DE"};
+
+    for (int i = 0; i < LEN(names); i++)
+        if (setlocale(LC_NUMERIC, names[i]))
+            check_numbers();
+    setlocale(LC_NUMERIC, "C");
 }
 
 static void the_scanner_takes_words_and_numbers(void)
@@ -214,6 +252,7 @@ static const check_test tests[] = {
     {TEST(the_writer_measures_with_no_room_at_all)},
     {TEST(a_quoted_text_is_json_in_one_line)},
     {TEST(a_text_that_is_too_long_keeps_both_ends)},
+    {TEST(numbers_read_alike_in_all_locales)},
     {TEST(the_scanner_takes_words_and_numbers)},
     {TEST(integers_stop_at_the_limit)},
     {TEST(names_must_fit_their_room)},

@@ -305,7 +305,7 @@ static void wrong_arguments_are_refused(void)
         {"dry --rates f31=1 /bin/true", "there is no such rate at \"f31=1\""},
         {"dry --rates f32=1,f64=-1 /bin/true", "negative, or not finite at \"f64=-1\""},
         {"dry --rates f32=1e400 /bin/true", "negative, or not finite at \"f32=1e400\""},
-        {"dry --rates f32=nan /bin/true", "negative, or not finite at \"f32=nan\""},
+        {"dry --rates f32=nan /bin/true", "no number at \"f32=nan\""},
         {"dry --rates f32=1e9,f32=2 /bin/true", "given twice at \"f32=2\""},
         {"dry --rates f32=1 --price /no/such/file /bin/true",
          "sherd dry: --price: \"/no/such/file\" can not be read"},

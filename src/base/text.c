@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void sherd__write(sherd__writer *w, const char *format, ...)
@@ -18,6 +19,53 @@ void sherd__write(sherd__writer *w, const char *format, ...)
     va_end(arguments);
     if (n > 0)
         w->length += (size_t)n;
+}
+
+/* Whatever the locale has for a point, of one byte or of several, is what no number has. */
+void sherd__write_number(sherd__writer *w, int digits, double value)
+{
+    char text[64];
+    bool in_point = false;
+
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    for (const char *at = text; *at; at++) {
+        bool plain = (*at >= '0' && *at <= '9') || strchr("+-einf", *at);
+        if (plain || !in_point)
+            sherd__write(w, "%c", plain ? *at : '.');
+        in_point = !plain;
+    }
+}
+
+/* With its point taken out, and the exponent less, it reads alike in all locales. */
+const char *sherd__read_number(double *out, const char *text)
+{
+    enum { MOST = 60 };
+    char whole[MOST + 16];
+    const char *at = text;
+    int n = 0, digits = 0, after = 0;
+    bool point = false;
+
+    if (*at == '+' || *at == '-')
+        whole[n++] = *at++;
+    for (; n < MOST && ((*at >= '0' && *at <= '9') || (*at == '.' && !point)); at++) {
+        point = point || *at == '.';
+        if (*at == '.')
+            continue;
+        whole[n++] = *at;
+        digits++;
+        after += point;
+    }
+    whole[n] = '\0';
+    if (digits == 0)
+        return text;
+    char *end;
+    long exponent = *at == 'e' || *at == 'E' ? strtol(at + 1, &end, 10) : 0;
+    if ((*at == 'e' || *at == 'E') && end != at + 1)
+        at = end;
+    exponent = exponent < -9999 ? -9999 : exponent > 9999 ? 9999 : exponent;
+    snprintf(whole + n, sizeof whole - (size_t)n, "e%ld", exponent - after);
+    *out = strtod(whole, NULL);
+    return at;
 }
 
 /* Whether a byte goes on with a letter of UTF-8 that an earlier one began. */

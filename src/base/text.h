@@ -28,6 +28,17 @@ void sherd__write(sherd__writer *w, const char *format, ...) __attribute__((form
  */
 void sherd__fit_text(char *out, size_t room, const char *text);
 
+/*
+ * A number as JSON has it, finite, with at most so many digits (17 or less): the program's locale
+ * may have set another decimal point.
+ */
+void sherd__write_number(sherd__writer *w, int digits, double value);
+/*
+ * A decimal number with a point, whatever the locale says: "1.5e11", at most 60 bytes. Where it
+ * ends; `text` itself if there is none.
+ */
+const char *sherd__read_number(double *out, const char *text);
+
 /* A text between quotes, as JSON has it, in one line; more than 512 bytes lose their middle. */
 void sherd__write_quoted(sherd__writer *w, const char *text);
 

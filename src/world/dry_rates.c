@@ -2,8 +2,9 @@
 /* See dry_rates.h; the world of a program and the command that starts it read alike. */
 #include "dry_rates.h"
 
+#include "base/text.h"
+
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Take a rate at *at, which goes along; `seen`: bits of those that were there. Why not; NULL: it
@@ -18,10 +19,10 @@ static const char *take_rate(const char **at, sherd_rates *out, unsigned *seen)
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         size_t length = strlen(known[i].name);
-        char *end;
+        double rate;
         if (strncmp(*at, known[i].name, length) != 0)
             continue;
-        double rate = strtod(*at + length, &end);
+        const char *end = sherd__read_number(&rate, *at + length);
         if (end == *at + length || (*end && *end != ','))
             return "a rate that is no number";
         if (!(rate >= 0) || !isfinite(rate))

@@ -20,6 +20,12 @@
 
 static const char report_name[] = "SHERD_DRY_REPORT";
 
+static void write_real(sherd__writer *w, const char *key, int digits, double value)
+{
+    sherd__write(w, ",\"%s\":", key);
+    sherd__write_number(w, digits, value);
+}
+
 static void write_memory(sherd__writer *w, const sherd_world *world)
 {
     static const char *const names[SHERD_MEMORY_USES] = {
@@ -46,9 +52,10 @@ static void write_calls(sherd__writer *w, const sherd__tally *call, int calls)
             continue;
         sherd__write(w,
                      "%s{\"kind\":\"%s\",\"axes\":\"%s\",\"calls\":%" PRId64
-                     ",\"received_bytes\":%" PRId64 ",\"seconds\":%.9g}",
-                     comma, call[i].op, call[i].axes, call[i].calls, call[i].bytes,
-                     1e-9 * (double)call[i].nanoseconds);
+                     ",\"received_bytes\":%" PRId64,
+                     comma, call[i].op, call[i].axes, call[i].calls, call[i].bytes);
+        write_real(w, "seconds", 9, 1e-9 * (double)call[i].nanoseconds);
+        sherd__write(w, "}");
         comma = ",";
     }
     sherd__write(w, "]");
@@ -64,10 +71,11 @@ static void write_work(sherd__writer *w, const sherd_dry_work *work, int works)
             continue;
         sherd__write(w, "%s{\"name\":", comma);
         sherd__write_quoted(w, work[i].name);
-        sherd__write(
-            w,
-            ",\"calls\":%" PRId64 ",\"operations\":%.17g,\"bytes\":%" PRId64 ",\"seconds\":%.9g}",
-            work[i].calls, work[i].operations, work[i].bytes, 1e-12 * (double)work[i].picoseconds);
+        sherd__write(w, ",\"calls\":%" PRId64, work[i].calls);
+        write_real(w, "operations", 17, work[i].operations);
+        sherd__write(w, ",\"bytes\":%" PRId64, work[i].bytes);
+        write_real(w, "seconds", 9, 1e-12 * (double)work[i].picoseconds);
+        sherd__write(w, "}");
         comma = ",";
     }
     sherd__write(w, "]");
@@ -75,7 +83,8 @@ static void write_work(sherd__writer *w, const sherd_dry_work *work, int works)
 
 static void write_counts(sherd__writer *w, const sherd__dry_counts *c)
 {
-    sherd__write(w, "{\"seconds\":%.9g", 1e-12 * (double)c->picoseconds);
+    sherd__write(w, "{\"seconds\":");
+    sherd__write_number(w, 9, 1e-12 * (double)c->picoseconds);
     write_calls(w, c->call, c->calls);
     write_work(w, c->work, c->works);
     sherd__write(w, "}");
@@ -88,11 +97,12 @@ static void write_all(sherd__writer *w, const sherd_world *world, const sherd__d
 
     all.call = world->tally;
     all.calls = world->tallies;
-    sherd__write(w,
-                 "{\"rank\":%d,\"ranks\":%d,\"rates\":{\"f32\":%.9g,\"f64\":%.9g,\"half\":%.9g,"
-                 "\"memory\":%.9g}",
-                 world->rank, world->ranks, dry->rates.f32, dry->rates.f64, dry->rates.half,
-                 dry->rates.memory);
+    sherd__write(w, "{\"rank\":%d,\"ranks\":%d,\"rates\":{\"f32\":", world->rank, world->ranks);
+    sherd__write_number(w, 9, dry->rates.f32);
+    write_real(w, "f64", 9, dry->rates.f64);
+    write_real(w, "half", 9, dry->rates.half);
+    write_real(w, "memory", 9, dry->rates.memory);
+    sherd__write(w, "}");
     write_memory(w, world);
     sherd__write(w, ",\"all\":");
     write_counts(w, &all);
