@@ -292,7 +292,13 @@ SHERD_API void sherd_module_train(sherd_module *module, bool training);
 
 /** Whether a module is in training mode. @local @errors none */
 SHERD_API bool sherd_module_is_training(const sherd_module *module);
-/** The module's own generator, named by its path. @local @owns borrowed @errors none */
+
+/**
+ * The module's own generator, named by its path. If a sherd_world_check fails, it is put back to
+ * where it stood at the last good one, so the next step draws what the failed one would have drawn.
+ *
+ * @local   @owns borrowed from the module   @errors none
+ */
 SHERD_API sherd_generator *sherd_module_generator(sherd_module *module);
 
 /* A parameter, as sherd_module_all_parameters lists it. */

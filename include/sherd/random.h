@@ -18,6 +18,10 @@ SHERD_BEGIN
 /*
  * A source of random numbers. A plain value, made by sherd_generator_named and kept by the program.
  * All ranks use equal generators.
+ *
+ * In a step that fails, a rank that skips the rest of it (world.h) uses its generators less often
+ * than the others do. So after a failed check give each of them back the value that it had at the
+ * last good one; the library does that for generators of modules (sherd_module_generator).
  */
 typedef struct sherd_generator {
     uint64_t name;  /* hash of the name */

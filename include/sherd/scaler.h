@@ -10,7 +10,8 @@
  *     sherd_scaler_step(&scaler, optimizer, rate, 1, &norm);
  *
  * A scaler is a plain value, equal on all ranks, which the program saves with the rest of a run's
- * state.
+ * state. In a step that fails, some ranks may have adapted theirs and others not: so after a failed
+ * sherd_world_check give it back the value that it had before the step.
  */
 #ifndef SHERD_SCALER_H
 #define SHERD_SCALER_H

@@ -133,7 +133,7 @@ SHERD_API sherd_tensor *sherd_tensor_revive(sherd_tensor *t);
 
 /**
  * sherd_tensor_revive for all lost tensors of a world. Returns how many, views included, this rank
- * had lost.
+ * had lost: ranks that got further in the step may have released some, such as gradients.
  *
  * @collective the world   @errors as sherd_tensor_revive; 0 for NULL
  */

@@ -64,8 +64,8 @@ static sherd_attention_options options_of(sherd_module *m, const sherd_args *in)
 
     if (m->eval)
         how.dropout = 0;
-    if (!how.generator)
-        how.generator = &m->generator;
+    if (!how.generator && how.dropout != 0)
+        how.generator = sherd_module_generator(m);
     if (mask)
         how.mask = mask;
     if (spans)

@@ -215,7 +215,7 @@ static void drop(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     const dropout *d = self->options.payload;
     sherd_tensor *x = sherd__layer_argument(self, in);
-    sherd__layer_give(out, self->eval ? x : sherd_dropout(x, d->p, &self->generator));
+    sherd__layer_give(out, self->eval ? x : sherd_dropout(x, d->p, sherd_module_generator(self)));
 }
 
 static void free_dropout(void *payload)

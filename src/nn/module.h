@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "base/map.h"
 #include "sherd/checkpoint.h"
+#include "tensor/stands.h"
 
 typedef struct sherd__named_child {
     char *name;
@@ -50,7 +51,8 @@ struct sherd_module {
     char *path;
     int place; /* 1 + the number of the path for the comm log; 0 = not asked for yet */
     bool eval; /* not training */
-    sherd_generator generator;
+    sherd_generator generator; /* to be used by sherd_module_generator */
+    sherd__stand stand;        /* its */
     sherd__named_child *child;
     int children;
     sherd__named_tensor *parameter;

@@ -6,6 +6,7 @@
  */
 #include "state.h"
 
+#include "tensor/stands.h"
 #include "world/doing.h"
 
 static void append(sherd__draws *d, sherd__key key)
@@ -29,10 +30,12 @@ sherd__key sherd__next_key(sherd_world *world, sherd_generator *generator)
 
     while (old && !old->replays)
         old = old->outer;
-    if (!old)
+    if (!old) {
         key = sherd__philox_key(sherd_world_seed(world), generator->name, generator->calls++);
-    else if (old->at++ < old->count)
+        sherd__tensors_of(world)->drew = true;
+    } else if (old->at++ < old->count) {
         key = old->key[old->at - 1];
+    }
     for (sherd__draws *d = innermost; d != old; d = d->outer)
         append(d, key);
     return key;
@@ -59,4 +62,54 @@ void sherd__draws_clear(sherd__draws *draws)
     sherd__free(sherd__world_heap(draws->world), draws->key);
     draws->key = NULL;
     draws->count = draws->room = 0;
+}
+
+/* ---- where generators stand ------------------------------------------------------------------ */
+
+void sherd__stand_keep(sherd_world *world, sherd__stand *stand, sherd_generator *generator)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+
+    if (stand->link)
+        return;
+    stand->generator = generator;
+    stand->since = *generator;
+    stand->next = s->stands;
+    stand->link = &s->stands;
+    if (s->stands)
+        s->stands->link = &stand->next;
+    s->stands = stand;
+}
+
+void sherd__stand_renew(sherd__stand *stand)
+{
+    if (stand->link)
+        stand->since = *stand->generator;
+}
+
+void sherd__stand_drop(sherd__stand *stand)
+{
+    if (!stand->link)
+        return;
+    *stand->link = stand->next;
+    if (stand->next)
+        stand->next->link = stand->link;
+    stand->link = NULL;
+}
+
+void sherd__stands_good(sherd_world *world)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+
+    for (sherd__stand *stand = s->drew ? s->stands : NULL; stand; stand = stand->next)
+        stand->since = *stand->generator;
+    s->drew = false;
+}
+
+/* One that the program has replaced since stays as it is. */
+void sherd__stands_failed(sherd_world *world)
+{
+    for (sherd__stand *stand = sherd__tensors_of(world)->stands; stand; stand = stand->next)
+        if (stand->generator->name == stand->since.name)
+            stand->generator->calls = stand->since.calls;
 }

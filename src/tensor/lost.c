@@ -104,6 +104,14 @@ void sherd__overwrite_done(sherd_tensor *t, sherd__lost was, bool good)
         sherd__revive(t, false);
 }
 
+/* Until the next deed; what not all ranks revive is lost again. */
+static void take_as_it_is(sherd_tensor *t)
+{
+    sherd__mark_written(t);
+    sherd__await_deed(t);
+    sherd__revive(t, false);
+}
+
 sherd_tensor *sherd_tensor_revive(sherd_tensor *t)
 {
     uint64_t identity;
@@ -116,19 +124,22 @@ sherd_tensor *sherd_tensor_revive(sherd_tensor *t)
     }
     if (!t->layout)
         return t;
-    if (t->lost) {
-        sherd__mark_written(t);
-        sherd__await_deed(t); /* what not all ranks revive is lost again */
-        sherd__revive(t, false);
-    }
+    if (t->lost)
+        take_as_it_is(t);
     sherd__deed_add(t->layout->spec.mesh, revive_name, t->ledger.identity, &identity);
     return t;
 }
 
-/* Half-written tensors are the same on all ranks, in the same order. */
+/*
+ * Half-written tensors are the same on all ranks, except those that some have released, such as the
+ * gradients of a step that these were through with. So it is one deed on each mesh, whatever this
+ * rank has lost.
+ */
 int64_t sherd_tensor_revive_all(sherd_world *world)
 {
     int64_t lost = 0;
+    uint64_t identity;
+    const sherd_mesh *mesh;
 
     if (!world || sherd__alarmed(world))
         return 0;
@@ -136,7 +147,9 @@ int64_t sherd_tensor_revive_all(sherd_world *world)
         lost += t->layout && t->lost == SHERD__HALF_WRITTEN;
     for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next)
         if (t->layout && t->lost == SHERD__HALF_WRITTEN)
-            sherd_tensor_revive(t);
+            take_as_it_is(t);
+    for (int i = 0; (mesh = sherd__mesh_at(world, i)) != NULL; i++)
+        (void)sherd__deed_add(mesh, "sherd_tensor_revive_all", 0, &identity);
     return lost;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "tensor/stands.h"
 
 uint64_t sherd__attribute_double(uint64_t hash, double value)
 {
@@ -176,8 +177,17 @@ static void claim_all(sherd_world *world)
     }
 }
 
+static void forget(sherd_world *world)
+{
+    sherd__lose(world);
+    sherd__stands_failed(world);
+}
+
 void sherd__watch_checks(sherd_world *world)
 {
-    sherd__world_watch(
-        world, &(sherd__watcher){claim_all, sherd__lose, sherd__calls_back, sherd__tell_deed});
+    sherd__world_watch(world, &(sherd__watcher){.before_check = claim_all,
+                                                .after_check = sherd__stands_good,
+                                                .after_failure = forget,
+                                                .calls_back = sherd__calls_back,
+                                                .tell_deed = sherd__tell_deed});
 }

@@ -160,6 +160,11 @@ bool sherd__deed_wrote(const sherd_mesh *mesh, uint64_t identity)
     return found;
 }
 
+const sherd_mesh *sherd__mesh_at(const sherd_world *world, int i)
+{
+    return i < world->meshes ? world->mesh[i].mesh : NULL;
+}
+
 uint64_t sherd__failed_checks(const sherd_world *world)
 {
     return world->failed;

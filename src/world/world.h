@@ -213,6 +213,7 @@ bool sherd__deeds_pause(const sherd_mesh *mesh, bool pause);
 typedef struct sherd__watcher {
     /* SHERD_VERIFY, before a check with no alarm: claim what is said to be equal */
     void (*before_check)(sherd_world *world);
+    void (*after_check)(sherd_world *world); /* a good one */
     /* a check has failed: forget what not all ranks have; see sherd__deed_loss */
     void (*after_failure)(sherd_world *world);
     /* whether a function of the user's is running, that would go on in a world that is closed */
@@ -252,6 +253,8 @@ typedef enum sherd__loss {
 sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, uint64_t made);
 /* In after_failure: whether a rank has written a tensor by a deed that not all have done. */
 bool sherd__deed_wrote(const sherd_mesh *mesh, uint64_t identity);
+/* The i-th mesh of the world, root meshes in the order in which all ranks made them; NULL: none. */
+const sherd_mesh *sherd__mesh_at(const sherd_world *world, int i);
 
 /* ---- memory that peers can read ------------------------------------------------------------- */
 
