@@ -173,8 +173,9 @@ sherd_status sherd__device_open(sherd__device **out, sherd__heap *heap, sherd__d
 
     *out = NULL;
     if (number == -2)
-        return sherd__fail(diag, SHERD_EINVAL,
-                           "\"%s\" is no device: it is \"cuda\", or \"cuda:\" and a number", name);
+        return sherd__fail(
+            diag, SHERD_EINVAL,
+            "\"%s\" is no device: it is \"cpu\", \"cuda\", or \"cuda:\" and a number", name);
     sherd__device *device = sherd__alloc(heap, 1, sizeof *device);
     if (!device)
         return sherd__no_memory(diag, "opening a GPU");
