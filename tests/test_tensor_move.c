@@ -57,13 +57,13 @@ static void every_element_lands_at_its_index(sherd_world *world)
 
 /* From strided sources too: a transposed view has the placements of its base with dims
  * exchanged. */
-static void a_strided_view_moves(sherd_world *world)
+static void strided_views_move(sherd_world *world, int64_t rows, int64_t cols)
 {
     const sherd_mesh *mesh = mesh_of(world, "2x2");
     static const char *const from[][2] = {
         {"S(0)R", "S(1)R"}, {"RR", "RR"}, {"P(sum)R", "P(sum)R"}, {"P(sum)S(1)", "P(sum)S(0)"}};
     static const char *const to[] = {"RR", "S(1)S(0)", "S(0)S(0)", "RS(1)"};
-    int64_t shape[2] = {7, 5}, turned[2] = {5, 7};
+    int64_t shape[2] = {rows, cols}, turned[2] = {cols, rows};
 
     for (int i = 0; i < LEN(from); i++)
         for (int j = 0; j < LEN(to); j++) {
@@ -81,10 +81,38 @@ static void a_strided_view_moves(sherd_world *world)
             int64_t wrong = data ? 0 : -1, addends = addends_of(t->layout, (int64_t[8]){0}, NULL);
             for (int64_t k = 0; data && k < m->count; k++) {
                 int64_t at = global_of(&box, turned, k);
-                wrong += data[k] != (float)whole_value(at % 7 * 5 + at / 7, addends);
+                wrong += data[k] != (float)whole_value(at % rows * cols + at / rows, addends);
             }
             CHECK_EQ(wrong, 0);
         }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_strided_view_moves(sherd_world *world)
+{
+    strided_views_move(world, 7, 5);
+    strided_views_move(world, 70, 300); /* in long parts */
+}
+
+/* A rank's own part is copied in two parts where it is long, along the first dim that is not 1. */
+static void a_long_part_of_its_own_is_complete(sherd_world *world)
+{
+    static const char *const pairs[][2] = {
+        {"S(0)", "R"}, {"S(1)", "R"}, {"S(0)", "S(1)"}, {"S(1)", "S(0)"}, {"S(2)", "S(0)"}};
+    /* just below and above 16 KiB a rank, one row beyond what is copied last, and more */
+    static const int64_t bytes[] = {15 << 10, 16 << 10, (16 << 10) + 24, 40 << 10, 64 << 10};
+    int ranks = sherd_world_ranks(world);
+    const sherd_mesh *mesh = mesh_of(world, (const char *[]){"1", "2", "3", "4"}[ranks - 1]);
+
+    for (int p = 0; p < LEN(pairs); p++)
+        for (int b = 0; b < LEN(bytes); b++)
+            for (int way = 0; way < 3; way++) {
+                int64_t n = ranks * bytes[b] / 4;
+                const int64_t shape[][3] = {
+                    {n, 1, 1}, {ranks, n / ranks, 1}, {ranks, n / ranks / 8, 8}};
+                check_pair(layout_of(mesh, 3, shape[way], pairs[p][0], NULL),
+                           layout_of(mesh, 3, shape[way], pairs[p][1], NULL), SHERD_F32);
+            }
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -431,6 +459,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 static const check_test tests[] = {
     {TEST(every_element_lands_at_its_index), {1, 2, 3, 4, 6}},
     {TEST(a_strided_view_moves), {4}},
+    {TEST(a_long_part_of_its_own_is_complete), {1, 2, 3, 4}},
     {TEST(a_box_that_one_rank_keeps_is_copied), {4}},
     {TEST(explicit_cuts_and_orders_are_met), {4}},
     {TEST(other_reductions_are_exact), {3}},

@@ -393,21 +393,6 @@ bool sherd__record_misfits(const sherd_world *world, const sherd__call_state *ca
 void sherd__record_difference(const sherd_world *world, int lane, int a, int b, char *out,
                               size_t room);
 
-/* ---- progress.c: open calls ------------------------------------------------------------------ */
-
-/* Do what can be done for the calls that this rank has open. True if anything was done. */
-bool sherd__progress(sherd_world *world);
-/* A call object for `count` tensors; NULL: no memory. Give it back when it is in no list. */
-sherd__call_state *sherd__call_take(sherd_world *world, int count);
-void sherd__call_give(sherd_world *world, sherd__call_state *call);
-/* Try to end a call that is in no list: all that it awaits may be there. True: it has, and has rung
- * whom its record wakes too. */
-bool sherd__end_at_once(sherd_world *world, sherd__call_state *call);
-/* Drop all open calls: what they would have filled is spoiled. */
-void sherd__drop_calls(sherd_world *world);
-/* Run all regions of a task that needs no other rank. */
-void sherd__run_local(sherd_world *world, const sherd__task *task);
-
 /* ---- call.c ---------------------------------------------------------------------------------- */
 
 /* The task of a move. */
@@ -495,6 +480,7 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
  * not well. */
 sherd_status sherd__world_close(sherd_world *world, char *text);
 
+#include "calls.h"
 #include "forked.h"
 #include "ledgers.h"
 /* What is called of remote*.c. */

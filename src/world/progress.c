@@ -12,91 +12,12 @@
 
 #include <string.h>
 
-enum { CHUNK_BYTES = 128 << 10 }; /* of a slice that is written to all: read again from the cache */
-
-/* ---- call objects ---------------------------------------------------------------------------- */
-
-sherd__call_state *sherd__call_take(sherd_world *world, int count)
-{
-    sherd__call_state *call = world->spare;
-
-    if (call)
-        world->spare = call->next;
-    else if (!(call = sherd__alloc(&world->heap, 1, sizeof *call)))
-        return NULL;
-    if (call->room < count) {
-        sherd__task *task =
-            sherd__grow(&world->heap, call->task, 0, (size_t)count, sizeof *call->task);
-        if (!task) {
-            sherd__call_give(world, call);
-            return NULL;
-        }
-        call->task = task;
-        call->room = count;
-    }
-    call->next = NULL;
-    sherd__ranks_clear(&call->awaited);
-    sherd__ranks_clear(&call->sharers);
-    call->own = call->finished = call->ended = call->waited = false;
-    call->count = 0;
-    call->numbers = NULL;
-    call->slices = NULL;
-    return call;
-}
-
-void sherd__call_give(sherd_world *world, sherd__call_state *call)
-{
-    call->next = world->spare;
-    world->spare = call;
-}
-
-static void unlink_call(sherd_world *world, sherd__call_state *call)
-{
-    sherd__call_state **at = &world->open;
-
-    while (*at != call)
-        at = &(*at)->next;
-    *at = call->next;
-    world->opens--;
-}
-
-static void release_tasks(sherd__call_state *call, bool spoil)
-{
-    for (int i = 0; i < call->count; i++) {
-        sherd__task *task = &call->task[i];
-        if (task->source && !call->finished)
-            task->source->reading--;
-        if (task->result) {
-            task->result->filling--;
-            /* What is its own source has kept that. */
-            task->result->spoiled |= spoil && task->result != task->source;
-        }
-        sherd__plan_release(task->plan);
-    }
-}
-
-/* The call in the list has ended. */
-static void end_call(sherd_world *world, sherd__call_state *call)
-{
-    release_tasks(call, false);
-    unlink_call(world, call);
-    call->ended = true;
-    if (!call->waited)
-        sherd__call_give(world, call);
-}
-
-void sherd__drop_calls(sherd_world *world)
-{
-    while (world->open) {
-        sherd__call_state *call = world->open;
-        world->open = call->next;
-        world->opens--;
-        release_tasks(call, true);
-        if (world->remote)
-            sherd__remote_drop(world, call);
-        sherd__call_give(world, call);
-    }
-}
+enum {
+    CHUNK_BYTES = 128 << 10, /* of a slice that is written to all: read again from the cache */
+    LONG = 16 << 10,         /* bytes whose copy takes longer than a record is on its way, */
+    LONGEST = 64 << 10,      /* and so long that this does not matter */
+    LAST_BYTES = 4 << 10     /* which take about as long */
+};
 
 /* ---- moving data ----------------------------------------------------------------------------- */
 
@@ -193,6 +114,53 @@ static void copy_region(const sherd_world *world, const sherd__call_state *call,
     }
     sherd__region_run(task->schedule, region, task->result_data, &last->source, task->element_bytes,
                       task->kernels);
+}
+
+/* Whether it is worth while to ask for records while a region is copied. */
+static bool is_long(const sherd__task *task, const sherd__region *region)
+{
+    int64_t bytes = region->dense * (int64_t)task->element_bytes;
+
+    return region->count == 1 && bytes >= LONG && bytes <= LONGEST;
+}
+
+static void ask_for_records(const sherd_world *world, const sherd__call_state *call)
+{
+    for (int q = -1; (q = sherd__ranks_next(&call->awaited, q + 1)) >= 0;)
+        if (sherd__is_near(world, q))
+            __builtin_prefetch(sherd__record_of(world, q, call->group->lane, call->number));
+}
+
+/* The indices from `lo` to `hi` of a region's dim d, whose source is the whole region's. */
+static void copy_some(const sherd__task *task, const sherd__region *region, int d, int64_t lo,
+                      int64_t hi, const sherd__source *whole)
+{
+    sherd__region part = *region;
+    sherd__source source = *whole;
+
+    part.offset[d] += lo;
+    part.size[d] = hi - lo;
+    sherd__region_lay(task->schedule, &part);
+    source.data = (const char *)whole->data + lo * whole->stride[d] * (int64_t)task->element_bytes;
+    sherd__region_run(task->schedule, &part, task->result_data, &source, task->element_bytes,
+                      task->kernels);
+}
+
+/* A long region of this rank's own; before its last bytes, ask for the records that are awaited. */
+static void copy_and_ask(const sherd_world *world, const sherd__call_state *call,
+                         const sherd__task *task, int i, const sherd__region *region)
+{
+    sherd__source source;
+    int d = 0;
+
+    while (region->size[d] == 1)
+        d++;
+    int64_t rows = region->size[d], row = region->dense / rows * (int64_t)task->element_bytes;
+    int64_t last = (LAST_BYTES + row - 1) / row; /* fewer than there are: the region is longer */
+    source_of(world, call, task, region, task->schedule->pull + region->first, i, &source);
+    copy_some(task, region, d, 0, rows - last, &source);
+    ask_for_records(world, call);
+    copy_some(task, region, d, rows - last, rows, &source);
 }
 
 /* Copy the regions whose source is in `fresh`, and in [lo, hi). */
@@ -295,20 +263,17 @@ void sherd__run_local(sherd_world *world, const sherd__task *task)
         run_region(world, NULL, task, 0, &task->schedule->region[k]);
 }
 
-static void copy_words(sherd_world *world, const sherd__call_state *call, const sherd__ranks *fresh)
+static void copy_words_of(sherd_world *world, const sherd__call_state *call, int q)
 {
     const sherd__sharing *numbers = call->numbers;
-    size_t bytes = (size_t)numbers->words * sizeof *numbers->all;
+    sherd__source words = {.data = numbers->mine};
 
-    for (int q = -1; (q = sherd__ranks_next(fresh, q + 1)) >= 0;) {
-        sherd__source words = {.data = numbers->mine};
-        if (!sherd__is_near(world, q))
-            words.data = sherd__remote_words(world, call, q);
-        else if (q != world->rank)
-            source_there(world, call, 0, q, 0, &words);
-        memcpy(numbers->all + (size_t)numbers->place[q] * (size_t)numbers->words, words.data,
-               bytes);
-    }
+    if (!sherd__is_near(world, q))
+        words.data = sherd__remote_words(world, call, q);
+    else if (q != world->rank)
+        source_there(world, call, 0, q, 0, &words);
+    memcpy(numbers->all + (size_t)numbers->place[q] * (size_t)numbers->words, words.data,
+           (size_t)numbers->words * sizeof *numbers->all);
 }
 
 /* ---- one call, all calls --------------------------------------------------------------------- */
@@ -354,15 +319,57 @@ static bool take_records(sherd_world *world, sherd__call_state *call, sherd__ran
     return all;
 }
 
-/* Copy from these ranks all that is copied, not reduced. */
+/*
+ * The regions whose source one rank holds; its record, if it has one, is read once. `ask`: this
+ * rank's own, after its record is out. Those of its peers are out by the end of a long copy, and to
+ * ask for them shortly before it brings them meanwhile; to ask earlier might take their lines away
+ * from who is about to write them.
+ */
+static void copy_of(sherd_world *world, const sherd__call_state *call, int i, int q, bool ask)
+{
+    const sherd__task *task = &call->task[i];
+    const sherd__schedule *schedule = task->schedule;
+    const sherd__region *region = schedule->region, *end = region + schedule->regions;
+    lately last;
+
+    if (world->remote && sherd__remote_in_parts(world, call, q))
+        return;
+    last.rank = -1;
+    for (; region < end; region++) {
+        if (holder_of(world, schedule, region) != q)
+            continue;
+        if (ask && is_long(task, region)) {
+            copy_and_ask(world, call, task, i, region);
+            ask = false;
+        } else {
+            copy_region(world, call, task, i, region, &last);
+        }
+    }
+}
+
+/* Copy all that is copied, not reduced, from one rank. */
+static void copy_one(sherd_world *world, const sherd__call_state *call, int q, bool ask)
+{
+    if (call->numbers)
+        copy_words_of(world, call, q);
+    for (int i = 0; i < call->count; i++)
+        if (!call->task[i].reduces)
+            copy_of(world, call, i, q, ask && i == call->count - 1);
+}
+
+/* The same from these ranks. */
 static void copy_from(sherd_world *world, const sherd__call_state *call, const sherd__ranks *fresh)
 {
     int first = sherd__ranks_next(fresh, 0);
 
     if (first < 0)
         return;
-    if (call->numbers)
-        copy_words(world, call, fresh);
+    if (sherd__ranks_next(fresh, first + 1) < 0) {
+        copy_one(world, call, first, false);
+        return;
+    }
+    for (int q = first; call->numbers && q >= 0; q = sherd__ranks_next(fresh, q + 1))
+        copy_words_of(world, call, q);
     for (int i = 0; i < call->count; i++)
         if (!call->task[i].reduces)
             copy_fresh(world, call, i, fresh, first);
@@ -379,11 +386,8 @@ static bool advance(sherd_world *world, sherd__call_state *call)
     bool own = call->own;
 
     sherd__ranks_clear(&fresh);
-    if (own) {
-        sherd__ranks_add(&fresh, world->rank);
-        copy_from(world, call, &fresh);
-        sherd__ranks_clear(&fresh);
-    }
+    if (own)
+        copy_one(world, call, world->rank, true);
     call->own = false;
     bool all = take_records(world, call, &fresh);
     if (!all && fresh.words == 0)
@@ -429,7 +433,7 @@ bool sherd__end_at_once(sherd_world *world, sherd__call_state *call)
 {
     if (world->quiet || !advance(world, call) || !call->finished || !left_by_all(world, call))
         return false;
-    release_tasks(call, false);
+    sherd__call_release(call, false);
     call->ended = true;
     return true;
 }
@@ -447,7 +451,7 @@ bool sherd__progress(sherd_world *world)
             moved |= advance(world, call);
         if (call->finished &&
             (before ? sharers_have_left(world, call) : left_by_all(world, call))) {
-            end_call(world, call);
+            sherd__call_end(world, call);
             moved = true;
         }
     }
