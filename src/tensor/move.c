@@ -359,28 +359,28 @@ static bool run_all(sherd_world *world, task *tasks, sherd__move *moves, int cou
     return good;
 }
 
-static sherd_tensor *move_one(task one, bool begin)
+static sherd_tensor *move_one(task *one, bool begin)
 {
-    sherd_tensor *t = one.from;
+    sherd_tensor *t = one->from;
 
     if (sherd__stop(t->world, "sherd_redistribute", &t, 1))
         return sherd__failed(t->world);
-    if (t->layout == one.to)
+    if (t->layout == one->to)
         return t;
-    return run_one(t->world, &one, begin) ? one.at : sherd__failed(t->world);
+    return run_one(t->world, one, begin) ? one->at : sherd__failed(t->world);
 }
 
 sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
                                   const sherd_plan_options *options, const sherd_mesh *among,
                                   bool begin)
 {
-    return move_one((task){.from = t, .to = to, .options = options, .among = among}, begin);
+    return move_one(&(task){.from = t, .to = to, .options = options, .among = among}, begin);
 }
 
 sherd_tensor *sherd__move_here(sherd_tensor *t, const sherd_layout *to, const sherd_mesh *among,
                                bool begin)
 {
-    return move_one((task){.from = t, .to = to, .among = among, .by_cpu = true}, begin);
+    return move_one(&(task){.from = t, .to = to, .among = among, .by_cpu = true}, begin);
 }
 
 bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to)

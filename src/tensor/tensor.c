@@ -179,8 +179,7 @@ static sherd_tensor *furnish(sherd__tensors *s, sherd_tensor *t, const sherd__va
         sherd__fail_doing(world, distributed, SHERD_ELIMIT, "a tensor of 2^62 bytes or more");
         return NULL;
     }
-    t->storage = sherd__stock_take(sherd__world_heap(world), &sherd__tensors_of(world)->storages,
-                                   sizeof *t->storage);
+    t->storage = sherd__stock_take(sherd__world_heap(world), &s->storages, sizeof *t->storage);
     if (!t->storage) {
         sherd_tensor_release(t);
         sherd__fail_doing(world, distributed, SHERD_ENOMEM, "out of memory for a tensor");

@@ -273,29 +273,19 @@ void sherd__arena_unmap(sherd__arena *arena)
     memset(arena, 0, sizeof *arena);
 }
 
-/* Ring ranks of one word of a set: 64 ranks from `first` on. */
-static void ring_word(sherd__control *control, int first, uint64_t ranks)
+void sherd__ring_ranks(sherd__control *control, int first, uint64_t ranks)
 {
-    uint64_t asleep = sherd__look(&control->sleepers.word[first / 64]) & ranks;
-
-    for (; asleep; asleep &= asleep - 1) {
-        sherd__post *post = &control->post[first + __builtin_ctzll(asleep)];
+    for (; ranks; ranks &= ranks - 1) {
+        sherd__post *post = &control->post[first + __builtin_ctzll(ranks)];
         atomic_fetch_add_explicit(&post->bell, 1, memory_order_seq_cst);
         syscall(SYS_futex, &post->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
     }
 }
 
-void sherd__ring(sherd__arena *arena, const sherd__ranks *ranks)
-{
-    for (int w = 0; w < ranks->words; w++)
-        if (ranks->word[w])
-            ring_word(arena->control, w * 64, ranks->word[w]);
-}
-
 void sherd__ring_all(sherd__arena *arena)
 {
-    for (int first = 0; first < arena->control->ranks; first += 64)
-        ring_word(arena->control, first, ~UINT64_C(0));
+    for (int w = 0; w < sherd__rank_words(arena->control->ranks); w++)
+        sherd__ring_ranks(arena->control, w * 64, sherd__look(&arena->control->sleepers.word[w]));
 }
 
 bool sherd__seems_asleep(const sherd__arena *arena, const sherd__ranks *ranks)

@@ -375,9 +375,18 @@ static inline void sherd__fence(void)
 #endif
 }
 
+/* Ring these, of 64 ranks from `first` on. */
+void sherd__ring_ranks(sherd__control *control, int first, uint64_t ranks);
 /* Wake whoever of `ranks` sleeps. The caller has stored what they wait for with seq_cst order, or a
  * fence behind it. */
-void sherd__ring(sherd__arena *arena, const sherd__ranks *ranks);
+static inline void sherd__ring(sherd__arena *arena, const sherd__ranks *ranks)
+{
+    for (int w = 0; w < ranks->words; w++) {
+        uint64_t asleep = sherd__look(&arena->control->sleepers.word[w]) & ranks->word[w];
+        if (asleep)
+            sherd__ring_ranks(arena->control, w * 64, asleep);
+    }
+}
 void sherd__ring_all(sherd__arena *arena);
 /* Whether any of them sleeps, as far as that is seen without a fence. */
 bool sherd__seems_asleep(const sherd__arena *arena, const sherd__ranks *ranks);

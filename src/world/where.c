@@ -51,6 +51,7 @@ bool sherd__counts_reserve(sherd_world *world, int tallies, int places)
             *find(row, room, c->row[i].key) = c->row[i];
     sherd__free(&world->heap, c->row);
     c->row = row;
+    c->last = NULL;
     c->room = room;
     return true;
 }
@@ -67,7 +68,7 @@ void sherd__counts_add(sherd_world *world, int row, int64_t bytes)
 {
     sherd__counts *c = &world->counts;
     uint64_t key = key_of(c->now, row);
-    sherd__called *at = find(c->row, c->room, key);
+    sherd__called *at = c->last && c->last->key == key ? c->last : find(c->row, c->room, key);
 
     if (!at->key && c->now > SHERD__BACKWARD && !has_room(world)) {
         key = key_of(c->now & SHERD__BACKWARD, row);
@@ -75,6 +76,7 @@ void sherd__counts_add(sherd_world *world, int row, int64_t bytes)
     }
     c->used += at->key == 0;
     at->key = key;
+    c->last = at;
     at->calls++;
     at->bytes += bytes;
 }

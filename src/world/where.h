@@ -26,8 +26,9 @@ typedef struct sherd__counts {
     sherd__where now;
     sherd__where_place *place;
     int places, place_room;
-    sherd__called *row; /* [room], open addressing */
-    size_t room, used;  /* room: a power of two, or 0 */
+    sherd__called *row;  /* [room], open addressing */
+    sherd__called *last; /* the row that was counted in last; NULL: none of these */
+    size_t room, used;   /* room: a power of two, or 0 */
 } sherd__counts;
 
 /* Make room for the rows of a log of so many tallies, and of so many places. False for lack of
