@@ -6,8 +6,9 @@
  * and by a reduce-scatter and an all-gather; all-to-all), or before (reduce-scatter). Medians over
  * rounds of the slowest rank's time. Three sets of buffers take turns; sources are rewritten before
  * each sample. Virtual machines move their cores about: the flag's one-way time says where they
- * were (about 60 ns: one cache, 270 ns: two chips, 25 ns: one core's two threads), so compare
- * within one run only.
+ * were (about 60 ns: one cache, 270 ns: two chips, 25 ns: one core's two threads), and twelve
+ * additions in registers whether a stranger has the other thread of a core (then they, and small
+ * calls, take nearly twice as long): compare within one run only.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -91,6 +92,26 @@ static double probe(const bench *b)
     double ns = (double)(sherd__now() - start) / (2.0 * TURNS);
     barrier(b);
     return ns;
+}
+
+/* Twelve additions that wait for none but their own register's, in ns; 0: not on this CPU. */
+static double additions(void)
+{
+#if defined(__x86_64__)
+    enum { TURNS = 100000 };
+    int64_t start = sherd__now();
+    for (int i = 0; i < TURNS; i++) {
+        __asm__ volatile("addl $1, %%eax; addl $1, %%ecx; addl $1, %%edx; addl $1, %%esi;"
+                         "addl $1, %%edi; addl $1, %%r8d; addl $2, %%eax; addl $2, %%ecx;"
+                         "addl $2, %%edx; addl $2, %%esi; addl $2, %%edi; addl $2, %%r8d"
+                         :
+                         :
+                         : "eax", "ecx", "edx", "esi", "edi", "r8", "cc");
+    }
+    return (double)(sherd__now() - start) / TURNS;
+#else
+    return 0;
+#endif
 }
 
 /* The slowest rank's time. */
@@ -247,9 +268,9 @@ static void run_size(bench *b, const sherd_mesh *mesh, int64_t bytes)
         all[i / SETS][i % SETS] = block;
     }
     make_plans(b, mesh, bytes);
-    double flag = b->ranks > 1 ? probe(b) : 0;
+    double flag = b->ranks > 1 ? probe(b) : 0, twelve = slowest(b, additions());
     if (b->me == 0)
-        printf("flag, one way: %.0f ns\n", flag);
+        printf("flag, one way: %.0f ns; twelve additions: %.2f ns\n", flag, twelve);
     for (int round = 0; round < ROUNDS; round++)
         for (int k = 0; k < KINDS; k++)
             times[k][round] = sample(b, k, bytes, round);
