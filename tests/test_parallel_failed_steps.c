@@ -70,6 +70,7 @@ static void a_step_that_one_rank_skips_draws_nothing(sherd_world *world)
 /* What the program puts there itself stays. */
 static void a_generator_that_is_set_stays(sherd_world *world)
 {
+    const sherd_mesh *mesh = line_of_ranks(world);
     sherd_module *m = make_model(world);
     sherd_generator *g = sherd_module_generator(m), other = sherd_generator_named("other");
 
@@ -79,6 +80,19 @@ static void a_generator_that_is_set_stays(sherd_world *world)
     sherd_world_fail(world, SHERD_EINVAL, "for another reason");
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK(g->name == other.name && g->calls == 7);
+    CHECK_OK(sherd_world_check(world));
+    g->calls = 4; /* on all ranks; then only some draw */
+    if (sherd_world_rank(world) == 0)
+        sherd_world_fail(world, SHERD_EINVAL, "no batch here");
+    else
+        one_step(m, mesh);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK_EQ(g->calls, 7);
+    /* a function that fails alike on all ranks is no check */
+    one_step(m, mesh);
+    CHECK_EQ(g->calls, 8);
+    CHECK_EQ(sherd_parallelize(m, mesh, "no such axis", NULL, 0), SHERD_EINVAL);
+    CHECK_EQ(g->calls, 8);
     sherd_module_destroy(m);
     CHECK_OK(sherd_world_check(world));
 }

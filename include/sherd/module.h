@@ -295,7 +295,7 @@ SHERD_API bool sherd_module_is_training(const sherd_module *module);
 
 /**
  * The module's own generator, named by its path. If a sherd_world_check fails, it is put back to
- * where it stood at the last good one, so the next step draws what the failed one would have drawn.
+ * where it stood at the last good one, and what was drawn since is drawn again.
  *
  * @local   @owns borrowed from the module   @errors none
  */

@@ -142,7 +142,7 @@ bool sherd__generators_have(const char *k)
 static void forget(sherd_module *m)
 {
     m->generator.calls = 0;
-    sherd__stand_renew(&m->stand);
+    sherd__standing_renew(&m->stand);
     for (int i = 0; i < m->children; i++)
         forget(m->child[i].module);
 }
@@ -164,7 +164,7 @@ static void take_notes(sherd_module *module, const sherd_file *file, bool zero)
         uint64_t calls = zero ? 0 : strtoull(n->text, NULL, 10);
         if (m && (zero || m->generator.calls < calls)) {
             m->generator.calls = calls;
-            sherd__stand_renew(&m->stand);
+            sherd__standing_renew(&m->stand);
         }
     }
 }

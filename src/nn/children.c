@@ -59,7 +59,7 @@ static void take_paths(sherd_module *m, char **paths, int *count)
     m->path = paths[(*count)++];
     m->place = 0;
     m->generator = sherd_generator_named(m->path);
-    sherd__stand_renew(&m->stand);
+    sherd__standing_renew(&m->stand);
     for (int i = 0; i < m->children; i++)
         take_paths(m->child[i].module, paths, count);
 }

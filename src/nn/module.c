@@ -59,7 +59,7 @@ static void destroy_tree(sherd_module *m)
     sherd__heap *heap = heap_of(m);
 
     m->running++;
-    sherd__stand_drop(&m->stand);
+    sherd__standing_drop(&m->stand);
     for (int i = 0; i < m->children; i++) {
         destroy_tree(m->child[i].module);
         sherd__free(heap, m->child[i].name);
@@ -232,6 +232,6 @@ sherd_generator *sherd_module_generator(sherd_module *module)
 {
     if (!module)
         return NULL;
-    sherd__stand_keep(module->world, &module->stand, &module->generator);
+    sherd__standing_keep(module->world, &module->stand, &module->generator);
     return &module->generator;
 }

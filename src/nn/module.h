@@ -52,7 +52,7 @@ struct sherd_module {
     int place; /* 1 + the number of the path for the comm log; 0 = not asked for yet */
     bool eval; /* not training */
     sherd_generator generator; /* to be used by sherd_module_generator */
-    sherd__stand stand;        /* its */
+    sherd__standing stand;     /* its */
     sherd__named_child *child;
     int children;
     sherd__named_tensor *parameter;

@@ -30,12 +30,10 @@ sherd__key sherd__next_key(sherd_world *world, sherd_generator *generator)
 
     while (old && !old->replays)
         old = old->outer;
-    if (!old) {
+    if (!old)
         key = sherd__philox_key(sherd_world_seed(world), generator->name, generator->calls++);
-        sherd__tensors_of(world)->drew = true;
-    } else if (old->at++ < old->count) {
+    else if (old->at++ < old->count)
         key = old->key[old->at - 1];
-    }
     for (sherd__draws *d = innermost; d != old; d = d->outer)
         append(d, key);
     return key;
@@ -66,7 +64,7 @@ void sherd__draws_clear(sherd__draws *draws)
 
 /* ---- where generators stand ------------------------------------------------------------------ */
 
-void sherd__stand_keep(sherd_world *world, sherd__stand *stand, sherd_generator *generator)
+void sherd__standing_keep(sherd_world *world, sherd__standing *stand, sherd_generator *generator)
 {
     sherd__tensors *s = sherd__tensors_of(world);
 
@@ -81,13 +79,13 @@ void sherd__stand_keep(sherd_world *world, sherd__stand *stand, sherd_generator 
     s->stands = stand;
 }
 
-void sherd__stand_renew(sherd__stand *stand)
+void sherd__standing_renew(sherd__standing *stand)
 {
     if (stand->link)
         stand->since = *stand->generator;
 }
 
-void sherd__stand_drop(sherd__stand *stand)
+void sherd__standing_drop(sherd__standing *stand)
 {
     if (!stand->link)
         return;
@@ -97,19 +95,13 @@ void sherd__stand_drop(sherd__stand *stand)
     stand->link = NULL;
 }
 
-void sherd__stands_good(sherd_world *world)
-{
-    sherd__tensors *s = sherd__tensors_of(world);
-
-    for (sherd__stand *stand = s->drew ? s->stands : NULL; stand; stand = stand->next)
-        stand->since = *stand->generator;
-    s->drew = false;
-}
-
 /* One that the program has replaced since stays as it is. */
-void sherd__stands_failed(sherd_world *world)
+void sherd__standings_checked(sherd_world *world, bool good)
 {
-    for (sherd__stand *stand = sherd__tensors_of(world)->stands; stand; stand = stand->next)
-        if (stand->generator->name == stand->since.name)
+    for (sherd__standing *stand = sherd__tensors_of(world)->stands; stand; stand = stand->next) {
+        if (good)
+            stand->since = *stand->generator;
+        else if (stand->generator->name == stand->since.name)
             stand->generator->calls = stand->since.calls;
+    }
 }

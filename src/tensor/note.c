@@ -177,17 +177,11 @@ static void claim_all(sherd_world *world)
     }
 }
 
-static void forget(sherd_world *world)
-{
-    sherd__lose(world);
-    sherd__stands_failed(world);
-}
-
 void sherd__watch_checks(sherd_world *world)
 {
     sherd__world_watch(world, &(sherd__watcher){.before_check = claim_all,
-                                                .after_check = sherd__stands_good,
-                                                .after_failure = forget,
+                                                .after_check = sherd__standings_checked,
+                                                .after_failure = sherd__lose,
                                                 .calls_back = sherd__calls_back,
                                                 .tell_deed = sherd__tell_deed});
 }

@@ -29,11 +29,10 @@ typedef struct sherd__tensors {
     int listed, list_room;
     sherd__scope *start;
     int scopes, start_room;
-    int unopened;                /* scopes that no memory was there for: their ends do nothing */
-    sherd__draws *draws;         /* the innermost list of keys */
-    struct sherd__stand *stands; /* generators of modules (stands.h) */
-    bool drew;                   /* whether any generator was used since the last good check */
-    uint64_t walks;              /* how many walks over modules there were */
+    int unopened;                   /* scopes that no memory was there for: their ends do nothing */
+    sherd__draws *draws;            /* the innermost list of keys */
+    struct sherd__standing *stands; /* generators of modules (stands.h) */
+    uint64_t walks;                 /* how many walks over modules there were */
     uint64_t storages_made;
     bool families;      /* see sherd__write_families */
     uint64_t run, runs; /* the run that notes origins, 0 = none, odd = a second one; how many */

@@ -44,8 +44,8 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
     sherd_status status = world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
     if (world->devices.sent && kind == SHERD__CHECK)
         sherd__device_sent(world);
-    if (!status && kind == SHERD__CHECK && world->watcher.after_check)
-        world->watcher.after_check(world);
+    if (kind == SHERD__CHECK && world->watcher.after_check)
+        world->watcher.after_check(world, status == SHERD_OK);
     if (start)
         sherd__trace_add(world, &(sherd__event){"call", name, start, {{NULL, NULL, 0}}});
     sherd__trace_flush(world);

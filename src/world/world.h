@@ -213,8 +213,8 @@ bool sherd__deeds_pause(const sherd_mesh *mesh, bool pause);
 typedef struct sherd__watcher {
     /* SHERD_VERIFY, before a check with no alarm: claim what is said to be equal */
     void (*before_check)(sherd_world *world);
-    void (*after_check)(sherd_world *world); /* a good one */
-    /* a check has failed: forget what not all ranks have; see sherd__deed_loss */
+    void (*after_check)(sherd_world *world, bool good);
+    /* any meeting has failed: forget what not all ranks have; see sherd__deed_loss */
     void (*after_failure)(sherd_world *world);
     /* whether a function of the user's is running, that would go on in a world that is closed */
     bool (*calls_back)(sherd_world *world);
