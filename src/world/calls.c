@@ -4,6 +4,7 @@
  * it has ended or was dropped. They are lent again, so that a call allocates nothing.
  */
 #include "inside.h"
+#include "search/plans.h"
 
 sherd__call_state *sherd__call_take(sherd_world *world, int count)
 {
