@@ -7,7 +7,8 @@
  * ends the processes of the job does not end the guard first. It sleeps in the kernel. It costs a
  * fork, and after it a page fault for each page that the rank writes. It drops the memory that it
  * was forked with (forget.c), so it uses only plain system calls, and functions that were called
- * before.
+ * before. Not where a sanitizer is in the program: that has a part in each function of the C
+ * library, and its own memory is among what would be dropped.
  *
  * Each rank has its own guard. One guard for all would find several ranks dead by the time it runs,
  * since launchers kill the others quickly, and could not say which died first; and ranks that share
@@ -21,6 +22,7 @@
 #include "watch.h"
 #include "world/inside.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -50,6 +52,7 @@ typedef struct watched {
     int number;             /* its process, */
     int process;            /* and the pidfd */
     bool main;              /* its first thread has the mutex */
+    bool keeps;             /* the memory that it was forked with */
     char stat[32];          /* its file in /proc, which says how it ended until it is reaped */
     struct sockaddr_un job; /* the name of the job's guards */
     socklen_t job_bytes;
@@ -278,8 +281,15 @@ static _Noreturn void run(sherd__world_guard *guard, watched *w)
         _exit(0);
     keep_only(w->process);
     forget_handlers();
-    forget_memory(w);
+    if (!w->keeps)
+        forget_memory(w);
     watch(guard, w);
+}
+
+/* The library may have been built without one, and the program with it: a name that all have. */
+static bool has_sanitizer(void)
+{
+    return dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path") != NULL;
 }
 
 sherd__world_guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job)
@@ -289,6 +299,7 @@ sherd__world_guard *sherd__guard_post(const sherd__arena *arena, int rank, uint6
                     .number = (int)getpid(),
                     .process = (int)syscall(SYS_pidfd_open, getpid(), 0),
                     .main = getpid() == gettid(),
+                    .keeps = has_sanitizer(),
                     .host = "?"};
     sherd__world_guard *guard = create();
 
