@@ -10,6 +10,7 @@
 
 #include "fast_sets.h"
 #include "kernels/ref.h"
+#include "vector/choose.h"
 #include "vector/fast.h"
 
 enum { ROOM = 1 << 20, BEHIND = 64, GAP = 5 };
