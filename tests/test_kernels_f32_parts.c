@@ -276,11 +276,40 @@ static void products_out_of_range_go_to_multiply_adds(void)
     }
 }
 
+/* What does not fit is made all the same, where somebody asks for it. */
+static void other_products_go_to_multiply_adds(void)
+{
+    static const int64_t shapes[][3] = {{200, 200, 0}, {200, 200, 63}, {150, 200, 100}, {1, 1, 1}};
+    sherd__kernels parts, chain;
+
+    draw(a, 200 * 100, 15);
+    draw(b, 200 * 100, 16);
+    for (int i = 0; i < LEN(shapes) && tables(&parts, &chain); i++) {
+        const sherd__product p = {.dtype = SHERD_F32,
+                                  .result = SHERD_F32,
+                                  .tb = true,
+                                  .m = shapes[i][0],
+                                  .n = shapes[i][1],
+                                  .k = shapes[i][2]};
+        int64_t bytes = chain.product_workspace(&p);
+        CHECK_EQ(parts.product_workspace(&p), bytes);
+        CHECK_EQ(parts.product_fits(&p), chain.product_fits(&p));
+        char *space = malloc((size_t)bytes + 1);
+        if (!CHECK(space))
+            return;
+        parts.product(&p, c, a, b, NULL, space);
+        chain.product(&p, other, a, b, NULL, space);
+        CHECK_EQ(unequal(c, other, p.m * p.n), 0);
+        free(space);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(products_are_sums_of_products)},
     {TEST(parts_are_more_exact_than_multiply_adds)},
     {TEST(whole_numbers_are_exact)},
     {TEST(numbers_without_parts_go_to_multiply_adds)},
     {TEST(products_out_of_range_go_to_multiply_adds)},
+    {TEST(other_products_go_to_multiply_adds)},
 };
 CHECK_MAIN(tests)

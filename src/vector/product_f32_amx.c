@@ -68,6 +68,7 @@ static int64_t side_of(int64_t n, int64_t pass, int64_t room)
     return sherd__min(blocks_of(n) * BLOCK, most);
 }
 
+/* Of a product that fits. */
 static part part_of(const sherd__product *p)
 {
     part x = {.p = p, .pass = blocks_of(sherd__min(p->k, PASS)) * BLOCK};
@@ -97,10 +98,10 @@ static bool product_fits(const sherd__product *p)
 
 static int64_t workspace_of(const sherd__product *p)
 {
-    const part x = part_of(p);
-
     if (!fits(p))
         return sherd__f32_by_fma.product_workspace(p);
+    const part x = part_of(p);
+
     return 4 * SHERD__LINE + 2 * PARTS * (x.side_a + x.side_b) * x.pass + 4 * SQUARE;
 }
 
@@ -455,13 +456,13 @@ static void *take(char **space, int64_t bytes)
 static void product(const sherd__product *p, void *c, const void *a, const void *b,
                     const void *bias, void *workspace)
 {
-    part x = part_of(p);
     char *space = workspace;
 
     if (!fits(p)) {
         sherd__f32_by_fma.product(p, c, a, b, bias, workspace);
         return;
     }
+    part x = part_of(p);
     x.a = a;
     x.b = b;
     x.c = c;
