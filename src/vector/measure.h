@@ -5,10 +5,12 @@
 
 #include "kernels/kernels.h"
 
-/* Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products by them
- * where those are faster; of a product of 1024^3, which AMX makes faster than that, 0 if there is no
- * memory; and the peak of bf16: that of f32 where it has no faster instruction, 0 with AMX, which is
- * not measured. */
+/*
+ * Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products by
+ * them where those are faster; of a product of 1024^3, which AMX makes faster than that, 0 if there
+ * is no memory; and the peak of bf16: that of f32 where it has no faster instruction, 0 with AMX,
+ * which is not measured.
+ */
 typedef struct sherd__rates {
     double peak, gemm, bf16;
 } sherd__rates;

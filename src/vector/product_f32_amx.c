@@ -337,9 +337,9 @@ INLINE void add_products(void)
 }
 
 /*
- * c[32,32] = a b over `deep` blocks of terms; c_row floats lie between rows of c. The small products
- * are added up first, while what each sum of 32 terms is rounded to is small: that is why c is not
- * begun with. From one pair of parts to the next only one side is loaded.
+ * c[32,32] = a b over `deep` blocks of terms; c_row floats lie between rows of c. The small
+ * products are added up first, while what each sum of 32 terms is rounded to is small: that is why
+ * c is not begun with. From one pair of parts to the next only one side is loaded.
  */
 INLINE void multiply_parts(float *c, int64_t c_row, int64_t deep, const uint16_t *a,
                            const uint16_t *b)
@@ -376,8 +376,8 @@ INLINE void multiply_parts(float *c, int64_t c_row, int64_t deep, const uint16_t
     __asm__ volatile("" ::: "memory");
 }
 
-/* Ask for where the block's results go to. To ask for rows of a, which is packed next, gains nothing:
- * both wait for the same memory. */
+/* Ask for where the block's results go to. To ask for rows of a, which is packed next, gains
+ * nothing: both wait for the same memory. */
 static void ask_for(const part *x, int64_t i, int64_t j)
 {
     const float *at = x->c + i * x->c_row + x->j + j;

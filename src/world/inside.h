@@ -203,8 +203,8 @@ struct sherd_world {
     /* difference.c: why a function failed here since the last meeting; a hash of what that found */
     char refused[SHERD_ERROR_BYTES];
     uint64_t known_failure;
-    bool verify;                /* SHERD_VERIFY */
-    sherd__device *device;      /* NULL: tensors are computed with on the CPU */
+    bool verify;           /* SHERD_VERIFY */
+    sherd__device *device; /* NULL: tensors are computed with on the CPU */
     sherd__device_state devices;
     struct sherd__dry *dry; /* NULL: what is asked for is done */
 };

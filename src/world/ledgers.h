@@ -60,9 +60,9 @@ bool sherd__ledgers_differ(const sherd_world *world, bool other, sherd__finding 
 void sherd__difference_tell(sherd_world *world, const sherd__difference *difference);
 void sherd__difference_add(sherd_world *world, const sherd__difference *difference);
 /*
- * difference.c: remember why a function of this rank alone has failed since the last meeting, before
- * another text takes its place; add such reasons, of all ranks, to a text; forget them, as all have
- * the same verdict.
+ * difference.c: remember why a function of this rank alone has failed since the last meeting,
+ * before another text takes its place; add such reasons, of all ranks, to a text; forget them, as
+ * all have the same verdict.
  */
 void sherd__refusal_keep(sherd_world *world);
 void sherd__refusals_add(const sherd_world *world, char *text, size_t room);
