@@ -180,7 +180,8 @@ static void the_rates_are_measured(void)
     sherd__kernels_choose(&set);
     sherd__rates rates = sherd__measure_rates(&set);
     CHECK(sherd__has_amx() ? rates.bf16 == 0 : rates.bf16 > 0.1);
-    CHECK(rates.gemm > 0.01 && rates.peak > 0.1 && rates.peak >= rates.gemm);
+    CHECK(rates.gemm > 0.01 && rates.peak > 0.1);
+    CHECK(sherd__has_amx() || rates.peak >= rates.gemm); /* a peak of multiply-adds */
     CHECK(sherd__measure_now(0.001) > 0.1 && sherd__measure_now(0) > 0.1);
 }
 
