@@ -381,12 +381,11 @@ sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *mesh,
                                const sherd_from_local_options *options)
 {
     sherd_world *world = sherd_tensor_world(local);
-    bool begun = world && sherd__doing_begin(world, "sherd_from_local");
+    bool begun = sherd__doing_begin(world, "sherd_from_local");
     sherd_tensor *y = sherd__from_local(local, mesh, placements, options);
     local_attrs attrs;
 
-    if (begun)
-        sherd__doing_end(world, begun);
+    sherd__doing_end(world, begun);
     if (sherd_tensor_failed(y))
         return y;
     if (!read_gradient(&attrs, y->layout, mesh, options ? options->gradient : NULL,
@@ -429,12 +428,12 @@ static const sherd_op to_local_table = {
 static sherd_tensor *to_local(sherd_tensor *t, const sherd_placement *gradient,
                               const char *function)
 {
-    bool begun = t && sherd__doing_begin(t->world, "sherd_to_local");
+    sherd_world *world = sherd_tensor_world(t);
+    bool begun = sherd__doing_begin(world, "sherd_to_local");
     sherd_tensor *y = sherd__local_view(t);
     local_attrs attrs;
 
-    if (begun)
-        sherd__doing_end(t->world, begun);
+    sherd__doing_end(world, begun);
     if (sherd_tensor_failed(y))
         return y;
     if (!read_gradient(&attrs, t->layout, t->layout->spec.mesh, gradient, function))

@@ -238,11 +238,11 @@ static sherd_tensor *nonzero(sherd_tensor *a)
 
 sherd_tensor *sherd_nonzero(sherd_tensor *a)
 {
-    bool begun = a && sherd__doing_begin(a->world, "sherd_nonzero");
+    sherd_world *world = sherd_tensor_world(a);
+    bool begun = sherd__doing_begin(world, "sherd_nonzero");
     sherd_tensor *rows = nonzero(a);
 
-    if (begun)
-        sherd__doing_end(a->world, begun);
+    sherd__doing_end(world, begun);
     return rows;
 }
 

@@ -483,10 +483,10 @@ static sherd_tensor *combine(sherd_tensor *y, const sherd_groups *groups, sherd_
 
 sherd_tensor *sherd_combine(sherd_tensor *y, const sherd_groups *groups, sherd_tensor *scores)
 {
-    bool begun = y && sherd__doing_begin(y->world, "sherd_combine");
+    sherd_world *world = sherd_tensor_world(y);
+    bool begun = sherd__doing_begin(world, "sherd_combine");
     sherd_tensor *t = combine(y, groups, scores);
 
-    if (begun)
-        sherd__doing_end(y->world, begun);
+    sherd__doing_end(world, begun);
     return t;
 }

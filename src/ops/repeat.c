@@ -343,10 +343,10 @@ static sherd_tensor *tile(sherd_tensor *a, const int64_t *times, int count)
 
 sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int count)
 {
-    bool begun = a && sherd__doing_begin(a->world, "sherd_tile");
+    sherd_world *world = sherd_tensor_world(a);
+    bool begun = sherd__doing_begin(world, "sherd_tile");
     sherd_tensor *y = tile(a, times, count);
 
-    if (begun)
-        sherd__doing_end(a->world, begun);
+    sherd__doing_end(world, begun);
     return y;
 }

@@ -10,11 +10,11 @@
 
 sherd_tensor *sherd_reshape(sherd_tensor *a, const int64_t *shape, int ndim)
 {
-    bool begun = a && sherd__doing_begin(a->world, "sherd_reshape");
+    sherd_world *world = sherd_tensor_world(a);
+    bool begun = sherd__doing_begin(world, "sherd_reshape");
     sherd_tensor *y = sherd_view(a, shape, ndim);
 
-    if (begun)
-        sherd__doing_end(a->world, begun);
+    sherd__doing_end(world, begun);
     return y;
 }
 

@@ -105,14 +105,14 @@ static bool is_in_parts(const sherd__kernel_set *set)
 }
 
 /* `a` is three matrices, and behind them room for the table's own product. */
-static double multiply(const sherd__kernel_set *set, sherd__engine *engine, float *a)
+static double multiply(const sherd__kernel_set *set, sherd__engine *engine, bool parts, float *a)
 {
     const float *b = a + SIDE * SIDE;
     float *c = a + 2 * SIDE * SIDE;
     bool own = strcmp(sherd__gemm_name(set), set->f32.gemm_name) == 0;
     double begin = seconds();
 
-    if (is_in_parts(set))
+    if (parts)
         set->f32.product(&measured, c, a, b, NULL, c + SIDE * SIDE);
     else if (!engine || own || set->product(engine, &measured, c, a, b, NULL) != SHERD__DONE)
         set->f32.gemm(false, false, SIDE, SIDE, SIDE, 1, a, SIDE, b, SIDE, 0, c, SIDE);
@@ -141,7 +141,7 @@ sherd__rates sherd__measure_rates(const sherd__kernel_set *set)
         best.peak = spin_until(seconds() + 0.005, best.peak, f32);
         if (bf16)
             best.bf16 = spin_until(seconds() + 0.002, best.bf16, bf16);
-        double rate = a ? multiply(set, engine, a) : 0;
+        double rate = a ? multiply(set, engine, parts, a) : 0;
         best.gemm = i ? larger(best.gemm, rate) : 0; /* the first one warms up */
         best.peak = larger(best.peak, parts ? 0 : rate);
     }

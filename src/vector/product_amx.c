@@ -14,6 +14,7 @@
 #ifdef SHERD_HAVE_AMX
 
 #include "amx.h"
+#include "product_room.h"
 
 /*
  * The most terms of one pass, and those of a pass where there are more, or where a lies across:
@@ -65,22 +66,13 @@ static part part_of(const sherd__product *p)
     bool once = p->k <= (p->ta ? PASS : TERMS);
     part x = {.p = p, .pass = sherd__max(blocks_of(once ? p->k : PASS), 1) * BLOCK};
 
-    x.a_row = p->a_row ? p->a_row : p->ta ? p->m : p->k;
-    x.b_row = p->b_row ? p->b_row : p->tb ? p->k : p->n;
-    x.c_row = p->c_row ? p->c_row : p->n;
+    x.a_row = product_a_row(p);
+    x.b_row = product_b_row(p);
+    x.c_row = product_c_row(p);
     x.side_b = side_of(p->n, x.pass, OF_B);
     x.side_a = side_of(p->m, x.pass, p->ta ? OF_A : OF_ROWS);
     x.kept = p->k <= x.pass ? p->m : sherd__min(p->m, KEPT_ROWS);
     return x;
-}
-
-/* The next part of the workspace, which begins with a cache line. */
-static void *take(char **space, int64_t bytes)
-{
-    char *p = *space + (SHERD__LINE - (uintptr_t)*space % SHERD__LINE) % SHERD__LINE;
-
-    *space = p + bytes;
-    return p;
 }
 
 static int64_t sums_of(const part *x)
@@ -367,10 +359,10 @@ static void product(const sherd__product *p, void *c, const void *a, const void 
     x.b = b;
     x.c = c;
     x.bias = p->bias ? bias : NULL;
-    x.to_a = take(&space, 2 * x.side_a * x.pass);
-    x.to_b = take(&space, 2 * x.side_b * x.pass);
-    x.block = take(&space, 2 * 4 * SQUARE);
-    x.sums = take(&space, 4 * sums_of(&x));
+    x.to_a = product_take(&space, 2 * x.side_a * x.pass);
+    x.to_b = product_take(&space, 2 * x.side_b * x.pass);
+    x.block = product_take(&space, 2 * 4 * SQUARE);
+    x.sums = product_take(&space, 4 * sums_of(&x));
     begin_products();
     multiply(&x);
     end_products();

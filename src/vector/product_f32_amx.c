@@ -16,6 +16,7 @@
 #ifdef SHERD_HAVE_AMX
 
 #include "amx.h"
+#include "product_room.h"
 #include "kernels/sums.h"
 
 /*
@@ -73,9 +74,9 @@ static part part_of(const sherd__product *p)
 {
     part x = {.p = p, .pass = blocks_of(sherd__min(p->k, PASS)) * BLOCK};
 
-    x.a_row = p->a_row ? p->a_row : p->ta ? p->m : p->k;
-    x.b_row = p->b_row ? p->b_row : p->tb ? p->k : p->n;
-    x.c_row = p->c_row ? p->c_row : p->n;
+    x.a_row = product_a_row(p);
+    x.b_row = product_b_row(p);
+    x.c_row = product_c_row(p);
     x.side_b = side_of(p->n, x.pass, OF_B);
     x.side_a = p->ta ? side_of(p->m, x.pass, OF_A) : BLOCK;
     return x;
@@ -186,8 +187,8 @@ static range pack_right_rows(uint16_t *to, const lying_numbers *m)
 
     for (int64_t i = 0; i < blocks_of(m->rows) * BLOCK; i += SIDE) {
         uint16_t *at = to + i / BLOCK * deep * PARTED + i % BLOCK / SIDE * TILE;
-        vi most[SIDE] = {v_int(0)};
-        for (int r = 1; r < SIDE; r++)
+        vi most[SIDE];
+        for (int r = 0; r < SIDE; r++)
             most[r] = v_int(0);
         for (int64_t x = 0; x < m->width; x += BLOCK, at += PARTED) {
             vi y[PARTS][SIDE];
@@ -429,9 +430,9 @@ static void multiply(part *x)
 {
     const sherd__product *p = x->p;
 
-    for (x->j = 0; x->j < p->n; x->j += x->side_b)
+    for (x->j = 0; x->j < p->n; x->j += x->side_b) {
+        x->cols = sherd__min(x->side_b, p->n - x->j);
         for (x->d = 0; x->d < p->k; x->d += x->pass) {
-            x->cols = sherd__min(x->side_b, p->n - x->j);
             x->terms = sherd__min(x->pass, p->k - x->d);
             x->of_b = pack_b(x);
             for (int64_t i = 0; i < p->m; i += x->side_a) {
@@ -442,15 +443,7 @@ static void multiply(part *x)
                     multiply_plain(x, i, rows);
             }
         }
-}
-
-/* The next part of the workspace, which begins with a cache line. */
-static void *take(char **space, int64_t bytes)
-{
-    char *p = *space + (SHERD__LINE - (uintptr_t)*space % SHERD__LINE) % SHERD__LINE;
-
-    *space = p + bytes;
-    return p;
+    }
 }
 
 static void product(const sherd__product *p, void *c, const void *a, const void *b,
@@ -473,9 +466,9 @@ static void product(const sherd__product *p, void *c, const void *a, const void 
         multiply_plain(&x, 0, p->m);
         return;
     }
-    x.to_a = take(&space, 2 * PARTS * x.side_a * x.pass);
-    x.to_b = take(&space, 2 * PARTS * x.side_b * x.pass);
-    x.block = take(&space, 4 * SQUARE);
+    x.to_a = product_take(&space, 2 * PARTS * x.side_a * x.pass);
+    x.to_b = product_take(&space, 2 * PARTS * x.side_b * x.pass);
+    x.block = product_take(&space, 4 * SQUARE);
     begin_products();
     multiply(&x);
     end_products();

@@ -152,7 +152,7 @@ static void raise_written(sherd_world *world)
 
 bool sherd__doing_begin(sherd_world *world, const char *name)
 {
-    bool begins = !world->doing;
+    bool begins = world && !world->doing;
 
     if (begins)
         world->doing = name;

@@ -8,7 +8,8 @@
 
 /*
  * The program has called a function of this static name, or an operator's. Inside of another one it
- * is a part of that, and nothing changes. Pass the answer to sherd__doing_end.
+ * is a part of that, and nothing changes; nor without a world (NULL), where a function was given no
+ * tensor. Pass the answer to sherd__doing_end.
  */
 bool sherd__doing_begin(sherd_world *world, const char *name);
 void sherd__doing_end(sherd_world *world, bool begun);
