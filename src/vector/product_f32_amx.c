@@ -16,38 +16,18 @@
 #ifdef SHERD_HAVE_AMX
 
 #include "amx.h"
+#include "parts_f32.h"
 #include "product_room.h"
 #include "kernels/sums.h"
 
 /*
- * Parts of a number; numbers of a block in parts; terms of a pass; numbers of b, and of an a that
- * lies across, that are packed at once; columns packed at once; what is worth it, see `fits`.
+ * Terms of a pass; numbers of b, and of an a that lies across, that are packed at once; what is
+ * worth it, see `fits`; products of parts of a block, between which strips are packed.
  */
-enum {
-    PARTS = 3,
-    PARTED = PARTS * SQUARE,
-    PASS = 512,
-    OF_B = 1 << 17,
-    OF_A = 1 << 16,
-    MOST = 1024,
-    FEW_TERMS = 64,
-    PAYS = 100
-};
+enum { PASS = 512, OF_B = 1 << 17, OF_A = 1 << 16, FEW_TERMS = 64, PAYS = 100, TURNS = 6 };
 
 /* Exponents as f32 holds them: the shift, that of 1, and the least of a product. */
 enum { EXPONENT = 23, ONE = 127, LEAST_PRODUCT = ONE - 100 };
-
-/* The magnitudes of rows, or columns: the smallest that is not 0, and the largest. As bits of f32,
- * which order them; NaN is above all. */
-typedef struct range {
-    uint32_t least, most;
-} range;
-
-/* Rows of a matrix as it lies, `stride` apart. */
-typedef struct lying_numbers {
-    const float *at;
-    int64_t stride, rows, width;
-} lying_numbers;
 
 /* A product, and the columns and terms of it that are being made. */
 typedef struct part {
@@ -56,10 +36,13 @@ typedef struct part {
     float *c;
     int64_t a_row, b_row, c_row;
     int64_t pass, side_b, side_a; /* terms, columns, and rows at once */
-    uint16_t *to_a, *to_b;        /* [side / 32][pass / 32][PARTS][32,32] */
+    uint16_t *to_a, *to_b;        /* [side / 32][pass / 32][PARTS][32,32]; to_a: twice, if !ta */
     float *block;                 /* [32,32] */
     int64_t j, d, cols, terms;
     range of_b;
+    uint16_t *rows_at; /* what is multiplied, in to_a */
+    left_rows left;    /* the rows after them */
+    int64_t strips;    /* of those, between products of parts */
 } part;
 
 static int64_t side_of(int64_t n, int64_t pass, int64_t room)
@@ -67,6 +50,13 @@ static int64_t side_of(int64_t n, int64_t pass, int64_t room)
     int64_t most = sherd__min(sherd__max(room / pass / BLOCK, 1) * BLOCK, MOST);
 
     return sherd__min(blocks_of(n) * BLOCK, most);
+}
+
+/* Rows of a that are packed: those that are multiplied, and where they follow each other those after
+ * them. */
+static int64_t room_a(const part *x)
+{
+    return x->p->ta ? x->side_a : 2 * x->side_a;
 }
 
 /* Of a product that fits. */
@@ -103,160 +93,41 @@ static int64_t workspace_of(const sherd__product *p)
         return sherd__f32_by_fma.product_workspace(p);
     const part x = part_of(p);
 
-    return 4 * SHERD__LINE + 2 * PARTS * (x.side_a + x.side_b) * x.pass + 4 * SQUARE;
-}
-
-/* ---- parts ----------------------------------------------------------------------------------- */
-
-/* Vectors of numbers, each the sum of three whose last 16 bits are 0. The first two are rounded,
- * the rest is what remains. */
-INLINE void split(vi y[PARTS], vf x)
-{
-    const vi half = v_int(0x8000), first = v_int(0xFFFF0000);
-
-    for (int i = 0; i < PARTS - 1; i++) {
-        y[i] = _mm512_and_si512(v_int_add((vi)x, half), first);
-        x = v_sub(x, (vf)y[i]);
-    }
-    y[PARTS - 1] = (vi)x;
-}
-
-/* Two terms of 16 rows or columns side by side, of each part. */
-INLINE void pair_parts(vi y[PARTS], vf first, vf second)
-{
-    vi low[PARTS], high[PARTS];
-
-    split(low, first);
-    split(high, second);
-    for (int i = 0; i < PARTS; i++)
-        y[i] = _mm512_or_si512(_mm512_srli_epi32(low[i], 16), high[i]);
-}
-
-INLINE vi larger(vi most, vf x)
-{
-    return _mm512_max_epu32(most, _mm512_and_si512((vi)x, v_int(0x7FFFFFFF)));
-}
-
-/* A row that holds numbers of up to these bits, among others. */
-INLINE void see(range *of, uint32_t bits)
-{
-    of->most = bits > of->most ? bits : of->most;
-    of->least = bits && bits < of->least ? bits : of->least;
-}
-
-/* 16 numbers of row i, 0 where there are none. */
-INLINE vf load_numbers(const lying_numbers *m, int64_t i, int64_t x)
-{
-    int64_t there = i < m->rows ? sherd__max(m->width - x, 0) : 0;
-
-    return v_load_part(m->at + i * m->stride + x, v_part(there));
+    return 4 * SHERD__LINE + 2 * PARTS * (room_a(&x) + x.side_b) * x.pass + 4 * SQUARE;
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/*
- * The order of terms is the same for a and b, and none is needed: term i of a block is beside term
- * 16 + i. Rows whose terms are neighbours, for the left of a product.
- */
-static range pack_left_rows(uint16_t *to, const lying_numbers *m)
+/* Begin with 32 rows of a, from row i on; those after the last are none. */
+static void begin_left(part *x, int64_t i, uint16_t *to)
 {
-    int64_t deep = blocks_of(m->width);
-    range of = {UINT32_MAX, 0};
+    int64_t rows = sherd__max(sherd__min(BLOCK, x->p->m - i), 0);
 
-    for (int64_t i = 0; i < blocks_of(m->rows) * BLOCK; i++) {
-        uint16_t *at = to + i / BLOCK * deep * PARTED + i % BLOCK * BLOCK;
-        vi most = v_int(0);
-        for (int64_t x = 0; x < m->width; x += BLOCK, at += PARTED) {
-            vf first = load_numbers(m, i, x), second = load_numbers(m, i, x + SIDE);
-            vi y[PARTS];
-            most = larger(larger(most, first), second);
-            pair_parts(y, first, second);
-            for (int p = 0; p < PARTS; p++)
-                store_words(at + p * SQUARE, y[p]);
-        }
-        see(&of, _mm512_reduce_max_epu32(most));
-    }
+    begin_rows(&x->left,
+               &(lying_numbers){x->a + i * x->a_row + x->d, x->a_row, rows, rows ? x->terms : 0},
+               to);
+    x->strips = 1 + (BLOCK - 1) / (TURNS * blocks_of(x->cols));
+}
+
+/* Rows of a from row i on, which were packed while those before them were multiplied. */
+static range take_left(part *x, int64_t i)
+{
+    if (i == 0)
+        begin_left(x, 0, x->to_a);
+    range of = pack_rest(&x->left);
+
+    x->rows_at = x->left.to;
+    begin_left(x, i + BLOCK, x->to_a + (x->rows_at == x->to_a ? PARTS * BLOCK * x->pass : 0));
     return of;
 }
 
-/* The same turned, for the right: rows of the matrix are columns of the product. */
-static range pack_right_rows(uint16_t *to, const lying_numbers *m)
+static range pack_a(part *x, int64_t i, int64_t rows)
 {
-    int64_t deep = blocks_of(m->width);
-    range of = {UINT32_MAX, 0};
-
-    for (int64_t i = 0; i < blocks_of(m->rows) * BLOCK; i += SIDE) {
-        uint16_t *at = to + i / BLOCK * deep * PARTED + i % BLOCK / SIDE * TILE;
-        vi most[SIDE];
-        for (int r = 0; r < SIDE; r++)
-            most[r] = v_int(0);
-        for (int64_t x = 0; x < m->width; x += BLOCK, at += PARTED) {
-            vi y[PARTS][SIDE];
-            for (int64_t r = 0; r < SIDE; r++) {
-                vf first = load_numbers(m, i + r, x), second = load_numbers(m, i + r, x + SIDE);
-                vi pair[PARTS];
-                most[r] = larger(larger(most[r], first), second);
-                pair_parts(pair, first, second);
-                for (int p = 0; p < PARTS; p++)
-                    y[p][r] = pair[p];
-            }
-            for (int p = 0; p < PARTS; p++) {
-                turn_rows(y[p]);
-                store_tile(at + p * SQUARE, y[p]);
-            }
-        }
-        for (int r = 0; r < SIDE; r++)
-            see(&of, _mm512_reduce_max_epu32(most[r]));
-    }
-    return of;
-}
-
-/* 32 terms of 16 rows of a, or columns of b, where each term is a row; `most` of each. */
-INLINE void pack_terms(bool turned, uint16_t *to, const lying_numbers *m, int64_t i, int64_t x,
-                       vi *most)
-{
-    vi y[PARTS][SIDE];
-
-    for (int64_t r = 0; r < SIDE; r++) {
-        vf first = load_numbers(m, i + r, x), second = load_numbers(m, i + SIDE + r, x);
-        vi pair[PARTS];
-        *most = larger(larger(*most, first), second);
-        pair_parts(pair, first, second);
-        for (int p = 0; p < PARTS; p++)
-            y[p][r] = pair[p];
-    }
-    for (int p = 0; p < PARTS; p++) {
-        if (turned)
-            turn_rows(y[p]);
-        store_tile(to + p * SQUARE, y[p]);
-    }
-}
-
-/* A row for each term; turned, for the left of a product. */
-INLINE range pack_across(bool turned, uint16_t *to, const lying_numbers *m)
-{
-    int64_t deep = blocks_of(m->rows);
-    vi most[MOST / SIDE];
-    range of = {UINT32_MAX, 0};
-
-    for (int64_t x = 0; x < m->width; x += SIDE)
-        most[x / SIDE] = v_int(0);
-    for (int64_t i = 0; i < deep; i++)
-        for (int64_t x = 0; x < blocks_of(m->width) * BLOCK; x += SIDE)
-            pack_terms(turned, to + (x / BLOCK * deep + i) * PARTED + x % BLOCK / SIDE * TILE, m,
-                       i * BLOCK, x, &most[x / SIDE]);
-    for (int64_t x = 0; x < m->width; x++)
-        see(&of, ((const uint32_t *)most)[x]);
-    return of;
-}
-
-static range pack_a(const part *x, int64_t i, int64_t rows)
-{
-    if (x->p->ta)
-        return pack_across(true, x->to_a,
-                           &(lying_numbers){x->a + x->d * x->a_row + i, x->a_row, x->terms, rows});
-    return pack_left_rows(x->to_a,
-                          &(lying_numbers){x->a + i * x->a_row + x->d, x->a_row, rows, x->terms});
+    if (!x->p->ta)
+        return take_left(x, i);
+    x->rows_at = x->to_a;
+    return pack_across(true, x->to_a,
+                       &(lying_numbers){x->a + x->d * x->a_row + i, x->a_row, x->terms, rows});
 }
 
 static range pack_b(const part *x)
@@ -329,12 +200,16 @@ INLINE void load_right(const uint16_t *b, int which)
     _tile_loadd(7, b + which * SQUARE + TILE, BLOCK * sizeof *b);
 }
 
-INLINE void add_products(void)
+/* The products of two parts of 32 terms. Tiles take 64 cycles, in which a strip or two are packed:
+ * more at once would be waited for. */
+INLINE void add_products(left_rows *left, int64_t strips)
 {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    for (int64_t i = 0; i < strips && !are_packed(left); i++)
+        pack_strip(left);
 }
 
 /*
@@ -342,9 +217,11 @@ INLINE void add_products(void)
  * products are added up first, while what each sum of 32 terms is rounded to is small: that is why
  * c is not begun with. From one pair of parts to the next only one side is loaded.
  */
-INLINE void multiply_parts(float *c, int64_t c_row, int64_t deep, const uint16_t *a,
+INLINE void multiply_parts(part *x, float *c, int64_t c_row, int64_t deep, const uint16_t *a,
                            const uint16_t *b)
 {
+    left_rows *left = &x->left;
+    int64_t strips = x->strips;
     int64_t row = c_row * (int64_t)sizeof *c;
 
     __asm__ volatile("" ::: "memory"); /* loads of tiles are not seen to read memory */
@@ -355,20 +232,20 @@ INLINE void multiply_parts(float *c, int64_t c_row, int64_t deep, const uint16_t
     for (int64_t i = 0; i < deep; i++) {
         load_left(a + i * PARTED, 0);
         load_right(b + i * PARTED, 2);
-        add_products();
+        add_products(left, strips);
         load_right(b + i * PARTED, 1);
-        add_products();
+        add_products(left, strips);
         load_left(a + i * PARTED, 1);
-        add_products();
+        add_products(left, strips);
         load_right(b + i * PARTED, 0);
-        add_products();
+        add_products(left, strips);
         load_left(a + i * PARTED, 2);
-        add_products();
+        add_products(left, strips);
     }
     for (int64_t i = 0; i < deep; i++) {
         load_left(a + i * PARTED, 0);
         load_right(b + i * PARTED, 0);
-        add_products();
+        add_products(left, strips);
     }
     _tile_stored(0, c, row);
     _tile_stored(1, c + SIDE, row);
@@ -391,20 +268,21 @@ static void ask_for(const part *x, int64_t i, int64_t j)
 
 /* Packed rows of a, from row i on, times the packed columns. Whole blocks to which nothing is added
  * are made where they belong. */
-static void multiply_rows(const part *x, int64_t i, int64_t rows)
+static void multiply_rows(part *x, int64_t i, int64_t rows)
 {
     int64_t deep = blocks_of(x->terms), across = blocks_of(x->cols);
     bool alone = !x->p->adds && x->d == 0 && !x->bias;
 
     for (int64_t r = 0; r < rows; r += BLOCK)
         for (int64_t j = 0; j < across; j++) {
-            const uint16_t *a = x->to_a + r / BLOCK * deep * PARTED;
+            const uint16_t *a = x->rows_at + r / BLOCK * deep * PARTED;
             const uint16_t *b = x->to_b + j * deep * PARTED;
             ask_for(x, i + r, j * BLOCK);
             if (alone && r + BLOCK <= rows && (j + 1) * BLOCK <= x->cols) {
-                multiply_parts(x->c + (i + r) * x->c_row + x->j + j * BLOCK, x->c_row, deep, a, b);
+                multiply_parts(x, x->c + (i + r) * x->c_row + x->j + j * BLOCK, x->c_row, deep, a,
+                               b);
             } else {
-                multiply_parts(x->block, BLOCK, deep, a, b);
+                multiply_parts(x, x->block, BLOCK, deep, a, b);
                 finish(x, i + rows, x->block, i + r, j * BLOCK);
             }
         }
@@ -466,7 +344,7 @@ static void product(const sherd__product *p, void *c, const void *a, const void 
         multiply_plain(&x, 0, p->m);
         return;
     }
-    x.to_a = product_take(&space, 2 * PARTS * x.side_a * x.pass);
+    x.to_a = product_take(&space, 2 * PARTS * room_a(&x) * x.pass);
     x.to_b = product_take(&space, 2 * PARTS * x.side_b * x.pass);
     x.block = product_take(&space, 4 * SQUARE);
     begin_products();
