@@ -7,6 +7,7 @@
  */
 #include "oneway.h"
 #include "inside.h"
+#include "remote.h"
 
 #include <stdio.h>
 
@@ -23,7 +24,8 @@ bool sherd__drain_reserve(sherd_world *world)
 
     if (call)
         sherd__call_give(world, call); /* where the next one finds it */
-    return call != NULL;
+    /* A record for each of the others, and one from each. */
+    return call && (!world->remote || sherd__sheets_reserve(world->remote, 2 * world->ranks));
 }
 
 bool sherd__is_drained(sherd_world *world, const sherd_mesh *mesh)

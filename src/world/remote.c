@@ -92,6 +92,19 @@ void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
     }
 }
 
+bool sherd__sheets_reserve(sherd__remote *remote, int count)
+{
+    sherd__sheet *list = NULL;
+    int some = 0;
+
+    for (sherd__sheet *sheet; some < count && (sheet = sherd__sheet_take(remote, 0)); some++) {
+        sheet->next = list;
+        list = sheet;
+    }
+    sherd__sheets_give(remote, &list);
+    return some == count;
+}
+
 /* ---- sending --------------------------------------------------------------------------------- */
 
 /* Give back what has been sent; what goes to one rank goes in its order. */

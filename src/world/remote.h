@@ -143,6 +143,9 @@ sherd__sheet *sherd__sheet_take(sherd__remote *remote, size_t bytes);
 void sherd__sheet_give(sherd__remote *remote, sherd__sheet *sheet);
 /* All of a list, with what is piled up in it. */
 void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list);
+/* Have so many of the smallest sheets idle: then short messages need no memory. False: there is
+ * none. */
+bool sherd__sheets_reserve(sherd__remote *remote, int count);
 /* The one whose memory a body was received into. */
 static inline sherd__sheet *sherd__sheet_of(void *body)
 {
