@@ -74,7 +74,19 @@ static void add_hosts(command *c, const round_plan *r, const char *self, const c
     }
 }
 
-static _Noreturn void become_launcher(const round_plan *r, int fd, int output)
+/* Open MPI's launchers that run elsewhere remove their common folder while this one makes it. */
+static const char folder_name[] = "OMPI_MCA_orte_tmpdir_base";
+
+static void remove_folder(const char *folder)
+{
+    char line[64];
+
+    snprintf(line, sizeof line, "rm -rf %s", folder);
+    if (system(line))
+        fprintf(stderr, "stress: %s stays\n", folder);
+}
+
+static _Noreturn void become_launcher(const round_plan *r, int fd, int output, const char *folder)
 {
     char path[64], self[4096], part[16], launcher[32];
     command c = {.count = 0};
@@ -88,6 +100,8 @@ static _Noreturn void become_launcher(const round_plan *r, int fd, int output)
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);
+    if (folder)
+        setenv(folder_name, folder, 1);
     if (r->by == BY_MESSAGES)
         setenv("SHERD_TRANSPORT", "mpi", 1);
     if (r->part_bytes)
@@ -118,15 +132,19 @@ static void read_output(job *j, int output)
 void run_under_mpi(job *j, uint64_t seed)
 {
     int output = memfd_create("said", MFD_CLOEXEC), status = 0;
+    char name[] = "/tmp/sherd_stress_XXXXXX";
+    const char *folder = getenv(folder_name) ? NULL : mkdtemp(name);
 
     j->b->plan = *j->r;
     j->b->seed = seed;
     fflush(NULL);
     pid_t child = fork();
     if (child == 0)
-        become_launcher(j->r, j->b->fd, output);
+        become_launcher(j->r, j->b->fd, output, folder);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
+    if (folder)
+        remove_folder(folder);
     read_output(j, output);
     close(output);
     j->exit_status = child < 0             ? 127

@@ -109,6 +109,7 @@ check "$work/user/build/static/hello_static"
 
 # The module lies beside a program in the tree, and not where it was configured; the program has the library in itself, is
 # named relatively, and has left its folder.
+mkdir "$work/mpi" && export OMPI_MCA_orte_tmpdir_base="$work/mpi" # not the folder of another launcher that starts now
 for module in "$work"/there/lib*/sherd/sherd_mpi_*.so "$work"/there/lib/*/sherd/sherd_mpi_*.so; do
     kind=${module##*/sherd_mpi_} kind=${kind%.so}
     [ -f "$module" ] && command -v "mpirun.$kind" >/dev/null 2>&1 || continue

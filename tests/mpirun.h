@@ -61,9 +61,23 @@ static inline bool is_mpi_rank(void)
     return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK");
 }
 
+/* As root, and with more ranks than cores. */
+static inline void allow_mpirun(void)
+{
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
+    /* Seconds that ranks have to say what they have learnt, once one has died. One is little on a
+     * full machine; it is waited out twice. */
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);
+    /* MPI leaves some; and what can not be had is NULL, as without the sanitizer. */
+    setenv("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1", 1);
+}
+
 /*
- * Launchers of Open MPI that start at once may find their common folder half made: each run gets
- * one of its own. False: there is one already.
+ * Launchers of Open MPI that start and end at once remove their common folder from each other ("A
+ * call to mkdir was unable to create the desired directory"): each run gets one of its own. False:
+ * there is one already.
  */
 static inline bool make_mpi_folder(char *name)
 {
@@ -80,17 +94,34 @@ static inline void remove_mpi_folder(const char *name)
     unsetenv("OMPI_MCA_orte_tmpdir_base");
 }
 
-/* As root, and with more ranks than cores. */
-static inline void allow_mpirun(void)
+/*
+ * `PROGRAM apart LINE...`: become this line, which has a folder of its own in that of the run; for
+ * launchers and programs that one line starts several of.
+ */
+static inline int become_apart(char **line)
 {
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
-    /* Seconds that ranks have to say what they have learnt, once one has died. One is little on a
-     * full machine; it is waited out twice. */
-    setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);
-    /* MPI leaves some; and what can not be had is NULL, as without the sanitizer. */
-    setenv("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1", 1);
+    const char *folder = getenv("OMPI_MCA_orte_tmpdir_base");
+    char name[256];
+
+    snprintf(name, sizeof name, "%s/XXXXXX", folder ? folder : "/tmp");
+    if (mkdtemp(name) && setenv("OMPI_MCA_orte_tmpdir_base", name, 1) == 0)
+        execv(line[0], line);
+    perror(line[0]);
+    return 127;
+}
+
+/* A program that starts such, with a folder. The result is valid until the next call. */
+static inline const program_end *run_with_mpi_folder(const char *line)
+{
+    char folder[] = "/tmp/sherd_mpi_XXXXXX";
+    bool made = make_mpi_folder(folder);
+    const program_end *end;
+
+    allow_mpirun();
+    end = program_run(line);
+    if (made)
+        remove_mpi_folder(folder);
+    return end;
 }
 
 /* `mpirun -n RANKS LINE` */
@@ -182,6 +213,8 @@ static inline sherd_world *open_world(void)
     int main(int argc, char **argv)                                            \
     {                                                                          \
         self = argv[0];                                                        \
+        if (argc > 2 && strcmp(argv[1], "apart") == 0)                         \
+            return become_apart(argv + 2);                                     \
         if (is_mpi_rank() && argc > 1)                                         \
             return rank(argv[1]);                                              \
         return check_main_apart(tests, LEN(tests), argc > 1 ? argv[1] : NULL); \

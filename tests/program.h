@@ -7,6 +7,7 @@
 #ifndef SHERD_PROGRAM_H
 #define SHERD_PROGRAM_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -127,8 +128,51 @@ static inline bool program_says(const program *p, const char *text, double secon
     return false;
 }
 
+/* What a file of /proc says of a process, on one line. */
+static inline void program_proc(int process, const char *name, char *out, size_t room)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/%s", process, name);
+    FILE *file = fopen(path, "r");
+    size_t n = file ? fread(out, 1, room - 1, file) : 0;
+    if (file)
+        fclose(file);
+    for (out[n] = 0; n > 0; n--)
+        if (out[n - 1] == '\0' || out[n - 1] == '\n')
+            out[n - 1] = ' ';
+}
+
+/* Print all processes below this one: what they are, what they wait in, whose they are. */
+static inline void program_print_below(int parent)
+{
+    char stat[512], what[512], waits[64], call[128], state;
+    DIR *all = opendir("/proc");
+    int its, group, session;
+
+    for (struct dirent *one; all && (one = readdir(all));) {
+        int process = atoi(one->d_name);
+        if (process <= 0)
+            continue;
+        program_proc(process, "stat", stat, sizeof stat);
+        char *at = strrchr(stat, ')'); /* behind its name */
+        if (!at || sscanf(at + 1, " %c %d %d %d", &state, &its, &group, &session) != 4 ||
+            its != parent)
+            continue;
+        at[1] = 0;
+        program_proc(process, "cmdline", what, sizeof what);
+        program_proc(process, "wchan", waits, sizeof waits);
+        program_proc(process, "syscall", call, sizeof call);
+        fprintf(stderr, "left: process %s (parent %d, group %d, session %d): %s; %c in %s, %s\n",
+                stat, parent, group, session, what, state, waits, call);
+        program_print_below(process);
+    }
+    if (all)
+        closedir(all);
+}
+
 /* Processes that are children of this one: what a program left, once it has been waited for. Gives
- * them `seconds` to end. */
+ * them `seconds` to end; those that take longer are printed. */
 static inline int program_orphans(double seconds)
 {
     double end = program_clock() + seconds;
@@ -139,6 +183,8 @@ static inline int program_orphans(double seconds)
         if (pid == 0)
             program_pause(0.005);
     } while (pid >= 0 && program_clock() < end);
+    if (pid >= 0 && seconds > 0)
+        program_print_below((int)getpid());
     return pid < 0 ? 0 : 1;
 }
 

@@ -459,7 +459,6 @@ static void the_launcher_that_is_nearest_counts(void)
 {
     char line[2048];
 
-    allow_mpirun();
     mpi_choose("nearest");
     FOR_EACH_MPI(kind)
     {
@@ -468,9 +467,9 @@ static void the_launcher_that_is_nearest_counts(void)
                 snprintf(line, sizeof line, "%s -n 2 %s run -n 3 %s twice", mpirun_of(kind), SHERD,
                          self);
             else
-                snprintf(line, sizeof line, "%s run -n 2 %s -n 3 %s twice", SHERD, mpirun_of(kind),
-                         self);
-            const program_end *end = program_run(line);
+                snprintf(line, sizeof line, "%s run -n 2 %s apart %s -n 3 %s twice", SHERD, self,
+                         mpirun_of(kind), self);
+            const program_end *end = run_with_mpi_folder(line);
             CHECK_EQ(end->status, 0);
             CHECK_EQ(times(end->out, "was there"), 6);
             CHECK_TEXT(end->err, "");

@@ -12,9 +12,9 @@ static const program_end *under_sherd(const char *words, const char *kind, const
 {
     char line[1024];
 
-    snprintf(line, sizeof line, SHERD " %s %s/mpi_opens_%s %s", words, SHERD_BUILD_DIR, kind, what);
-    allow_mpirun();
-    return program_run(line);
+    snprintf(line, sizeof line, SHERD " %s %s apart %s/mpi_opens_%s %s", words, self,
+             SHERD_BUILD_DIR, kind, what);
+    return run_with_mpi_folder(line);
 }
 
 /* Its ranks under the mpirun of each MPI. */
