@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,6 +17,7 @@
 
 #include "base/diag.h"
 #include "world/inside.h"
+#include "world/shared_file.h"
 
 /* The rank, of how many if that was said, and where its report goes. */
 static bool set_rank(long rank, long of, int report)
@@ -47,7 +47,7 @@ static void pass_signal(pid_t child, int file, cli_dry_signals *signals)
 {
     struct signalfd_siginfo info;
 
-    if (read(file, &info, sizeof info) != sizeof info)
+    if (!sherd__signals_next(&signals->taken, file, &info))
         return;
     if (info.ssi_signo != SIGUSR1 && info.ssi_signo != SIGUSR2)
         signals->last = (int)info.ssi_signo;
@@ -65,9 +65,12 @@ static int wait_for(pid_t child, cli_dry_signals *signals)
     };
     int status = 0;
 
-    while (waitpid(child, &status, WNOHANG) == 0)
-        if (poll(fds, 2, fds[1].fd < 0 ? 10 : -1) > 0 && fds[0].revents)
-            pass_signal(child, fds[0].fd, signals);
+    bool blind = fds[0].fd < 0 || fds[1].fd < 0; /* the kernel refuses one of them */
+
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        poll(fds, 2, blind ? 10 : -1);
+        pass_signal(child, fds[0].fd, signals);
+    }
     for (int i = 0; i < 2; i++)
         if (fds[i].fd >= 0)
             close(fds[i].fd);
@@ -164,7 +167,8 @@ void cli_dry_end_text(char *out, size_t room, long rank, const cli_dry_end *end)
 void cli_dry_program(cli_dry_end *out, const cli_dry_asked *ranks, int i, char **argv,
                      cli_dry_output output)
 {
-    int file = memfd_create("sherd dry", MFD_CLOEXEC), errors = memfd_create("errors", MFD_CLOEXEC);
+    const char *where;
+    int file = sherd__shared_file(0, &where), errors = sherd__shared_file(0, &where);
     bool ready = file >= 0 && errors >= 0 && set_rank(ranks->which[i], ranks->of, file);
 
     *out = (cli_dry_end){.status = ready ? run(argv, output, errors, ranks->signals) : -1};

@@ -3,13 +3,10 @@
  * calls that memory of several processes is made by. */
 #define CHECK_PURE
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #include "check.h"
+#include "refused.h"
 #include "sherd/layout.h"
 #include "sherd/world.h"
 #include "world/arena.h"
@@ -57,36 +54,16 @@ static void ranks_start_from_a_small_stack(void)
 
 /* ---- calls that are forbidden ---------------------------------------------------------------- */
 
-/* These calls fail with EPERM from now on. */
-static bool forbid(const int *calls, int count)
-{
-    enum { MOST = 4 };
-    struct sock_filter filter[2 * MOST + 2];
-    struct sock_fprog all = {.filter = filter};
-
-    filter[all.len++] =
-        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (int i = 0; i < count && i < MOST; i++) {
-        filter[all.len++] =
-            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
-        filter[all.len++] =
-            (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
-    }
-    filter[all.len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) == 0;
-}
-
 /* 0: an arena can be made and shared, 1: it can not, and `text` is in the reason; 2 and more: what
- * differs. 77: there is no seccomp here. */
+ * differs. REFUSED_NOT: there is no seccomp here. */
 static int without(const int *calls, int count, const char *text)
 {
     sherd__diag diag = {.rank = -1};
     sherd__arena arena, again;
     int fd = -1;
 
-    if (!forbid(calls, count))
-        return 77;
+    if (!refuse(calls, count, EPERM))
+        return REFUSED_NOT;
     if (sherd__arena_create(&arena, 2, 0, &fd, &diag) == SHERD_OK) {
         if (sherd__arena_map(&again, fd, "a_test", &diag))
             return 2;
@@ -113,9 +90,9 @@ static int apart(const int *calls, int count, const char *text)
 
 static bool is_there(int found)
 {
-    if (found == 77)
+    if (found == REFUSED_NOT)
         puts("skipped: nothing can be forbidden here");
-    return found != 77;
+    return found != REFUSED_NOT;
 }
 
 static void a_file_takes_the_place_of_a_memfd(void)

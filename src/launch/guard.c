@@ -14,7 +14,8 @@
  * since launchers kill the others quickly, and could not say which died first; and ranks that share
  * no memory could not tell it that they close their world. To be quick, a guard waits for a robust
  * mutex that the rank holds: the kernel releases it when a thread begins to end, before memory and
- * files are released, which is what launchers notice.
+ * files are released, which is what launchers notice. Where the kernel keeps no list of these, as
+ * in some sandboxes, the guard asks fifty times a second.
  */
 #include "carried.h"
 #include "forget.h"
@@ -53,6 +54,7 @@ typedef struct watched {
     int process;            /* and the pidfd */
     bool main;              /* its first thread has the mutex */
     bool keeps;             /* the memory that it was forked with */
+    bool asks;              /* the kernel does not release what a thread holds at its end */
     char stat[32];          /* its file in /proc, which says how it ended until it is reaped */
     struct sockaddr_un job; /* the name of the job's guards */
     socklen_t job_bytes;
@@ -159,10 +161,15 @@ static void hear(const watched *w, int own, int64_t at, bool told)
 /* Wait until the rank has closed its world (false), or has ended. */
 static bool wait_for(sherd__world_guard *guard, const watched *w, int64_t *at)
 {
-    (void)pthread_mutex_lock(&guard->mutex);
+    const int64_t tick = 20000000;
+
+    while (w->asks && !atomic_load(&guard->dismissed) && !wait_file(w->process, tick))
+        ;
+    if (!w->asks)
+        (void)pthread_mutex_lock(&guard->mutex);
     *at = sherd__now();
     /* If it was not the first thread that ended, the process may live on: wait for its end. */
-    return (w->main || wait_file(w->process, -1)) && !atomic_load(&guard->dismissed);
+    return (w->main || w->asks || wait_file(w->process, -1)) && !atomic_load(&guard->dismissed);
 }
 
 /* The signal that has ended the rank, which is known until its parent reaps it; else 0. */
@@ -246,12 +253,43 @@ static void forget_memory(const watched *here)
     sherd__forget_memory(keep, 3);
 }
 
-/*
- * Close all files but this one and standard error: somebody may be waiting until a pipe is closed.
- */
+/* What getdents64 writes. */
+typedef struct entry {
+    uint64_t inode;
+    int64_t next;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+} entry;
+
+/* Close all files but this one and standard error, one by one: where the kernel has no close_range,
+ * or refuses it. */
+static void close_each(int file)
+{
+    int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _Alignas(8) char text[2048];
+
+    for (long n; folder >= 0 && (n = syscall(SYS_getdents64, folder, text, sizeof text)) > 0;)
+        for (long at = 0; at < n;) {
+            const entry *one = (const entry *)(text + at);
+            int number = 0;
+            for (const char *c = one->name; *c >= '0' && *c <= '9'; c++)
+                number = 10 * number + (*c - '0');
+            if (one->name[0] != '.' && number != 2 && number != file && number != folder)
+                close(number);
+            at += one->bytes;
+        }
+    if (folder >= 0)
+        close(folder);
+}
+
+/* Somebody may be waiting until a pipe is closed. */
 static void keep_only(int file)
 {
-    syscall(SYS_close_range, 0u, 1u, 0u);
+    if (syscall(SYS_close_range, 0u, 1u, 0u)) {
+        close_each(file);
+        return;
+    }
     if (file > 3)
         syscall(SYS_close_range, 3u, (unsigned)file - 1, 0u);
     syscall(SYS_close_range, (unsigned)file + 1, ~0u, 0u);
@@ -292,6 +330,15 @@ static bool has_sanitizer(void)
     return dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path") != NULL;
 }
 
+/* Whether the kernel knows what this thread holds; sandboxes may refuse to be told. */
+static bool is_robust(void)
+{
+    void *list = NULL;
+    size_t bytes;
+
+    return syscall(SYS_get_robust_list, 0, &list, &bytes) == 0 && list;
+}
+
 sherd__world_guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job)
 {
     watched mine = {.arena = *arena,
@@ -300,6 +347,7 @@ sherd__world_guard *sherd__guard_post(const sherd__arena *arena, int rank, uint6
                     .process = (int)syscall(SYS_pidfd_open, getpid(), 0),
                     .main = getpid() == gettid(),
                     .keeps = has_sanitizer(),
+                    .asks = !is_robust(),
                     .host = "?"};
     sherd__world_guard *guard = create();
 

@@ -33,11 +33,14 @@ static _Noreturn void run_child(const sherd__launch_plan *plan, int rank)
     sherd_status opened = SHERD_OK;
     sherd__diag diag = {.rank = -1};
     sherd__core_locks parents = plan->cores;
+    sherd__arena arena = plan->arena;
 
     sherd__cores_give(&parents);
     int value = sherd__run_rank(plan, rank, &opened, &diag);
 
     fflush(NULL);
+    /* Tools that look at all memory at a process's end (valgrind) would touch each of its pages. */
+    sherd__arena_unmap(&arena);
     if (opened)
         _exit(1);
     _exit(sherd__exit_code(value));

@@ -124,15 +124,14 @@ static void pass_on(const sherd__rank_watch *w, int signal)
     }
 }
 
-/* The next that has come; false: none. Where there is no descriptor for them they are asked for. */
-static bool next_signal(const sherd__rank_watch *w, struct signalfd_siginfo *out)
+bool sherd__signals_next(const sherd__signals *signals, int fd, struct signalfd_siginfo *out)
 {
     const struct timespec at_once = {0, 0};
     siginfo_t info;
 
-    if (w->signal_fd >= 0)
-        return read(w->signal_fd, out, sizeof *out) == (ssize_t)sizeof *out;
-    int signal = sigtimedwait(&w->signals->taken, &info, &at_once);
+    if (fd >= 0)
+        return read(fd, out, sizeof *out) == (ssize_t)sizeof *out;
+    int signal = sigtimedwait(&signals->taken, &info, &at_once);
     if (signal <= 0)
         return false;
     memset(out, 0, sizeof *out);
@@ -147,7 +146,7 @@ void sherd__read_signals(sherd__rank_watch *w)
 
     for (int r = 0; r < w->ranks; r++)
         sherd__wrapped_find(&w->child[r], &w->arena->control->post[r], w->space);
-    while (next_signal(w, &info))
+    while (sherd__signals_next(w->signals, w->signal_fd, &info))
         if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
             if (info.ssi_signo == SIGUSR1)
                 sherd__recorder_asked(w);

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/signalfd.h>
 
 #include "output.h"
 #include "world/arena.h"
@@ -24,6 +25,9 @@ typedef struct sherd__signals {
  * `sherd run`. */
 void sherd__signals_take(sherd__signals *out, bool launcher);
 void sherd__signals_give_back(const sherd__signals *signals);
+/* The next that has come; false: none. `fd`: a signalfd of them that does not block; -1, where the
+ * kernel refuses one: they are asked for. */
+bool sherd__signals_next(const sherd__signals *signals, int fd, struct signalfd_siginfo *out);
 /* SHERD_GRACE in seconds, 10 if it is not set. EINVAL. */
 sherd_status sherd__grace_read(int64_t *nanoseconds, sherd__diag *diag);
 

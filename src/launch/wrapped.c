@@ -82,9 +82,9 @@ void sherd__wrapped_kill(const sherd__child *child, int signal)
 
     if (!inner->lives)
         return;
-    if (inner->fd >= 0)
-        syscall(SYS_pidfd_send_signal, inner->fd, signal, NULL, 0);
-    else if (is_running(inner, &now))
+    /* A kernel that has pidfds may still refuse to send by them. */
+    bool sent = inner->fd >= 0 && syscall(SYS_pidfd_send_signal, inner->fd, signal, NULL, 0) == 0;
+    if (!sent && is_running(inner, &now))
         kill(inner->pid, signal);
 }
 
