@@ -427,6 +427,27 @@ static void storage_is_shared_on_all_ranks_or_none(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What is not row-major is copied once. */
+static void a_strided_operand_is_copied_once(sherd_world *world)
+{
+    static const unary kinds[] = {sherd_contiguous, parted};
+    const int64_t shape[2] = {96, 64};
+    sherd_tensor *plain = sherd_constant(world, SHERD_F32, shape, 2, 1);
+    sherd_tensor *given[] = {
+        plain, sherd_distribute(plain, layout_of(line(world), 2, shape, "S(0)", NULL), 0)};
+
+    for (int g = 0; g < LEN(given); g++)
+        for (int k = 0; k < LEN(kinds); k++) {
+            sherd_scope_begin(world);
+            sherd_world_memory_reset(world);
+            sherd_tensor *y = kinds[k](turned(given[g]));
+            CHECK(!sherd_tensor_failed(y));
+            CHECK_EQ(sherd_world_memory(world).peak_bytes, sherd_world_memory(world).live_bytes);
+            sherd_scope_end(world);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(cuts_go_where_they_belong), {3}},
     {TEST(axes_in_the_way_move_together), {4}},
@@ -435,6 +456,7 @@ static const check_test tests[] = {
     {TEST(axes_of_extent_one_are_in_nobodys_way), {1}},
     {TEST(plain_views_share_and_transposed_ones_copy), {1}},
     {TEST(storage_is_shared_on_all_ranks_or_none), {2}},
+    {TEST(a_strided_operand_is_copied_once), {1, 2}},
     {TEST(wrong_shapes_are_refused), {1, 2}},
     {TEST(gradients_of_views_may_lie_otherwise), {3}},
 };

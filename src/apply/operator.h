@@ -59,6 +59,7 @@ typedef struct sherd__run {
     bool kept;                     /* results are those of the first run: nothing is computed */
     bool replaced;                 /* a handler has run in place of forward */
     bool in_order;                 /* of a view: sherd__call_in_order */
+    sherd_tensor *copied;          /* of a row-major view: operand 0, which was strided; or NULL */
     sherd_tensor *const *below;    /* call.in as it was, while a handler runs below; else NULL */
     sherd__device *device;         /* forward computes there; NULL: on the CPU */
     bool compiled;                 /* `rule` is set */

@@ -138,7 +138,7 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
     /* If some ranks must copy, all do: else a write would show in the results of the others. */
     if (!shared && t->storage) {
         sherd__open(run);
-        t = sherd__copied(t);
+        t = run->copied = sherd__copied(t);
     }
     view = sherd__new_view(t);
     if (sherd_tensor_failed(view))
@@ -229,13 +229,14 @@ static bool spread_on(sherd__run *run, const sherd_mesh *mesh)
     return move(run, placing) && make_results(run, placing);
 }
 
-/* Compact operands that must be contiguous, and wait for those in flight. */
+/* Compact operands that must be contiguous, but for one that its view has compacted, and wait for
+ * those in flight. */
 static bool open_data(sherd__run *run)
 {
     sherd_call *call = &run->call;
 
     for (int i = 0; i < call->operands; i++) {
-        sherd_tensor *t = run->arg[i];
+        sherd_tensor *t = i == 0 && run->copied ? run->copied : run->arg[i];
         if (t && !call->op->strided && !sherd__is_contiguous(t)) {
             sherd__open(run);
             t = sherd__contiguous(t);
@@ -293,6 +294,7 @@ bool sherd__lay_out(sherd__run *run)
     sherd_call *call = &run->call;
 
     memcpy(run->arg, call->in, (size_t)call->operands * sizeof *call->in);
+    run->copied = NULL;
     const sherd_mesh *mesh = sherd__mesh_of(run, run->arg);
     if (mesh ? !spread_on(run, mesh) : !make_results(run, NULL))
         return false;
