@@ -5,6 +5,7 @@
  * differences; and what is refused.
  */
 #include "ops_oracles.h"
+#include "tensors.h"
 
 #define EINSUM(name, text, count)                      \
     static sherd_tensor *name(sherd_tensor *const *in) \
@@ -214,9 +215,25 @@ static void the_order_multiplies_least(sherd_world *world)
     CHECK(sherd_world_memory(world).peak_bytes - before < 100000); /* not 2000 x 2000 */
 }
 
+/* Dims in another order are a view. */
+static void what_sums_nothing_copies_nothing(sherd_world *world)
+{
+    static const char *const texts[] = {"ij...->...ji", "ijk->kij", "...ab->ab...", "ijk->ijk"};
+    static const int orders[][3] = {{2, 1, 0}, {2, 0, 1}, {1, 2, 0}, {0, 1, 2}};
+    const int64_t shape[] = {2, 3, 4};
+
+    for (int i = 0; i < LEN(texts); i++) {
+        sherd_tensor *x = indices_plain(world, SHERD_F32, 3, shape);
+        sherd_tensor *y = sherd_einsum(texts[i], &x, 1), *want = sherd_permute(x, orders[i], 3);
+        CHECK(y->storage == x->storage);
+        CHECK(memcmp(sherd_tensor_shape(y), sherd_tensor_shape(want), 3 * sizeof *shape) == 0);
+        CHECK(memcmp(sherd_tensor_read(y), sherd_tensor_read(want), 24 * sizeof(float)) == 0);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},  {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(equals_a_loop_over_all_indices), {1}}, {TEST(what_does_not_fit_is_refused), {1}},
-    {TEST(the_order_multiplies_least), {1}},
+    {TEST(the_order_multiplies_least), {1}},     {TEST(what_sums_nothing_copies_nothing), {1}},
 };
 CHECK_MAIN(tests)

@@ -101,7 +101,7 @@ SHERD_API sherd_tensor *sherd_linear(sherd_tensor *x, sherd_tensor *weight, sher
  * result does not have are summed over. A letter that comes twice in a term is the diagonal of its
  * dims (sherd_diagonal): "ii->i", "ii->" for a trace. Without "->" the result has the letters that
  * occur once, in alphabetical order, capital ones first. Three or more operands are multiplied two
- * at a time, in the order that costs least.
+ * at a time, in the order that costs least. One operand without a sum, "ij->ji", gives a view.
  *
  * @collective see above
  * @shapes     text: at most 63 bytes; operands: [count]

@@ -308,6 +308,19 @@ static void write_term(char *out, size_t room, const char *term)
     out[n] = '\0';
 }
 
+/* The dims of a term in the order of `kept`, which has the same letters: a view. */
+static sherd_tensor *reordered(const char *term, const char *kept, sherd_tensor *t)
+{
+    int dims[SHERD_MAX_DIMS], count = 0, many = t->ndim - (int)strlen(term) + 1;
+
+    for (const char *c = kept; *c; c++) {
+        int first = dim_at(term, (int)(strchr(term, *c) - term));
+        for (int k = 0; k < (*c == ELLIPSIS ? many : 1) && count < SHERD_MAX_DIMS; k++)
+            dims[count++] = first + k;
+    }
+    return sherd_permute(t, dims, count);
+}
+
 /*
  * Sum over letters that only term i has and the result lacks; for the last term, also put the dims
  * in the result's order.
@@ -333,7 +346,8 @@ static void sum_alone(sum *s, int i, sherd_tensor **t, bool last)
     write_term(from, sizeof from, s->term[i]);
     write_term(to, sizeof to, kept);
     snprintf(text, sizeof text, "%s->%s", from, to);
-    t[i] = sherd__arrange(text, t[i]);
+    bool same = strlen(kept) == strlen(s->term[i]) && strspn(kept, s->term[i]) == strlen(kept);
+    t[i] = same ? reordered(s->term[i], kept, t[i]) : sherd__arrange(text, t[i]);
     snprintf(s->term[i], sizeof s->term[i], "%s", kept);
 }
 
