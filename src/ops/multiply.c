@@ -176,13 +176,38 @@ static sherd__done try_first(sherd_call *call, const sherd__product *p, const ro
     return sherd__is_dry(call->world) ? try_dry(call, p) : try_product(call, p, c, a, b, bias);
 }
 
-enum { FEW = 16 };
+enum { FEW = 16, FEW_F32 = 32, FEW_TERMS_F32 = 64, LEAST_F32 = 4 };
 
 /* Whether rows, columns and terms are so few that to find a primitive for the product, or to pack
  * its operands, takes longer than the plain way. */
 static bool is_of_few(const sherd__product *p)
 {
-    return !sherd__is_half(p->dtype) && p->m <= FEW && p->n <= FEW && p->k <= FEW;
+    bool few = p->m <= FEW && p->n <= FEW && p->k <= FEW;
+
+    if (p->dtype == SHERD_F32 && p->m >= LEAST_F32 && p->n >= LEAST_F32)
+        few = p->m <= FEW_F32 && p->n <= FEW_F32 && p->k <= FEW_TERMS_F32;
+    return !sherd__is_half(p->dtype) && few;
+}
+
+/*
+ * A matrix times a vector is one row times the matrix turned: c^T = b^T a^T, with the same numbers
+ * in memory. Kernels of few rows read the matrix once. False: it is another product.
+ */
+static bool turn_vector(const sherd__kernels *k, const sherd__product *p, const room *r,
+                        sherd__product *to)
+{
+    if (p->n != 1 || p->ta || p->c_row || p->b_row || p->m < 2 || p->dtype != SHERD_F32 ||
+        p->result != SHERD_F32 || r->differ || !k->product_fits)
+        return false;
+    *to = (sherd__product){.dtype = p->dtype,
+                           .result = p->result,
+                           .tb = true,
+                           .adds = p->adds,
+                           .m = 1,
+                           .n = p->m,
+                           .k = p->k,
+                           .b_row = p->a_row};
+    return k->product_fits(to);
 }
 
 static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, void *c, const void *a,
@@ -190,10 +215,18 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
 {
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     const sherd__kernels *k = sherd__kernels_of(set, p->dtype);
+    sherd__product turned;
 
     if (is_of_few(p)) {
         if (!sherd__is_dry(call->world))
             multiply_plain(k, p, c, a, b, bias);
+        return true;
+    }
+    if (turn_vector(k, p, r, &turned)) {
+        if (!multiply_packed(call, &turned, r, c, b, a, NULL))
+            return false;
+        if (p->bias && !sherd__is_dry(call->world))
+            add_bias(k, p, c, bias);
         return true;
     }
     if (k->product_fits && k->product_fits(p))
