@@ -175,7 +175,34 @@ static void what_does_not_count_has_no_loss_and_no_gradient(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* More rows than are taken at once: a logarithm is what x is less than the logarithm of the sum,
+ * and softmax its exponential. */
+static void many_rows_are_softmaxes_of_their_own(sherd_world *world)
+{
+    static const int64_t shapes[][3] = {{101, 301, 1}, {37, 53, 21}, {5, 9001, 1}, {400, 3, 40}};
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16};
+
+    for (int i = 0; i < LEN(shapes) * LEN(dtypes); i++) {
+        const sherd_dtype dtype = dtypes[i % LEN(dtypes)];
+        sherd_generator g = sherd_generator_named("rows");
+        sherd_scope_begin(world);
+        sherd_tensor *x =
+            sherd_random(world, dtype, shapes[i / LEN(dtypes)], 3, sherd_normal(0, 2), &g);
+        sherd_tensor *want = sherd_sub(x, sherd_logsumexp(x, 1, true));
+        sherd_tensor *y = sherd_cast(sherd_log_softmax(x, 1), SHERD_F64);
+        sherd_tensor *e = sherd_cast(sherd_softmax(x, 1), SHERD_F64);
+        want = sherd_cast(want, SHERD_F64);
+        double off = dtype == SHERD_BF16 ? 0.2 : 1e-5;
+        CHECK(sherd_item(sherd_max(sherd_abs(sherd_sub(y, want)), NULL, 0, false)) <= off);
+        want = sherd_exp(y);
+        CHECK(sherd_item(sherd_max(sherd_abs(sherd_sub(e, want)), NULL, 0, false)) <= off);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(many_rows_are_softmaxes_of_their_own), {1}},
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},

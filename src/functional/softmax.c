@@ -160,6 +160,28 @@ static bool soft_there(sherd_call *call, slab s)
     return true;
 }
 
+/* On the CPU, of a dim that is whole here: a few rows at a time, so that they are read once. */
+static bool soft_here(sherd_call *call, slab s, sherd__soft_kind kind)
+{
+    enum { BLOCK = 32 << 10 }; /* bytes; 8 to 128 KiB are as fast */
+    const sherd__kernels *k = sherd__kernels_in(call);
+    sherd_dtype dtype = sherd__statistics_dtype(call->out[0]->dtype);
+    int64_t row = s.mid * s.inner * (int64_t)sherd_dtype_bytes(call->out[0]->dtype);
+    int64_t rows = sherd__min(sherd__max(BLOCK / row, 1), s.outer);
+    int64_t bytes = rows * s.inner * (int64_t)sherd_dtype_bytes(dtype); /* of the maxima */
+    char *most = room(call, dtype, 4 * rows * s.inner), *total = most + bytes,
+         *part = total + bytes;
+
+    for (int64_t n, o = 0; most && o < s.outer && !sherd__is_dry(call->world); o += n) {
+        const char *x = (const char *)call->from[0] + o * row;
+        n = sherd__min(rows, s.outer - o);
+        k->soft_stats(n, s.mid, s.inner, part, part + bytes / rows * n, x);
+        k->soft_join(1, n * s.inner, most, total, part);
+        k->soft(kind, n, s.mid, s.inner, (char *)call->to[0] + o * row, x, most, total);
+    }
+    return most != NULL;
+}
+
 static bool soft(sherd_call *call)
 {
     unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
@@ -171,15 +193,14 @@ static bool soft(sherd_call *call)
     if (sherd_tensor_count(y) == 0)
         return true;
     slab s = slab_of(y, bits);
-    if (device && !is_cut(y, bits))
-        return soft_there(call, s);
+    if (!is_cut(y, bits) && (device || y->count))
+        return device ? soft_there(call, s) : soft_here(call, s, kind);
     if (!exchange(call, bits, &most, &total))
         return false;
-    if (sherd__is_dry(call->world))
-        return true;
-    if (y->count && device)
+    bool dry = sherd__is_dry(call->world);
+    if (y->count && device && !dry)
         sherd__device_soft(device, y->dtype, kind, &s, call->to[0], call->from[0], most, total);
-    else if (y->count)
+    else if (y->count && !dry)
         sherd__kernels_in(call)->soft(kind, s.outer, s.mid, s.inner, call->to[0], call->from[0],
                                       most, total);
     return true;
@@ -368,25 +389,22 @@ static sherd_tensor *soft_gradient(sherd_node *node, sherd_tensor *dy, sherd_ten
     return sherd_cast(dx, own);
 }
 
-static void softmax_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void back_by(const sherd_op *op, sherd_node *node, sherd_tensor *dy, sherd_tensor **dx)
 {
-    sherd_tensor *in[] = {grad_out[0], sherd_node_result(node, 0)};
+    sherd_tensor *in[] = {dy, sherd_node_result(node, 0)};
 
-    if (sherd__makes_graph(in[0]->world))
-        grad_in[0] = soft_gradient(node, in[0], in[1], false);
-    else
-        grad_in[0] = sherd_apply(&gradient_op, in, 2, sherd_node_attributes(node));
+    *dx = sherd__makes_graph(dy->world) ? soft_gradient(node, dy, in[1], op == &log_gradient_op)
+                                        : sherd_apply(op, in, 2, sherd_node_attributes(node));
 }
 
-static void log_softmax_back(sherd_node *node, sherd_tensor *const *grad_out,
-                             sherd_tensor **grad_in)
+static void softmax_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    sherd_tensor *in[] = {grad_out[0], sherd_node_result(node, 0)};
+    back_by(&gradient_op, node, grad_out[0], grad_in);
+}
 
-    if (sherd__makes_graph(in[0]->world))
-        grad_in[0] = soft_gradient(node, in[0], in[1], true);
-    else
-        grad_in[0] = sherd_apply(&log_gradient_op, in, 2, sherd_node_attributes(node));
+static void log_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    back_by(&log_gradient_op, node, grad_out[0], grad_in);
 }
 
 enum { S_X, S_LOG_SUM, S_DY };
@@ -456,8 +474,8 @@ const sherd_op sherd__softmax_op =
 
 const sherd_op sherd__log_softmax_op =
     SOFT("sherd_log_softmax", "a - log of the sum of e^a over a dim", .result = {{"y", 0}},
-         .forward = soft, .dry = soft, .on_device = sherd__fractions_there,
-         .backward = log_softmax_back, .needs = {SHERD_NEEDS_RESULT(0)});
+         .forward = soft, .dry = soft, .on_device = sherd__fractions_there, .backward = log_back,
+         .needs = {SHERD_NEEDS_RESULT(0)});
 
 const sherd_op sherd__logsumexp_op =
     SOFT("sherd_logsumexp", "log of the sum of e^a over a dim",
