@@ -4,6 +4,7 @@
 #include "ops_halves.h"
 #include "ops_oracles.h"
 #include "sherd/ops_elements.h"
+#include "sherd/ops_layers.h"
 #include "sherd/ops_losses.h"
 #include "sherd/ops_reductions.h"
 
@@ -201,7 +202,45 @@ static void many_rows_are_softmaxes_of_their_own(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A target is as good as the probabilities that it stands for; infinities are their own. */
+static void smoothed_targets_are_probabilities(sherd_world *world)
+{
+    enum { ROWS = 5, CLASSES = 37 };
+    static const int32_t target[ROWS] = {0, 36, 8, 17, 31};
+    static const double smoothing[] = {0.1, 1};
+    const int64_t shape[] = {ROWS, CLASSES}, rows = ROWS;
+    double logit[ROWS * CLASSES];
+
+    for (int i = 0; i < ROWS * CLASSES; i++)
+        logit[i] = i % 29 / 3.0 - 4;
+    logit[2 * CLASSES + 8] = -(double)INFINITY; /* of a target */
+    logit[3 * CLASSES + 36] = -(double)INFINITY;
+    for (int i = 0; i < 2 * LEN(smoothing); i++) {
+        sherd_tensor *t = sherd_from_data(world, SHERD_I32, &rows, 1, target), *grad[2], *loss[2];
+        sherd_cross_entropy_options options = {.reduction = SHERD_LOSS_NONE,
+                                               .label_smoothing = smoothing[i / 2]};
+        sherd_dtype dtype = i % 2 ? SHERD_F32 : SHERD_F64;
+        for (int k = 0; k < 2; k++) {
+            sherd_tensor *x = sherd_cast(sherd_from_data(world, SHERD_F64, shape, 2, logit), dtype);
+            sherd_require_grad(x, true);
+            sherd_tensor *given = k ? sherd_one_hot(t, CLASSES, dtype) : t;
+            sherd_tensor *y = sherd_cross_entropy_with(x, given, &options);
+            sherd_backward(sherd_sum(sherd_mul(y, sherd_constant(world, dtype, &rows, 1, 1.5))));
+            loss[k] = sherd_cast(y, SHERD_F64);
+            grad[k] = sherd_cast(sherd_grad(x), SHERD_F64);
+        }
+        const double *a = sherd_tensor_read(loss[0]), *b = sherd_tensor_read(loss[1]);
+        const double *g = sherd_tensor_read(grad[0]), *h = sherd_tensor_read(grad[1]);
+        for (int r = 0; r < ROWS; r++)
+            CHECK(a[r] == b[r] || fabs(a[r] - b[r]) < 1e-5);
+        for (int c = 0; c < ROWS * CLASSES; c++)
+            CHECK(fabs(g[c] - h[c]) < 1e-6);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(smoothed_targets_are_probabilities), {1}},
     {TEST(many_rows_are_softmaxes_of_their_own), {1}},
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
