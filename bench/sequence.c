@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal attention of one long sequence, forward and backward, on one rank and on several: in every
- * way, with even and with balanced cuts. Ranks are processes; rounds of all kinds take turns, since
- * cores change their speed while a benchmark runs. For each kind the least time, against one
- * rank's, and which part of it the slowest rank spent in calls, waiting and copying.
+ * way, with even and with balanced cuts, and in zigzag order. Ranks are processes; rounds of all
+ * kinds take turns, since cores change their speed while a benchmark runs. For each kind the least
+ * time, against one rank's, and which part of it the slowest rank spent in calls, waiting and
+ * copying.
  *
  *     bench/sequence [RANKS [POSITIONS [HEADS [WIDTH]]]]      2 8192 8 64
  */
@@ -16,12 +17,12 @@
 #include "processes.h"
 #include "timing.h"
 
-enum { ROUNDS = 3, MOST_RANKS = 64, KINDS = 7 };
+enum { ROUNDS = 3, MOST_RANKS = 64, KINDS = 10 };
 
 typedef struct kind {
     const char *name;
     sherd_attention_way way;
-    bool alone, balanced;
+    bool alone, balanced, zigzag;
     double best, calls; /* seconds; of them, in calls */
 } kind;
 
@@ -64,7 +65,8 @@ static sherd_tensor *numbers(const sherd_layout *layout, uint64_t seed)
 /* One step; the time until all ranks are done, and of this rank's in calls. */
 static bool measure(sherd_world *world, const sherd_mesh *mesh, const job *j, kind *k)
 {
-    sherd_attention_options o = {.causal = true, .way = k->way};
+    sherd_attention_options o = {
+        .causal = true, .way = k->way, .zigzag = k->zigzag ? sherd_mesh_extent(mesh, 0) : 0};
     bool there = sherd_layout_boxes(layout_of(mesh, j, k->balanced), sherd_world_rank(world)) > 0;
     sherd_tensor *x[3];
 
@@ -104,13 +106,16 @@ static double most(sherd_world *world, const sherd_mesh *mesh, double mine)
 static int body(sherd_world *world, void *payload)
 {
     const job *j = payload;
-    kind kinds[KINDS] = {{"one rank", SHERD_ATTENTION_CHEAPEST, true, false, 0, 0},
-                         {"ring, even", SHERD_ATTENTION_RING, false, false, 0, 0},
-                         {"ring, balanced", SHERD_ATTENTION_RING, false, true, 0, 0},
-                         {"gather, even", SHERD_ATTENTION_GATHER, false, false, 0, 0},
-                         {"gather, balanced", SHERD_ATTENTION_GATHER, false, true, 0, 0},
-                         {"heads", SHERD_ATTENTION_HEADS, false, false, 0, 0},
-                         {"cheapest, balanced", SHERD_ATTENTION_CHEAPEST, false, true, 0, 0}};
+    kind kinds[KINDS] = {{"one rank", .way = SHERD_ATTENTION_CHEAPEST, .alone = true},
+                         {"ring, even", .way = SHERD_ATTENTION_RING},
+                         {"ring, balanced", .way = SHERD_ATTENTION_RING, .balanced = true},
+                         {"ring, zigzag", .way = SHERD_ATTENTION_RING, .zigzag = true},
+                         {"gather, even", .way = SHERD_ATTENTION_GATHER},
+                         {"gather, balanced", .way = SHERD_ATTENTION_GATHER, .balanced = true},
+                         {"gather, zigzag", .way = SHERD_ATTENTION_GATHER, .zigzag = true},
+                         {"heads", .way = SHERD_ATTENTION_HEADS},
+                         {"heads, zigzag", .way = SHERD_ATTENTION_HEADS, .zigzag = true},
+                         {"cheapest, zigzag", .way = SHERD_ATTENTION_CHEAPEST, .zigzag = true}};
     const sherd_mesh *mesh[2] = {NULL, NULL};
     const int64_t one = 1;
     const int first = 0;

@@ -120,6 +120,8 @@ static const row rows[] = {
     ROW(stack, 'x', 0, 3, draw_stack, run_stack),
     ROW(flip, 'x', 1, 3, draw_flip, run_flip),
     ROW(roll, 'x', 1, 3, draw_roll, run_roll),
+    ROW(zigzag, 'x', 1, 3, draw_zigzag, run_zigzag),
+    ROW(unzigzag, 'x', 1, 3, draw_zigzag, run_unzigzag),
     ROW(repeat, 'x', 0, 3, draw_repeat, run_repeat),
     ROW(index_select, 'x', 1, 3, draw_index, run_index_select),
     ROW(gather, 'x', 1, 3, draw_gather, run_gather),

@@ -115,6 +115,8 @@ RUN(run_pad, sherd_pad(in[0], n, n + MOST_DIMS, (double)n[2 * MOST_DIMS]))
 RUN(run_cat, sherd_cat(in, a->p->operands, (int)n[0]))
 RUN(run_stack, sherd_stack(in, a->p->operands, (int)n[0]))
 RUN(run_roll, sherd_roll(in[0], n[1], (int)n[0]))
+RUN(run_zigzag, sherd_zigzag(in[0], (int)n[0], n[1]))
+RUN(run_unzigzag, sherd_unzigzag(in[0], (int)n[0], n[1]))
 RUN(run_repeat, sherd_repeat(in[0], n + 1, (int)n[0]))
 
 static inline sherd_tensor *run_flip(act *a)
@@ -208,6 +210,12 @@ static inline bool draw_stack(call_plan *p, uint64_t *dice)
 static inline bool draw_roll(call_plan *p, uint64_t *dice)
 {
     p->number[1] = roll(dice, 9) - 4;
+    return draw_dim(p, dice);
+}
+
+static inline bool draw_zigzag(call_plan *p, uint64_t *dice)
+{
+    p->number[1] = 1 + roll(dice, 4);
     return draw_dim(p, dice);
 }
 

@@ -267,8 +267,10 @@ static void any_allocation_may_fail(sherd_world *world)
         sherd_tensor_read(mask);
         sherd_world_fail_allocation(world, failing ? n : 0);
         for (int way = SHERD_ATTENTION_CHEAPEST; way <= SHERD_ATTENTION_HEADS; way++) {
-            sherd_attention_options o = {
-                .causal = true, .mask = way % 2 ? mask : NULL, .way = (sherd_attention_way)way};
+            sherd_attention_options o = {.causal = true,
+                                         .mask = way % 2 ? mask : NULL,
+                                         .way = (sherd_attention_way)way,
+                                         .zigzag = way ? 2 : 0};
             sherd_backward(sherd_sum(sherd_attention(x, x, x, &o)));
         }
         sherd_grad(x);

@@ -5,6 +5,7 @@
 #include "misuse.h"
 #include "sherd/autograd.h"
 #include "sherd/ops.h"
+#include "sherd/ops_layers.h"
 #include "sherd/values.h"
 
 static const int64_t square[] = {4, 4}, back[] = {-6, 0}, ones[] = {1, 1}, row[] = {4, 1};
@@ -66,8 +67,9 @@ static void computes(sherd_world *world)
             sherd_clone(a), sherd_detach(a), sherd_slice(a, 0, 0, 1, 1), sherd_narrow(a, 0, 0, 1), \
             sherd_select(a, 0, 0), sherd_pad(a, ones, ones, 0), sherd_cat(LIST(a), 1, 0),          \
             sherd_stack(LIST(a), 1, 0), sherd_flip(a, order, 1), sherd_roll(a, 1, 0),              \
-            sherd_repeat(a, square, 2), sherd_tile(a, square, 2), sherd_index_select(a, 0, a),     \
-            sherd_gather(a, 0, a), sherd_scatter(a, 0, a, a), sherd_scatter_fill(a, 0, a, 1),      \
+            sherd_zigzag(a, 0, 2), sherd_unzigzag(a, 0, 2), sherd_repeat(a, square, 2),            \
+            sherd_tile(a, square, 2), sherd_index_select(a, 0, a), sherd_gather(a, 0, a),          \
+            sherd_scatter(a, 0, a, a), sherd_scatter_fill(a, 0, a, 1),                             \
             sherd_scatter_add(a, 0, a, a), sherd_sort(a, 0, true, NULL),                           \
             sherd_scatter_reduce(a, 0, a, a, SHERD_MAX, true), sherd_topk(a, 1, 0, true, NULL),    \
             sherd_cumsum(a, 0), sherd_tril(a, 0), sherd_triu(a, 0), sherd_add_to(a, a),            \
@@ -167,6 +169,10 @@ MISUSE(what_is_joined_must_fit)
     FAILS(SHERD_EINVAL, sherd_flip(a, NUL(order), 2));
     FAILS(SHERD_EINVAL, sherd_flip(a, three_dims, BAD(3, 2)));
     FAILS(SHERD_EINVAL, sherd_roll(a, 1, BAD(2, 0)));
+    FAILS(SHERD_EINVAL, sherd_zigzag(a, BAD(2, 0), 2));
+    FAILS(SHERD_EINVAL, sherd_zigzag(a, 0, BAD(0, 2)));
+    FAILS(SHERD_EINVAL, sherd_unzigzag(a, BAD(2, 0), 2));
+    FAILS(SHERD_EINVAL, sherd_unzigzag(a, 0, BAD(0, 2)));
     FAILS(SHERD_EINVAL, sherd_repeat(a, square, BAD(1, 2)));
     FAILS(SHERD_EINVAL, sherd_repeat(a, BAD(back, ones), 2));
     FAILS(SHERD_EINVAL, sherd_repeat(a, NUL(ones), 2));

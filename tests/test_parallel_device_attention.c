@@ -19,16 +19,30 @@ typedef struct subject {
     int64_t window;
     double softcap;
     bool documents;
+    int64_t zigzag; /* then sequences are sharded */
 } subject;
 
 static const subject subjects[] = {
-    {"hidden", HEADS, {BATCH, 1, POSITIONS, POSITIONS}, true, false, false, 0, 0, 0, false},
-    {"added", HEADS, {1, HEADS, POSITIONS, POSITIONS}, false, true, false, 0, 0, 0, false},
-    {"padding", 2, {BATCH, 1, 1, POSITIONS}, false, false, true, 0, 0, 0, false},
-    {"dropped", 2, {0}, false, true, false, 0.4, 0, 0, false},
-    {"dropped and hidden", 1, {1, 1, POSITIONS, POSITIONS}, true, false, true, 0.25, 0, 0, false},
-    {"windowed", 2, {0}, false, true, false, 0, 2, 0.6, false},
-    {"in documents", 2, {0}, false, true, true, 0, 0, 0, true},
+    {"hidden", HEADS, {BATCH, 1, POSITIONS, POSITIONS}, true, false, false, 0, 0, 0, false, 0},
+    {"added", HEADS, {1, HEADS, POSITIONS, POSITIONS}, false, true, false, 0, 0, 0, false, 0},
+    {"padding", 2, {BATCH, 1, 1, POSITIONS}, false, false, true, 0, 0, 0, false, 0},
+    {"dropped", 2, {0}, false, true, false, 0.4, 0, 0, false, 0},
+    {"dropped and hidden",
+     1,
+     {1, 1, POSITIONS, POSITIONS},
+     true,
+     false,
+     true,
+     0.25,
+     0,
+     0,
+     false,
+     0},
+    {"windowed", 2, {0}, false, true, false, 0, 2, 0.6, false, 0},
+    {"in documents", 2, {0}, false, true, true, 0, 0, 0, true, 0},
+    {"in zigzag order", 2, {0}, false, true, true, 0, 0, 0.6, false, 3},
+    {"zigzag and added", 4, {1, HEADS, POSITIONS, POSITIONS}, .causal = true, .zigzag = 3},
+    {"zigzag in documents", 2, {0}, .causal = true, .documents = true, .zigzag = 2},
 };
 
 /* False in a third of its elements; the second row of queries sees nothing. */
@@ -47,14 +61,18 @@ static sherd_tensor *attend(const subject *s, sherd_tensor **in)
     sherd_world *world = sherd_tensor_world(in[0]);
     sherd_generator generator = sherd_generator_named("attention");
     const int64_t lengths[] = {4, 2, 1, 5}; /* of BATCH sequences */
-    const sherd_attention_options options = {
-        .causal = s->causal,
-        .window = s->window,
-        .softcap = s->softcap,
-        .spans = s->documents ? sherd_document_spans(world, lengths, BATCH, 2) : NULL,
-        .mask = s->hides ? hiding_mask(world, s->mask) : in[3],
-        .dropout = s->dropout,
-        .generator = &generator};
+    sherd_tensor *spans = sherd_document_spans(world, lengths, BATCH, 2);
+    const sherd_attention_options options = {.causal = s->causal,
+                                             .window = s->window,
+                                             .softcap = s->softcap,
+                                             .zigzag = s->zigzag,
+                                             .spans = !s->documents ? NULL
+                                                      : s->zigzag
+                                                          ? sherd_zigzag(spans, 1, s->zigzag)
+                                                          : spans,
+                                             .mask = s->hides ? hiding_mask(world, s->mask) : in[3],
+                                             .dropout = s->dropout,
+                                             .generator = &generator};
     sherd_tensor *out = NULL, *sums = NULL;
 
     if (!s->sums)
@@ -108,15 +126,17 @@ static void same_on_both(sherd_world *world)
     CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
     for (int f = 0; f < LEN(subjects); f++)
         for (int p = ranks > 1; p < (ranks > 1 ? LEN(placements) : 1); p++) {
+            if (subjects[f].zigzag && p > 1)
+                continue; /* there is one way for sequences to be sharded */
             int d = (f + p) % LEN(dtypes);
-            run(world, &subjects[f], mesh, placements[p], dtypes[d], true, there, count);
+            const char *how = ranks > 1 && subjects[f].zigzag ? "S(1)" : placements[p];
+            run(world, &subjects[f], mesh, how, dtypes[d], true, there, count);
             compute_on_the_cpu(world, &calls);
-            run(world, &subjects[f], mesh, placements[p], dtypes[d], false, here, again);
+            run(world, &subjects[f], mesh, how, dtypes[d], false, here, again);
             compute_on_the_cpu(world, NULL);
             for (int i = 0; i < NUMBERS; i++) {
                 CHECK_EQ(count[i], again[i]);
-                check_close(there[i], here[i], count[i], tolerance[d], subjects[f].name,
-                            placements[p], i);
+                check_close(there[i], here[i], count[i], tolerance[d], subjects[f].name, how, i);
             }
         }
     CHECK(calls > 0);

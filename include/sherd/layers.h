@@ -112,7 +112,8 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
  *
  * With options->norm_heads, the children "q_norm" and "k_norm", RMSNorms [head_width], normalise
  * each head of queries and keys. With options->rotary these are then rotated (sherd_rotary); there
- * is no "memory" then, but a keyword tensor "positions" may give the positions of x.
+ * is no "memory" then, but a keyword tensor "positions" may give the positions of x; by default
+ * they are counted, in the order of how->zigzag if that is set.
  *
  * @local
  * @shapes how: options of its sherd_attention; without a generator there, numbers for dropout come

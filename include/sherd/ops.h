@@ -207,6 +207,9 @@ typedef struct sherd_attention_options {
      * those of its document (sherd_document_spans, ops_layers.h). Neither number may fall from one
      * position to the next. Not together with a mask */
     sherd_tensor *spans;
+    /* rows of q, k and v, and so of masks and spans, are in the order of sherd_zigzag for so many
+     * shards (ops_layers.h); positions above are those before. Needs s = t; 0 = in order */
+    int64_t zigzag;
 } sherd_attention_options;
 
 /**
@@ -221,8 +224,10 @@ typedef struct sherd_attention_options {
  * Batch and heads may be sharded; a sharded width is gathered. Sequences may be sharded too, with
  * any cuts. The result has the layout of q (if only k and v are sharded, q is sliced like them).
  * Keys that causality or the window hides from all queries of a rank are neither sent there nor
- * computed with; sherd_balanced_cuts gives shards of equal work. What a window or spans hide is not
- * computed. With the ring, no rank holds more of k and v than two pieces, its own included.
+ * computed with. Then later shards have more work than earlier ones; rows in zigzag order give all
+ * the same (options->zigzag), and sherd_balanced_cuts does by shards of other sizes. What a window
+ * or spans hide is not computed. With the ring, no rank holds more of k and v than two pieces, its
+ * own included.
  *
  * @collective see above; heads that share keys but are on different ranks are moved first. If
  *             sequences are sharded in p pieces, RING makes at most 2(p-1) calls in forward and
@@ -237,7 +242,8 @@ typedef struct sherd_attention_options {
  * @errors     see above; EINVAL a mask that does not broadcast, dropout outside [0, 1) or without a
  *             generator, an unknown way, a scale that is not finite, a window that is negative or
  *             not causal, a softcap that is negative or not finite, spans that are not i32 [batch
- *             or 1, s, 2], fall within a rank's piece, or come with a mask
+ *             or 1, s, 2], fall within a rank's piece, or come with a mask; a negative zigzag, one
+ *             of more keys than queries or fewer
  */
 SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                         const sherd_attention_options *options);

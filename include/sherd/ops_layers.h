@@ -102,6 +102,40 @@ SHERD_API sherd_tensor *sherd_document_spans(sherd_world *world, const int64_t *
                                              int64_t batch, int64_t documents);
 
 /**
+ * Rows of a dim in zigzag order, so that causal attention over them, sharded, is equal work for all
+ * ranks (PyTorch: the load balancer of context_parallel). Shard i of `shards`, in default cuts, has
+ * the positions of its first half from the front, behind those of the shards before it, and of its
+ * second half from the end, before those of the shards before it: 16 positions for 4 shards are
+ * 0 1 14 15, 2 3 12 13, 4 5 10 11, 6 7 8 9.
+ *
+ * Order the batch once, and shard it; then each attention is told. What works position by position
+ * needs not know; what is done between positions comes before: targets are shifted first. Positions
+ * of sherd_rotary and rows of a mask or of spans are ordered likewise (sherd_rotary_options has the
+ * number too):
+ *
+ *     int64_t p = sherd_mesh_extent(mesh, 0); // of the axis that shards the sequence
+ *     x = sherd_distribute_as(sherd_zigzag(x, 1, p), mesh, "S(1)", -1);
+ *     y = sherd_distribute_as(sherd_zigzag(y, 1, p), mesh, "S(1)", -1); // targets
+ *     // in the model
+ *     q = sherd_rotary(q, NULL, &(sherd_rotary_options){.zigzag = p});
+ *     k = sherd_rotary(k, NULL, &(sherd_rotary_options){.zigzag = p});
+ *     q = sherd_attention(q, k, v, &(sherd_attention_options){.causal = true, .zigzag = p});
+ *
+ * It is right under any layout, and equal work if the dim is sharded n times in default cuts. A
+ * rank then gets at most as many keys as without, the mean rank half as many again.
+ *
+ * @collective see ops.h; a sharded dim is gathered first
+ * @shapes     shards: 1 leaves the order as it is
+ * @numerics   bit-exact; a pending reduction passes through
+ * @owns       scope
+ * @errors     see ops.h; EINVAL no such dim, fewer shards than 1
+ */
+SHERD_API sherd_tensor *sherd_zigzag(sherd_tensor *a, int dim, int64_t shards);
+
+/** The order from before sherd_zigzag. @collective as there @owns scope @errors as there */
+SHERD_API sherd_tensor *sherd_unzigzag(sherd_tensor *a, int dim, int64_t shards);
+
+/**
  * Attention of new positions to a cache, for decoding: softmax(q k^T scale) v for each head, where
  * query (b, i) sees the keys 0 .. positions[b, i] of item b. So items of a batch may have different
  * lengths, and what the cache holds beyond them is not read. A query with a negative position sees
@@ -359,6 +393,8 @@ typedef struct sherd_rotary_options {
     int64_t offset;   /* the first position, if no positions are given */
     int64_t rotated;  /* r: rotate only the first r elements of each head; even; 0 = all */
     bool interleaved; /* pairs are (0,1), (2,3), ..; otherwise (0,r/2), (1,r/2+1), .. */
+    /* unless positions are given: rows are in the order of sherd_zigzag for so many shards */
+    int64_t zigzag;
 } sherd_rotary_options;
 
 /**
@@ -373,7 +409,7 @@ typedef struct sherd_rotary_options {
  * @numerics   angles are f64; a pending sum passes through
  * @owns       scope
  * @errors     see ops.h; EINVAL `rotated` is odd, negative or more than the width; a base that is
- *             not positive; an offset together with positions
+ *             not positive; an offset together with positions; a negative zigzag
  */
 SHERD_API sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
                                      const sherd_rotary_options *options);

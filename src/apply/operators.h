@@ -37,7 +37,8 @@ extern const sherd_op sherd__flatten_op, sherd__unflatten_op, sherd__transpose_o
     sherd__permute_op, sherd__squeeze_op, sherd__unsqueeze_op, sherd__expand_op, sherd__detach_op,
     sherd__contiguous_op, sherd__clone_op;
 extern const sherd_op sherd__slice_op, sherd__narrow_op, sherd__select_op, sherd__pad_op,
-    sherd__cat_op, sherd__stack_op, sherd__flip_op, sherd__roll_op, sherd__repeat_op;
+    sherd__cat_op, sherd__stack_op, sherd__flip_op, sherd__roll_op, sherd__repeat_op,
+    sherd__zigzag_op, sherd__unzigzag_op;
 extern const sherd_op sherd__index_select_op, sherd__gather_op, sherd__scatter_op,
     sherd__scatter_add_op, sherd__scatter_most_op, sherd__scatter_reduce_op, sherd__sort_op,
     sherd__topk_op, sherd__cumsum_op, sherd__tril_op, sherd__triu_op;

@@ -73,18 +73,23 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
     return s;
 }
 
+static double operations_of(const sherd_call *call, int q)
+{
+    const sherd__attending s = sherd__attend_problem(call, q);
+    int64_t lo = s.first_query, hi = lo + s.queries;
+
+    return 4 * (double)(s.batch * s.groups * s.repeat) * (double)s.width *
+           sherd__attend_pairs_of(lo, hi, s.all_queries, s.all_keys, call->attributes);
+}
+
 double sherd__attend_general_operations(const sherd_call *call)
 {
-    const sherd__attending s = sherd__attend_problem(call, Q);
-
-    return sherd__attend_operations(&s);
+    return operations_of(call, Q);
 }
 
 double sherd__attend_general_operations_back(const sherd_call *call)
 {
-    const sherd__attending s = sherd__attend_problem(call, SHERD__G_Q);
-
-    return 2.5 * sherd__attend_operations(&s);
+    return 2.5 * operations_of(call, SHERD__G_Q);
 }
 
 /* "b1rst": the letters of the mask's dims, '1' for one that broadcasts; "bsu" of spans. */
@@ -94,24 +99,6 @@ static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
     for (int d = 0; mask && d < mask->ndim; d++)
         if (mask->shape[d] == 1 && (d == 0 || !are_spans(mask)))
             label[d] = '1';
-}
-
-bool sherd__attend_check_spans(sherd_call *call)
-{
-    sherd_tensor *spans = call->in[MASK];
-    const int32_t *span = call->from[MASK];
-
-    if (!are_spans(spans) || spans->count == 0 || sherd__is_dry(call->world))
-        return true;
-    if (sherd__device_in(call) && !(span = sherd__data(spans)))
-        return false;
-    for (int64_t i = 1; i < spans->local[0] * spans->local[1]; i++)
-        if (i % spans->local[1] != 0 &&
-            (span[2 * i] < span[2 * i - 2] || span[2 * i + 1] < span[2 * i - 1]))
-            return sherd_call_fail(
-                call, SHERD_EINVAL, "the span [%d,%d) comes after [%d,%d): spans must not fall",
-                (int)span[2 * i], (int)span[2 * i + 1], (int)span[2 * i - 2], (int)span[2 * i - 1]);
-    return true;
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -371,8 +358,13 @@ static void join_heads(sherd_tensor *out[2], const sherd_tensor *q, bool summed)
             sherd_view(out[LOG_SUM], (int64_t[]){q->shape[0], q->shape[2], q->shape[1]}, 3);
 }
 
-static const char *fault_of(const sherd_attention_options *o)
+static const char *fault_of(const sherd_attention_options *o, const sherd_tensor *q,
+                            const sherd_tensor *k)
 {
+    if (o->zigzag < 0)
+        return "zigzag is negative";
+    if (o->zigzag > 1 && q->shape[POSITIONS] != k->shape[POSITIONS])
+        return "zigzag needs as many queries as keys";
     if (o->dropout != 0 && !o->generator)
         return "dropout without a generator";
     if (o->mask && o->spans)
@@ -386,13 +378,39 @@ static const char *fault_of(const sherd_attention_options *o)
                : NULL;
 }
 
+void sherd__attend_in_order(sherd_tensor **out, sherd_tensor *const *in, int64_t zigzag)
+{
+    const sherd_tensor *mask = in[MASK];
+
+    for (int i = Q; i <= V; i++)
+        out[i] = sherd_unzigzag(in[i], POSITIONS, zigzag);
+    out[MASK] = in[MASK];
+    if (are_spans(mask) && mask->ndim == 3)
+        out[MASK] = sherd_unzigzag(in[MASK], 1, zigzag);
+    for (int d = 3; mask && mask->ndim == MASK_DIMS && d < MASK_DIMS; d++)
+        if (mask->shape[d] != 1)
+            out[MASK] = sherd_unzigzag(out[MASK], d, zigzag);
+}
+
 /* Sequences are not sharded, or will be gathered. */
 static bool apply(sherd_tensor *out[2], sherd_tensor *const *in,
-                  const attend_attributes *attributes, bool general)
+                  const attend_attributes *attributes, bool general, bool summed)
 {
-    if (general)
-        return sherd_apply_all(out, &sherd__attention_general_op, in, OPERANDS, attributes);
-    return sherd__attend_fast(out, in, attributes->scale, attributes->causal);
+    attend_attributes plain = *attributes;
+    sherd_tensor *ordered[OPERANDS];
+
+    plain.zigzag = 0;
+    if (attributes->zigzag > 1)
+        sherd__attend_in_order(ordered, in, attributes->zigzag);
+    sherd_tensor *const *x = attributes->zigzag > 1 ? ordered : in;
+    bool good = general ? sherd_apply_all(out, &sherd__attention_general_op, x, OPERANDS, &plain)
+                        : sherd__attend_fast(out, x, attributes->scale, attributes->causal);
+    if (good && attributes->zigzag > 1) {
+        out[OUT] = sherd_zigzag(out[OUT], POSITIONS, attributes->zigzag);
+        if (summed)
+            out[LOG_SUM] = sherd_zigzag(out[LOG_SUM], -1, attributes->zigzag);
+    }
+    return good;
 }
 
 /* Move the shards from the sequence to heads, and the results back. */
@@ -406,7 +424,7 @@ static bool apply_in_heads(sherd_tensor *out[2], sherd_tensor *const *in,
     for (int i = Q; i <= V; i++)
         if (there[i]->layout)
             there[i] = sherd_redistribute(there[i], choice->to[i], &begin);
-    if (!apply(out, there, attributes, general))
+    if (!apply(out, there, attributes, general, choice->back_sum != NULL))
         return false;
     out[OUT] = sherd_redistribute(out[OUT], choice->back, NULL);
     if (choice->back_sum)
@@ -422,13 +440,13 @@ static bool apply_sharded(sherd_tensor *out[2], sherd_tensor *const *in,
     sherd__choice choice;
 
     if (sherd_tensor_failed(in[Q]))
-        return apply(out, in, attributes, general);
+        return apply(out, in, attributes, general, summed);
     if (sherd__attend_choose(&choice, in, &mine, asked)) {
         out[OUT] = out[LOG_SUM] = sherd__fail_diag(in[Q]->world, true);
         return false;
     }
     if (choice.way == SHERD_ATTENTION_CHEAPEST)
-        return apply(out, in, attributes, general);
+        return apply(out, in, attributes, general, summed);
     if (!summed)
         choice.back_sum = NULL;
     if (choice.way == SHERD_ATTENTION_HEADS)
@@ -445,6 +463,7 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
                                     .causal = o.causal,
                                     .p = o.dropout,
                                     .window = o.window,
+                                    .zigzag = o.zigzag,
                                     .softcap = o.softcap};
     sherd_tensor *in[OPERANDS] = {q, k, v, o.spans ? o.spans : o.mask};
     sherd_world *world = NULL;
@@ -454,8 +473,8 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
     if (o.dropout != 0 && o.generator && world)
         attributes.key = sherd__next_key(world, o.generator);
     bool good = q && k && q->ndim == 4 && k->ndim == 4 && !sherd_tensor_failed(q);
-    const char *fault = fault_of(&o);
-    if (good && fault) {
+    const char *fault = good ? fault_of(&o, q, k) : NULL;
+    if (fault) {
         out[OUT] = out[LOG_SUM] =
             sherd__fail_tensor(world, q->layout != NULL, SHERD_EINVAL,
                                "sherd_attention: %s: q is %s", fault, sherd_tensor_text(q));
@@ -471,7 +490,7 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
     bool general = sherd__attend_is_general(q, k, v, options);
     if (!(sherd__attend_is_sharded(q, k, v)
               ? apply_sharded(out, in, &attributes, o.way, general, summed)
-              : apply(out, in, &attributes, general)))
+              : apply(out, in, &attributes, general, summed)))
         return false;
     join_heads(out, q, summed);
     return !sherd_tensor_failed(out[OUT]) && !sherd_tensor_failed(out[LOG_SUM]);

@@ -25,7 +25,7 @@ enum { SHERD__MASK_DIMS = 5 }; /* [batch,groups,heads of a group,queries,keys] *
 
 typedef struct sherd__attend_attributes {
     double scale, p, softcap;
-    int64_t window;
+    int64_t window, zigzag; /* zigzag: only of pieces; others get rows in order */
     sherd__key key;
     bool causal, wants_mask;
     bool ring; /* of pieces: in the place of a gather */
@@ -37,6 +37,7 @@ typedef struct sherd__attend_attributes {
             SHERD_FIELD(sherd__attend_attributes, p, DOUBLE),        \
             SHERD_FIELD(sherd__attend_attributes, softcap, DOUBLE),  \
             SHERD_FIELD(sherd__attend_attributes, window, INT64),    \
+            SHERD_FIELD(sherd__attend_attributes, zigzag, INT64),    \
             SHERD__KEY_FIELDS(sherd__attend_attributes, key),        \
             SHERD_FIELD(sherd__attend_attributes, causal, BOOL),     \
             SHERD_FIELD(sherd__attend_attributes, wants_mask, BOOL), \
@@ -124,6 +125,9 @@ void sherd__attend_give_mask(sherd_call *call, const double *sum);
 bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
                               const sherd_attention_options *options);
 
+/* Operands in zigzag order, put in order: q, k, v, and of a mask rows and columns that it has. */
+void sherd__attend_in_order(sherd_tensor **out, sherd_tensor *const *in, int64_t zigzag);
+
 /* What scores are multiplied by. */
 double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options);
 
@@ -185,18 +189,30 @@ sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale,
 
 /* ---- sequences that are sharded -------------------------------------------------------------- */
 
+/* Rows whose positions follow one another. */
+typedef struct sherd__row_run {
+    int64_t row, position, rows;
+} sherd__row_run;
+
+/* The run behind this one (behind {.row = first}, that of `first`), up to `end`; false: none. */
+bool sherd__row_run_next(sherd__row_run *s, int64_t n, int64_t zigzag, int64_t end);
+
+/* Pairs of the rows [lo, hi), of n, and a key that they see (sherd__attend_pairs). */
+double sherd__attend_pairs_of(int64_t lo, int64_t hi, int64_t n, int64_t keys,
+                              const sherd__attend_attributes *attributes);
+
 /* Which keys each shard of queries meets, and when. Pure; equal on all ranks. */
 typedef struct sherd__round {
     const sherd_layout *q, *k;
     bool causal, ring;
-    int64_t window;
+    int64_t window, zigzag;
     int64_t shards; /* of queries, and of keys */
     int visits;     /* to keys of other ranks, or of all */
 } sherd__round;
 
 sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k,
                              const sherd__attend_attributes *attributes);
-/* The keys [*first, *end) that shard i meets in a visit; equal if there are none. */
+/* The rows of keys [*first, *end) that shard i meets in a visit; equal if there are none. */
 void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t *first,
                        int64_t *end);
 /* The window of a visit; NULL: nobody has any keys, or, *status, it has failed. */

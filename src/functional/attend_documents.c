@@ -3,6 +3,7 @@
 #include "attend.h"
 
 #include "base/num.h"
+#include "ops/zigzag.h"
 
 /* The length of a sequence; -1: it cannot be. */
 static int64_t length_of(const int64_t *lengths, int64_t documents)
@@ -56,4 +57,34 @@ sherd_tensor *sherd_document_spans(sherd_world *world, const int64_t *lengths, i
     for (int64_t b = 0; to && b < batch; b++)
         write_spans(to + b * n * 2, lengths + b * documents, documents);
     return sherd_mark_equal(spans);
+}
+
+/* Whether the position of row i of spans, here, is that behind the one of the row before. */
+static bool follows(const sherd_call *call, const sherd_tensor *spans, int64_t i)
+{
+    const sherd__attend_attributes *attributes = call->attributes;
+    int64_t at = i % spans->local[1], row = sherd_tensor_box(spans).offset[1] + at, run;
+
+    if (at == 0 || attributes->zigzag <= 1)
+        return at != 0;
+    sherd__zigzag_position(spans->shape[1], attributes->zigzag, row - 1, &run);
+    return run > 1;
+}
+
+bool sherd__attend_check_spans(sherd_call *call)
+{
+    sherd_tensor *spans = call->in[SHERD__ATTEND_MASK];
+    const int32_t *span = call->from[SHERD__ATTEND_MASK];
+
+    if (!spans || spans->dtype != SHERD_I32 || spans->count == 0 || sherd__is_dry(call->world))
+        return true;
+    if (sherd__device_in(call) && !(span = sherd__data(spans)))
+        return false;
+    for (int64_t i = 1; i < spans->local[0] * spans->local[1]; i++)
+        if ((span[2 * i] < span[2 * i - 2] || span[2 * i + 1] < span[2 * i - 1]) &&
+            follows(call, spans, i))
+            return sherd_call_fail(
+                call, SHERD_EINVAL, "the span [%d,%d) comes after [%d,%d): spans must not fall",
+                (int)span[2 * i], (int)span[2 * i + 1], (int)span[2 * i - 2], (int)span[2 * i - 1]);
+    return true;
 }

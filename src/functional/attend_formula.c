@@ -87,9 +87,17 @@ static sherd_tensor *attended(sherd_tensor *const *in, const sherd__attend_attri
                       sherd_cast(in[SHERD__V], scores->dtype));
 }
 
+/* In zigzag order: of rows in order, and put back. */
 sherd_tensor *sherd__attend_formula(sherd_node *node, sherd_tensor *const *in, int result)
 {
-    return attended(in, sherd_node_attributes(node), result);
+    const sherd__attend_attributes *a = sherd_node_attributes(node);
+    sherd_tensor *ordered[SHERD__ATTEND_OPERANDS];
+
+    if (a->zigzag <= 1)
+        return attended(in, a, result);
+    sherd__attend_in_order(ordered, in, a->zigzag);
+    return sherd_zigzag(attended(ordered, a, result), result == LOG_SUM ? -1 : SHERD__POSITIONS,
+                        a->zigzag);
 }
 
 sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale, bool causal,

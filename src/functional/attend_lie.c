@@ -7,13 +7,15 @@
  * Queries are not moved; keys and values are sharded by the same axes, with any cuts. In a ring,
  * shard i meets its own keys, then those of the shards before it, nearest first and cyclically,
  * each in two halves: while one half is computed with, the other is on its way, and both take no
- * more room than a piece. Keys that no query may see are not fetched.
+ * more room than a piece. Keys that no query may see are not fetched. In zigzag order
+ * (sherd_zigzag) the halves of a piece are the two stretches of positions that it has.
  */
 #include "attend.h"
 
 #include <string.h>
 
 #include "base/num.h"
+#include "ops/zigzag.h"
 #include "plan/plan.h"
 #include "plan/window.h"
 #include "apply/sketch.h"
@@ -31,6 +33,26 @@ static const char name[] = "sherd_attention";
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
+bool sherd__row_run_next(sherd__row_run *s, int64_t n, int64_t zigzag, int64_t end)
+{
+    s->row += s->rows;
+    if (s->row >= end)
+        return false;
+    s->position = sherd__zigzag_position(n, zigzag, s->row, &s->rows);
+    s->rows = sherd__min(s->rows, end - s->row);
+    return true;
+}
+
+double sherd__attend_pairs_of(int64_t lo, int64_t hi, int64_t n, int64_t keys,
+                              const sherd__attend_attributes *a)
+{
+    double pairs = 0;
+
+    for (sherd__row_run s = {.row = lo}; sherd__row_run_next(&s, n, a->zigzag, hi);)
+        pairs += sherd__attend_pairs(s.position, s.position + s.rows, keys, a->causal, a->window);
+    return pairs;
+}
+
 static int64_t cut_of(const sherd_layout *layout, int64_t i)
 {
     const sherd__layout_spec *spec = &layout->spec;
@@ -45,11 +67,32 @@ sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k,
                           .k = k,
                           .causal = attributes->causal,
                           .ring = attributes->ring,
-                          .window = attributes->window};
+                          .window = attributes->window,
+                          .zigzag = attributes->zigzag};
 
     round.shards = sherd__dim_parts(q->spec.mesh, &q->spec.dim[POSITIONS]);
     round.visits = round.ring ? 2 * (int)(round.shards - 1) : 1;
     return round;
+}
+
+/* Of the rows [*first, *end) of keys those from the first to the last that queries [lo, hi) see. */
+static void leave_hidden(const sherd__round *round, int64_t lo, int64_t hi, int64_t *first,
+                         int64_t *end)
+{
+    int64_t n = round->k->spec.shape[POSITIONS], z = round->zigzag, from = *end, to = *first;
+
+    for (sherd__row_run k = {.row = *first}; sherd__row_run_next(&k, n, z, *end);)
+        for (sherd__row_run q = {.row = lo}; sherd__row_run_next(&q, n, z, hi);) {
+            int64_t a = k.position, b = sherd__min(a + k.rows, q.position + q.rows);
+            if (round->window)
+                a = sherd__max(a, q.position + 1 - round->window);
+            if (a < b) {
+                from = sherd__min(from, k.row + a - k.position);
+                to = sherd__max(to, k.row + b - k.position);
+            }
+        }
+    *first = from;
+    *end = sherd__max(from, to);
 }
 
 void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t *first,
@@ -67,10 +110,8 @@ void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t 
         *end = visit % 2 ? stop : middle;
     }
     if (round->causal)
-        *end = sherd__min(*end, hi);
-    if (round->window)
-        *first = sherd__max(*first, lo + 1 - round->window);
-    if (lo == hi || *end < *first)
+        leave_hidden(round, lo, hi, first, end);
+    if (lo == hi)
         *end = *first;
 }
 
@@ -285,14 +326,15 @@ static void add_work(int64_t *time, const sherd_layout *q, double pairs)
  * The work of the rank whose queries see the most pairs; in a ring, also that of combining the
  * results of visits.
  */
-static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__round *round)
+static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__round *round,
+                       const sherd__attend_attributes *attributes)
 {
+    int64_t n = lying->q->spec.shape[POSITIONS], keys = lying->k->spec.shape[POSITIONS];
     double most = 0, rows = 0;
 
     for (int64_t i = 0; i < round->shards; i++) {
         int64_t lo = cut_of(lying->q, i), hi = cut_of(lying->q, i + 1);
-        double pairs = sherd__attend_pairs(lo, hi, lying->k->spec.shape[POSITIONS], round->causal,
-                                           round->window);
+        double pairs = sherd__attend_pairs_of(lo, hi, n, keys, attributes);
         most = pairs > most ? pairs : most;
         rows = (double)(hi - lo) > rows ? (double)(hi - lo) : rows;
     }
@@ -317,7 +359,7 @@ static sherd_status price_staying(int64_t *time, const sherd_layout *const *oper
     sherd_status status = SHERD_OK;
 
     *time = 0;
-    add_rounds(time, lying, &round);
+    add_rounds(time, lying, &round, attributes);
     for (int i = Q; i <= V && !status; i++)
         status = add_move(time, operands[i], to[i], element);
     for (int v = 0; v < round.visits && !status; v++)
@@ -360,6 +402,10 @@ static sherd_status price_heads(int64_t *time, const sherd_layout *const *operan
     add_work(time, choice->to[Q],
              sherd__attend_pairs(0, lying->q->spec.shape[POSITIONS],
                                  lying->k->spec.shape[POSITIONS], a->causal, a->window));
+    if (a->zigzag > 1) /* four copies, to order and back */
+        add_time(time, 8 * heads_of(choice->to[Q]) * (double)lying->q->spec.shape[POSITIONS] *
+                           (double)lying->q->spec.shape[WIDTH] * (double)element *
+                           BYTE_PICOSECONDS);
     for (int i = Q; i <= V && !status; i++)
         status = add_move(time, operands[i], choice->to[i], element);
     return status ? status : add_move(time, choice->to[Q], choice->back, element);

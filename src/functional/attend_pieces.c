@@ -26,34 +26,46 @@ enum { G_DOUT = SHERD__G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_S
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* On the GPU: in the dtype of the operands, joined as statistics. */
-static void attend_piece_there(sherd__turn *r, const sherd__piece *p)
+/* Results of a strip, joined to what there is. On the GPU: in the dtype of the operands. */
+static void attend_strip(sherd__turn *r, const sherd__piece *p, const sherd__strip *x)
 {
-    sherd__device_attention(r->device, r->own, &r->s, r->more, r->more_log_sum, r->queries, p->k,
-                            p->v);
-    sherd__device_attention_add(r->device, r->own, &r->s, r->out, r->log_sum, r->more,
-                                r->more_log_sum);
+    void *out = sherd__turn_at(r->out, x->at_query, r->dtype);
+    void *log_sum = sherd__turn_at(r->log_sum, x->at_row, r->dtype);
+    void *to[2] = {r->started ? r->more : out, r->started ? r->more_log_sum : log_sum};
+    sherd_dtype dtype = r->device ? r->own : r->dtype;
+    const void *in[3] = {sherd__turn_at(r->queries, x->at_query, dtype),
+                         sherd__turn_at(p->k, x->at_key, dtype),
+                         sherd__turn_at(p->v, x->at_key, dtype)};
+
+    if (r->device) {
+        sherd__device_attention(r->device, r->own, &x->s, r->more, r->more_log_sum, in[Q], in[K],
+                                in[V]);
+        sherd__device_attention_add(r->device, r->own, &x->s, out, log_sum, r->more,
+                                    r->more_log_sum);
+        return;
+    }
+    sherd__attend_kernel(r->kernels, r->dtype, &x->s, to, in, r->workspace);
+    if (r->started)
+        r->kernels->attention_join(&x->s, out, log_sum, to[0], to[1]);
+    r->started = true;
 }
 
 static bool attend_piece(sherd__turn *r, const sherd__piece *p)
 {
-    void *out = r->started ? r->more : r->out;
-    void *log_sum = r->started ? r->more_log_sum : r->log_sum;
+    sherd__strip x = {.item = -1};
 
-    if (!sherd__turn_meets(r, p) || r->dry)
-        return true;
-    r->s.first_key = p->first;
-    r->s.keys = p->keys;
-    if (r->device) {
-        attend_piece_there(r, p);
-        return true;
-    }
-    sherd__attend_kernel(r->kernels, r->dtype, &r->s, (void *[]){out, log_sum},
-                         (const void *[]){r->queries, p->k, p->v}, r->workspace);
-    if (r->started)
-        r->kernels->attention_join(&r->s, r->out, r->log_sum, out, log_sum);
-    r->started = true;
+    while (!r->dry && sherd__turn_strip(r, p, &x))
+        attend_strip(r, p, &x);
     return true;
+}
+
+/* Logarithms of nothing, for all queries. */
+static void hide_all(const sherd__turn *r, int64_t n)
+{
+    if (n && r->device)
+        sherd__device_fill(r->device, r->dtype, r->log_sum, n, -INFINITY);
+    else if (n && !r->dry)
+        r->kernels->fill(r->log_sum, n, -INFINITY);
 }
 
 static bool attend(sherd_call *call)
@@ -64,30 +76,34 @@ static bool attend(sherd_call *call)
     if (!sherd__attend_check_spans(call) || !sherd__turn_prepare(&r, call, Q))
         return false;
     r.out = sherd__turn_sums(&r, OUT);
-    r.log_sum = call->to[LOG_SUM];
+    r.log_sum = r.split ? sherd__turn_room(&r, sums->count) : call->to[LOG_SUM];
     r.more_log_sum = sherd__turn_room(&r, sums->count);
-    if (!r.out || !r.more_log_sum)
+    if (!r.out || (r.split && !r.log_sum) || !r.more_log_sum)
         return false;
-    if (r.device && sums->count)
-        sherd__device_fill(r.device, r.dtype, r.log_sum, sums->count, -INFINITY);
+    r.started = r.split;
+    if (r.device || r.split)
+        hide_all(&r, sums->count);
     if (!sherd__turn_go(&r, attend_piece))
         return false;
-    if (!r.device && !r.started && sums->count && !r.dry)
-        r.kernels->fill(r.log_sum, sums->count, -INFINITY);
+    if (!r.device && !r.started)
+        hide_all(&r, sums->count);
+    if (r.split && sums->count)
+        sherd__turn_by_strips(&r, call->to[LOG_SUM], r.log_sum, true);
     sherd__turn_give(&r, OUT, r.out);
     return true;
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-static void add(const sherd__turn *r, int64_t n, void *to, const void *from)
+/* On the GPU `from` is of `dtype`, and `to` its statistics. */
+static void add(const sherd__turn *r, sherd_dtype dtype, int64_t n, void *to, const void *from)
 {
     const int64_t one = 1;
 
     if (r->dry)
         return;
     if (n && r->device)
-        sherd__device_add_up(r->device, r->dtype, n, to, from);
+        sherd__device_add_up(r->device, dtype, n, to, from);
     else if (n)
         r->kernels->fold(SHERD_SUM, 1, &n, to, &one, from);
 }
@@ -122,7 +138,7 @@ static bool pack(sherd__turn *r, const sherd__piece *p, sherd__turn_parcel *out,
                    false;
         out->list[i] = (sherd__windowed){.window = out->window, .piece = t};
         data[i] = !t->count ? NULL : r->device ? sherd__device_fresh(t) : sherd__fresh(t);
-        if (t->count && (r->device || !sherd__turn_meets(r, p)))
+        if (t->count && (r->device || r->split || !sherd__turn_meets(r, p)))
             sherd__turn_clear(r, data[i], t->count);
     }
     return true;
@@ -141,59 +157,70 @@ static bool unpack(sherd__turn *r)
                                               : sherd__data(t);
         good = good && (data || !t->count);
         if (data)
-            add(r, t->count, to[i], data);
+            add(r, r->dtype, t->count, to[i], data);
         sherd_tensor_release(t);
     }
     sherd__parcel_drop(&r->back);
     return good;
 }
 
-/* On the GPU: in the dtype of the operands, added up as statistics. */
-static void grad_piece_there(const sherd__turn *r, const sherd__piece *p, void *const data[2])
+/* By the GPU, in the dtype of the operands. */
+static void grad_there(const sherd__turn *r, const sherd__strip *x, const sherd__attend_arrays *a)
 {
-    const sherd__attending *s = &r->s;
-    int64_t keys = s->batch * s->keys * s->groups * s->width;
+    sherd__device_attention_back(r->device, r->own, &x->s,
+                                 &(sherd__attending_back){.dq = a->out[0],
+                                                          .dk = a->out[1],
+                                                          .dv = a->out[2],
+                                                          .dmask = a->dmask,
+                                                          .dout = a->dout,
+                                                          .dlog_sum = a->dlog_sum,
+                                                          .q = a->q[Q],
+                                                          .k = a->q[K],
+                                                          .v = a->q[V],
+                                                          .out = a->result,
+                                                          .log_sum = a->log_sum});
+}
 
-    sherd__device_attention_back(r->device, r->own, s,
-                                 &(sherd__attending_back){.dq = r->more,
-                                                          .dk = r->more_dk,
-                                                          .dv = r->more_dv,
-                                                          .dmask = r->dmask,
-                                                          .dout = r->dout,
-                                                          .dlog_sum = r->call->from[G_DLOG_SUM],
-                                                          .q = r->queries,
-                                                          .k = p->k,
-                                                          .v = p->v,
-                                                          .out = r->result,
-                                                          .log_sum = r->call->from[G_LOG_SUM]});
-    sherd__device_add_up(r->device, r->own, r->call->in[G_Q]->count, r->dq, r->more);
-    sherd__device_add_up(r->device, r->own, keys, data[0], r->more_dk);
-    sherd__device_add_up(r->device, r->own, keys, data[1], r->more_dv);
+/* Gradients of a strip, added to those of its queries and keys, or written where they are alone. */
+static void grad_strip(sherd__turn *r, const sherd__piece *p, const sherd__strip *x,
+                       void *const data[2])
+{
+    const sherd__attending *s = &x->s;
+    bool apart = r->device || r->split, more = apart || r->started;
+    sherd_dtype dtype = r->device ? r->own : r->dtype;
+    int64_t keys = s->batch * s->keys * s->groups * s->width;
+    int64_t queries = s->batch * s->queries * s->groups * s->repeat * s->width;
+    void *dq = sherd__turn_at(r->dq, x->at_query, r->dtype);
+    void *const out[] = {more ? r->more : dq, apart ? r->more_dk : data[0],
+                         apart ? r->more_dv : data[1]};
+    const sherd__attend_arrays a = {
+        .out = out,
+        .dmask = r->dmask ? r->dmask + x->at_mask : NULL,
+        .q = (const void *[]){sherd__turn_at(r->queries, x->at_query, dtype),
+                              sherd__turn_at(p->k, x->at_key, dtype),
+                              sherd__turn_at(p->v, x->at_key, dtype)},
+        .dout = sherd__turn_at(r->dout, x->at_query, dtype),
+        .dlog_sum = sherd__turn_at(r->dlog_sum, x->at_row, r->dtype),
+        .result = sherd__turn_at(r->result, x->at_query, dtype),
+        .log_sum = sherd__turn_at(r->log_sums, x->at_row, r->dtype)};
+
+    if (r->device)
+        grad_there(r, x, &a);
+    else
+        sherd__attend_grad_kernel(r->kernels, r->dtype, s, &a, r->workspace);
+    if (more)
+        add(r, dtype, queries, dq, out[0]);
+    for (int i = 0; i < 2 && apart; i++)
+        add(r, dtype, keys, sherd__turn_at(data[i], x->at_key, r->dtype), out[1 + i]);
+    r->started = true;
 }
 
 static void grad_piece(sherd__turn *r, const sherd__piece *p, void *const data[2])
 {
-    const sherd_call *call = r->call;
-    void *dq = r->started ? r->more : r->dq;
+    sherd__strip x = {.item = -1};
 
-    r->s.first_key = p->first;
-    r->s.keys = p->keys;
-    if (r->device) {
-        grad_piece_there(r, p, data);
-        return;
-    }
-    sherd__attend_grad_kernel(r->kernels, r->dtype, &r->s,
-                              &(sherd__attend_arrays){.out = (void *[]){dq, data[0], data[1]},
-                                                      .dmask = r->dmask,
-                                                      .q = (const void *[]){r->queries, p->k, p->v},
-                                                      .dout = r->dout,
-                                                      .dlog_sum = call->from[G_DLOG_SUM],
-                                                      .result = r->result,
-                                                      .log_sum = call->from[G_LOG_SUM]},
-                              r->workspace);
-    if (r->started)
-        add(r, call->in[G_Q]->count, r->dq, dq);
-    r->started = true;
+    while (sherd__turn_strip(r, p, &x))
+        grad_strip(r, p, &x, data);
 }
 
 /* Gradients are sent back while the next piece is computed with. */
@@ -203,7 +230,7 @@ static bool meet_back(sherd__turn *r, const sherd__piece *p)
     void *data[2];
     bool good = pack(r, p, &next, data);
 
-    if (good && sherd__turn_meets(r, p) && !r->dry)
+    if (good && !r->dry)
         grad_piece(r, p, data);
     good = unpack(r) && good;
     good = good && (!next.window ||
@@ -215,15 +242,17 @@ static bool meet_back(sherd__turn *r, const sherd__piece *p)
     return good;
 }
 
-/* Room for the gradients of a piece's keys and values, on the GPU. False: failed. */
+/* Room for the gradients of a piece's keys and values, where they are added. False: failed. */
 static bool open_keys(sherd__turn *r)
 {
     const sherd__attending *s = &r->s;
     int64_t keys = s->batch * r->most * s->groups * s->width;
 
-    r->more_dk = r->device ? sherd__turn_room(r, keys) : NULL;
-    r->more_dv = r->device ? sherd__turn_room(r, keys) : NULL;
-    return !r->device || (r->more_dk && r->more_dv);
+    if (!r->device && !r->split)
+        return true;
+    r->more_dk = sherd__turn_room(r, keys);
+    r->more_dv = sherd__turn_room(r, keys);
+    return r->more_dk && r->more_dv;
 }
 
 /* Zeroes, to which gradients of the mask are added. NULL: failed. */
@@ -265,6 +294,10 @@ static bool attend_back(sherd_call *call)
     r.dv = sherd__turn_sums(&r, V);
     if (!dmask || !r.dq || !r.dk || !r.dv || !sherd__turn_take(&r, &r.dout, G_DOUT) ||
         !sherd__turn_take(&r, &r.result, G_OUT))
+        return false;
+    r.log_sums = sherd__turn_take_rows(&r, call->from[G_LOG_SUM]);
+    r.dlog_sum = sherd__turn_take_rows(&r, call->from[G_DLOG_SUM]);
+    if ((call->from[G_LOG_SUM] && !r.log_sums) || (call->from[G_DLOG_SUM] && !r.dlog_sum))
         return false;
     r.dmask = a->wants_mask ? dmask : NULL;
     bool good = sherd__turn_go(&r, meet_back);

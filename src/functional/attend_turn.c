@@ -113,6 +113,7 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
     r->kernels = sherd__kernels_of(sherd__world_kernels(call->world), r->dtype);
     r->plan = sherd__round_of(queries->layout, keys->layout, a);
     r->s = sherd__attend_problem(call, q);
+    r->split = a->zigzag > 1;
     if (sherd__coordinate(queries, coordinate))
         r->mine = sherd__dim_shard(spec->mesh, &spec->dim[POSITIONS], coordinate);
     r->most = a->ring ? keys->local[POSITIONS] : 0;
@@ -193,14 +194,104 @@ static void open_own(const sherd__turn *r, sherd__piece *out)
     out->v = data[1];
 }
 
+/* ---- strips ---------------------------------------------------------------------------------- */
+
+void *sherd__turn_at(const void *p, int64_t n, sherd_dtype dtype)
+{
+    return p ? (char *)p + n * (int64_t)sherd_dtype_bytes(dtype) : NULL;
+}
+
+/* The strip at x->item, of x->q and x->k. */
+static void set_strip(const sherd__turn *r, const sherd__piece *p, sherd__strip *x)
+{
+    const sherd__attending *all = &r->s;
+    int64_t heads = all->groups * all->repeat, query = x->q.row - all->first_query;
+
+    x->s = *all;
+    x->s.queries = x->q.rows;
+    x->s.first_query = x->q.position;
+    x->s.keys = x->k.rows;
+    x->s.first_key = x->k.position;
+    x->at_query = (x->item * all->queries + query) * heads * all->width;
+    x->at_key = (x->item * p->keys + x->k.row - p->first) * all->groups * all->width;
+    x->at_row = heads * (x->item * all->queries + query);
+    x->at_mask = x->item * all->mask_stride[0] + query * all->mask_stride[3] +
+                 (x->k.row - x->k.position) * all->mask_stride[4];
+    if (all->mask)
+        x->s.mask = sherd__turn_at(all->mask, x->at_mask, all->mask_dtype);
+    if (all->span)
+        x->s.span = all->span + x->item * all->span_batch + 2 * query;
+    if (!r->split)
+        return;
+    x->s.batch = 1;
+    x->s.span_batch = 0;
+    x->s.first[0] += x->item;
+}
+
+static bool sees(const sherd__attending *s)
+{
+    return !(s->causal && s->first_key >= s->first_query + s->queries) &&
+           !(s->window && s->first_key + s->keys <= s->first_query + 1 - s->window);
+}
+
+bool sherd__turn_strip(const sherd__turn *r, const sherd__piece *p, sherd__strip *x)
+{
+    const sherd__attending *s = &r->s;
+    int64_t z = r->split ? r->plan.zigzag : 0, hi = s->first_query + s->queries;
+
+    if (s->batch * s->groups * s->repeat * s->queries == 0)
+        return false;
+    if (x->item < 0) {
+        *x = (sherd__strip){.q = {.row = hi}, .k = {.row = p->first}};
+        x->item = s->batch; /* behind the last one */
+    }
+    do {
+        if (++x->item >= (r->split ? s->batch : 1)) {
+            x->item = 0;
+            if (!sherd__row_run_next(&x->q, s->all_queries, z, hi)) {
+                if (!sherd__row_run_next(&x->k, s->all_keys, z, p->first + p->keys))
+                    return false;
+                x->q = (sherd__row_run){.row = s->first_query};
+                sherd__row_run_next(&x->q, s->all_queries, z, hi);
+            }
+        }
+        set_strip(r, p, x);
+    } while (!sees(&x->s));
+    return true;
+}
+
+void sherd__turn_by_strips(const sherd__turn *r, void *to, const void *from, bool back)
+{
+    const sherd__attending *s = &r->s;
+    int64_t heads = s->groups * s->repeat, hi = s->first_query + s->queries;
+
+    for (int64_t b = 0; b < s->batch && !r->dry; b++)
+        for (sherd__row_run q = {.row = s->first_query};
+             sherd__row_run_next(&q, s->all_queries, r->plan.zigzag, hi);) {
+            int64_t item = b * heads * s->queries, first = q.row - s->first_query;
+            const int64_t size[] = {heads, q.rows}, at[] = {item + first, item + heads * first};
+            const int64_t stride[2][2] = {{s->queries, 1}, {q.rows, 1}};
+            sherd__copy_in(r->call, sherd_dtype_bytes(r->dtype), 2, size,
+                           sherd__turn_at(to, at[!back], r->dtype), stride[!back],
+                           sherd__turn_at(from, at[back], r->dtype), stride[back]);
+        }
+}
+
+const void *sherd__turn_take_rows(const sherd__turn *r, const void *from)
+{
+    const sherd__attending *s = &r->s;
+    void *to = from && r->split ? sherd__turn_room(r, s->batch * s->groups * s->repeat * s->queries)
+                                : NULL;
+
+    if (to)
+        sherd__turn_by_strips(r, to, from, false);
+    return r->split ? to : from;
+}
+
 /* Whether this rank's queries see anything of a piece. */
 bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p)
 {
-    const sherd__attending *s = &r->s;
-
-    return p->keys > 0 && s->batch * s->groups * s->repeat * s->queries > 0 &&
-           !(s->causal && p->first >= s->first_query + s->queries) &&
-           !(s->window && p->first + p->keys <= s->first_query + 1 - s->window);
+    return sherd__turn_strip(r, p, &(sherd__strip){.item = -1});
 }
 
 /* Meet all pieces; while one is computed with, the next is on its way. False: failed. */

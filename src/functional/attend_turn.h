@@ -13,6 +13,18 @@ typedef struct sherd__piece {
     const void *k, *v;
 } sherd__piece;
 
+/*
+ * What a run of a rank's queries computes with a run of a piece's keys, where positions follow one
+ * another on both sides: all of it, unless sequences are in zigzag order; then of one item.
+ */
+typedef struct sherd__strip {
+    sherd__attending s;
+    /* where it begins: elements of queries, of the piece's keys, numbers of each query, the mask */
+    int64_t at_query, at_key, at_row, at_mask;
+    sherd__row_run q, k;
+    int64_t item;
+} sherd__strip;
+
 /* Gradients on their way back. */
 typedef struct sherd__turn_parcel {
     sherd__window *window; /* NULL = none */
@@ -35,12 +47,13 @@ typedef struct sherd__turn {
     void *workspace;
     bool dry;     /* nothing is computed */
     bool started; /* something has been computed */
+    bool split;   /* by strips (below); numbers of each query lie by strips then */
     /* forward */
     void *out, *log_sum, *more, *more_log_sum;
     /* backward; `more` is for the queries' gradient */
-    const void *dout, *result; /* the second is over all keys */
+    const void *dout, *result, *log_sums, *dlog_sum; /* result, log_sums: over all keys */
     void *dq, *dk, *dv;
-    void *more_dk, *more_dv; /* of a piece, on the GPU */
+    void *more_dk, *more_dv; /* of a piece, on the GPU or of strips */
     double *dmask;
     sherd__turn_parcel back; /* begun */
 } sherd__turn;
@@ -60,6 +73,18 @@ void sherd__turn_give(const sherd__turn *r, int j, const void *sums);
 bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q);
 /* Meet all pieces. False: failed. */
 bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__piece *p));
+
+/*
+ * The strips of a piece in which queries see any key, one after the other: from {.item = -1} on.
+ * False: there are no more.
+ */
+bool sherd__turn_strip(const sherd__turn *r, const sherd__piece *p, sherd__strip *x);
+/* Numbers of each query, [batch,heads,queries], as strips have them, or back from these. */
+void sherd__turn_by_strips(const sherd__turn *r, void *to, const void *from, bool back);
+/* Numbers of each query that strips read. NULL, of some: failed. */
+const void *sherd__turn_take_rows(const sherd__turn *r, const void *from);
+/* Element n of a dtype from p on; NULL of NULL. */
+void *sherd__turn_at(const void *p, int64_t n, sherd_dtype dtype);
 
 /* The operand that is keys. */
 const sherd_tensor *sherd__turn_keys(const sherd__turn *r);

@@ -223,7 +223,8 @@ bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double sc
 static bool is_simple(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
                       const sherd_attention_options *options)
 {
-    return !sherd__attend_is_general(q, k, v, options) && !sherd__attend_is_sharded(q, k, v);
+    return !sherd__attend_is_general(q, k, v, options) && !sherd__attend_is_sharded(q, k, v) &&
+           !(options && options->zigzag != 0);
 }
 
 sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,

@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "kernels/layers.h"
 #include "sherd/ops_layers.h"
+#include "sherd/values.h"
 
 enum { X, POSITIONS, OPERANDS };
 
@@ -120,6 +121,15 @@ const sherd_op sherd__rotary_op = {
     .takes_pending = true,
     .needs = {[X] = SHERD_NEEDS_OPERAND(POSITIONS)}};
 
+/* [positions], in zigzag order. */
+static sherd_tensor *positions_of(const sherd_tensor *x, int64_t offset, int64_t zigzag)
+{
+    double first = (double)offset;
+
+    return sherd_zigzag(sherd_arange(x->world, SHERD_I32, first, first + (double)x->shape[1], 1), 0,
+                        zigzag);
+}
+
 sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
                            const sherd_rotary_options *options)
 {
@@ -130,5 +140,13 @@ sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
                                     .rotated = o.rotated ? o.rotated : width,
                                     .interleaved = o.interleaved};
 
+    if (x && x->ndim == 4 && o.zigzag < 0)
+        return sherd__fail_tensor(x->world, x->layout != NULL, SHERD_EINVAL,
+                                  "sherd_rotary: zigzag is negative: x is %s",
+                                  sherd_tensor_text(x));
+    if (x && x->ndim == 4 && !positions && o.zigzag > 1) {
+        positions = positions_of(x, o.offset, o.zigzag);
+        attributes.offset = 0;
+    }
     return sherd_apply(&sherd__rotary_op, (sherd_tensor *[]){x, positions}, OPERANDS, &attributes);
 }

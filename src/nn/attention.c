@@ -213,6 +213,8 @@ sherd_status sherd_attention_create(sherd_module **out, sherd_world *world, int6
     if (options && options->rotary) {
         a->rotates = true;
         a->rotary = *options->rotary;
+        if (!a->rotary.zigzag)
+            a->rotary.zigzag = a->how.zigzag;
     }
     sherd_tensor_retain(a->how.mask);
     sherd_tensor_retain(a->how.spans);
