@@ -234,6 +234,59 @@ static void the_next_unit_is_gathered_ahead(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* How many gathers have been begun when a gradient has come to the end of block 1 of 4. */
+typedef struct glance {
+    sherd_world *world;
+    int64_t gathers;
+} glance;
+
+static sherd_tensor *glance_at(sherd_tensor *grad, void *payload)
+{
+    glance *g = payload;
+
+    (void)grad;
+    g->gathers = calls(g->world, "all_gather", SHERD_COMM_BACKWARD);
+    return NULL;
+}
+
+static void hook_output(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload)
+{
+    (void)self, (void)in;
+    CHECK_OK(sherd_tensor_hook(NULL, out->value[0], glance_at, payload, NULL));
+}
+
+/* Backward of blocks 3 and 2 is done then, and block 1, which comes next, is being gathered. */
+static void backward_gathers_ahead(sherd_world *world)
+{
+    const sherd_mesh *mesh = line(world);
+    sherd_tensor *x = few_rows(world, mesh);
+
+    for (int how = 0; how < 4; how++) { /* prefetching, of blocks that are run again, or not */
+        bool prefetches = how & 1, again = how & 2;
+        sherd_module *m = deep_stack(world);
+        glance g = {world, 0};
+        CHECK_OK(sherd_fully_shard(
+            m, mesh, "dp", &(sherd_shard_options){.unit = "*", .no_prefetch = !prefetches}));
+        CHECK_OK(sherd_module_hook_after(NULL, sherd_module_child(m, 1), hook_output,
+                                         &(sherd_hook_options){.payload = &g}));
+        for (int i = 0; i < DEEP; i++)
+            sherd_module_checkpoint(sherd_module_child(m, i), again);
+        for (int step = 0; step < 3; step++) { /* what is run again is learned in the first */
+            bool ahead = prefetches && (!again || step > 0);
+            sherd_scope_begin(world);
+            CHECK_OK(sherd_world_check(world));
+            sherd_comm_reset(world);
+            sherd_backward(sherd_sum(sherd_module_call(m, x)));
+            CHECK_EQ(g.gathers, 2 + ahead);
+            CHECK_EQ(calls(world, "all_gather", SHERD_COMM_BACKWARD), DEEP);
+            CHECK_EQ(calls(world, "reduce_scatter", SHERD_COMM_BACKWARD), DEEP);
+            sherd_scope_end(world);
+        }
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- which parameters ----------------------------------------------------------------------- */
 
 static void expect_placements(sherd_module *m, const char *path, const char *name, const char *want)
@@ -480,6 +533,7 @@ static const check_test tests[] = {
     {TEST(and_beside_tensor_parallelism), {4}},
     {TEST(a_block_makes_one_call_each_way), {2, 3, 4}},
     {TEST(two_units_are_in_memory_at_once), {1, 2, 3, 4}},
+    {TEST(backward_gathers_ahead), {2, 3, 4, 8}},
     {TEST(the_next_unit_is_gathered_ahead), {2, 3}},
     {TEST(parameters_and_dims_can_be_chosen), {2, 4}},
     {TEST(tied_parameters_are_of_both_units), {1, 2, 3}},

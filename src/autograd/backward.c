@@ -344,6 +344,7 @@ static bool take_turn(sherd__pass *p, int k)
     bool first = p->part == SHERD__FIRST, rests = p->part == SHERD__SECOND && node->rest;
     bool was_done = node->done && !rests; /* by an earlier backward */
 
+    p->turn = k;
     if (first && !node->needed)
         return true;
     sherd_scope_begin(p->world);

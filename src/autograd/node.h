@@ -251,6 +251,8 @@ typedef struct sherd__pass {
     int nodes, node_room;
     sherd_node **heap; /* while listing: nodes that were found and are not listed yet */
     int waiting, heap_room;
+    int turn;      /* the node whose turn it is */
+    uint64_t used; /* the group of gathered tensors that was used last (together.c) */
     sherd__watch **leaf;
     int leaves, leaf_room;
     int late[SHERD__MAX_LATE + 1]; /* nodes with gradients that were put off; the oldest first */
@@ -343,6 +345,11 @@ extern const sherd_op sherd__together_op;
 
 /* What is kept goes, and its group no longer knows of it. */
 void sherd__group_leave(sherd__kept *k);
+/*
+ * This backward uses a tensor of a group: if it is the first one, begin to restore the group that
+ * is needed next. `name`: of the operator, for messages.
+ */
+void sherd__group_used(struct sherd__pass *pass, const sherd__regathered *g, const char *name);
 /* Restore all of a group that are there. False: failed, raised. */
 bool sherd__group_restore(sherd__regathered *g, const char *name);
 /*

@@ -313,7 +313,12 @@ sherd_tensor *sherd__restored(sherd__kept *k, const char *name)
 
 static sherd_tensor *restored_of(sherd_node *node, int slot)
 {
-    return node->slot[slot] ? sherd__restored(node->slot[slot], node->op->name) : NULL;
+    sherd__kept *k = node->slot[slot];
+    sherd_tensor *t = k ? sherd__restored(k, node->op->name) : NULL;
+
+    if (k && k->group && node->pass)
+        sherd__group_used(node->pass, k->group, node->op->name);
+    return t;
 }
 
 sherd_tensor *sherd__saved_constant(sherd_node *node, int result)

@@ -6,6 +6,10 @@
  * saved of them is a group, whose tensors are moved again in one call. The group counts what is
  * moved, not those that are restored, so that all ranks move the same even if one of them keeps a
  * part of the graph alive.
+ *
+ * When the first tensor of a group is used, the group that this backward needs next is begun. It is
+ * found in the list of nodes that are to be run, which is the same on all ranks, whatever else they
+ * keep alive. So what lies ahead is one group at most.
  */
 #include "autograd/together.h"
 
@@ -74,7 +78,9 @@ typedef struct member {
 } member;
 
 struct sherd__regathered {
-    int refs; /* of members */
+    int refs;      /* of members */
+    uint64_t call; /* the tape's number then, the same on all ranks */
+    bool ahead;    /* it may be begun before it is needed */
     sherd_world *world;
     int count;
     member *member;
@@ -126,7 +132,7 @@ static sherd__regathered *new_group(sherd_world *world, int room)
         sherd__free(heap, g);
         return NULL;
     }
-    *g = (sherd__regathered){.world = world, .member = list};
+    *g = (sherd__regathered){.world = world, .member = list, .call = sherd__tape_of(world)->order};
     return g;
 }
 
@@ -136,7 +142,9 @@ void sherd__restore_together(const sherd__gathering *call)
 
     for (int i = 0; i < call->count; i++)
         n += moved_again(call, i) != NULL;
-    sherd__regathered *g = n > 1 ? new_group(call->whole[0]->world, n) : NULL;
+    sherd__regathered *g = n > !call->ahead ? new_group(call->whole[0]->world, n) : NULL;
+    if (g)
+        g->ahead = call->ahead;
     for (int i = 0; i < call->count && g; i++) {
         sherd__kept *k = moved_again(call, i);
         if (!k)
@@ -156,20 +164,22 @@ static bool is_written(const sherd__kept *base)
     return base->kept && base->kept->storage->version != base->version;
 }
 
-static bool move_all(sherd__regathered *g, sherd_tensor **out, sherd_tensor **from,
-                     const sherd_layout **to, const char *name)
+static bool move_all(sherd__regathered *g, sherd_tensor **out, const sherd_layout **to, bool begin,
+                     const char *name)
 {
+    sherd_tensor **from = out + g->count;
+
     for (int i = 0; i < g->count; i++) {
         sherd__kept *base = g->member[i].base;
         sherd_tensor *t = base->kept ? base->kept : sherd__restored(base, name);
         from[i] = sherd__converted(t, g->member[i].dtype);
         to[i] = g->member[i].layout;
     }
-    sherd__move_list(out, from, to, g->count, false);
+    sherd__move_list(out, from, to, g->count, begin);
     return !sherd_tensor_failed(out[0]);
 }
 
-bool sherd__group_restore(sherd__regathered *g, const char *name)
+static bool restore(sherd__regathered *g, bool begin, const char *name)
 {
     sherd__heap *heap = sherd__world_heap(g->world);
     sherd_tensor **both = sherd__alloc(heap, 2 * (size_t)g->count, sizeof(sherd_tensor *));
@@ -178,7 +188,7 @@ bool sherd__group_restore(sherd__regathered *g, const char *name)
 
     if (!good)
         sherd__raise(g->world, SHERD_ENOMEM, "%s: out of memory", name);
-    good = good && move_all(g, both, both + g->count, to, name);
+    good = good && move_all(g, both, to, begin, name);
     for (int i = 0; i < g->count && good; i++) {
         sherd__kept *k = g->member[i].kept;
         if (k && !k->restored && !is_written(k->base))
@@ -187,6 +197,39 @@ bool sherd__group_restore(sherd__regathered *g, const char *name)
     sherd__free(heap, both);
     sherd__free(heap, to);
     return good;
+}
+
+bool sherd__group_restore(sherd__regathered *g, const char *name)
+{
+    return restore(g, false, name);
+}
+
+/* What a node has saved of another group than the one of `call`. */
+static const sherd__kept *of_other_group(const sherd_node *node, uint64_t call)
+{
+    for (int i = 0; node && i < node->slots; i++)
+        for (const sherd__kept *k = node->slot[i]; k; k = k->base)
+            if (k->group && k->group->call != call)
+                return k;
+    return NULL;
+}
+
+void sherd__group_used(sherd__pass *p, const sherd__regathered *g, const char *name)
+{
+    const sherd__kept *next = NULL;
+    int k = p->turn;
+
+    if (!g->ahead || p->used == g->call || p->part != SHERD__WHOLE || p->retains || p->only)
+        return;
+    p->used = g->call;
+    for (; k < p->nodes && !next; k++)
+        next = of_other_group(p->node[k], g->call);
+    if (!next || next->restored || !next->group->ahead || p->node[k - 1]->replay ||
+        sherd__alarmed(p->world)) /* what is run again gathers for itself */
+        return;
+    sherd__where where = sherd__where_set(p->world, sherd__where_at(p->node[k - 1]->place, true));
+    (void)restore(next->group, true, name); /* if it fails, the alarm is raised */
+    sherd__where_set(p->world, where);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------ */

@@ -14,6 +14,7 @@ typedef struct sherd__gathering {
     int count;
     bool keep;          /* whole[i] for backward; otherwise the tape may save the pieces instead */
     sherd_dtype reduce; /* gradients are added up in this dtype; SHERD_DTYPE_NONE: in their own */
+    bool ahead;         /* backward may begin to gather them again before it needs them */
 } sherd__gathering;
 
 /* Record it. */
@@ -27,8 +28,8 @@ void sherd__stand_in(sherd_tensor *const *pieces, sherd_tensor *const *whole, in
 
 /*
  * Those of whole[i] of which the tape has saved the pieces are gathered again in one call, when
- * backward needs the first of them. Each is freed when what needs it has run. Out of memory:
- * raised.
+ * backward needs the first of them, or, if all wish so, begun when it needs the first of those that
+ * come before them in backward. Each is freed when what needs it has run. Out of memory: raised.
  */
 void sherd__restore_together(const sherd__gathering *g);
 

@@ -10,7 +10,8 @@
  * (autograd/together.c).
  *
  * While a module computes, the gather for the unit that came next in the last call is begun: at
- * most one is ahead. The order is learned anew after a failed check, because in a call that fails
+ * most one is ahead. In backward the tape does that, of what it has saved; of units that are run
+ * again it is done here, for the one that was called before. The order is learned anew after a failed check, because in a call that fails
  * some ranks call modules that others, which have seen the failure, do not call; and after a module
  * has been destroyed, which may have been a part of it.
  */
@@ -122,7 +123,10 @@ static void drop_ahead(sherd__sharding *all)
     sherd__unit *u = all->ahead;
 
     all->ahead = NULL;
-    if (u && u->depth == 0)
+    if (!u)
+        return;
+    u->replayed = false;
+    if (u->depth == 0)
         drop(u);
 }
 
@@ -135,7 +139,12 @@ static sherd__gathering gathering_of(const sherd__unit *u)
     bool again = u->module->checkpointed && sherd__is_replayed(u->all->world);
     sherd_dtype reduce = u->reduce == SHERD_DTYPE_NONE ? u->dtype : u->reduce;
 
-    return (sherd__gathering){u->pieces, u->whole, u->count, u->keeps || u->holds || again, reduce};
+    return (sherd__gathering){.pieces = u->pieces,
+                              .whole = u->whole,
+                              .count = u->count,
+                              .keep = u->keeps || u->holds || again,
+                              .reduce = reduce,
+                              .ahead = u->prefetches};
 }
 
 /*
@@ -175,12 +184,23 @@ static void take_out(sherd__unit *u)
 
 /* ---- hooks ---------------------------------------------------------------------------------- */
 
+/* Which unit is to be gathered while u computes; NULL: none is known. */
+static sherd__unit *follower_of(const sherd__sharding *all, const sherd__unit *u)
+{
+    sherd__unit *prior = u->came == all->order ? u->prior : NULL;
+
+    if (u->module->checkpointed && sherd__is_replayed(all->world)) /* in backward */
+        return prior && prior->replayed && prior->module->checkpointed ? prior : NULL;
+    return all->running && u->order == all->order ? u->next : NULL;
+}
+
 static void begin_next(sherd__sharding *all, sherd__unit *u)
 {
-    sherd__unit *next = u->order == all->order ? u->next : NULL;
+    sherd__unit *next = u->prefetches ? follower_of(all, u) : NULL;
 
-    if (!u->prefetches || !all->running || !next || next->gathered || next->depth > 0 ||
-        (next->outer && next->outer->in) || sherd__is_held(next))
+    u->replayed |= sherd__is_replayed(all->world);
+    if (!next || next->gathered || next->depth > 0 || (next->outer && next->outer->in) ||
+        sherd__is_held(next))
         return;
     take_pieces(next);
     gather(next, true);
@@ -250,6 +270,10 @@ static void arrive(sherd_module *self, sherd_args *in, void *payload)
     enter(u);
     if (u->acts && !u->leaves_inputs)
         cast_all(in, u->dtype);
+    if (all->running) {
+        u->prior = all->last;
+        u->came = all->order;
+    }
     if (all->running && all->last) {
         all->last->next = u;
         all->last->order = all->order;
@@ -399,7 +423,7 @@ void sherd__unit_join(sherd__unit *u, sherd__sharding *all)
     u->all->last = NULL;
     sherd__sharding_release(u->all);
     u->all = all;
-    u->next = NULL;
+    u->next = u->prior = NULL;
     all->refs++;
 }
 

@@ -36,7 +36,9 @@ typedef struct sherd__unit {
     sherd_module *module;
     struct sherd__unit *outer; /* the unit that has its parameters too, or NULL */
     struct sherd__unit *next;  /* the one that was called after this one, the last time */
-    uint64_t order;            /* `next` is of this one, as in sharding */
+    struct sherd__unit *prior; /* the one that was called before this one */
+    uint64_t order, came;      /* `next`, and `prior`, are of this one, as in sharding */
+    bool replayed;             /* it was run again in a backward, and may be in the next */
     int refs, depth;           /* depth: calls of the module under way */
     /* as the options of its sherd_fully_shard say: */
     bool keeps, prefetches, leaves_inputs;
