@@ -6,6 +6,7 @@
 #include "models.h"
 #include "sherd/ops_elements.h"
 #include "sherd/optimizer.h"
+#include "world/blocks.h"
 
 enum { BLOCKS = 2, HEADS = 2, HEAD = 4, WIDTH = HEADS * HEAD, HIDDEN = 13, ROWS = 6, LENGTH = 3 };
 
@@ -234,10 +235,11 @@ static void the_next_unit_is_gathered_ahead(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* How many gathers have been begun when a gradient has come to the end of block 1 of 4. */
+/* What has been begun, or is under way, when a gradient has come to the end of block 1 of 4. */
 typedef struct glance {
-    sherd_world *world;
+    sherd_module *model;
     int64_t gathers;
+    bool reduces; /* gradients of block 2 are not complete here */
 } glance;
 
 static sherd_tensor *glance_at(sherd_tensor *grad, void *payload)
@@ -245,7 +247,10 @@ static sherd_tensor *glance_at(sherd_tensor *grad, void *payload)
     glance *g = payload;
 
     (void)grad;
-    g->gathers = calls(g->world, "all_gather", SHERD_COMM_BACKWARD);
+    sherd_module *up = sherd_module_child(sherd_module_child(g->model, 2), 0);
+    const sherd_tensor *sum = sherd_module_parameter(up, "weight")->autograd.grad;
+    g->gathers = calls(sherd_module_world(g->model), "all_gather", SHERD_COMM_BACKWARD);
+    g->reduces = sum && sum->storage->block && sum->storage->block->filling > 0;
     return NULL;
 }
 
@@ -255,7 +260,19 @@ static void hook_output(sherd_module *self, const sherd_args *in, sherd_args *ou
     CHECK_OK(sherd_tensor_hook(NULL, out->value[0], glance_at, payload, NULL));
 }
 
-/* Backward of blocks 3 and 2 is done then, and block 1, which comes next, is being gathered. */
+static double on_ranks(sherd_world *world, const sherd_mesh *mesh, bool is)
+{
+    const sherd_placement sum = sherd_partial(SHERD_SUM);
+    const double mine = is;
+
+    return sherd_item(
+        sherd_from_local(sherd_from_data(world, SHERD_F64, NULL, 0, &mine), mesh, &sum, NULL));
+}
+
+/*
+ * Backward of blocks 3 and 2 is done then, and block 1, which comes next, is being gathered. The
+ * rank that was there first does not wait for gradients of the others.
+ */
 static void backward_gathers_ahead(sherd_world *world)
 {
     const sherd_mesh *mesh = line(world);
@@ -264,7 +281,7 @@ static void backward_gathers_ahead(sherd_world *world)
     for (int how = 0; how < 4; how++) { /* prefetching, of blocks that are run again, or not */
         bool prefetches = how & 1, again = how & 2;
         sherd_module *m = deep_stack(world);
-        glance g = {world, 0};
+        glance g = {m, 0, false};
         CHECK_OK(sherd_fully_shard(
             m, mesh, "dp", &(sherd_shard_options){.unit = "*", .no_prefetch = !prefetches}));
         CHECK_OK(sherd_module_hook_after(NULL, sherd_module_child(m, 1), hook_output,
@@ -278,8 +295,13 @@ static void backward_gathers_ahead(sherd_world *world)
             sherd_comm_reset(world);
             sherd_backward(sherd_sum(sherd_module_call(m, x)));
             CHECK_EQ(g.gathers, 2 + ahead);
+            CHECK_EQ(on_ranks(world, mesh, g.reduces) > 0, prefetches);
             CHECK_EQ(calls(world, "all_gather", SHERD_COMM_BACKWARD), DEEP);
             CHECK_EQ(calls(world, "reduce_scatter", SHERD_COMM_BACKWARD), DEEP);
+            for (int i = 0; i < DEEP * 4; i++) /* else the sums are needed at once, to add them */
+                sherd_clear_grad(sherd_module_parameter(
+                    sherd_module_child(sherd_module_child(m, i / 4), i / 2 % 2),
+                    i % 2 ? "bias" : "weight"));
             sherd_scope_end(world);
         }
         sherd_module_destroy(m);

@@ -424,6 +424,7 @@ bool sherd__pass_run(sherd__pass *p, bool good)
     }
     while (p->lates > 0)
         good = run_late(p, good);
+    sherd__settled_wait(p);
     forget_leaves(p);
     return good;
 }

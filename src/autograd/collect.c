@@ -172,6 +172,7 @@ void sherd__pass_clear(sherd__pass *p)
         sherd_tensor_release(p->parked[i].leaf);
         sherd_tensor_release(p->parked[i].grad);
     }
+    sherd__free(heap, p->settled);
     sherd__free(heap, p->parked);
     sherd__free(heap, p->heap);
     sherd__free(heap, p->node);

@@ -251,6 +251,8 @@ typedef struct sherd__pass {
     int nodes, node_room;
     sherd_node **heap; /* while listing: nodes that were found and are not listed yet */
     int waiting, heap_room;
+    sherd_tensor **settled; /* gradients of one call, which may be under way; counted */
+    int settling, settled_room;
     int turn;      /* the node whose turn it is */
     uint64_t used; /* the group of gathered tensors that was used last (together.c) */
     sherd__watch **leaf;
@@ -354,9 +356,12 @@ void sherd__group_used(struct sherd__pass *pass, const sherd__regathered *g, con
 bool sherd__group_restore(sherd__regathered *g, const char *name);
 /*
  * The k-th node is the first of those that gathered leaves in one call: settle their gradients in
- * one round. False: failed, raised.
+ * one round. It may be under way while backward goes on, until the next round or the end. False:
+ * failed, raised.
  */
-bool sherd__settle_together(const sherd__pass *pass, int k);
+bool sherd__settle_together(sherd__pass *pass, int k);
+/* Wait for what is under way. */
+void sherd__settled_wait(sherd__pass *pass);
 
 /* ---- sums of gradients (grad.c) -------------------------------------------------------------- */
 

@@ -20,6 +20,7 @@
 typedef struct gather_attributes {
     uint64_t call;
     sherd_dtype reduce; /* SHERD_DTYPE_NONE: gradients are added up as they are */
+    int ahead;          /* what is settled may be under way while backward goes on */
 } gather_attributes;
 
 /*
@@ -42,7 +43,7 @@ const sherd_op sherd__together_op = {
 void sherd__record_gather(const sherd__gathering *g)
 {
     uint64_t call = g->count > 0 ? sherd__tape_of(g->whole[0]->world)->order : 0;
-    const gather_attributes attributes = {call, g->reduce};
+    const gather_attributes attributes = {call, g->reduce, g->ahead};
 
     for (int i = 0; i < g->count; i++) {
         sherd_tensor *piece = g->pieces[i], *whole = g->whole[i];
@@ -239,6 +240,12 @@ static uint64_t call_of(const sherd_node *node)
     return ((const gather_attributes *)node->attributes)->call;
 }
 
+static bool may_overlap(const sherd__pass *p, const sherd_node *node)
+{
+    return ((const gather_attributes *)node->attributes)->ahead && p->part == SHERD__WHOLE &&
+           !p->only;
+}
+
 static sherd_dtype reduced_in(const sherd_node *node)
 {
     return ((const gather_attributes *)node->attributes)->reduce;
@@ -304,8 +311,32 @@ static bool prepare(const sherd__pass *p, const sherd_node *node, sherd_tensor *
     return !sherd_tensor_failed(*from);
 }
 
+void sherd__settled_wait(sherd__pass *p)
+{
+    for (int i = 0; i < p->settling; i++) {
+        (void)sherd_wait(p->settled[i]);
+        sherd_tensor_release(p->settled[i]);
+    }
+    p->settling = 0;
+}
+
+/* Remember sums that may be under way, until the next ones are. False: failed, raised. */
+static bool let_settle(sherd__pass *p, sherd_tensor *sum)
+{
+    sherd_tensor **list = sherd__reserve(sherd__world_heap(p->world), p->settled, p->settling,
+                                         &p->settled_room, 8, sizeof *list);
+
+    if (!list) {
+        sherd__raise(p->world, SHERD_ENOMEM, "%s: out of memory", p->function);
+        return false;
+    }
+    p->settled = list;
+    p->settled[p->settling++] = sherd_tensor_retain(sum);
+    return true;
+}
+
 /* Bring the gradients of n nodes to the layouts of their leaves. */
-static bool settle(const sherd__pass *p, sherd_node *const *node, int n, sherd_tensor **list,
+static bool settle(sherd__pass *p, sherd_node *const *node, int n, sherd_tensor **list,
                    const sherd_layout **to)
 {
     sherd_tensor **from = list + n;
@@ -318,8 +349,11 @@ static bool settle(const sherd__pass *p, sherd_node *const *node, int n, sherd_t
             return false;
         count++;
     }
+    if (count == 0) /* they were settled with the first node of their call */
+        return true;
     sherd__where_set(p->world, sherd__where_at(node[0]->place, true));
-    sherd__move_list(list, from, to, count, false);
+    sherd__settled_wait(p);
+    sherd__move_list(list, from, to, count, may_overlap(p, node[0]));
     for (int i = 0, at = 0; i < n; i++) {
         sherd_tensor *before = node[i]->out[0].grad;
         if (!is_due(node[i]))
@@ -327,7 +361,7 @@ static bool settle(const sherd__pass *p, sherd_node *const *node, int n, sherd_t
         sherd_tensor *sum = list[at++];
         if (!sherd_tensor_failed(sum))
             sum = sherd__converted(sum, node[i]->in[0].dtype);
-        if (sherd_tensor_failed(sum))
+        if (sherd_tensor_failed(sum) || (may_overlap(p, node[i]) && !let_settle(p, sum)))
             return false;
         node[i]->out[0].grad = sherd_tensor_retain(sum);
         node[i]->out[0].ours = false;
@@ -336,7 +370,7 @@ static bool settle(const sherd__pass *p, sherd_node *const *node, int n, sherd_t
     return true;
 }
 
-bool sherd__settle_together(const sherd__pass *p, int k)
+bool sherd__settle_together(sherd__pass *p, int k)
 {
     sherd__heap *heap = sherd__world_heap(p->world);
     int n = nodes_of_call(p, k);
