@@ -4,7 +4,11 @@
  * operand, attribute or layout that differs, with both values, in the same words on all ranks.
  */
 #include "models.h"
-#include "sherd/optimizer.h"
+#include "sherd/halo.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_index.h"
+#include "sherd/ops_stencil.h"
+#include "sherd/optimizers.h"
 #include "base/hash.h"
 #include "world/world.h"
 
@@ -164,6 +168,44 @@ static void goes_backward(sherd_tensor *x, sherd_tensor *s, bool odd)
     sherd_backward(odd ? a : b);
 }
 
+static void writes(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_fill(x, odd ? 1 : 1.5);
+}
+
+static void sorts(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_sort(x, 1, odd, NULL);
+}
+
+/* Attributes of nearly 200 bytes, and after those that have taken the room of many deeds. */
+static void pools(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    const sherd_pool_options o = {.kernel = {2, 2}, .ceil = odd};
+    sherd_tensor *image = sherd_view(x, SHAPE(1, 1, 4, 4), 4);
+
+    (void)s;
+    for (int i = 0; i < 40; i++)
+        sherd_max_pool(image, &(sherd_pool_options){.kernel = {1, 1}}, NULL);
+    sherd_max_pool(image, &o, NULL);
+}
+
+static void groups(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *nodes = sherd_cast(sherd_gt_scalar(sherd_select(x, 0, 0), 9), SHERD_I32);
+
+    sherd_index_softmax(s, 0, nodes, odd ? 5 : 6);
+}
+
+static void widens(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)x;
+    sherd_halo(s, &(sherd_halo_options){
+                      .before[0] = {1, odd ? SHERD_BORDER_PERIODIC : SHERD_BORDER_REPLICATE}});
+}
+
 static const scene scenes[] = {
     {"another factor", "operation 1 since the last check is sherd_scale on ranks",
      ": factor is 3 on rank 0, and 2 on rank", ": factor is 2 on rank 0, and 3 on rank", scales},
@@ -178,9 +220,12 @@ static const scene scenes[] = {
      "operand 0 (a) is f64[4,4] on (", "operand 0 (a) is f64[4,4] on (", swaps_operands},
     {"another probability", "is sherd_dropout on ranks", ": p is 0.25 on rank 0, and 0.5 on",
      ": p is 0.5 on rank 0, and 0.25 on", drops_out},
-    {"a generator ahead", "is sherd_dropout on ranks", "key", "key", draws_before},
-    {"another generator", "is sherd_random_on on ranks", ": key.word is [", ": key.word is [",
-     draws},
+    {"a generator ahead", "is sherd_dropout on ranks",
+     ": how often the generator was used, or its name, is not the same",
+     ": how often the generator was used, or its name, is not the same", draws_before},
+    {"another generator", "is sherd_random_on on ranks",
+     ": how often the generator was used, or its name, is not the same",
+     ": how often the generator was used, or its name, is not the same", draws},
     {"another distribution", "is sherd_random_on on ranks",
      ": distribution.b is 2 on rank 0, and 1 on", ": distribution.b is 1 on rank 0, and 2 on",
      draws_wider},
@@ -190,7 +235,17 @@ static const scene scenes[] = {
     {"another constant", "is sherd_constant_on on ranks",
      ": value or start is 1.5 on rank 0, and 1 on", ": value or start is 1 on rank 0, and 1.5 on",
      fills},
-    {"a gradient wanted", "is sherd_require_grad on ranks", ": ", ": ", wants},
+    {"a gradient wanted", "is sherd_require_grad on ranks", ": wanted is false on rank 0, and true",
+     ": wanted is true on rank 0, and false", wants},
+    {"what is written", "is sherd_fill on ranks", ": value is 1.5 on rank 0, and 1 on",
+     ": value is 1 on rank 0, and 1.5 on", writes},
+    {"the order", "is sherd_sort on ranks", ": whether the largest come first is 0 on rank 0",
+     ": whether the largest come first is 1 on rank 0", sorts},
+    {"an option of many", "is sherd_max_pool on ranks", ": ceil is false on rank 0, and true on",
+     ": ceil is true on rank 0, and false on", pools},
+    {"a part of another size", " since the last check is sherd_index_softmax on ranks",
+     ": the result is f64[6", ": the result is f64[5", groups},
+    {"another border", "sherd_halo ", "1+0 periodic,0+0 of [4(", "1+0 replicate,0+0 of", widens},
     {"another epsilon", "is sherd_layer_norm on ranks", ": eps is 1e-06 on rank 0, and 1e-05",
      ": eps is 1e-05 on rank 0, and 1e-06", norms},
     {"another dtype", "is sherd_cast on ranks", ": dtype is ", ": dtype is ", casts},
@@ -293,8 +348,87 @@ static void what_one_rank_was_refused_is_told(sherd_world *world)
     }
 }
 
+/* One optimizer of each kind; the odd one out has another option. */
+static sherd_status make(sherd_optimizer **o, sherd_module *m, int kind, bool odd)
+{
+    switch (kind) {
+    case 0:
+        return sherd_adamw_create(o, m, &(sherd_adamw_options){.eps = odd ? 1e-8 : 1e-6});
+    case 1:
+        return sherd_sgd_create(o, m, &(sherd_sgd_options){.momentum = 0.5, .nesterov = odd});
+    case 2:
+        return sherd_rmsprop_create(o, m, &(sherd_rmsprop_options){.alpha = odd ? 0.9 : 0.8});
+    case 3:
+        return sherd_adagrad_create(o, m, &(sherd_adagrad_options){.rate_decay = odd ? 1 : 2});
+    case 4:
+        return sherd_muon_create(o, m, &(sherd_muon_options){.steps = odd ? 4 : 3});
+    case 5:
+        return sherd_nadam_create(o, m, &(sherd_nadam_options){.decoupled = odd});
+    case 6:
+        return sherd_adafactor_create(o, m, &(sherd_adafactor_options){.limit = odd ? 1 : 2});
+    case 7:
+        return sherd_adam_create(o, m, &(sherd_adamw_options){.decay_all = odd});
+    default:
+        return odd ? sherd_sgd_create(o, m, NULL) : sherd_lion_create(o, m, NULL);
+    }
+}
+
+static void options_of_optimizers_are_compared(sherd_world *world)
+{
+    static const char *const texts[] = {"sherd_adamw_create on ranks 0 and",
+                                        ": nesterov is false on rank 0, and true on",
+                                        ": alpha is 0.8 on rank 0, and 0.9 on",
+                                        ": rate_decay is 2 on rank 0, and 1 on",
+                                        ": steps is 3 on rank 0, and 4 on",
+                                        ": decoupled is false on rank 0, and true on",
+                                        ": limit is 2 on rank 0, and 1 on",
+                                        "sherd_adam_create on ranks 0 and",
+                                        " is sherd_lion_create on rank 0, and sherd_sgd_create on"};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    bool odd = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
+
+    for (int kind = 0; kind < LEN(texts); kind++) {
+        sherd_module *m = container(world, mlp_forward, NULL);
+        sherd_optimizer *o = NULL;
+        sherd_scope_begin(world);
+        sherd_tensor *w = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+        CHECK_OK(sherd_module_add_parameter(m, "w", w));
+        CHECK_OK(sherd_world_check(world));
+        CHECK_OK(make(&o, m, kind, odd));
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        if (!CHECK(strstr(sherd_world_error(world), texts[kind]) != NULL))
+            fprintf(stderr, "%s\n", sherd_world_error(world));
+        sherd_optimizer_destroy(o);
+        sherd_module_destroy(m);
+        sherd_scope_end(world);
+    }
+}
+
+/* A function of all ranks, which returns what differs. */
+static void what_was_passed_is_told(sherd_world *world)
+{
+    static const char *const texts[] = {
+        "rank 0 passed 32 parameters on axis x, \"\" Colwise, rank 1 32 parameters on axis x, \"\" "
+        "Row",
+        "rank 0 passed 32 parameters on axis x, \"\" Colwise, rank 1 64 parameters on axis x"};
+    const sherd_mesh *mesh = mesh_of(world, "x=2");
+
+    for (int way = 0; way < 2; way++) {
+        bool odd = sherd_world_rank(world) == 1;
+        sherd_parallel_entry plan = {"", odd && way == 0 ? sherd_rowwise() : sherd_colwise()};
+        sherd_module *m = NULL;
+        CHECK_OK(sherd_linear_create(&m, world, 8, odd && way == 1 ? 8 : 4, NULL));
+        CHECK_EQ(sherd_parallelize(m, mesh, "x", &plan, 1), SHERD_EDIFFER);
+        if (!CHECK(strstr(sherd_world_error(world), texts[way]) != NULL))
+            fprintf(stderr, "%s\n", sherd_world_error(world));
+        sherd_module_destroy(m);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(what_differs_is_found_and_named), {2, 3}},
     {TEST(what_one_rank_was_refused_is_told), {2, 3}},
+    {TEST(options_of_optimizers_are_compared), {2, 3}},
+    {TEST(what_was_passed_is_told), {2}},
 };
 CHECK_MAIN(tests)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "sherd/autocast.h"
+#include "tensor/said.h"
 
 /*
  * The tensors still hold nodes, and freeing nodes needs this state: so the tensors are emptied
@@ -94,10 +95,16 @@ sherd_dtype sherd_autocast(const sherd_world *world)
 /* Note that a tensor requires a gradient; its identity and deed stay. */
 static void note_wanted(sherd_tensor *t)
 {
-    uint64_t what = sherd__attribute(t->ledger.identity, t->autograd.requires_grad), identity;
+    typedef struct wish {
+        bool wanted;
+    } wish;
+    static const sherd_op said = {
+        .name = "wish", .field = {SHERD_FIELD(wish, wanted, BOOL)}, .attributes = sizeof(wish)};
+    wish w = {t->autograd.requires_grad};
 
     if (t->layout)
-        sherd__deed_add(t->layout->spec.mesh, "sherd_require_grad", what, &identity);
+        sherd__note_deed(t->world, t->layout->spec.mesh, "sherd_require_grad",
+                         sherd__attribute(t->ledger.identity, w.wanted), t, &said, &w);
 }
 
 sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)

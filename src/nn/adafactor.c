@@ -309,10 +309,21 @@ static int lacks(const sherd_tensor *p, int state)
     return state == ROW ? p->ndim - 1 : state == COL ? p->ndim - 2 : SHERD__LACKS_NONE;
 }
 
+static const sherd_op compared = {
+    .name = "options",
+    .field = {SHERD_FIELD(sherd_adafactor_options, beta2_decay, DOUBLE),
+              SHERD_FIELD(sherd_adafactor_options, eps, DOUBLE),
+              SHERD_FIELD(sherd_adafactor_options, least_scale, DOUBLE),
+              SHERD_FIELD(sherd_adafactor_options, limit, DOUBLE),
+              SHERD_FIELD(sherd_adafactor_options, weight_decay, DOUBLE),
+              SHERD_FIELD(sherd_adafactor_options, decay_all, BOOL)},
+    .attributes = sizeof(sherd_adafactor_options)};
+
 static const sherd__optimizer_kind adafactor = {.function = "sherd_adafactor_create",
                                                 .state = {"row", "col", "v"},
                                                 .update_whole = update_whole,
-                                                .lacks = lacks};
+                                                .lacks = lacks,
+                                                .options = &compared};
 
 static sherd_status check(sherd_world *world, const sherd_adafactor_options *o)
 {

@@ -17,8 +17,17 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__update_adagrad(&pass, &step);
 }
 
+static const sherd_op compared = {
+    .name = "options",
+    .field = {SHERD_FIELD(sherd_adagrad_options, rate_decay, DOUBLE),
+              SHERD_FIELD(sherd_adagrad_options, initial, DOUBLE),
+              SHERD_FIELD(sherd_adagrad_options, eps, DOUBLE),
+              SHERD_FIELD(sherd_adagrad_options, weight_decay, DOUBLE),
+              SHERD_FIELD(sherd_adagrad_options, decay_all, BOOL)},
+    .attributes = sizeof(sherd_adagrad_options)};
+
 static const sherd__optimizer_kind adagrad = {
-    "sherd_adagrad_create", {"sum"}, update, NULL, NULL, NULL, NULL};
+    "sherd_adagrad_create", {"sum"}, update, NULL, NULL, NULL, NULL, &compared};
 
 static sherd_status check(sherd_world *world, const sherd_adagrad_options *o)
 {

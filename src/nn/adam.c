@@ -13,10 +13,12 @@ static void update_there(const sherd_optimizer *o, const sherd__update *u, int c
 }
 
 static const sherd__optimizer_kind adam = {
-    "sherd_adam_create", {"m", "v"}, update, update_there, NULL, sherd__adam_moments, NULL};
+    "sherd_adam_create", {"m", "v"}, update, update_there, NULL, sherd__adam_moments, NULL,
+    &sherd__adam_options};
 
 static const sherd__optimizer_kind amsgrad = {
-    "sherd_adam_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments, NULL};
+    "sherd_adam_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments, NULL,
+    &sherd__adam_options};
 
 sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                const sherd_adamw_options *options)

@@ -99,11 +99,23 @@ static void update_there(const sherd_optimizer *o, const sherd__update *u, int c
     sherd__adam_update_there(&o->options.adam, u, count, true);
 }
 
+const sherd_op sherd__adam_options = {
+    .name = "options",
+    .field = {SHERD_FIELD(sherd_adamw_options, beta1, DOUBLE),
+              SHERD_FIELD(sherd_adamw_options, beta2, DOUBLE),
+              SHERD_FIELD(sherd_adamw_options, eps, DOUBLE),
+              SHERD_FIELD(sherd_adamw_options, weight_decay, DOUBLE),
+              SHERD_FIELD(sherd_adamw_options, decay_all, BOOL),
+              SHERD_FIELD(sherd_adamw_options, amsgrad, BOOL)},
+    .attributes = sizeof(sherd_adamw_options)};
+
 static const sherd__optimizer_kind adamw = {
-    "sherd_adamw_create", {"m", "v"}, update, update_there, NULL, sherd__adam_moments, NULL};
+    "sherd_adamw_create", {"m", "v"}, update, update_there, NULL, sherd__adam_moments, NULL,
+    &sherd__adam_options};
 
 static const sherd__optimizer_kind amsgrad = {
-    "sherd_adamw_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments, NULL};
+    "sherd_adamw_create", {"m", "v", "vmax"}, update, NULL, NULL, sherd__adam_moments, NULL,
+    &sherd__adam_options};
 
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)

@@ -7,6 +7,7 @@
 
 #include "nn/numbers.h"
 #include "nn/optimizer.h"
+#include "tensor/said.h"
 #include "vector/choose.h"
 
 enum { BLOCK = 512 }; /* elements that bounds are written out for */
@@ -16,6 +17,11 @@ typedef struct clip {
     bool by_value;
     double value; /* the factor, or the bound */
 } clip;
+
+static const sherd_op said = {
+    .name = "clip",
+    .field = {{"the factor or bound", SHERD_FIELD_DOUBLE, offsetof(clip, value), 1}},
+    .attributes = sizeof(clip)};
 
 static bool is_ours_alone(const sherd_tensor *g)
 {
@@ -96,20 +102,22 @@ static bool clip_one(const clip *c, sherd_tensor *p)
      * must not.
      */
     sherd__note_one(c->function, g, sherd__attribute_double(1, c->value), out);
+    if (out->layout)
+        sherd__say_call(out, &said, c, true);
     sherd__set_grad(p, out);
     return true;
 }
 
 static void clip_all(sherd_optimizer *o, const clip *c)
 {
-    uint64_t what = sherd__attribute_double(1, c->value), identity;
     bool good = true;
 
     sherd_scope_begin(o->world);
     for (int i = 0; good && i < o->count; i++)
         good = clip_one(c, o->item[i].p);
     if (good && o->mesh)
-        sherd__deed_add(o->mesh, c->function, what, &identity);
+        sherd__note_deed(o->world, o->mesh, c->function, sherd__attribute_double(1, c->value), NULL,
+                         &said, c);
     sherd_scope_end(o->world);
 }
 

@@ -22,8 +22,15 @@ static sherd__moments moments(sherd_optimizer *o)
     return (sherd__moments){.beta1 = &o->options.lion.beta1, .beta2 = &o->options.lion.beta2};
 }
 
+static const sherd_op compared = {.name = "options",
+                                  .field = {SHERD_FIELD(sherd_lion_options, beta1, DOUBLE),
+                                            SHERD_FIELD(sherd_lion_options, beta2, DOUBLE),
+                                            SHERD_FIELD(sherd_lion_options, weight_decay, DOUBLE),
+                                            SHERD_FIELD(sherd_lion_options, decay_all, BOOL)},
+                                  .attributes = sizeof(sherd_lion_options)};
+
 static const sherd__optimizer_kind lion = {
-    "sherd_lion_create", {"m"}, update, NULL, NULL, moments, NULL};
+    "sherd_lion_create", {"m"}, update, NULL, NULL, moments, NULL, &compared};
 
 static sherd_status check(sherd_world *world, const sherd_lion_options *o)
 {

@@ -240,8 +240,22 @@ static sherd__moments moments(sherd_optimizer *o)
                             .beta2 = &o->options.muon.others.beta2};
 }
 
+static const sherd_op compared = {.name = "options",
+                                  .field = {SHERD_FIELD(sherd_muon_options, momentum, DOUBLE),
+                                            SHERD_FIELD(sherd_muon_options, eps, DOUBLE),
+                                            SHERD_FIELD(sherd_muon_options, steps, INT),
+                                            SHERD_FIELD(sherd_muon_options, plain, BOOL),
+                                            SHERD_FIELD(sherd_muon_options, match_adamw, BOOL),
+                                            SHERD_FIELD(sherd_muon_options, weight_decay, DOUBLE),
+                                            SHERD_FIELD(sherd_muon_options, decay_all, BOOL),
+                                            SHERD_FIELD(sherd_muon_options, dtype, INT),
+                                            SHERD_FIELD(sherd_muon_options, beta1, DOUBLE),
+                                            SHERD_FIELD(sherd_muon_options, beta2, DOUBLE),
+                                            SHERD_FIELD(sherd_muon_options, adamw_eps, DOUBLE)},
+                                  .attributes = sizeof(sherd_muon_options)};
+
 static const sherd__optimizer_kind muon = {"sherd_muon_create", {"m", "v"}, update, NULL,
-                                           update_whole,        moments,    NULL};
+                                           update_whole,        moments,    NULL,   &compared};
 
 static sherd_status check(sherd_world *world, const sherd_muon_options *o)
 {

@@ -91,14 +91,27 @@ static sherd__moments moments(sherd_optimizer *o)
     return (sherd__moments){.beta1 = &o->options.nadam.beta1, .beta2 = &o->options.nadam.beta2};
 }
 
+static const sherd_op compared = {
+    .name = "options",
+    .field = {SHERD_FIELD(sherd_nadam_options, beta1, DOUBLE),
+              SHERD_FIELD(sherd_nadam_options, beta2, DOUBLE),
+              SHERD_FIELD(sherd_nadam_options, eps, DOUBLE),
+              SHERD_FIELD(sherd_nadam_options, momentum_decay, DOUBLE),
+              SHERD_FIELD(sherd_nadam_options, weight_decay, DOUBLE),
+              SHERD_FIELD(sherd_nadam_options, decoupled, BOOL),
+              SHERD_FIELD(sherd_nadam_options, decay_all, BOOL)},
+    .attributes = sizeof(sherd_nadam_options)};
+
 static const sherd__optimizer_kind nadam = {.function = "sherd_nadam_create",
                                             .state = {"m", "v"},
                                             .update = update_nadam,
-                                            .moments = moments};
+                                            .moments = moments,
+                                            .options = &compared};
 static const sherd__optimizer_kind radam = {.function = "sherd_radam_create",
                                             .state = {"m", "v"},
                                             .update = update_radam,
-                                            .moments = moments};
+                                            .moments = moments,
+                                            .options = &compared};
 
 static sherd_status check(sherd_world *world, const char *function, const sherd_nadam_options *o)
 {

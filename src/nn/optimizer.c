@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "nn/optimizer.h"
+#include "autograd/tape.h"
 #include "tensor/state.h"
 
 static void destroy_item(sherd__heap *heap, sherd__optimized *item)
@@ -233,6 +234,10 @@ static sherd_status start_items(sherd_optimizer *o, sherd_module *module,
     sherd_module_all_parameters(module, all, o->count);
     for (int i = 0; !status && i < o->count; i++)
         status = hold_parameter(o, &o->item[i], all[i].tensor);
+    if (!status && o->mesh && o->kind->options)
+        sherd__note_deed(o->world, o->mesh, o->kind->function,
+                         sherd__hash_fields(o->kind->options, &o->options), NULL, o->kind->options,
+                         &o->options);
     if (!status)
         status = sherd__optimizer_group(o, grouping, all);
     for (int i = 0; !status && i < o->count; i++) {

@@ -74,6 +74,8 @@ typedef struct sherd__optimizer_kind {
      * as large as parameters. Not NULL: `update_whole` updates all items.
      */
     int (*lacks)(const sherd_tensor *p, int state);
+    /* Fields of its options, which ranks must agree on; NULL: it does without sherd__optimizer_create. */
+    const sherd_op *options;
 } sherd__optimizer_kind;
 
 enum { SHERD__LACKS_NONE = -1, SHERD__NO_STATE = -2 };
@@ -227,6 +229,7 @@ sherd__update_pass sherd__optimizer_pass(const sherd__update *u);
 /* One step of a kind whose state is m and v, and vmax (adamw.c). */
 void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled);
 sherd__moments sherd__adam_moments(sherd_optimizer *o);
+extern const sherd_op sherd__adam_options; /* the fields of sherd_adamw_options */
 void sherd__adam_update_there(const sherd_adamw_options *with, const sherd__update *u, int count,
                               bool decoupled);
 sherd_adamw_options sherd__adam_defaults(const sherd_adamw_options *options);

@@ -28,14 +28,26 @@ static sherd__moments moments(sherd_optimizer *o)
 }
 
 static const char function[] = "sherd_rmsprop_create";
+static const sherd_op compared = {
+    .name = "options",
+    .field = {SHERD_FIELD(sherd_rmsprop_options, alpha, DOUBLE),
+              SHERD_FIELD(sherd_rmsprop_options, eps, DOUBLE),
+              SHERD_FIELD(sherd_rmsprop_options, momentum, DOUBLE),
+              SHERD_FIELD(sherd_rmsprop_options, weight_decay, DOUBLE),
+              SHERD_FIELD(sherd_rmsprop_options, centered, BOOL),
+              SHERD_FIELD(sherd_rmsprop_options, decay_all, BOOL)},
+    .attributes = sizeof(sherd_rmsprop_options)};
+
 static const sherd__optimizer_kind plain = {.function = function,
                                             .state = {"v", "momentum"},
                                             .update = update,
-                                            .moments = moments},
+                                            .moments = moments,
+                                            .options = &compared},
                                    centered = {.function = function,
                                                .state = {"v", "mean", "momentum"},
                                                .update = update,
-                                               .moments = moments};
+                                               .moments = moments,
+                                               .options = &compared};
 
 static sherd_status check(sherd_world *world, const sherd_rmsprop_options *o)
 {

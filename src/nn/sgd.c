@@ -40,8 +40,16 @@ static sherd__moments moments(sherd_optimizer *o)
     return (sherd__moments){.momentum = &o->options.sgd.momentum, .stateless = o->states == 0};
 }
 
+static const sherd_op compared = {.name = "options",
+                                  .field = {SHERD_FIELD(sherd_sgd_options, momentum, DOUBLE),
+                                            SHERD_FIELD(sherd_sgd_options, dampening, DOUBLE),
+                                            SHERD_FIELD(sherd_sgd_options, weight_decay, DOUBLE),
+                                            SHERD_FIELD(sherd_sgd_options, nesterov, BOOL),
+                                            SHERD_FIELD(sherd_sgd_options, decay_all, BOOL)},
+                                  .attributes = sizeof(sherd_sgd_options)};
+
 static const sherd__optimizer_kind sgd = {
-    "sherd_sgd_create", {"momentum"}, update, update_there, NULL, moments, NULL};
+    "sherd_sgd_create", {"momentum"}, update, update_there, NULL, moments, NULL, &compared};
 
 static sherd_status check(sherd_world *world, const sherd_sgd_options *o)
 {

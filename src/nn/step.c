@@ -8,6 +8,7 @@
 
 #include "nn/numbers.h"
 #include "nn/optimizer.h"
+#include "tensor/said.h"
 #include "vector/choose.h"
 
 #include "world/doing.h"
@@ -322,13 +323,29 @@ static bool update_all(const sherd_optimizer *o, double rate, double grad_scale)
  */
 static void note(const sherd_optimizer *o, double rate, double grad_scale)
 {
-    uint64_t what = sherd__attribute_double(sherd__attribute_double(1, rate), grad_scale), identity;
+    typedef struct taken {
+        double learning_rate, grad_scale;
+        int64_t options, gradients; /* a hash; how many parameters have one */
+    } taken;
+    static const sherd_op said = {.name = "step",
+                                  .field = {SHERD_FIELD(taken, learning_rate, DOUBLE),
+                                            SHERD_FIELD(taken, grad_scale, DOUBLE),
+                                            {"one of the options, or those of groups,",
+                                             SHERD_FIELD_INT64, offsetof(taken, options), 1},
+                                            {"the number of parameters with a gradient",
+                                             SHERD_FIELD_INT64, offsetof(taken, gradients), 1}},
+                                  .attributes = sizeof(taken)};
+    taken t = {rate, grad_scale, (int64_t)o->settings, 0};
+    uint64_t what = sherd__attribute_double(sherd__attribute_double(1, rate), grad_scale);
 
     what = sherd__hash_word(what, o->settings);
     for (int i = 0; i < o->count; i++)
-        if (o->item[i].p->layout)
-            what = sherd__hash_word(what, sherd__raw_grad(o->item[i].p) != NULL);
-    sherd__deed_add(o->mesh, "sherd_optimizer_step", what, &identity);
+        if (o->item[i].p->layout) {
+            bool has = sherd__raw_grad(o->item[i].p) != NULL;
+            what = sherd__hash_word(what, has);
+            t.gradients += has;
+        }
+    sherd__note_deed(o->world, o->mesh, "sherd_optimizer_step", what, NULL, &said, &t);
 }
 
 bool sherd__optimizer_rate(sherd_world *world, const char *function, double rate)

@@ -13,6 +13,7 @@
 
 #include "base/num.h"
 #include "kernels/cast.h"
+#include "tensor/said.h"
 
 typedef enum kind { ADD, MULTIPLY, COPY, FILL, SCALE } kind;
 
@@ -364,6 +365,16 @@ static sherd__origin origin_after(const write *w, sherd__origin before)
     return now;
 }
 
+static void note(write *w)
+{
+    static const sherd_op said = {
+        .name = "write", .field = {SHERD_FIELD(write, value, DOUBLE)}, .attributes = sizeof(write)};
+
+    sherd__note(w->name, (sherd_tensor *[]){w->a, w->b}, w->b ? 2 : 1,
+                sherd__attribute_double(0, w->value), &w->a, 1);
+    sherd__say_call(w->a, &said, w, true);
+}
+
 static sherd_tensor *run(write *w)
 {
     sherd_tensor *a = w->a;
@@ -382,8 +393,7 @@ static sherd_tensor *run(write *w)
     if (good) {
         sherd__set_varies(a, overwrites(w->kind) ? varies : a->varies | varies);
         if (a->layout)
-            sherd__note(w->name, (sherd_tensor *[]){a, w->b}, w->b ? 2 : 1,
-                        sherd__attribute_double(0, w->value), &a, 1);
+            note(w);
         if (w->kind != FILL)
             sherd__origin_set(a, origin_after(w, before));
     }

@@ -22,9 +22,12 @@ typedef struct along {
     int flag; /* of sort and topk: the largest first; of running sums: from the end */
 } along;
 
-#define ALONG_FIELDS                                                                              \
-    {                                                                                             \
-        SHERD_FIELD(along, k, INT64), SHERD_FIELD(along, dim, INT), SHERD_FIELD(along, flag, INT) \
+#define ALONG_FIELDS(flagged)                                       \
+    {                                                               \
+        SHERD_FIELD(along, k, INT64), SHERD_FIELD(along, dim, INT), \
+        {                                                           \
+            flagged, SHERD_FIELD_INT, offsetof(along, flag), 1      \
+        }                                                           \
     }
 
 /* k for all elements of the dim. */
@@ -144,15 +147,15 @@ static void order_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
     sherd__taken_back(node, grad_out, grad_in, at->dim);
 }
 
-#define ORDER(label, text, how)                                                              \
-    {                                                                                        \
-        .name = label, .summary = text, .layouts = how, .operand = {{"a", 0}},               \
-        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, .field = ALONG_FIELDS,       \
-        .attributes = sizeof(along), .numbers = SHERD_EVERYTHING, .describe = describe,      \
-        .ways = lie_order, .forward = order, .dry = order, .on_device = sherd__copies_there, \
-        .backward = order_back, .needs = {                                                   \
-            SHERD_NEEDS_RESULT(1)                                                            \
-        }                                                                                    \
+#define ORDER(label, text, how)                                                                 \
+    {                                                                                           \
+        .name = label, .summary = text, .layouts = how, .operand = {{"a", 0}},                  \
+        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}},                                 \
+        .field = ALONG_FIELDS("whether the largest come first"), .attributes = sizeof(along),   \
+        .numbers = SHERD_EVERYTHING, .describe = describe, .ways = lie_order, .forward = order, \
+        .dry = order, .on_device = sherd__copies_there, .backward = order_back, .needs = {      \
+            SHERD_NEEDS_RESULT(1)                                                               \
+        }                                                                                       \
     }
 
 const sherd_op sherd__sort_op = ORDER("sherd_sort", "sort a dim, with indices",
@@ -213,7 +216,7 @@ const sherd_op sherd__cumsum_op = {.name = "sherd_cumsum",
                                    .summary = "running sums of a dim",
                                    .operand = {{"a", 0}},
                                    .result = {{"y", 0}},
-                                   .field = ALONG_FIELDS,
+                                   .field = ALONG_FIELDS("whether it runs from the end"),
                                    .attributes = sizeof(along),
                                    .linearity = SHERD_LINEAR,
                                    .numbers = SHERD_NUMBERS,

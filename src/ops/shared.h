@@ -8,10 +8,7 @@
 #define SHERD__OPS_SHARED_H
 
 #include "apply/operator.h"
-
-/* Fields of an operator's attributes: a key of random numbers. */
-#define SHERD__KEY_FIELDS(type, key) \
-    SHERD_FIELDS(type, key.word, UINT32, 2), SHERD_FIELDS(type, key.high, UINT32, 2)
+#include "tensor/fields.h"
 
 /*
  * A pending reduction that becomes so many times as large is settled before: later that would move

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/near.h"
+#include "base/text.h"
 #include "nn/pattern.h"
 #include "parallel/style.h"
 
@@ -187,11 +188,38 @@ static sherd_status run(job *j, const sherd_parallel_entry *plan, int count)
     return status ? status : sherd__replicate_rest(j->module, j->mesh);
 }
 
+/* Elements of all parameters, here and below. */
+static int64_t elements(const sherd_module *m)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < m->parameters; i++)
+        sum += sherd_tensor_count(m->parameter[i].tensor);
+    for (int i = 0; i < m->children; i++)
+        sum += elements(m->child[i].module);
+    return sum;
+}
+
+/* "sherd_parallelize: 72 parameters on axis x, \"up\" Colwise", as far as there is room. */
+static void write_call(char *out, size_t room, const job *j, const char *function,
+                       const sherd_parallel_entry *plan, int count)
+{
+    const char *axis = sherd_mesh_axis_name(j->mesh, j->axis);
+    sherd__writer w = {out, room, 0};
+
+    sherd__write(&w, "%s: %lld parameters on axis %s", function, (long long)elements(j->module),
+                 axis);
+    for (int i = 0; i < count && plan; i++)
+        sherd__write(&w, ", \"%s\" %s", plan[i].path ? plan[i].path : "",
+                     plan[i].style.name ? plan[i].style.name : "of your own");
+}
+
 sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh, const char *axis,
                                const sherd_parallel_entry *plan, int count)
 {
     static const char function[] = "sherd_parallelize";
     job j = {.module = module, .mesh = mesh};
+    char text[90];
     sherd_status status = sherd__style_axis(&j.axis, &j.world, module, mesh, axis, function);
 
     if (!j.world)
@@ -205,5 +233,7 @@ sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh, con
         status = run(&j, plan, count);
         module->spread = true;
     }
-    return sherd__agree(j.world, status, j.hash, function);
+    if (!status)
+        write_call(text, sizeof text, &j, function, plan, count);
+    return sherd__agree(j.world, status, j.hash, status ? function : text);
 }

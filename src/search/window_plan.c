@@ -177,15 +177,34 @@ static void write_trace(sherd__writer *w, const void *object)
     sherd__write(w, folds(plan) ? "windows->%s" : "%s->windows", plan->from->placements);
 }
 
-/* "windows 2+1,0+0 of [6(x),2] on (x=3)": before and after the piece, in each dim. */
+/* The border of a side that reaches beyond the ends; zeros need no word. */
+static void write_border(sherd__writer *w, const sherd__window *window, sherd_border border)
+{
+    static const char *const name[SHERD_BORDERS] = {[SHERD_BORDER_REPLICATE] = " replicate",
+                                                    [SHERD_BORDER_REFLECT] = " reflect",
+                                                    [SHERD_BORDER_PERIODIC] = " periodic"};
+
+    if (border == SHERD_BORDER_CONSTANT && window->value != 0)
+        sherd__write(w, " constant %g", window->value);
+    else
+        sherd__write(w, "%s", name[border] ? name[border] : "");
+}
+
+/* "windows 2+1 periodic,0+0 of [6(x),2] on (x=3)": before and after the piece, in each dim. */
 static void describe(sherd_plan *plan, int64_t beyond[][2])
 {
+    const sherd__reach *reach = plan->window->reach;
     sherd__writer w = {plan->what, sizeof plan->what, 0};
 
     sherd__write(&w, "windows");
-    for (int d = 0; d < plan->from->spec.ndim; d++)
+    for (int d = 0; d < plan->from->spec.ndim; d++) {
         sherd__write(&w, "%c%lld+%lld", d ? ',' : ' ', (long long)beyond[d][0],
                      (long long)beyond[d][1]);
+        if (beyond[d][0] > 0)
+            write_border(&w, plan->window, reach[d].before);
+        if (beyond[d][1] > 0 && (beyond[d][0] == 0 || reach[d].after != reach[d].before))
+            write_border(&w, plan->window, reach[d].after);
+    }
     sherd__write(&w, folds(plan) ? " -> %s" : " of %s", plan->from->text);
 }
 

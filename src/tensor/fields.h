@@ -5,6 +5,17 @@
 
 #include "sherd/op.h"
 
+/*
+ * Fields of attributes: a key of random numbers, made of a seed and of a generator's name and
+ * calls. Ranks that differ are told of what it is made, not its numbers.
+ */
+#define SHERD__KEY_NAME "how often the generator was used, or its name,"
+#define SHERD__KEY_FIELDS(type, key)                                     \
+    {SHERD__KEY_NAME, SHERD_FIELD_UINT32, offsetof(type, key.word), 2},  \
+    {                                                                    \
+        SHERD__KEY_NAME, SHERD_FIELD_UINT32, offsetof(type, key.high), 2 \
+    }
+
 /* Bytes of one element of a member; 0: there is no such kind. */
 static inline size_t sherd__field_bytes(sherd_field_kind kind)
 {

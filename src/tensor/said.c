@@ -15,21 +15,57 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "tensor/fields.h"
+#include "world/doing.h"
+
+/* Attributes lie one after the other; those that would not fit in before the end, at the beginning. */
+static void keep_attributes(sherd__last_deeds *said, sherd__said_deed *deed, const sherd_op *op,
+                            const void *attributes)
+{
+    uint64_t bytes = ((uint64_t)op->attributes + 7) / 8 * 8, left;
+
+    left = SHERD__SAID_BYTES - said->bytes % SHERD__SAID_BYTES;
+    deed->at = said->bytes + (bytes > left ? left : 0);
+    said->bytes = deed->at + bytes;
+    unsigned char *to = said->attribute + deed->at % SHERD__SAID_BYTES;
+    if (op->attributes && attributes)
+        memcpy(to, attributes, op->attributes);
+    else
+        memset(to, 0, op->attributes);
+}
 
 void sherd__say_call(const sherd_tensor *out, const sherd_op *op, const void *attributes, bool part)
 {
     sherd__last_deeds *said = &sherd__tensors_of(out->world)->said;
     sherd__said_deed *deed = &said->deed[(said->count - 1) % SHERD__SAID];
 
-    if (!said->count || deed->identity != out->ledger.identity ||
-        op->attributes > SHERD__SAID_BYTES)
+    if (!said->count || deed->identity != out->ledger.identity)
         return;
     deed->op = op;
     deed->part = part;
-    if (op->attributes && attributes)
-        memcpy(deed->attribute, attributes, op->attributes);
-    else
-        memset(deed->attribute, 0, op->attributes);
+    keep_attributes(said, deed, op, attributes);
+}
+
+uint64_t sherd__note_deed(sherd_world *world, const sherd_mesh *mesh, const char *name,
+                          uint64_t what, const sherd_tensor *t, const sherd_op *said,
+                          const void *attributes)
+{
+    sherd__last_deeds *last = &sherd__tensors_of(world)->said;
+    sherd__said_deed *deed = &last->deed[last->count % SHERD__SAID];
+    uint64_t identity, made = sherd__deed_add(mesh, name, what, &identity);
+
+    if (!identity)
+        return made;
+    *deed = (sherd__said_deed){.mesh = mesh,
+                               .deed = made,
+                               .identity = identity,
+                               .name = name,
+                               .op = said,
+                               .attributes = what,
+                               .ins = t ? 1 : 0,
+                               .in = {t ? t->ledger.identity : 0}};
+    keep_attributes(last, deed, said, attributes);
+    last->count++;
+    return made;
 }
 
 static const sherd_op values_said = {
@@ -41,15 +77,14 @@ static const sherd_op values_said = {
               SHERD_FIELD(sherd__values, distribution.kind, INT),
               SHERD_FIELD(sherd__values, distribution.a, DOUBLE),
               SHERD_FIELD(sherd__values, distribution.b, DOUBLE),
-              SHERD_FIELDS(sherd__values, key.word, UINT32, 2),
-              SHERD_FIELDS(sherd__values, key.high, UINT32, 2)},
+              SHERD__KEY_FIELDS(sherd__values, key)},
     .attributes = sizeof(sherd__values)};
-_Static_assert(sizeof(sherd__values) <= SHERD__SAID_BYTES, "they are told");
+_Static_assert(4 * SHERD_ATTRIBUTE_BYTES < SHERD__SAID_BYTES, "there is room for several");
 
 void sherd__note_values(const char *name, uint64_t hash, const sherd__values *values,
                         sherd_tensor *out)
 {
-    sherd__note_one(name, NULL, hash, out);
+    sherd__note_one(sherd__doing_name(out->world, name), NULL, hash, out);
     if (out->layout)
         sherd__say_call(out, &values_said, values, true);
 }
@@ -236,18 +271,28 @@ static void write_operands(sherd__writer *w, const sherd__tensors *s, const sher
     }
 }
 
-static void write_attributes(sherd__writer *w, const sherd__said_deed *d)
+/* The numbers of a hash say nothing to anybody. The names of these end with a comma. */
+static bool is_hash(const sherd_op_field *field)
 {
-    for (int f = 0; d->op && f < SHERD_OP_FIELDS && d->op->field[f].name; f++) {
+    return field->name[strlen(field->name) - 1] == ',';
+}
+
+static void write_attributes(sherd__writer *w, const sherd__last_deeds *said,
+                             const sherd__said_deed *d)
+{
+    bool kept = d->op && said->bytes - d->at <= SHERD__SAID_BYTES;
+
+    for (int f = 0; kept && f < SHERD_OP_FIELDS && d->op->field[f].name; f++) {
         const sherd_op_field *field = &d->op->field[f];
-        const unsigned char *at = d->attribute + field->offset;
+        const unsigned char *at = said->attribute + d->at % SHERD__SAID_BYTES + field->offset;
         sherd__write(w, "%s\t", field->name);
-        write_field(w, field, at);
+        if (!is_hash(field))
+            write_field(w, field, at);
         uint64_t key =
             sherd__hash_bytes(0, at, sherd__field_count(field) * sherd__field_bytes(field->kind));
         sherd__write(w, "\t%llx\n", (unsigned long long)key);
     }
-    sherd__write(w, "%s\t\t%llx\n", d->op ? "what computes it" : "an argument that is no tensor",
+    sherd__write(w, "%s\t\t%llx\n", kept ? "what computes it" : "an argument that is no tensor",
                  (unsigned long long)d->attributes);
 }
 
@@ -262,7 +307,7 @@ void sherd__tell_deed(sherd_world *world, const sherd_mesh *mesh, uint64_t deed,
     if (!d)
         return;
     write_operands(&w, s, d);
-    write_attributes(&w, d);
+    write_attributes(&w, &s->said, d);
     sherd__write(&w, "the result\t");
     write_layout(&w, layout_of(sherd__world_space(world), d->layout), d->dtype);
     sherd__write(&w, "\t%llx %d\n", (unsigned long long)d->layout, (int)d->dtype);

@@ -158,20 +158,27 @@ static bool move_all(const batch *b)
     return good;
 }
 
+/* A plan's words are told, if ranks differ. */
+enum { WORDS = sizeof(((sherd_plan *)NULL)->what) };
+
+static const sherd_op said = {
+    .name = "window", .field = {{"what is read", SHERD_FIELD_BYTE, 0, WORDS}}, .attributes = WORDS};
+
 /* Note in the ledger what is read, since the plain result is in no ledger. */
 static void note(const task *t, const char *name)
 {
     const sherd__window *window = t->w->window;
     const sherd_mesh *mesh = window->layout->spec.mesh;
-    uint64_t identity;
 
-    if (t->to->layout)
+    if (t->to->layout) {
         sherd__note_one(name, t->from, window->hash, t->to);
-    else if (t->from->layout)
-        sherd__block_is_from(
-            t->to->storage->block, mesh,
-            sherd__deed_add(mesh, name, sherd__attribute(t->from->ledger.identity, window->hash),
-                            &identity));
+        sherd__say_call(t->to, &said, t->plan ? t->plan->what : NULL, true);
+    } else if (t->from->layout) {
+        uint64_t what = sherd__attribute(t->from->ledger.identity, window->hash);
+        sherd__block_is_from(t->to->storage->block, mesh,
+                             sherd__note_deed(t->to->world, mesh, name, what, t->from, &said,
+                                              t->plan ? t->plan->what : NULL));
+    }
     if (t->to->layout && t->to->storage->block)
         sherd__block_is_from(t->to->storage->block, mesh, t->to->ledger.made);
     sherd__moves_add(t->to->world, t->plan, t->to->dtype);

@@ -170,6 +170,13 @@ const char *sherd__doing_around(const sherd_world *world, const char *function)
     return world->doing && strcmp(world->doing, function) != 0 ? world->doing : "";
 }
 
+const char *sherd__doing_name(const sherd_world *world, const char *function)
+{
+    const char *around = sherd__doing_around(world, function);
+
+    return *around ? around : world->within ? world->within : function;
+}
+
 const char *sherd__doing_within(sherd_world *world, const char *name)
 {
     const char *before = world->within;

@@ -17,6 +17,9 @@ void sherd__doing_end(sherd_world *world, bool begun);
 /* The name of what the program has called, of which `function` is a part; "": there is none. */
 const char *sherd__doing_around(const sherd_world *world, const char *function);
 
+/* That, or what calls functions (a backward), or the function itself: whose deed it is. */
+const char *sherd__doing_name(const sherd_world *world, const char *function);
+
 /*
  * Something of this static name calls functions and operators from now on, as a backward does: both
  * names are said. NULL: nothing does. Returns what there was before.
