@@ -309,6 +309,28 @@ static void backward_gathers_ahead(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What is gathered ahead follows from the backward that runs, not from what a rank keeps. */
+static void a_rank_may_keep_another_graph(sherd_world *world)
+{
+    const sherd_mesh *mesh = line(world);
+    sherd_tensor *x = few_rows(world, mesh), *kept = NULL;
+    sherd_module *m = deep_stack(world);
+
+    CHECK_OK(sherd_fully_shard(m, mesh, "dp", &(sherd_shard_options){.unit = "*"}));
+    for (int step = 0; step < 3; step++) {
+        sherd_scope_begin(world);
+        sherd_tensor *y = sherd_module_call(sherd_module_child(m, 3), x);
+        if (step == 0 && sherd_world_rank(world) == 0)
+            kept = sherd_tensor_retain(y);
+        sherd_backward(sherd_sum(sherd_module_call(m, x)));
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+    sherd_tensor_release(kept);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- which parameters ----------------------------------------------------------------------- */
 
 static void expect_placements(sherd_module *m, const char *path, const char *name, const char *want)
@@ -556,6 +578,7 @@ static const check_test tests[] = {
     {TEST(a_block_makes_one_call_each_way), {2, 3, 4}},
     {TEST(two_units_are_in_memory_at_once), {1, 2, 3, 4}},
     {TEST(backward_gathers_ahead), {2, 3, 4, 8}},
+    {TEST(a_rank_may_keep_another_graph), {2, 3}},
     {TEST(the_next_unit_is_gathered_ahead), {2, 3}},
     {TEST(parameters_and_dims_can_be_chosen), {2, 4}},
     {TEST(tied_parameters_are_of_both_units), {1, 2, 3}},

@@ -245,7 +245,7 @@ SHERD_CALL sherd_status sherd_parallel_print(const sherd_module *module, FILE *f
 /* All zero = shard every parameter, each module on its own, prefetch, gather again in backward. */
 typedef struct sherd_shard_options {
     int64_t min_elements; /* smaller parameters stay replicated over the axis */
-    bool no_prefetch;     /* gather a module's parameters when it is called, not ahead of that */
+    bool no_prefetch;     /* gather and reduce-scatter only when the program waits for it */
     bool keep_gathered;   /* keep gathered parameters for backward, instead of gathering again */
     bool skip_sharded;    /* leave what is sharded over the axis already; otherwise EINVAL */
     /*
@@ -296,9 +296,9 @@ typedef struct sherd_shard_options {
  *
  * Units make fewer and larger calls: all parameters below a unit are gathered at once, ahead of its
  * forward, and again when its backward needs the first of them; their gradients wait for each
- * other. That takes the memory of a unit's parameters, and in backward of its gradients. Units may
- * also be made by calls of their own, as in PyTorch; what earlier calls have sharded over the axis
- * is left to them:
+ * other. That takes the memory of a unit's parameters, and in backward of its gradients; of two
+ * units, while one is prefetched (see below). Units may also be made by calls of their own, as in
+ * PyTorch; what earlier calls have sharded over the axis is left to them:
  *
  *     const sherd_shard_options whole = {.unit = ""};
  *     for (int i = 0; i < sherd_module_children(model); i++)
@@ -322,7 +322,9 @@ typedef struct sherd_shard_options {
  * Use it after sherd_parallelize on another axis, or alone; parameters that it does not shard are
  * replicated then. While a module computes, the parameters of the module or unit that came next in
  * the last call are being gathered (unless no_prefetch is set), so those of two are in memory at
- * once. Modules in a unit that are called alone gather their own.
+ * once. While its backward computes, those of the one whose backward comes next are, and gradients
+ * of the one before are being reduce-scattered: two at once of each. All are complete when backward
+ * returns. Modules in a unit that are called alone gather their own.
  *
  * @collective the world, with ranks outside the mesh, on which nothing changes
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis; options: NULL = all zero
