@@ -422,6 +422,10 @@ SHERD_CALL sherd_status sherd_module_load(sherd_module *module, const char *name
  * each rank has drawn for itself; call it before sherd_parallelize. Tensors that are known to be
  * equal (they do not vary) are not sent; with SHERD_VERIFY=1 they are compared.
  *
+ * Distributed tensors, as all are after sherd_parallelize or sherd_fully_shard, stay as they are:
+ * ranks that their layout gives the same elements have the same, which each check compares with
+ * SHERD_VERIFY=1. To spread what one rank has read to sharded parameters use sherd_module_load.
+ *
  * @collective the world, with ranks outside the mesh, on which nothing changes
  * @shapes     axis, rank: each group of ranks that differ only on the named axis gets the values of
  *             its rank at coordinate `rank`; axis NULL: all ranks get those of the rank at

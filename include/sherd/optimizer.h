@@ -293,11 +293,14 @@ SHERD_CALL sherd_status sherd_optimizer_betas(sherd_optimizer *optimizer, double
  * gathers the slices: together as many bytes as the all-reduce without. Until the next backward,
  * gradients have that layout too; sherd_grad gathers.
  *
- * Not so: parameters that are sharded over the axis, scalars, plain ones, all of Adafactor's, and
- * matrices of Muon. State that there is already is kept, so this may come at any time between
- * steps; but all of it is in memory until then. Several axes: one call for each.
+ * Not so: parameters that are sharded over the axis, scalars, plain ones, and matrices of Muon,
+ * which are updated whole on one rank each. Nor all of Adafactor's: of an m x n matrix its state is
+ * m + n numbers, of which there is nothing to gain, and sums over slices would take more rounds in
+ * each step. State that there is already is kept, so this may come at any time between steps; but
+ * all of it is in memory until then. Several axes: one call for each.
  *
- * @local    all ranks of the mesh call it, between the same steps
+ * @local    all ranks of the mesh call it, between the same steps; on ranks outside, whose
+ *           parameters sherd_parallelize or sherd_fully_shard have left plain, nothing changes
  * @numerics the same bits as without; norms of gradients are added in another order
  * @errors   EINVAL a NULL, no such axis, no distributed parameters; ENOTSUP on GPUs; ENOMEM (the
  *           optimizer can then only be destroyed)

@@ -158,6 +158,8 @@ sherd_status sherd_optimizer_shard(sherd_optimizer *optimizer, const char *axis)
 
     if (status)
         return status;
+    if (!o->mesh && sherd__load_kind_of(o->module) == SHERD__LOAD_TOGETHER)
+        return SHERD_OK; /* this rank is outside of the mesh on which they are distributed */
     if (!o->mesh)
         return sherd__fail(diag, SHERD_EINVAL, "%s: no parameter is distributed", function);
     int number = sherd_mesh_find_axis(o->mesh, axis);

@@ -11,9 +11,9 @@
  *
  * While a module computes, the gather for the unit that came next in the last call is begun: at
  * most one is ahead. In backward the tape does that, of what it has saved; of units that are run
- * again it is done here, for the one that was called before. The order is learned anew after a failed check, because in a call that fails
- * some ranks call modules that others, which have seen the failure, do not call; and after a module
- * has been destroyed, which may have been a part of it.
+ * again it is done here, for the one that was called before. The order is learned anew after a
+ * failed check, because in a call that fails some ranks call modules that others, which have seen
+ * the failure, do not call; and after a module has been destroyed, which may have been part of it.
  */
 #include "parallel/hold.h"
 
