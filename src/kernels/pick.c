@@ -92,15 +92,17 @@ static inline void gather_lines(size_t bytes, const sherd__pick *p, char *dst, c
 /* `bytes` is a constant in each caller. */
 static inline void gather_each(size_t bytes, const sherd__pick *p, char *dst, const char *src)
 {
-    for (int64_t o = 0; o < p->outer; o++)
-        for (int64_t j = 0; j < p->n; j++)
-            for (int64_t i = 0; i < p->inner; i++, dst += bytes) {
-                int64_t at = entry_at(p, o, j, i);
-                if (at >= 0)
-                    memcpy(dst, src + (size_t)((o * p->entries + at) * p->inner + i) * bytes,
-                           bytes);
+    const int64_t inner = p->inner, first = p->first, entries = p->entries;
+    const int32_t *index = p->index;
+
+    for (int64_t o = 0; o < p->outer; o++, src += (size_t)(entries * inner) * bytes)
+        for (int64_t j = 0; j < p->n; j++, dst += (size_t)inner * bytes, index += inner)
+            for (int64_t i = 0; i < inner; i++) {
+                int64_t at = index[i] - first;
+                if ((uint64_t)at < (uint64_t)entries)
+                    memcpy(dst + (size_t)i * bytes, src + (size_t)(at * inner + i) * bytes, bytes);
                 else
-                    memset(dst, 0, bytes);
+                    memset(dst + (size_t)i * bytes, 0, bytes);
             }
 }
 
@@ -151,16 +153,19 @@ static inline void scatter_each(size_t bytes, const sherd__pick *p, char *dst, c
         scatter_lines(bytes, p, dst, src, value);
         return;
     }
-    for (int64_t o = 0; o < p->outer; o++)
-        for (int64_t j = 0; j < p->n; j++)
-            for (int64_t i = 0; i < p->inner; i++) {
-                int64_t at = entry_at(p, o, j, i);
-                const char *from =
-                    src ? src + (size_t)((o * p->n + j) * p->inner + i) * bytes : value;
-                if (at >= 0)
-                    memcpy(dst + (size_t)((o * p->entries + at) * p->inner + i) * bytes, from,
-                           bytes);
+    const int64_t inner = p->inner, first = p->first, entries = p->entries;
+    const size_t step = src ? bytes : 0;
+    const char *from = src ? src : value;
+
+    for (int64_t o = 0; o < p->outer; o++, dst += (size_t)(entries * inner) * bytes)
+        for (int64_t j = 0; j < p->n; j++, from += (size_t)inner * step) {
+            const int32_t *index = p->index + (p->flat ? j : (o * p->n + j) * inner);
+            for (int64_t i = 0; i < inner; i++) {
+                int64_t at = index[p->flat ? 0 : i] - first;
+                if ((uint64_t)at < (uint64_t)entries)
+                    memcpy(dst + (size_t)(at * inner + i) * bytes, from + (size_t)i * step, bytes);
             }
+        }
 }
 
 void sherd__scatter(size_t bytes, const sherd__pick *p, void *dst, const void *src,
