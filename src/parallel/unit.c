@@ -126,7 +126,7 @@ static void drop_ahead(sherd__sharding *all)
     if (!u)
         return;
     u->replayed = false;
-    if (u->depth == 0)
+    if (!u->in) /* it may be arriving, and must not take what a failed step has gathered */
         drop(u);
 }
 
