@@ -36,7 +36,7 @@ typedef struct part {
     float *c;
     int64_t a_row, b_row, c_row;
     int64_t pass, side_b, side_a; /* terms, columns, and rows at once */
-    uint16_t *to_a, *to_b;        /* [side / 32][pass / 32][PARTS][32,32]; to_a: twice, if !ta */
+    uint16_t *to_a, *to_b;        /* [side / 32][pass / 32][PARTS][32,32]; a: twice, if !ta */
     float *block;                 /* [32,32] */
     int64_t j, d, cols, terms;
     range of_b;
