@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Context parallelism as a program has it: a model over sequences that are sharded, in order and in
- * zigzag order, with replicated or fully sharded parameters. Loss and gradients are those of whole
- * sequences.
+ * zigzag order, with replicated or fully sharded parameters, alone and beside tensor parallelism.
+ * Loss and gradients are those of whole sequences.
  */
 #include "models.h"
 
 #include "sherd/ops_layers.h"
 #include "sherd/parallel.h"
+
+static const char *const names[] = {"tok", "norm", "attn.wq", "attn.wv", "head"};
 
 enum { ITEMS = 2, TOKENS = 11, WORDS = 7, WIDTH = 8, HEADS = 2 };
 
@@ -82,7 +84,6 @@ static double difference(sherd_tensor *a, sherd_tensor *b)
 
 static void a_sequence_in_parts_trains_as_a_whole(sherd_world *world)
 {
-    static const char *const names[] = {"tok", "norm", "attn.wq", "attn.wv", "head"};
     int64_t n = sherd_world_ranks(world);
     const sherd_mesh *mesh = NULL;
 
@@ -114,7 +115,45 @@ static void a_sequence_in_parts_trains_as_a_whole(sherd_world *world)
     }
 }
 
+/* Beside tensor parallelism, between whose products the sequence is cut further, and data
+ * parallelism with sharded parameters. */
+static void other_axes_go_with_it(sherd_world *world)
+{
+    const int64_t extent[] = {sherd_world_ranks(world) / 4, 2, 2};
+    sherd_style heads = sherd_colwise(), out = sherd_rowwise(), tok = sherd_rowwise();
+    sherd_style head = sherd_colwise();
+    const sherd_mesh *mesh = NULL;
+
+    CHECK_OK(
+        sherd_mesh_create(&mesh, world, 3, extent, (const char *const[]){"dp", "cp", "tp"}, NULL));
+    heads.granule = out.granule = WIDTH / HEADS;
+    tok.output = out.output = heads.input = head.input = sherd_shard(1);
+    const sherd_parallel_entry plan[] = {{"tok", tok},
+                                         {"norm", sherd_sequence_parallel()},
+                                         {"attn.w[qkv]", heads},
+                                         {"attn.wo", out},
+                                         {"head", head}};
+    sherd_module *whole = make(world, 0), *parts = make(world, 2);
+    sherd_tensor *x = tokens(world, 1), *y = tokens(world, 2);
+    double want = sherd_item(loss_of(whole, x, y));
+    CHECK_OK(sherd_parallelize(parts, mesh, "tp", plan, LEN(plan)));
+    CHECK_OK(sherd_fully_shard(parts, mesh, "dp", NULL));
+    CHECK_OK(sherd_fully_shard(parts, mesh, "cp", NULL));
+    x = sherd_distribute_as(sherd_zigzag(x, 1, 2), mesh, "S(0)S(1)R", -1);
+    y = sherd_distribute_as(sherd_zigzag(y, 1, 2), mesh, "S(0)S(1)R", -1);
+    CHECK_NEAR(sherd_item(loss_of(parts, x, y)), want, 1e-13);
+    for (int i = 0; i < LEN(names); i++)
+        CHECK_NEAR(difference(sherd_grad(weight_of(parts, names[i])),
+                              sherd_grad(weight_of(whole, names[i]))),
+                   0, 1e-13);
+    sherd_module_destroy(whole);
+    sherd_module_destroy(parts);
+    if (!CHECK_OK(sherd_world_check(world)))
+        fprintf(stderr, "%s\n", sherd_world_error(world));
+}
+
 static const check_test tests[] = {
+    {TEST(other_axes_go_with_it), {4, 8}},
     {TEST(a_sequence_in_parts_trains_as_a_whole), {1, 2, 3, 4, 8}},
 };
 CHECK_MAIN(tests)
