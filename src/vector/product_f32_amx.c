@@ -52,8 +52,8 @@ static int64_t side_of(int64_t n, int64_t pass, int64_t room)
     return sherd__min(blocks_of(n) * BLOCK, most);
 }
 
-/* Rows of a that are packed: those that are multiplied, and where they follow each other those after
- * them. */
+/* Rows of a that are packed: those that are multiplied, and, where they follow each other, those
+ * after them. */
 static int64_t room_a(const part *x)
 {
     return x->p->ta ? x->side_a : 2 * x->side_a;
