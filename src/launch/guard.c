@@ -14,8 +14,10 @@
  * since launchers kill the others quickly, and could not say which died first; and ranks that share
  * no memory could not tell it that they close their world. To be quick, a guard waits for a robust
  * mutex that the rank holds: the kernel releases it when a thread begins to end, before memory and
- * files are released, which is what launchers notice. Where the kernel keeps no list of these, as
- * in some sandboxes, the guard asks fifty times a second.
+ * files are released, which is what launchers notice. The kernel finds it in a list in the rank's
+ * memory, which may be lost (a rank that was killed for lack of memory has none left, a program may
+ * have replaced the list): so every other second a guard looks whether its rank is there. Where the
+ * kernel keeps no such list, as in some sandboxes, it asks fifty times a second.
  */
 #include "carried.h"
 #include "forget.h"
@@ -158,32 +160,66 @@ static void hear(const watched *w, int own, int64_t at, bool told)
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-/* Wait until the rank has closed its world (false), or has ended. */
-static bool wait_for(sherd__world_guard *guard, const watched *w, int64_t *at)
+enum { LOOK_SECONDS = 2 };
+
+/* Wait until the thread that has the mutex unlocks it, or ends; or all is over without that. */
+static void wait_for_thread(sherd__world_guard *guard, const watched *w)
 {
     const int64_t tick = 20000000;
+    struct timespec until;
 
     while (w->asks && !atomic_load(&guard->dismissed) && !wait_file(w->process, tick))
         ;
-    if (!w->asks)
-        (void)pthread_mutex_lock(&guard->mutex);
-    *at = sherd__now();
-    /* If it was not the first thread that ended, the process may live on: wait for its end. */
-    return (w->main || w->asks || wait_file(w->process, -1)) && !atomic_load(&guard->dismissed);
+    if (w->asks)
+        return;
+    do {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += LOOK_SECONDS;
+    } while (pthread_mutex_timedlock(&guard->mutex, &until) == ETIMEDOUT &&
+             !atomic_load(&guard->dismissed) && !wait_file(w->process, 0));
 }
 
-/* The signal that has ended the rank, which is known until its parent reaps it; else 0. */
-static int signal_of(const watched *w)
+/* How a process ends, as far as is known until its parent reaps it: else all is 0. */
+typedef struct ending {
+    int signal, threads;
+} ending;
+
+static ending look(const watched *w)
 {
     char text[1024];
     int file = (int)syscall(SYS_openat, AT_FDCWD, w->stat, O_RDONLY | O_CLOEXEC), status = 0;
-    int64_t n = file < 0 ? 0 : syscall(SYS_read, file, text, sizeof text);
+    int64_t n = file < 0 ? 0 : syscall(SYS_read, file, text, sizeof text), at = n;
+    ending e = {0};
 
+    syscall(SYS_close, file);
     while (n > 0 && (text[n - 1] < '0' || text[n - 1] > '9'))
         n--;
     for (int unit = 1; n > 0 && unit < 1000000 && text[n - 1] != ' '; unit *= 10)
         status += unit * (text[--n] - '0'); /* the last number, as wait() gives it */
-    return status & 0x7F;
+    e.signal = status & 0x7F;
+    n = at;
+    while (at > 0 && text[at - 1] != ')') /* the end of its name */
+        at--;
+    for (int number = 2; at > 0 && at < n && number < 20; at++)
+        number += text[at] == ' ';
+    for (; at > 0 && at < n && text[at] >= '0' && text[at] <= '9' && e.threads < 1000000; at++)
+        e.threads = 10 * e.threads + (text[at] - '0');
+    return e;
+}
+
+/*
+ * Wait until the rank has closed its world (false), or has ended. A process may live on after one
+ * of its threads: wait for its own end then, unless it is known that it is ending.
+ */
+static bool wait_for(sherd__world_guard *guard, const watched *w, int64_t *at)
+{
+    wait_for_thread(guard, w);
+    *at = sherd__now();
+    if (atomic_load(&guard->dismissed))
+        return false;
+    ending e = w->main ? look(w) : (ending){.threads = 2};
+    return (e.signal || e.threads <= 1 || wait_file(w->process, -1)) &&
+           !atomic_load(&guard->dismissed);
 }
 
 /*
@@ -203,7 +239,7 @@ static _Noreturn void watch(sherd__world_guard *guard, watched *w)
 {
     notice mine = {.rank = w->rank};
     bool over = wait_for(guard, w, &mine.at);
-    int signal = over ? signal_of(w) : 0;
+    int signal = over ? look(w).signal : 0;
 
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
         tell_nobody(w, signal);
@@ -300,6 +336,7 @@ static sherd__world_guard *create(void)
 {
     sherd__world_guard *guard =
         mmap(NULL, sizeof *guard, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct timespec past = {0};
     pthread_mutexattr_t kind;
 
     if (guard == MAP_FAILED)
@@ -309,7 +346,7 @@ static sherd__world_guard *create(void)
     pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&guard->mutex, &kind);
     pthread_mutexattr_destroy(&kind);
-    pthread_mutex_lock(&guard->mutex);
+    pthread_mutex_timedlock(&guard->mutex, &past); /* nobody has it; guards call the same */
     return guard;
 }
 

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Guards of ranks that a carrier connects: whose ranks end in ways that are hard to see, or go on
+ * although it looks as if they had ended. Ranks are processes that this one forks; what they leave
+ * is this one's to find.
+ */
+#define CHECK_PURE
+#include "check.h"
+#include "program.h"
+#include "sherd/carrier.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+enum { RANKS = 2, MOST = 4096 };
+
+/* What a carrier of processes gathers. */
+typedef struct table {
+    atomic_int came[2], turn;
+    char text[RANKS][MOST];
+} table;
+
+typedef struct seat {
+    table *table;
+    int rank;
+    FILE *said; /* what a rank has learnt */
+} seat;
+
+static void meet(table *t)
+{
+    int turn = atomic_load(&t->turn);
+
+    if (atomic_fetch_add(&t->came[turn & 1], 1) + 1 == RANKS) {
+        atomic_store(&t->came[turn & 1], 0);
+        atomic_fetch_add(&t->turn, 1);
+    }
+    while (atomic_load(&t->turn) == turn)
+        sched_yield();
+}
+
+static bool gather(void *self, const void *mine, size_t bytes, void *all)
+{
+    seat *s = self;
+
+    if (bytes > MOST)
+        return false;
+    memcpy(s->table->text[s->rank], mine, bytes);
+    meet(s->table);
+    for (int r = 0; r < RANKS; r++)
+        memcpy((char *)all + (size_t)r * bytes, s->table->text[r], bytes);
+    meet(s->table);
+    return true;
+}
+
+static void leave(void *self, bool well)
+{
+    (void)self;
+    (void)well;
+}
+
+static sherd_world *open_world(seat *s)
+{
+    const sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
+                                   .name = "table",
+                                   .rank = s->rank,
+                                   .ranks = RANKS,
+                                   .self = s,
+                                   .gather = gather,
+                                   .close = leave};
+    sherd_world *world = NULL;
+
+    if (sherd_world_open_with(&world, &carrier, &(sherd_world_options){.no_pin = true}))
+        _exit(9);
+    return world;
+}
+
+/* Rank 0 waits for rank 1, and says what has become of it. */
+static void learn(sherd_world *world, const seat *s)
+{
+    double begin = program_clock();
+    sherd_status status = sherd_world_check(world);
+
+    fprintf(s->said, "%s after %.0f s: %s\n", sherd_status_name(status), program_clock() - begin,
+            sherd_world_error(world));
+    fflush(s->said);
+    if (sherd_world_close(world) != status)
+        fprintf(s->said, "closed otherwise\n");
+    exit(0);
+}
+
+/* ---- what ranks do --------------------------------------------------------------------------- */
+
+/* The kernel finds no mutex that this thread has, as if its memory had been taken. */
+static void end_unseen(sherd_world *world)
+{
+    static struct robust_list_head none;
+
+    (void)world;
+    none.list.next = &none.list;
+    syscall(SYS_set_robust_list, &none, sizeof none);
+    kill(getpid(), SIGKILL);
+}
+
+static void *sleep_on(void *nothing)
+{
+    sleep(60);
+    return nothing;
+}
+
+/* With a thread, which has no part in the world. */
+static void end_with_thread(sherd_world *world)
+{
+    pthread_t thread;
+
+    (void)world;
+    pthread_create(&thread, NULL, sleep_on, NULL);
+    _exit(3);
+}
+
+static void become_another(sherd_world *world)
+{
+    (void)world;
+    execl("/bin/sleep", "sleep", "0.3", (char *)NULL);
+}
+
+static seat here;
+
+static void *go_on(void *world)
+{
+    usleep(50000); /* the first thread has ended */
+    learn(world, &here);
+    return NULL;
+}
+
+/* Only its first thread. */
+static void end_first_thread(sherd_world *world)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, go_on, world);
+    pthread_exit(NULL);
+}
+
+/* ---- the tests ------------------------------------------------------------------------------- */
+
+/* Rank 1 does that; *out: what rank 0 has learnt, and what guards have said. */
+static void play(void (*what)(sherd_world *world), char *out, char *err)
+{
+    table *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int said = program_file("said"), errors = program_file("err");
+
+    *out = *err = 0;
+    if (!CHECK(t != MAP_FAILED))
+        return;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    fflush(NULL);
+    for (int r = 0; r < RANKS; r++) {
+        if (fork())
+            continue;
+        dup2(errors, 2);
+        here = (seat){.table = t, .rank = r, .said = fdopen(dup(said), "a")};
+        sherd_world *world = open_world(&here);
+        if (r == 1)
+            what(world);
+        learn(world, &here);
+    }
+    CHECK_EQ(program_orphans(8), 0);
+    program_read(said, out);
+    program_read(errors, err);
+    close(said);
+    close(errors);
+    munmap(t, sizeof *t);
+}
+
+static char out[PROGRAM_TEXT], err[PROGRAM_TEXT];
+
+static void who_ends_unseen_is_named_and_its_guard_goes(void)
+{
+    play(end_unseen, out, err);
+    CHECK_EQ(times(out, "EPEER after "), 1);
+    CHECK_EQ(times(out, "s: rank 1 ended before closing its world"), 1);
+    CHECK_EQ(times(err, ": rank 1 ended before closing its world"), 1);
+}
+
+static void who_ends_with_a_thread_is_named_at_once(void)
+{
+    play(end_with_thread, out, err);
+    CHECK_EQ(times(out, "EPEER after 0 s: rank 1 ended before closing its world"), 1);
+    CHECK_EQ(times(err, ": rank 1 ended before closing its world"), 1);
+}
+
+static void who_becomes_another_program_is_named_at_once(void)
+{
+    play(become_another, out, err);
+    CHECK_EQ(times(out, "EPEER after 0 s: rank 1 ended before closing its world"), 1);
+    CHECK_EQ(times(err, ": rank 1 ended before closing its world"), 1);
+}
+
+static void a_rank_outlives_its_first_thread(void)
+{
+    play(end_first_thread, out, err);
+    CHECK_EQ(times(out, "OK after 0 s: \n"), 2);
+    CHECK_TEXT(err, "");
+}
+
+static const check_test tests[] = {
+    {TEST(who_ends_unseen_is_named_and_its_guard_goes)},
+    {TEST(who_ends_with_a_thread_is_named_at_once)},
+    {TEST(who_becomes_another_program_is_named_at_once)},
+    {TEST(a_rank_outlives_its_first_thread)},
+};
+
+int main(int argc, char **argv)
+{
+    return check_main_apart(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+}
