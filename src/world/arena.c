@@ -6,6 +6,7 @@
  * that ends takes it all along.
  */
 #include "inside.h"
+#include "notice.h"
 #include "shared_file.h"
 
 #include "base/num.h"
@@ -143,6 +144,16 @@ static void *reserve(size_t bytes, int *fd, const char **where)
     return base;
 }
 
+/* Addresses that this process has, in MB; 0: nobody says. */
+static size_t addresses(void)
+{
+    char text[64];
+
+    return sherd__read_file("/proc/self/statm", text, sizeof text)
+               ? (size_t)strtoull(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE) >> 20
+               : 0;
+}
+
 static sherd_status no_space(sherd__diag *diag, int ranks, size_t asked, const char *where)
 {
     size_t least =
@@ -158,8 +169,10 @@ static sherd_status no_space(sherd__diag *diag, int ranks, size_t asked, const c
     if (reason == ENOMEM && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         return sherd__fail(diag, SHERD_ENOMEM,
                            "no address space: the arena of %d ranks takes %zu MB of it at least, "
-                           "but this process is limited to %llu MB (RLIMIT_AS): raise `ulimit -v`",
-                           ranks, least >> 20, (unsigned long long)limit.rlim_cur >> 20);
+                           "but this process, which has %zu MB already, is limited to %llu MB "
+                           "(RLIMIT_AS): raise `ulimit -v`",
+                           ranks, least >> 20, addresses(),
+                           (unsigned long long)limit.rlim_cur >> 20);
     if (reason == ENOSPC)
         return sherd__fail(diag, SHERD_ENOMEM,
                            "memfd_create is forbidden here (seccomp), and %s has no room for the "
