@@ -125,6 +125,12 @@ static void become_another(sherd_world *world)
     execl("/bin/sleep", "sleep", "0.3", (char *)NULL);
 }
 
+static void end_as_asked(sherd_world *world)
+{
+    (void)world;
+    kill(getpid(), SIGTERM);
+}
+
 static seat here;
 
 static void *go_on(void *world)
@@ -145,8 +151,9 @@ static void end_first_thread(sherd_world *world)
 
 /* ---- the tests ------------------------------------------------------------------------------- */
 
-/* Rank 1 does that; *out: what rank 0 has learnt, and what guards have said. */
-static void play(void (*what)(sherd_world *world), char *out, char *err)
+/* Rank 1 does that; *out: what rank 0 has learnt, and what guards have said. `kills`: as a launcher
+ * that kills rank 0 then. */
+static void play(void (*what)(sherd_world *world), bool kills, char *out, char *err)
 {
     table *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int said = program_file("said"), errors = program_file("err");
@@ -156,8 +163,9 @@ static void play(void (*what)(sherd_world *world), char *out, char *err)
         return;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     fflush(NULL);
+    pid_t rank[RANKS];
     for (int r = 0; r < RANKS; r++) {
-        if (fork())
+        if ((rank[r] = fork()))
             continue;
         dup2(errors, 2);
         here = (seat){.table = t, .rank = r, .said = fdopen(dup(said), "a")};
@@ -165,6 +173,11 @@ static void play(void (*what)(sherd_world *world), char *out, char *err)
         if (r == 1)
             what(world);
         learn(world, &here);
+    }
+    siginfo_t info;
+    if (kills && !waitid(P_PID, (id_t)rank[1], &info, WEXITED | WNOWAIT)) {
+        program_pause(0.2); /* its guard is quicker, also on a full machine */
+        kill(rank[0], SIGKILL);
     }
     CHECK_EQ(program_orphans(8), 0);
     program_read(said, out);
@@ -178,7 +191,7 @@ static char out[PROGRAM_TEXT], err[PROGRAM_TEXT];
 
 static void who_ends_unseen_is_named_and_its_guard_goes(void)
 {
-    play(end_unseen, out, err);
+    play(end_unseen, false, out, err);
     CHECK_EQ(times(out, "EPEER after "), 1);
     CHECK_EQ(times(out, "s: rank 1 ended before closing its world"), 1);
     CHECK_EQ(times(err, ": rank 1 ended before closing its world"), 1);
@@ -186,21 +199,28 @@ static void who_ends_unseen_is_named_and_its_guard_goes(void)
 
 static void who_ends_with_a_thread_is_named_at_once(void)
 {
-    play(end_with_thread, out, err);
+    play(end_with_thread, false, out, err);
     CHECK_EQ(times(out, "EPEER after 0 s: rank 1 ended before closing its world"), 1);
     CHECK_EQ(times(err, ": rank 1 ended before closing its world"), 1);
 }
 
 static void who_becomes_another_program_is_named_at_once(void)
 {
-    play(become_another, out, err);
+    play(become_another, false, out, err);
     CHECK_EQ(times(out, "EPEER after 0 s: rank 1 ended before closing its world"), 1);
     CHECK_EQ(times(err, ": rank 1 ended before closing its world"), 1);
 }
 
+/* Rank 1 was the cause, and nobody wants to be told of it; rank 0 was not. */
+static void who_is_killed_after_one_that_was_asked_is_not_reported(void)
+{
+    play(end_as_asked, true, out, err);
+    CHECK_TEXT(err, "");
+}
+
 static void a_rank_outlives_its_first_thread(void)
 {
-    play(end_first_thread, out, err);
+    play(end_first_thread, false, out, err);
     CHECK_EQ(times(out, "OK after 0 s: \n"), 2);
     CHECK_TEXT(err, "");
 }
@@ -209,6 +229,7 @@ static const check_test tests[] = {
     {TEST(who_ends_unseen_is_named_and_its_guard_goes)},
     {TEST(who_ends_with_a_thread_is_named_at_once)},
     {TEST(who_becomes_another_program_is_named_at_once)},
+    {TEST(who_is_killed_after_one_that_was_asked_is_not_reported)},
     {TEST(a_rank_outlives_its_first_thread)},
 };
 

@@ -74,6 +74,7 @@ static _Noreturn void leave(void)
 /* What a guard tells the first one of its job. */
 typedef struct notice {
     int rank;
+    bool asked; /* it was asked to end */
     int64_t at; /* when it saw its rank end; nanoseconds */
 } notice;
 
@@ -111,15 +112,15 @@ static void say(const watched *w, const char *text, bool whole)
     syscall(SYS_write, 2, line, (size_t)n);
 }
 
-/* Close the world for the others, and say who it was. */
-static void tell(watched *w)
+/* Close the world for the others, and say who it was: this guard's rank, or another. */
+static void tell(watched *w, int rank)
 {
     char text[SHERD_ERROR_BYTES];
     sherd__control *control = w->arena.control;
 
-    sherd__end_world(&w->arena, sherd__end_word(SHERD__END_VANISHED, w->rank, 0, SHERD_EPEER));
+    sherd__end_world(&w->arena, sherd__end_word(SHERD__END_VANISHED, rank, 0, SHERD_EPEER));
     sherd__end_text(control, sherd__look(&control->death), text, sizeof text);
-    say(w, text, true);
+    say(w, text, rank == w->rank);
 }
 
 /* Whether there is something to be read, or a process has ended, after some nanoseconds at most;
@@ -133,6 +134,17 @@ static bool wait_file(int fd, int64_t ns)
            (file.revents & POLLIN);
 }
 
+/* What another guard tells until then, of a rank that was not asked to end; false: nothing. */
+static bool next_notice(int own, int64_t end, notice *out)
+{
+    for (int64_t now; (now = sherd__now()) < end;)
+        if (wait_file(own, end - now) &&
+            syscall(SYS_recvfrom, own, out, sizeof *out, MSG_DONTWAIT, NULL, NULL) == sizeof *out &&
+            !out->asked)
+            return true;
+    return false;
+}
+
 /*
  * Hear of other ranks that ended at almost the same time, since the first guard to run need not be
  * that of the first rank to die. Those that the launcher has killed come later. `told`: this rank's
@@ -140,15 +152,11 @@ static bool wait_file(int fd, int64_t ns)
  */
 static void hear(const watched *w, int own, int64_t at, bool told)
 {
-    const int64_t launchers = 1000000000, same = 10000000;
-    int64_t end = sherd__now() + launchers;
+    const int64_t launchers = 1000000000, same = 10000000, end = sherd__now() + launchers;
     char text[64];
     notice other;
 
-    for (int64_t now; (now = sherd__now()) < end;) {
-        if (!wait_file(own, end - now) || syscall(SYS_recvfrom, own, &other, sizeof other,
-                                                  MSG_DONTWAIT, NULL, NULL) != sizeof other)
-            continue;
+    while (next_notice(own, end, &other)) {
         int64_t apart = other.at - at, tenths = (apart < 0 ? -apart : apart) / 100000;
         if (!told || apart >= same)
             continue;
@@ -224,14 +232,28 @@ static bool wait_for(sherd__world_guard *guard, const watched *w, int64_t *at)
 
 /*
  * The end of a rank that was asked to end, as launchers do when the job is ended, or when another
- * rank has died, which that rank's guard reports. It is told to the other ranks, but not printed.
+ * rank has died, which that rank's guard reports. It is told to the other ranks, but not printed;
+ * nor are those that the launcher then kills. `own`: this guard is the first, and hears of others:
+ * one that had ended before may be why.
  */
-static _Noreturn void tell_nobody(watched *w, int signal)
+static _Noreturn void tell_nobody(watched *w, int own, const notice *mine, int signal)
 {
     const struct timespec others = {.tv_nsec = 300000000};
+    const int64_t end = sherd__now() + others.tv_nsec;
+    bool why = false;
+    notice other;
 
-    syscall(SYS_ppoll, NULL, 0, &others, NULL, 0);
-    sherd__end_world(&w->arena, sherd__end_word(SHERD__END_KILLED, w->rank, signal, SHERD_EPEER));
+    if (own < 0)
+        syscall(SYS_ppoll, NULL, 0, &others, NULL, 0);
+    while (own >= 0 && !why && next_notice(own, end, &other))
+        why = other.at < mine->at;
+    if (why)
+        tell(w, other.rank);
+    else
+        sherd__end_world(&w->arena,
+                         sherd__end_word(SHERD__END_KILLED, w->rank, signal, SHERD_EPEER));
+    if (own >= 0)
+        hear(w, own, mine->at, false);
     leave();
 }
 
@@ -241,16 +263,17 @@ static _Noreturn void watch(sherd__world_guard *guard, watched *w)
     bool over = wait_for(guard, w, &mine.at);
     int signal = over ? look(w).signal : 0;
 
-    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
-        tell_nobody(w, signal);
+    mine.asked = signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
     int own = over ? be_first(w, &mine) : -1;
+    if (mine.asked)
+        tell_nobody(w, own, &mine, signal);
     if (own < 0)
         leave();
     bool tells =
         /* otherwise another guard told, or the ranks knew before */
         !sherd__look(&w->arena.control->death);
     if (tells)
-        tell(w);
+        tell(w, w->rank);
     /* memory that others may want */
     if (w->arena.own_bytes)
         syscall(SYS_munmap, w->arena.control, w->arena.own_bytes);
