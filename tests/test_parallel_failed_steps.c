@@ -210,9 +210,8 @@ static void what_some_have_released_is_revived(sherd_world *world)
     }
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK_EQ(sherd_tensor_revive_all(world), ranks == 1 ? 0 : rank == ranks - 1 ? 2 : 1);
-    CHECK_OK(sherd_world_check(world));
     CHECK(!sherd_tensor_failed(kept));
-    sherd_fill(kept, 5);
+    sherd_fill(kept, 5); /* what is revived may differ, which SHERD_VERIFY would tell */
     CHECK_OK(sherd_world_check(world));
     if (rank == ranks - 1)
         sherd_tensor_release(sum);
