@@ -176,17 +176,13 @@ static sherd__done try_first(sherd_call *call, const sherd__product *p, const ro
     return sherd__is_dry(call->world) ? try_dry(call, p) : try_product(call, p, c, a, b, bias);
 }
 
-enum { FEW = 16, FEW_F32 = 32, FEW_TERMS_F32 = 64, LEAST_F32 = 4 };
+enum { FEW = 16 };
 
 /* Whether rows, columns and terms are so few that to find a primitive for the product, or to pack
  * its operands, takes longer than the plain way. */
 static bool is_of_few(const sherd__product *p)
 {
-    bool few = p->m <= FEW && p->n <= FEW && p->k <= FEW;
-
-    if (p->dtype == SHERD_F32 && p->m >= LEAST_F32 && p->n >= LEAST_F32)
-        few = p->m <= FEW_F32 && p->n <= FEW_F32 && p->k <= FEW_TERMS_F32;
-    return !sherd__is_half(p->dtype) && few;
+    return !sherd__is_half(p->dtype) && p->m <= FEW && p->n <= FEW && p->k <= FEW;
 }
 
 /*
