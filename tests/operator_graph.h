@@ -221,6 +221,8 @@ static inline bool is_decided(const drawing *d, const step *s)
 
     if (r->draw == draw_points)
         return is_apart(d, s);
+    if (r->draw == draw_surface) /* any numbers make one that crosses itself */
+        return false;
     if (!compares || s->ins < 2 || !(r->kind == 'd' || r->kind == 'q') ||
         !is_fraction(d->p->value[s->in[0]].dtype))
         return true;

@@ -194,6 +194,7 @@ static const row rows[] = {
     ROW(complex_mul, 'x', 1, 4, draw_complex_mul, run_complex_mul),
     ROW(knn, 'x', 2, 2, draw_points, run_knn),
     ROW(radius_search, 'x', 2, 2, draw_points, run_radius_search),
+    ROW(signed_distance, 'x', 2, 2, draw_surface, run_signed_distance),
     ROW(rotary, 'x', 4, 4, draw_rotary, run_rotary),
     ROW(attention_cached, 'x', 4, 4, draw_cached, run_attention_cached),
     ROW(attention_with, 'x', 4, 4, draw_attention, run_attention_with),

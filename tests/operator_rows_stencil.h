@@ -241,6 +241,29 @@ static inline bool draw_neighbours(call_plan *p, uint64_t *dice)
 RUN(run_knn, sherd_knn(in[0], in[1], n[0], &a->more))
 RUN(run_radius_search, sherd_radius_search(in[0], in[1], 0.01 * (double)n[1], n[0], &a->more, NULL))
 
+/* To a tetrahedron from beside it: of any triangles several might be as near. */
+static inline sherd_tensor *run_signed_distance(act *a)
+{
+    static const int32_t sides[4][3] = {{0, 1, 2}, {0, 3, 1}, {0, 2, 3}, {1, 3, 2}};
+    static const double corners[4][3] = {{0, 1, 0}, {29, 0, 2}, {2, 31, 1}, {1, 3, 30}};
+    sherd_world *world = sherd_tensor_world(a->in[0]);
+    const int64_t shape[] = {4, 3};
+    sherd_dtype dtype = sherd_tensor_dtype(a->in[1]);
+    sherd_tensor *base = sherd_from_data(world, SHERD_F64, shape, 2, corners);
+
+    return sherd_signed_distance(
+        sherd_add_scalar(a->in[0], 11),
+        sherd_add(a->in[1], sherd_cast(sherd_mark_equal(base), dtype)),
+        sherd_mark_equal(sherd_from_data(world, SHERD_I32, shape, 2, sides)), NULL);
+}
+
+static inline bool draw_surface(call_plan *p, uint64_t *dice)
+{
+    (void)dice;
+    want(p, 1, 'x', 2, (const int64_t[]){4, 3});
+    return p->in[0].shape[1] == 3 && is_fraction(p->in[0].dtype);
+}
+
 /* number: how many points at most, the radius in hundredths. */
 static inline bool draw_points(call_plan *p, uint64_t *dice)
 {

@@ -90,6 +90,36 @@ MISUSE(nearest_points_need_clouds_that_fit)
     FAILS(SHERD_OK, sherd_knn(t.points, t.queries, 2, NUL(&index)));
 }
 
+MISUSE(a_surface_has_triangles)
+{
+    things t = make(m->world);
+    sherd_tensor *nearest, *sides = sherd_cast(t.points, SHERD_I32);
+
+    ONLY_SAYS(NULL, sherd_signed_distance(NULL, NULL, NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_signed_distance(NUL(t.points), t.queries, sides, &nearest));
+    t = make(m->world);
+    sides = sherd_cast(t.points, SHERD_I32);
+    FAILS(SHERD_EINVAL, sherd_signed_distance(t.points, NUL(t.queries), sides, &nearest));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_signed_distance(t.points, t.queries, NUL(t.points), &nearest));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_signed_distance(BAD(t.flat, t.points), t.queries,
+                                              sherd_cast(t.points, SHERD_I32), &nearest));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_signed_distance(t.points, BAD(t.plane, t.queries),
+                                              sherd_cast(t.points, SHERD_I32), &nearest));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_signed_distance(t.points, BAD(t.narrow, t.queries),
+                                              sherd_cast(t.points, SHERD_I32), &nearest));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL,
+          sherd_signed_distance(t.points, t.queries, BAD(t.points, sherd_cast(t.points, SHERD_I32)),
+                                &nearest));
+    t = make(m->world);
+    FAILS(SHERD_OK, sherd_signed_distance(t.points, t.queries, sherd_cast(t.points, SHERD_I32),
+                                          NUL(&nearest)));
+}
+
 MISUSE(a_radius_is_a_finite_number)
 {
     things t = make(m->world);
@@ -187,6 +217,7 @@ static void errors_say_why(sherd_world *world)
 static const check_test tests[] = {
     {TEST(fields_are_sampled_at_points_that_fit), {1, 2, 3}},
     {TEST(nearest_points_need_clouds_that_fit), {1, 2, 3}},
+    {TEST(a_surface_has_triangles), {2}},
     {TEST(a_radius_is_a_finite_number), {1, 2, 3}},
     {TEST(a_period_is_of_a_coordinate), {1, 2, 3}},
     {TEST(a_radius_is_half_a_period_at_most), {1, 2, 3}},

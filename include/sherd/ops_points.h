@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Point clouds: nearest neighbours and radius search between clouds that are sharded in any way,
- * and fields at points. Points are rows of coordinates; the index of a point is its row in the
- * whole cloud. Searches are exact: squared distances are computed in f64, and of points at equal
- * distance the one with the smaller index comes first, so indices and distances have the same bits
- * under every layout. "See ops.h" means what the head of ops.h says of all operators.
+ * distances to a surface, and fields at points. Points are rows of coordinates; the index of a
+ * point is its row in the whole cloud. Searches are exact: squared distances are computed in f64,
+ * and of points at equal distance the one with the smaller index comes first, so indices and
+ * distances have the same bits under every layout. "See ops.h" means what the head of ops.h says of
+ * all operators.
  *
  *     sherd_tensor *nearest; // [m, 8]
  *     sherd_tensor *distance = sherd_knn(a, b, 8, &nearest); // a [n, 3], b [m, 3] -> [m, 8]
@@ -100,6 +101,33 @@ SHERD_API sherd_tensor *sherd_radius_search_with(sherd_tensor *points, sherd_ten
                                                  double radius, int64_t max_points,
                                                  const sherd_search_options *options,
                                                  sherd_tensor **indices, sherd_tensor **counts);
+
+/* ---- a surface ------------------------------------------------------------------------------- */
+
+/**
+ * The signed distance from each point to a surface of triangles: less than 0 inside of a closed
+ * one, where triangles, seen from outside, have their corners counterclockwise; of an open one,
+ * behind the triangle that is nearest. On edges and at corners the normals of all their triangles
+ * decide, so sharp ones need no care. Vertices at one place count as one. NaN for a point that is
+ * not finite. The nearest point of the surface is the point minus its distance times the gradient
+ * of that.
+ *
+ * Gradients: by points the normal at the nearest point, by vertices the opposite, in parts; where a
+ * distance is 0 its gradient is 0. Differentiable to any order, but for points that are as near to
+ * two places.
+ *
+ * @collective see ops.h: a sharded surface is gathered; points stay where they are
+ * @shapes     points [m, 3]; vertices [v, 3]; triangles: i32 [t, 3] of vertices, t > 0; the result
+ *             [m]; nearest: gets an i32 tensor [m], which triangle it is (-1 for NaN); NULL = not
+ *             wanted
+ * @numerics   computed in f64 and rounded once; the same bits under every layout. Gradients: the
+ *             order of additions depends on the layout
+ * @owns       scope, both
+ * @errors     see ops.h; EINVAL other shapes, no triangle, a corner outside [0, v), more points or
+ *             triangles than a third of 2^31, or vertices than 2^31
+ */
+SHERD_API sherd_tensor *sherd_signed_distance(sherd_tensor *points, sherd_tensor *vertices,
+                                              sherd_tensor *triangles, sherd_tensor **nearest);
 
 /* ---- a field at points ----------------------------------------------------------------------- */
 

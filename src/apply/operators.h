@@ -57,7 +57,8 @@ extern const sherd_op sherd__conv_op, sherd__conv_transposed_op, sherd__pad_with
     sherd__adaptive_avg_pool_op, sherd__interpolate_op, sherd__neighbourhood_attention_op;
 extern const sherd_op sherd__fft_op, sherd__ifft_op, sherd__rfft_op, sherd__irfft_op,
     sherd__complex_mul_op, sherd__complex_einsum_op, sherd__fft_resize_op;
-extern const sherd_op sherd__knn_op, sherd__radius_search_op, sherd__grid_sample_op;
+extern const sherd_op sherd__knn_op, sherd__radius_search_op, sherd__signed_distance_op,
+    sherd__grid_sample_op;
 extern const sherd_op sherd__layer_norm_op, sherd__embedding_op, sherd__dropout_op,
     sherd__attention_op, sherd__cross_entropy_op;
 

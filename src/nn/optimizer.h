@@ -74,8 +74,7 @@ typedef struct sherd__optimizer_kind {
      * as large as parameters. Not NULL: `update_whole` updates all items.
      */
     int (*lacks)(const sherd_tensor *p, int state);
-    /* Fields of its options, which ranks must agree on; NULL: it does without
-     * sherd__optimizer_create. */
+    /* Fields of its options, which ranks must agree on. NULL: nothing is noted of them. */
     const sherd_op *options;
 } sherd__optimizer_kind;
 

@@ -17,8 +17,7 @@
 #include "tensor/fields.h"
 #include "world/doing.h"
 
-/* Attributes lie one after the other; those that would not fit in before the end, at the
- * beginning. */
+/* Attributes lie one after the other, at the beginning again where the end is too near. */
 static void keep_attributes(sherd__last_deeds *said, sherd__said_deed *deed, const sherd_op *op,
                             const void *attributes)
 {
