@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "device/tables.h"
 #include "kernels/cast.h"
+#include "world/doing.h"
 
 typedef sherd__picking pick;
 typedef sherd__pick_parties parties;
@@ -232,8 +233,13 @@ sherd_tensor *sherd_scatter(sherd_tensor *a, int dim, sherd_tensor *index, sherd
 
 sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tensor *index, double value)
 {
-    return put_at(&sherd__scatter_op, (sherd_tensor *[]){a, index, NULL},
-                  &(pick){.dim = dim, .value = value});
+    sherd_world *world = sherd_tensor_world(a ? a : index);
+    bool begun = sherd__doing_begin(world, "sherd_scatter_fill");
+    sherd_tensor *y = put_at(&sherd__scatter_op, (sherd_tensor *[]){a, index, NULL},
+                             &(pick){.dim = dim, .value = value});
+
+    sherd__doing_end(world, begun);
+    return y;
 }
 
 sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
