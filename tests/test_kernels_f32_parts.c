@@ -164,7 +164,7 @@ static void parts_are_more_exact_than_multiply_adds(void)
         }
         add_up(&p);
         multiply(&parts, &p, c);
-        sherd__f32_by_fma.gemm(false, true, p.m, p.n, p.k, 1, a, p.k, b, p.k, 0, other, p.n);
+        chain.gemm(false, true, p.m, p.n, p.k, 1, a, p.k, b, p.k, 0, other, p.n);
         CHECK(2 * error_of(c, &p) <= error_of(other, &p));
     }
 }
@@ -208,7 +208,8 @@ static int64_t unequal(const float *x, const float *y, int64_t n)
 
 /* Row 40 of a times `x`, or column 30 of b: the rows beside it in its block by multiply-adds, too,
  * and all others as if nothing had been there. */
-static void try_numbers(const sherd__kernels *parts, float x, bool in_b, bool turned)
+static void try_numbers(const sherd__kernels *parts, const sherd__kernels *chain, float x,
+                        bool in_b, bool turned)
 {
     enum { ROW = 40, COLUMN = 30 };
     sherd__product p = {.dtype = SHERD_F32,
@@ -232,7 +233,7 @@ static void try_numbers(const sherd__kernels *parts, float x, bool in_b, bool tu
     multiply(parts, &p, c);
     for (int64_t i = 0; i < p.m * p.n; i++)
         other[i] = bias[i % p.n];
-    sherd__f32_by_fma.gemm(p.ta, p.tb, p.m, p.n, p.k, 1, a, a_row, b, b_row, 1, other, p.n);
+    chain->gemm(p.ta, p.tb, p.m, p.n, p.k, 1, a, a_row, b, b_row, 1, other, p.n);
     if (in_b) { /* all columns that are packed with it */
         CHECK_EQ(unequal(c, other, p.m * p.n), 0);
         return;
@@ -249,7 +250,7 @@ static void numbers_without_parts_go_to_multiply_adds(void)
     sherd__kernels parts, chain;
 
     for (int i = 0; i < 4 * LEN(factors) && tables(&parts, &chain); i++)
-        try_numbers(&parts, factors[i / 4], i & 1, i & 2);
+        try_numbers(&parts, &chain, factors[i / 4], i & 1, i & 2);
 }
 
 /* Both small, so that only their products are too small; both large, so that only sums are too
@@ -268,7 +269,7 @@ static void products_out_of_range_go_to_multiply_adds(void)
         for (int64_t j = 0; j < p.n * p.k; j++)
             b[j] *= factors[i][1];
         multiply(&parts, &p, c);
-        sherd__f32_by_fma.gemm(false, false, p.m, p.n, p.k, 1, a, p.k, b, p.n, 0, other, p.n);
+        chain.gemm(false, false, p.m, p.n, p.k, 1, a, p.k, b, p.n, 0, other, p.n);
         for (int64_t j = 0; j < p.m * p.n; j++)
             if (!CHECK(isfinite(other[j]) ? fabsf(c[j] - other[j]) <= 1e-5f * 1e-30f
                                           : !isfinite(c[j])))
