@@ -255,6 +255,8 @@ static void say_tally(const tally *sum, const char *mesh)
     int64_t least = sum->of_row[0];
 
     for (int i = 0; i < LEN(rows); i++) {
+        if (rows[i].draw == draw_surface) /* never decided (operator_graph.h) */
+            continue;
         least = sum->of_row[i] < least ? sum->of_row[i] : least;
         if (!CHECK(sum->of_row[i] > 0))
             fprintf(stderr, "  %s\n", rows[i].name);
