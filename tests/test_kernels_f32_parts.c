@@ -169,6 +169,30 @@ static void parts_are_more_exact_than_multiply_adds(void)
     }
 }
 
+/* Rows are multiplied in blocks or in strips, as is faster at the time: rows that are equal give
+ * equal results, to the last bit. */
+static void equal_rows_give_equal_bits(void)
+{
+    static const int64_t extents[][3] = {{300, 200, 1024}, {333, 210, 100}, {1000, 130, 70}};
+    sherd__kernels parts, chain;
+
+    for (int i = 0; i < LEN(extents) && tables(&parts, &chain); i++) {
+        sherd__product p = {.dtype = SHERD_F32,
+                            .result = SHERD_F32,
+                            .m = extents[i][0],
+                            .n = extents[i][1],
+                            .k = extents[i][2]};
+        draw(a, p.m * p.k, 15);
+        draw(b, p.n * p.k, 16);
+        for (int64_t r = 1; r < p.m; r++)
+            memcpy(a + r * p.k, a, sizeof *a * (size_t)p.k);
+        multiply(&parts, &p, c);
+        for (int64_t r = 1; r < p.m; r++)
+            if (!CHECK(memcmp(c + r * p.n, c, sizeof *c * (size_t)p.n) == 0))
+                break;
+    }
+}
+
 /* All that f32 can hold. */
 static void whole_numbers_are_exact(void)
 {
@@ -309,6 +333,7 @@ static const check_test tests[] = {
     {TEST(products_are_sums_of_products)},
     {TEST(parts_are_more_exact_than_multiply_adds)},
     {TEST(whole_numbers_are_exact)},
+    {TEST(equal_rows_give_equal_bits)},
     {TEST(numbers_without_parts_go_to_multiply_adds)},
     {TEST(products_out_of_range_go_to_multiply_adds)},
     {TEST(other_products_go_to_multiply_adds)},

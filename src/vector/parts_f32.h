@@ -10,10 +10,10 @@
 #include "blocks.h"
 
 /*
- * Parts of a number; numbers of a block in parts; columns packed at once; how many strips ahead
- * memory is asked for, a divisor of BLOCK.
+ * Parts of a number; numbers of a tile in parts, one behind the other, and of a block; columns
+ * packed at once; how many strips ahead memory is asked for, a divisor of BLOCK.
  */
-enum { PARTS = 3, PARTED = PARTS * SQUARE, MOST = 1024, AHEAD = 8 };
+enum { PARTS = 3, CELL = PARTS * TILE, PARTED = 2 * CELL, MOST = 1024, AHEAD = 8 };
 
 /* The magnitudes of rows, or columns: the smallest that is not 0, and the largest. As bits of f32,
  * which order them; NaN is above all. */
@@ -105,7 +105,8 @@ static void pack_strip(left_rows *left)
 {
     const lying_numbers *m = &left->m;
     int64_t x = left->x, row = left->row, later = row + AHEAD;
-    uint16_t *at = left->to + x * PARTS * BLOCK + row * BLOCK;
+    uint16_t *at =
+        left->to + (row / SIDE * blocks_of(m->width) + x / BLOCK) * CELL + row % SIDE * BLOCK;
     const float *ahead = m->at + later % BLOCK * m->stride + x + later / BLOCK * BLOCK;
     vf first = load_numbers(m, row, x), second = load_numbers(m, row, x + SIDE);
     vi y[PARTS];
@@ -115,7 +116,7 @@ static void pack_strip(left_rows *left)
     left->most[row] = larger(larger(left->most[row], first), second);
     pair_parts(y, first, second);
     for (int p = 0; p < PARTS; p++)
-        store_words(at + p * SQUARE, y[p]);
+        store_words(at + p * TILE, y[p]);
     left->row = (row + 1) % BLOCK;
     left->x += left->row ? 0 : BLOCK;
 }
@@ -139,7 +140,7 @@ static range pack_right_rows(uint16_t *to, const lying_numbers *m)
     range of = {UINT32_MAX, 0};
 
     for (int64_t i = 0; i < blocks_of(m->rows) * BLOCK; i += SIDE) {
-        uint16_t *at = to + i / BLOCK * deep * PARTED + i % BLOCK / SIDE * TILE;
+        uint16_t *at = to + i / BLOCK * deep * PARTED + i % BLOCK / SIDE * CELL;
         vi most[SIDE];
         for (int r = 0; r < SIDE; r++)
             most[r] = v_int(0);
@@ -155,7 +156,7 @@ static range pack_right_rows(uint16_t *to, const lying_numbers *m)
             }
             for (int p = 0; p < PARTS; p++) {
                 turn_rows(y[p]);
-                store_tile(at + p * SQUARE, y[p]);
+                store_tile(at + p * TILE, y[p]);
             }
         }
         for (int r = 0; r < SIDE; r++)
@@ -185,7 +186,7 @@ INLINE void pack_terms(bool turned, uint16_t *to, const lying_numbers *m, int64_
     for (int p = 0; p < PARTS; p++) {
         if (turned)
             turn_rows(y[p]);
-        store_tile(to + p * SQUARE, y[p]);
+        store_tile(to + p * TILE, y[p]);
     }
 }
 
@@ -200,8 +201,11 @@ INLINE range pack_across(bool turned, uint16_t *to, const lying_numbers *m)
         most[x / SIDE] = v_int(0);
     for (int64_t i = 0; i < deep; i++)
         for (int64_t x = 0; x < blocks_of(m->width) * BLOCK; x += SIDE)
-            pack_terms(turned, to + (x / BLOCK * deep + i) * PARTED + x % BLOCK / SIDE * TILE, m,
-                       i * BLOCK, x, &most[x / SIDE]);
+            pack_terms(turned,
+                       to + (turned ? x / SIDE * deep + i
+                                    : (x / BLOCK * deep + i) * 2 + x % BLOCK / SIDE) *
+                                CELL,
+                       m, i * BLOCK, x, &most[x / SIDE]);
     for (int64_t x = 0; x < m->width; x++)
         see(&of, ((const uint32_t *)most)[x]);
     return of;

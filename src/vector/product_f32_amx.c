@@ -22,12 +22,27 @@
 
 /*
  * Terms of a pass; numbers of b, and of an a that lies across, that are packed at once; what is
- * worth it, see `fits`; products of parts of a block, between which strips are packed.
+ * worth it, see `fits`; products of parts of a block, between which strips are packed; after how
+ * many times 32 rows both ways are tried.
  */
-enum { PASS = 512, OF_B = 1 << 17, OF_A = 1 << 16, FEW_TERMS = 64, PAYS = 100, TURNS = 6 };
+enum {
+    PASS = 512,
+    OF_B = 1 << 17,
+    OF_A = 1 << 16,
+    FEW_TERMS = 64,
+    PAYS = 100,
+    TURNS = 6,
+    TRIALS = 32
+};
 
 /* Exponents as f32 holds them: the shift, that of 1, and the least of a product. */
 enum { EXPONENT = 23, ONE = 127, LEAST_PRODUCT = ONE - 100 };
+
+/* How long 32 rows took, in blocks and in strips. */
+typedef struct pace {
+    uint64_t took[2];
+    int64_t turn;
+} pace;
 
 /* A product, and the columns and terms of it that are being made. */
 typedef struct part {
@@ -43,6 +58,7 @@ typedef struct part {
     uint16_t *rows_at; /* what is multiplied, in to_a */
     left_rows left;    /* the rows after them */
     int64_t strips;    /* of those, between products of parts */
+    pace pace;
 } part;
 
 static int64_t side_of(int64_t n, int64_t pass, int64_t room)
@@ -171,10 +187,10 @@ INLINE void finish_rows(bool adds, float *c, int64_t c_row, const float *sum, in
         }
 }
 
-static void finish(const part *x, int64_t end, const float *block, int64_t i, int64_t j)
+static void finish(const part *x, int64_t rows, const float *block, int64_t i, int64_t j)
 {
     float *c = x->c + i * x->c_row + x->j + j;
-    int64_t rows = sherd__min(BLOCK, end - i), cols = x->cols - j;
+    int64_t cols = x->cols - j;
     const vm m[] = {v_part(cols), v_part(sherd__max(cols - SIDE, 0))};
     vf bias[] = {v_zero(), v_zero()};
 
@@ -188,69 +204,96 @@ static void finish(const part *x, int64_t end, const float *block, int64_t i, in
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-INLINE void load_left(const uint16_t *a, int which)
+/*
+ * Blocks of 32 x 32 results take all eight tiles; of 16 x 32, in two strips, five. A core has few
+ * tiles besides those that programs see, and where another thread runs on it, only half of these:
+ * with eight in use, a product of tiles then waits for the one before it, and strips are 40 %
+ * faster. Else blocks are, by 15 %. Sums are the same, to the last bit, so what is faster is tried
+ * now and then.
+ */
+typedef struct operands {
+    const uint16_t *a, *b;
+    int64_t second; /* from the first 16 rows of a to the others */
+} operands;
+
+INLINE void load_left(bool block, const operands *at, int64_t i, int which)
 {
-    _tile_loadd(4, a + which * SQUARE, BLOCK * sizeof *a);
-    _tile_loadd(5, a + which * SQUARE + TILE, BLOCK * sizeof *a);
+    const uint16_t *a = at->a + i * CELL + which * TILE;
+
+    _tile_loadd(4, a, BLOCK * sizeof *a);
+    if (block)
+        _tile_loadd(5, a + at->second, BLOCK * sizeof *a);
 }
 
-INLINE void load_right(const uint16_t *b, int which)
+INLINE void load_right(const operands *at, int64_t i, int which)
 {
-    _tile_loadd(6, b + which * SQUARE, BLOCK * sizeof *b);
-    _tile_loadd(7, b + which * SQUARE + TILE, BLOCK * sizeof *b);
+    const uint16_t *b = at->b + i * PARTED + which * TILE;
+
+    _tile_loadd(6, b, BLOCK * sizeof *b);
+    _tile_loadd(7, b + CELL, BLOCK * sizeof *b);
 }
 
-/* The products of two parts of 32 terms. Tiles take 64 cycles, in which a strip or two are packed:
- * more at once would be waited for. */
-INLINE void add_products(left_rows *left, int64_t strips)
+/* The products of two parts of 32 terms. Tiles take 32 or 64 cycles, in which a strip or two are
+ * packed: more at once would be waited for. */
+INLINE void add_products(bool block, left_rows *left, int64_t strips)
 {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    if (block) {
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
     for (int64_t i = 0; i < strips && !are_packed(left); i++)
         pack_strip(left);
 }
 
-/*
- * c[32,32] = a b over `deep` blocks of terms; c_row floats lie between rows of c. The small
- * products are added up first, while what each sum of 32 terms is rounded to is small: that is why
- * c is not begun with. From one pair of parts to the next only one side is loaded.
- */
-INLINE void multiply_parts(part *x, float *c, int64_t c_row, int64_t deep, const uint16_t *a,
-                           const uint16_t *b)
+INLINE void begin_sums(bool block)
 {
-    left_rows *left = &x->left;
-    int64_t strips = x->strips;
-    int64_t row = c_row * (int64_t)sizeof *c;
-
-    __asm__ volatile("" ::: "memory"); /* loads of tiles are not seen to read memory */
     _tile_zero(0);
     _tile_zero(1);
-    _tile_zero(2);
+    _tile_zero(2); /* also where it is not used: a tile of zeroes takes no room */
     _tile_zero(3);
+    if (!block)
+        _tile_zero(5);
+}
+
+/*
+ * c[32,32] or c[16,32] = a b over `deep` blocks of terms; c_row floats lie between rows of c. The
+ * small products are added up first, while what each sum of 32 terms is rounded to is small: that
+ * is why c is not begun with. From one pair of parts to the next only one side is loaded.
+ */
+INLINE void multiply_parts(bool block, part *x, float *c, int64_t c_row, int64_t deep,
+                           const operands *at)
+{
+    left_rows *left = &x->left;
+    int64_t strips = x->strips, row = c_row * (int64_t)sizeof *c;
+
+    __asm__ volatile("" ::: "memory"); /* loads of tiles are not seen to read memory */
+    begin_sums(block);
     for (int64_t i = 0; i < deep; i++) {
-        load_left(a + i * PARTED, 0);
-        load_right(b + i * PARTED, 2);
-        add_products(left, strips);
-        load_right(b + i * PARTED, 1);
-        add_products(left, strips);
-        load_left(a + i * PARTED, 1);
-        add_products(left, strips);
-        load_right(b + i * PARTED, 0);
-        add_products(left, strips);
-        load_left(a + i * PARTED, 2);
-        add_products(left, strips);
+        load_left(block, at, i, 0);
+        load_right(at, i, 2);
+        add_products(block, left, strips);
+        load_right(at, i, 1);
+        add_products(block, left, strips);
+        load_left(block, at, i, 1);
+        add_products(block, left, strips);
+        load_right(at, i, 0);
+        add_products(block, left, strips);
+        load_left(block, at, i, 2);
+        add_products(block, left, strips);
     }
     for (int64_t i = 0; i < deep; i++) {
-        load_left(a + i * PARTED, 0);
-        load_right(b + i * PARTED, 0);
-        add_products(left, strips);
+        load_left(block, at, i, 0);
+        load_right(at, i, 0);
+        add_products(block, left, strips);
     }
     _tile_stored(0, c, row);
     _tile_stored(1, c + SIDE, row);
-    _tile_stored(2, c + SIDE * c_row, row);
-    _tile_stored(3, c + SIDE * c_row + SIDE, row);
+    if (block) {
+        _tile_stored(2, c + SIDE * c_row, row);
+        _tile_stored(3, c + SIDE * c_row + SIDE, row);
+    }
     __asm__ volatile("" ::: "memory");
 }
 
@@ -266,26 +309,52 @@ static void ask_for(const part *x, int64_t i, int64_t j)
     }
 }
 
-/* Packed rows of a, from row i on, times the packed columns. Whole blocks to which nothing is added
- * are made where they belong. */
+/* Some packed rows of a, those of the product from row i on, times the packed columns. Whole
+ * results to which nothing is added are made where they belong. */
+INLINE void multiply_some(bool block, part *x, const uint16_t *a, int64_t i, int64_t end)
+{
+    int64_t deep = blocks_of(x->terms), rows = block ? BLOCK : SIDE;
+    bool alone = !x->p->adds && x->d == 0 && !x->bias && i + rows <= end;
+
+    for (int64_t j = 0; j < x->cols; j += BLOCK) {
+        const operands at = {a, x->to_b + j / BLOCK * deep * PARTED, deep * CELL};
+        ask_for(x, i, j);
+        if (alone && j + BLOCK <= x->cols) {
+            multiply_parts(block, x, x->c + i * x->c_row + x->j + j, x->c_row, deep, &at);
+        } else {
+            multiply_parts(block, x, x->block, BLOCK, deep, &at);
+            finish(x, sherd__min(rows, end - i), x->block, i, j);
+        }
+    }
+}
+
+/* Whether the next 32 rows are multiplied in strips: what was faster, or what is to be tried. */
+static bool takes_strips(const pace *p)
+{
+    return p->turn % TRIALS > 1 ? p->took[1] < p->took[0] : p->turn % TRIALS;
+}
+
+/* Packed rows of a, from row i on. */
 static void multiply_rows(part *x, int64_t i, int64_t rows)
 {
-    int64_t deep = blocks_of(x->terms), across = blocks_of(x->cols);
-    bool alone = !x->p->adds && x->d == 0 && !x->bias;
+    int64_t strip = blocks_of(x->terms) * CELL, end = i + rows;
+    const uint16_t *a = x->rows_at;
 
-    for (int64_t r = 0; r < rows; r += BLOCK)
-        for (int64_t j = 0; j < across; j++) {
-            const uint16_t *a = x->rows_at + r / BLOCK * deep * PARTED;
-            const uint16_t *b = x->to_b + j * deep * PARTED;
-            ask_for(x, i + r, j * BLOCK);
-            if (alone && r + BLOCK <= rows && (j + 1) * BLOCK <= x->cols) {
-                multiply_parts(x, x->c + (i + r) * x->c_row + x->j + j * BLOCK, x->c_row, deep, a,
-                               b);
-            } else {
-                multiply_parts(x, x->block, BLOCK, deep, a, b);
-                finish(x, i + rows, x->block, i + r, j * BLOCK);
-            }
+    for (; i < end; i += BLOCK, a += 2 * strip) {
+        bool strips = takes_strips(&x->pace);
+        uint64_t begin = __builtin_ia32_rdtsc();
+        if (strips) {
+            multiply_some(false, x, a, i, end);
+            if (i + SIDE < end)
+                multiply_some(false, x, a + strip, i + SIDE, end);
+        } else {
+            multiply_some(true, x, a, i, end);
         }
+        if (i + BLOCK > end)
+            return; /* fewer rows say nothing of the others */
+        x->pace.took[strips] = __builtin_ia32_rdtsc() - begin;
+        x->pace.turn++;
+    }
 }
 
 /* The same rows by multiply-adds. */
