@@ -169,7 +169,7 @@ static void parts_are_more_exact_than_multiply_adds(void)
     }
 }
 
-/* Rows are multiplied in blocks or in strips, as is faster at the time: rows that are equal give
+/* Rows are multiplied in blocks or in half blocks, as is faster at the time: rows that are equal give
  * equal results, to the last bit. */
 static void equal_rows_give_equal_bits(void)
 {

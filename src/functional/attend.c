@@ -23,11 +23,6 @@ enum { MASK_DIMS = SHERD__MASK_DIMS };
 
 typedef sherd__attend_attributes attend_attributes;
 
-static bool are_spans(const sherd_tensor *mask)
-{
-    return mask && mask->dtype == SHERD_I32;
-}
-
 static void add_mask(sherd__attending *s, const sherd_tensor *mask, const void *data)
 {
     s->mask = data;
@@ -64,7 +59,7 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
 
     if (attributes->window < s.all_keys)
         s.window = attributes->window;
-    if (are_spans(mask)) {
+    if (sherd__attend_are_spans(mask)) {
         s.span = call->from[q + MASK];
         s.span_batch = mask->shape[BATCH] == 1 ? 0 : 2 * s.queries;
     } else if (mask) {
@@ -95,9 +90,9 @@ double sherd__attend_general_operations_back(const sherd_call *call)
 /* "b1rst": the letters of the mask's dims, '1' for one that broadcasts; "bsu" of spans. */
 static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
 {
-    strcpy(label, are_spans(mask) ? "bsu" : "bgrst");
+    strcpy(label, sherd__attend_are_spans(mask) ? "bsu" : "bgrst");
     for (int d = 0; mask && d < mask->ndim; d++)
-        if (mask->shape[d] == 1 && (d == 0 || !are_spans(mask)))
+        if (mask->shape[d] == 1 && (d == 0 || !sherd__attend_are_spans(mask)))
             label[d] = '1';
 }
 
@@ -272,11 +267,12 @@ const char *sherd__attend_describe(sherd_call *call)
         sherd__attend_fault(call, attributes->causal, attributes->window, attributes->softcap);
     if (fault)
         return fault;
-    if (are_spans(mask) && (mask->ndim != 3 || mask->shape[2] != 2))
+    if (sherd__attend_are_spans(mask) && (mask->ndim != 3 || mask->shape[2] != 2))
         return "spans must be [batch,queries,2]";
-    if (mask && !are_spans(mask) && mask->dtype != SHERD_BOOL && mask->dtype != q->dtype)
+    if (mask && !sherd__attend_are_spans(mask) && mask->dtype != SHERD_BOOL &&
+        mask->dtype != q->dtype)
         return "the mask must be bool or of the dtype of q";
-    if (mask && !are_spans(mask) && mask->ndim != MASK_DIMS)
+    if (mask && !sherd__attend_are_spans(mask) && mask->ndim != MASK_DIMS)
         return "the mask must broadcast to [batch,heads,queries,keys]";
     label_mask(mask, label);
     snprintf(call->rule, sizeof call->rule, "bsgrw,btgw,btgw,%s->bsgrw,bgrs", label);
@@ -385,7 +381,7 @@ void sherd__attend_in_order(sherd_tensor **out, sherd_tensor *const *in, int64_t
     for (int i = Q; i <= V; i++)
         out[i] = sherd_unzigzag(in[i], POSITIONS, zigzag);
     out[MASK] = in[MASK];
-    if (are_spans(mask) && mask->ndim == 3)
+    if (sherd__attend_are_spans(mask) && mask->ndim == 3)
         out[MASK] = sherd_unzigzag(in[MASK], 1, zigzag);
     for (int d = 3; mask && mask->ndim == MASK_DIMS && d < MASK_DIMS; d++)
         if (mask->shape[d] != 1)

@@ -76,6 +76,12 @@ double sherd__attend_pairs(int64_t lo, int64_t hi, int64_t keys, bool causal, in
  */
 double sherd__attend_operations(const sherd__attending *problem);
 
+/* Whether what stands in the mask's place says which keys are seen; NULL: there is nothing. */
+static inline bool sherd__attend_are_spans(const sherd_tensor *mask)
+{
+    return mask && mask->dtype == SHERD_I32;
+}
+
 /* Refuse spans that fall; the CPU looks at them in any case. False: they do, or it has failed. */
 bool sherd__attend_check_spans(sherd_call *call);
 

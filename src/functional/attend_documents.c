@@ -76,7 +76,7 @@ bool sherd__attend_check_spans(sherd_call *call)
     sherd_tensor *spans = call->in[SHERD__ATTEND_MASK];
     const int32_t *span = call->from[SHERD__ATTEND_MASK];
 
-    if (!spans || spans->dtype != SHERD_I32 || spans->count == 0 || sherd__is_dry(call->world))
+    if (!sherd__attend_are_spans(spans) || spans->count == 0 || sherd__is_dry(call->world))
         return true;
     if (sherd__device_in(call) && !(span = sherd__data(spans)))
         return false;

@@ -48,7 +48,7 @@ static sherd_tensor *masked(sherd_tensor *scores, sherd_tensor *mask)
 {
     if (!mask)
         return scores;
-    if (mask->dtype == SHERD_I32)
+    if (sherd__attend_are_spans(mask))
         return sherd_masked_fill(scores, outside_of(mask, scores->shape[4]), -(double)INFINITY);
     return mask->dtype == SHERD_BOOL
                ? sherd_masked_fill(scores, sherd_logical_not(mask), -(double)INFINITY)

@@ -318,7 +318,7 @@ static bool has_kernel(const sherd_call *call, int q)
 {
     const sherd__attend_attributes *attributes = call->attributes;
     const sherd_tensor *queries = call->in[q], *mask = call->in[q + MASK];
-    bool spans = mask && mask->dtype == SHERD_I32; /* all kernels take them */
+    bool spans = sherd__attend_are_spans(mask); /* all kernels take them */
     const sherd__attending s = {.width = queries->shape[WIDTH],
                                 .softcap = attributes->softcap,
                                 .mask = spans ? NULL : mask, /* whether there is one */

@@ -38,7 +38,7 @@ enum {
 /* Exponents as f32 holds them: the shift, that of 1, and the least of a product. */
 enum { EXPONENT = 23, ONE = 127, LEAST_PRODUCT = ONE - 100 };
 
-/* How long 32 rows took, in blocks and in strips. */
+/* How long 32 rows took, in blocks and in half blocks. */
 typedef struct pace {
     uint64_t took[2];
     int64_t turn;
@@ -51,7 +51,8 @@ typedef struct part {
     float *c;
     int64_t a_row, b_row, c_row;
     int64_t pass, side_b, side_a; /* terms, columns, and rows at once */
-    uint16_t *to_a, *to_b;        /* [side / 32][pass / 32][PARTS][32,32]; a: twice, if !ta */
+    uint16_t *to_a;               /* [side / 16][pass / 32][PARTS][16,32], twice if !ta */
+    uint16_t *to_b;               /* [side / 32][pass / 32][2][PARTS][16,32] */
     float *block;                 /* [32,32] */
     int64_t j, d, cols, terms;
     range of_b;
@@ -205,9 +206,9 @@ static void finish(const part *x, int64_t rows, const float *block, int64_t i, i
 /* ---- the product ----------------------------------------------------------------------------- */
 
 /*
- * Blocks of 32 x 32 results take all eight tiles; of 16 x 32, in two strips, five. A core has few
+ * Blocks of 32 x 32 results take all eight tiles; half blocks, of 16 x 32, five. A core has few
  * tiles besides those that programs see, and where another thread runs on it, only half of these:
- * with eight in use, a product of tiles then waits for the one before it, and strips are 40 %
+ * with eight in use, a product of tiles then waits for the one before it, and half blocks are 40 %
  * faster. Else blocks are, by 15 %. Sums are the same, to the last bit, so what is faster is tried
  * now and then.
  */
@@ -297,13 +298,12 @@ INLINE void multiply_parts(bool block, part *x, float *c, int64_t c_row, int64_t
     __asm__ volatile("" ::: "memory");
 }
 
-/* Ask for where the block's results go to. To ask for rows of a, which is packed next, gains
- * nothing: both wait for the same memory. */
-static void ask_for(const part *x, int64_t i, int64_t j)
+/* Ask for where these rows of a block's results go to. */
+static void ask_for(const part *x, int64_t i, int64_t rows, int64_t j)
 {
     const float *at = x->c + i * x->c_row + x->j + j;
 
-    for (int64_t r = i; r < sherd__min(i + BLOCK, x->p->m); r++, at += x->c_row) {
+    for (int64_t r = i; r < sherd__min(i + rows, x->p->m); r++, at += x->c_row) {
         __builtin_prefetch(at, 1, 3);
         __builtin_prefetch(at + SIDE, 1, 3);
     }
@@ -318,7 +318,7 @@ INLINE void multiply_some(bool block, part *x, const uint16_t *a, int64_t i, int
 
     for (int64_t j = 0; j < x->cols; j += BLOCK) {
         const operands at = {a, x->to_b + j / BLOCK * deep * PARTED, deep * CELL};
-        ask_for(x, i, j);
+        ask_for(x, i, rows, j);
         if (alone && j + BLOCK <= x->cols) {
             multiply_parts(block, x, x->c + i * x->c_row + x->j + j, x->c_row, deep, &at);
         } else {
@@ -328,8 +328,8 @@ INLINE void multiply_some(bool block, part *x, const uint16_t *a, int64_t i, int
     }
 }
 
-/* Whether the next 32 rows are multiplied in strips: what was faster, or what is to be tried. */
-static bool takes_strips(const pace *p)
+/* Whether the next 32 rows are multiplied in half blocks: what was faster, or is to be tried. */
+static bool takes_halves(const pace *p)
 {
     return p->turn % TRIALS > 1 ? p->took[1] < p->took[0] : p->turn % TRIALS;
 }
@@ -337,22 +337,22 @@ static bool takes_strips(const pace *p)
 /* Packed rows of a, from row i on. */
 static void multiply_rows(part *x, int64_t i, int64_t rows)
 {
-    int64_t strip = blocks_of(x->terms) * CELL, end = i + rows;
+    int64_t half = blocks_of(x->terms) * CELL, end = i + rows;
     const uint16_t *a = x->rows_at;
 
-    for (; i < end; i += BLOCK, a += 2 * strip) {
-        bool strips = takes_strips(&x->pace);
+    for (; i < end; i += BLOCK, a += 2 * half) {
+        bool halves = takes_halves(&x->pace);
         uint64_t begin = __builtin_ia32_rdtsc();
-        if (strips) {
+        if (halves) {
             multiply_some(false, x, a, i, end);
             if (i + SIDE < end)
-                multiply_some(false, x, a + strip, i + SIDE, end);
+                multiply_some(false, x, a + half, i + SIDE, end);
         } else {
             multiply_some(true, x, a, i, end);
         }
         if (i + BLOCK > end)
             return; /* fewer rows say nothing of the others */
-        x->pace.took[strips] = __builtin_ia32_rdtsc() - begin;
+        x->pace.took[halves] = __builtin_ia32_rdtsc() - begin;
         x->pace.turn++;
     }
 }
