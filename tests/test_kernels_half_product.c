@@ -246,6 +246,36 @@ static void products_are_f32_sums_rounded_once(void)
     room = 0;
 }
 
+/* Tiles make rows in blocks or in half blocks, as is faster at the time: rows that are equal give
+ * equal results, to the last bit. */
+static void equal_rows_give_equal_bits(void)
+{
+    static const int64_t extents[][3] = {{300, 200, 2080}, {333, 210, 100}, {1000, 130, 96}};
+    sherd__kernel_set set;
+
+    setenv("SHERD_GEMM", "tiles", 1);
+    sherd__kernels_choose(&set);
+    unsetenv("SHERD_GEMM");
+    for (int i = 0; i < LEN(extents) && set.bf16.product && sherd__has_fast_bf16(); i++) {
+        sherd__product p = {.dtype = SHERD_BF16,
+                            .result = SHERD_F32,
+                            .m = extents[i][0],
+                            .n = extents[i][1],
+                            .k = extents[i][2]};
+        set.bf16.narrow(p.m * p.k, a, drawn(1, p.m * p.k));
+        set.bf16.narrow(p.k * p.n, b, drawn(2, p.k * p.n));
+        for (int64_t r = 1; r < p.m; r++)
+            memcpy(a + r * p.k, a, sizeof *a * (size_t)p.k);
+        run(&set.bf16, &p, wide_c);
+        for (int64_t r = 1; r < p.m; r++)
+            if (!CHECK(memcmp(wide_c + r * p.n, wide_c, sizeof *wide_c * (size_t)p.n) == 0))
+                break;
+    }
+    free(space);
+    space = NULL;
+    room = 0;
+}
+
 /* Large in one size: many columns at a time would take much room, and the workspace has a bound. */
 static void the_workspace_is_bounded(void)
 {
@@ -283,6 +313,7 @@ static void what_is_asked_for_by_name_is_plain(void)
 
 static const check_test tests[] = {
     {TEST(products_are_f32_sums_rounded_once)},
+    {TEST(equal_rows_give_equal_bits)},
     {TEST(the_workspace_is_bounded)},
     {TEST(what_is_asked_for_by_name_is_plain)},
 };

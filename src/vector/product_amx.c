@@ -2,12 +2,12 @@
 /*
  * Matrix products of bf16 in the tiles of AMX, which oneDNN 2.6 takes up to twice as long for.
  * Columns of b are packed into tiles as long as the second cache has room for them, then rows of a
- * unless they are rows of tiles as they lie, and each block of 32 x 32 results is one run over the
- * terms (amx.h). A block then goes through the first cache, where bias and what is there are added,
- * and is rounded once. More terms than a pass has are added up in f32: in c, or where that has 16
- * bits, in the workspace. Where a lies across it is turned while it is packed, which takes as long
- * as some 100 columns of the product. Few rows or columns go by way of f32: their time is that of
- * reading the other operand. Subnormal numbers count as 0.
+ * unless they are rows of tiles as they lie, and each block of 32 x 32 results, or half of it, is
+ * one run over the terms (amx.h). A block then goes through the first cache, where bias and what is
+ * there are added, and is rounded once. More terms than a pass has are added up in f32: in c, or
+ * where that has 16 bits, in the workspace. Where a lies across it is turned while it is packed,
+ * which takes as long as some 100 columns of the product. Few rows or columns go by way of f32:
+ * their time is that of reading the other operand. Subnormal numbers count as 0.
  */
 #include "fast.h"
 
@@ -43,6 +43,7 @@ typedef struct part {
     uint16_t *to_a, *to_b;              /* tiles [side / 32][pass / 32][2] */
     float *sums, *block;                /* [kept,side_b], two [32,32] */
     int64_t i, j, d, rows, cols, terms;
+    tile_pace pace;
 } part;
 
 /* A function of the shape alone: ranks that compute the same must get the same bits. */
@@ -257,6 +258,12 @@ static void finish(const part *x, const float *block, int64_t i, int64_t j)
         finish_rows(true, false, false, block, sums, x->side_b, NULL, 0, rows, m, bias);
 }
 
+/* The n-th block of results of the rows from i on. */
+static void finish_block(const part *x, int64_t i, int64_t n, int64_t across)
+{
+    finish(x, x->block + n % 2 * SQUARE, i + n / across * BLOCK, n % across * BLOCK);
+}
+
 /* ---- the product ----------------------------------------------------------------------------- */
 
 /* Ask for where the block's results go to. */
@@ -296,31 +303,48 @@ static tiles rows_of(const part *x, int64_t i, int64_t packed, int64_t *bytes)
     return (tiles){x->to_a + packed * blocks_of(x->terms) * BLOCK, .second = TILE, .next = SQUARE};
 }
 
-/* `rows` rows of a, from row i of the part on, times the packed columns. A block is finished while
- * the next one is multiplied. */
-static void multiply_rows(const part *x, int64_t i, int64_t rows)
+/* A block of results, from row i and column j of the part on, whose rows of a are the packed ones
+ * from `packed` on. */
+static void multiply_block(const part *x, bool halves, float *to, int64_t i, int64_t j,
+                           int64_t packed)
 {
-    int64_t deep = blocks_of(x->terms), across = blocks_of(x->cols), bytes;
-    int64_t blocks = blocks_of(rows) * across;
+    int64_t deep = blocks_of(x->terms), bytes;
+    tiles a = rows_of(x, i, packed, &bytes);
+    tiles b = {x->to_b + j * deep * BLOCK, .second = TILE, .next = SQUARE};
 
-    for (int64_t n = 0; n <= blocks; n++) {
-        int64_t r = n / across * BLOCK, j = n % across;
-        if (n < blocks) {
-            tiles a = rows_of(x, i + r, r, &bytes);
-            tiles b = {x->to_b + j * deep * SQUARE, .second = TILE, .next = SQUARE};
-            ask_for(x, i + r, j * BLOCK);
-            if (!x->p->ta)
-                ask_rows(x, x->i + i + r + BLOCK, j, across);
-            multiply_lying(false, x->block + n % 2 * SQUARE, BLOCK, deep, a, bytes, b);
-        }
-        if (n > 0)
-            finish(x, x->block + (n - 1) % 2 * SQUARE, i + (n - 1) / across * BLOCK,
-                   (n - 1) % across * BLOCK);
+    ask_for(x, i, j);
+    if (halves) {
+        multiply_lying(true, false, to, BLOCK, deep, a, bytes, b);
+        a.at += a.second;
+        multiply_lying(true, false, to + SIDE * BLOCK, BLOCK, deep, a, bytes, b);
+    } else {
+        multiply_lying(false, false, to, BLOCK, deep, a, bytes, b);
     }
 }
 
+/* `rows` rows of a, from row i of the part on, times the packed columns. A block is finished while
+ * the next one is multiplied. */
+static void multiply_rows(part *x, int64_t i, int64_t rows)
+{
+    int64_t across = blocks_of(x->cols), n = 0;
+
+    for (int64_t r = 0; r < rows; r += BLOCK) {
+        bool halves = takes_halves(&x->pace);
+        uint64_t begin = __builtin_ia32_rdtsc();
+        for (int64_t j = 0; j < across; j++, n++) {
+            if (!x->p->ta)
+                ask_rows(x, x->i + i + r + BLOCK, j, across);
+            multiply_block(x, halves, x->block + n % 2 * SQUARE, i + r, j * BLOCK, r);
+            if (n > 0)
+                finish_block(x, i, n - 1, across);
+        }
+        keep_pace(&x->pace, begin);
+    }
+    finish_block(x, i, n - 1, across);
+}
+
 /* Some terms of the part that is kept. */
-static void multiply_pass(const part *x)
+static void multiply_pass(part *x)
 {
     pack_b(x);
     for (int64_t i = 0; i < x->rows; i += x->side_a) {

@@ -22,27 +22,12 @@
 
 /*
  * Terms of a pass; numbers of b, and of an a that lies across, that are packed at once; what is
- * worth it, see `fits`; products of parts of a block, between which strips are packed; after how
- * many times 32 rows both ways are tried.
+ * worth it, see `fits`; products of parts of a block, between which strips are packed.
  */
-enum {
-    PASS = 512,
-    OF_B = 1 << 17,
-    OF_A = 1 << 16,
-    FEW_TERMS = 64,
-    PAYS = 100,
-    TURNS = 6,
-    TRIALS = 32
-};
+enum { PASS = 512, OF_B = 1 << 17, OF_A = 1 << 16, FEW_TERMS = 64, PAYS = 100, TURNS = 6 };
 
 /* Exponents as f32 holds them: the shift, that of 1, and the least of a product. */
 enum { EXPONENT = 23, ONE = 127, LEAST_PRODUCT = ONE - 100 };
-
-/* How long 32 rows took, in blocks and in half blocks. */
-typedef struct pace {
-    uint64_t took[2];
-    int64_t turn;
-} pace;
 
 /* A product, and the columns and terms of it that are being made. */
 typedef struct part {
@@ -59,7 +44,7 @@ typedef struct part {
     uint16_t *rows_at; /* what is multiplied, in to_a */
     left_rows left;    /* the rows after them */
     int64_t strips;    /* of those, between products of parts */
-    pace pace;
+    tile_pace pace;
 } part;
 
 static int64_t side_of(int64_t n, int64_t pass, int64_t room)
@@ -205,13 +190,6 @@ static void finish(const part *x, int64_t rows, const float *block, int64_t i, i
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-/*
- * Blocks of 32 x 32 results take all eight tiles; half blocks, of 16 x 32, five. A core has few
- * tiles besides those that programs see, and where another thread runs on it, only half of these:
- * with eight in use, a product of tiles then waits for the one before it, and half blocks are 40 %
- * faster. Else blocks are, by 15 %. Sums are the same, to the last bit, so what is faster is tried
- * now and then.
- */
 typedef struct operands {
     const uint16_t *a, *b;
     int64_t second; /* from the first 16 rows of a to the others */
@@ -248,16 +226,6 @@ INLINE void add_products(bool block, left_rows *left, int64_t strips)
         pack_strip(left);
 }
 
-INLINE void begin_sums(bool block)
-{
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2); /* also where it is not used: a tile of zeroes takes no room */
-    _tile_zero(3);
-    if (!block)
-        _tile_zero(5);
-}
-
 /*
  * c[32,32] or c[16,32] = a b over `deep` blocks of terms; c_row floats lie between rows of c. The
  * small products are added up first, while what each sum of 32 terms is rounded to is small: that
@@ -267,10 +235,10 @@ INLINE void multiply_parts(bool block, part *x, float *c, int64_t c_row, int64_t
                            const operands *at)
 {
     left_rows *left = &x->left;
-    int64_t strips = x->strips, row = c_row * (int64_t)sizeof *c;
+    int64_t strips = x->strips;
 
     __asm__ volatile("" ::: "memory"); /* loads of tiles are not seen to read memory */
-    begin_sums(block);
+    begin_sums(!block, false, c, c_row);
     for (int64_t i = 0; i < deep; i++) {
         load_left(block, at, i, 0);
         load_right(at, i, 2);
@@ -289,12 +257,7 @@ INLINE void multiply_parts(bool block, part *x, float *c, int64_t c_row, int64_t
         load_right(at, i, 0);
         add_products(block, left, strips);
     }
-    _tile_stored(0, c, row);
-    _tile_stored(1, c + SIDE, row);
-    if (block) {
-        _tile_stored(2, c + SIDE * c_row, row);
-        _tile_stored(3, c + SIDE * c_row + SIDE, row);
-    }
+    store_sums(!block, c, c_row);
     __asm__ volatile("" ::: "memory");
 }
 
@@ -328,12 +291,6 @@ INLINE void multiply_some(bool block, part *x, const uint16_t *a, int64_t i, int
     }
 }
 
-/* Whether the next 32 rows are multiplied in half blocks: what was faster, or is to be tried. */
-static bool takes_halves(const pace *p)
-{
-    return p->turn % TRIALS > 1 ? p->took[1] < p->took[0] : p->turn % TRIALS;
-}
-
 /* Packed rows of a, from row i on. */
 static void multiply_rows(part *x, int64_t i, int64_t rows)
 {
@@ -352,8 +309,7 @@ static void multiply_rows(part *x, int64_t i, int64_t rows)
         }
         if (i + BLOCK > end)
             return; /* fewer rows say nothing of the others */
-        x->pace.took[halves] = __builtin_ia32_rdtsc() - begin;
-        x->pace.turn++;
+        keep_pace(&x->pace, begin);
     }
 }
 
