@@ -8,6 +8,8 @@
  */
 #include "watch.h"
 
+#include "cores.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -34,9 +36,12 @@ typedef struct watch {
     int fd;
     double start, moved; /* when something last went on */
     unsigned steps;
-    double starved; /* what the round's threads had waited for a core by then; -1 = not known */
-    double lost;    /* the most that one of them has waited since: who ends takes it along */
-    double robbed, before; /* the same since the blow, and at the blow */
+    bool looked;
+    cores then; /* what the round's threads had waited for a core by then, if looked */
+    cores now;
+    double lost;   /* the most that one of them has waited since: who ends takes it along */
+    cores before;  /* the same at the blow */
+    double robbed; /* since the blow */
     bool struck;
 } watch;
 
@@ -62,50 +67,16 @@ static void complain(watch *w, const char *format, ...)
 
 /* ---- time that is not the round's own -------------------------------------------------------- */
 
-static double waited_by(const char *task)
-{
-    unsigned long long ran = 0, waited = 0;
-    char path[112];
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/schedstat", task);
-    f = fopen(path, "r");
-    if (f && fscanf(f, "%llu %llu", &ran, &waited) != 2)
-        waited = 0;
-    if (f)
-        fclose(f);
-    return 1e-9 * (double)waited;
-}
-
-/* The longest that any thread of a process has waited for a core. */
-static double most_waited(pid_t pid)
-{
-    char path[48], task[96];
-    double most = 0;
-
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *dir = opendir(path);
-    for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        snprintf(task, sizeof task, "%s/%.16s", path, e->d_name);
-        double waited = e->d_name[0] == '.' ? 0 : waited_by(task);
-        most = waited > most ? waited : most;
-    }
-    if (dir)
-        closedir(dir);
-    return most;
-}
-
 /* All processes of the round together: each may have waited for another's turn. */
-static double starved(const watch *w)
+static void look(cores *all, const watch *w)
 {
-    double most = most_waited(w->pid);
-
+    all->processes = all->threads = 0;
+    cores_add(all, w->pid);
     for (int r = 0; r < w->r->ranks && !w->r->threads; r++) {
-        int pid = atomic_load(&w->b->rank[r].pid);
-        double waited = pid && pid != w->pid ? most_waited(pid) : 0;
-        most = waited > most ? waited : most;
+        int pid = atomic_load(&w->b->rank[r].pid); /* also where who has started it is gone */
+        if (pid)
+            cores_add(all, pid);
     }
-    return most;
 }
 
 static unsigned steps_of(const watch *w)
@@ -142,15 +113,20 @@ static bool hangs(watch *w)
     if (steps != w->steps) {
         w->steps = steps;
         w->moved = now;
-        w->starved = -1;
+        w->looked = false;
         w->lost = 0;
         return false;
     }
     if (now - w->moved < 0.5)
         return false;
-    if (w->starved < 0)
-        w->starved = starved(w);
-    w->lost = fmax(w->lost, starved(w) - w->starved);
+    look(&w->now, w);
+    if (!w->looked || w->now.processes != w->then.processes) {
+        w->moved = w->looked ? now : w->moved; /* who starts or ends has gone on, too */
+        w->looked = true;
+        w->then = w->now;
+        w->lost = 0;
+    }
+    w->lost = fmax(w->lost, cores_lost(&w->then, &w->now));
     pause = now - w->moved - w->lost;
     w->out->pause = pause > w->out->pause ? pause : w->out->pause;
     if (pause < HANG_SECONDS)
@@ -174,7 +150,7 @@ static void strike(watch *w)
     const round_plan *r = w->r;
 
     usleep((useconds_t)r->delay_us);
-    w->before = starved(w);
+    look(&w->before, w);
     atomic_store(&w->b->struck_at, (int64_t)(1e9 * now_seconds()));
     w->struck = true;
     if (r->kind == ROUND_ORPHANED) {
@@ -238,8 +214,10 @@ static void wait_for_end(watch *w)
             return;
         if (strikes && !w->struck && all_are_there(w))
             strike(w);
-        else if (w->struck)
-            w->robbed = fmax(w->robbed, starved(w) - w->before);
+        else if (w->struck) {
+            look(&w->now, w);
+            w->robbed = fmax(w->robbed, cores_lost(&w->before, &w->now));
+        }
         if (hangs(w)) {
             kill(-w->pid, SIGKILL);
             return;
@@ -291,7 +269,7 @@ static void judge_leftovers(watch *w)
 
 void watch_round(outcome *out, const round_plan *r, board *b, int output, bool print)
 {
-    watch w = {.r = r, .b = b, .out = out, .starved = -1};
+    watch w = {.r = r, .b = b, .out = out};
     int status = 0;
 
     memset(out, 0, sizeof *out);
