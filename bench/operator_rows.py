@@ -276,17 +276,17 @@ for s, d, n in [((16, 32), 1, 8), ((2048, 512), 1, 512), ((2048, 512), 0, 2048),
 row("scatter_reduce amax 100000 to 1000", [("@scatter_amax", [0, 1, 2], {})], None, [T(1000), T(100000, kind=1000), T(100000)],
     lambda x, i, y: x.scatter_reduce(0, i, y, "amax", include_self=True))
 for s, d in [((16, 32), 1), ((1, 100000), 1), ((1000, 1000), 1), ((1000, 1000), 0), ((64, 4096), 1), ((1, 1000000), 1), ((10000, 16), 1)]:
-    row(f"sort dim {d} of {text(s)}", "sort", {"k": s[d], "dim": d, "flag": 0}, [T(*s, kind="d")], lambda x, d=d: x.sort(d))
+    row(f"sort dim {d} of {text(s)}", "sort", {"k": s[d], "dim": d, "whether_the_largest_come_first": 0}, [T(*s, kind="d")], lambda x, d=d: x.sort(d))
     for k in (1, 5, s[d] // 4):
         if k < s[d] and s[0] != 16:
-            row(f"topk {k} of dim {d} of {text(s)}", "topk", {"k": k, "dim": d, "flag": 1}, [T(*s, kind="d")], lambda x, k=k, d=d: x.topk(k, d))
-row("topk 50 of 32x32000", "topk", {"k": 50, "dim": 1, "flag": 1}, [T(32, 32000, kind="d")], lambda x: x.topk(50, 1))
-row("topk 2 of 8192x64", "topk", {"k": 2, "dim": 1, "flag": 1}, [T(8192, 64, kind="d")], lambda x: x.topk(2, 1))
+            row(f"topk {k} of dim {d} of {text(s)}", "topk", {"k": k, "dim": d, "whether_the_largest_come_first": 1}, [T(*s, kind="d")], lambda x, k=k, d=d: x.topk(k, d))
+row("topk 50 of 32x32000", "topk", {"k": 50, "dim": 1, "whether_the_largest_come_first": 1}, [T(32, 32000, kind="d")], lambda x: x.topk(50, 1))
+row("topk 2 of 8192x64", "topk", {"k": 2, "dim": 1, "whether_the_largest_come_first": 1}, [T(8192, 64, kind="d")], lambda x: x.topk(2, 1))
 for s, d in [((1000000,), 0), ((1000, 1000), 1), ((1000, 1000), 0), ((10000, 16), 1)]:
     row(f"median of dim {d} of {text(s)}", "median", {"dim": d}, [T(*s, kind="d")], lambda x, d=d: x.median(d))
     row(f"kthvalue of dim {d} of {text(s)}", "kthvalue", {"k": s[d] // 3, "dim": d}, [T(*s, kind="d")], lambda x, d=d, s=s: x.kthvalue(s[d] // 3, d))
     row(f"quantile of dim {d} of {text(s)}", "quantile", {"q": 0.3, "dim": d}, [T(*s, kind="d")], lambda x, d=d: x.quantile(0.3, d))
-row("sort of i64 1M", "sort", {"k": 1 << 20, "dim": 0, "flag": 0}, [T(1 << 20, dtype=torch.int64)], lambda x: x.sort(), backward=False, unchecked=(1,))
+row("sort of i64 1M", "sort", {"k": 1 << 20, "dim": 0, "whether_the_largest_come_first": 0}, [T(1 << 20, dtype=torch.int64)], lambda x: x.sort(), backward=False, unchecked=(1,))
 for s, d in [((16, 32), 1), ((128, 512), 1), ((128, 512), 0), ((2048, 2048), 1), ((2048, 2048), 0), ((64, 128, 256), 1), ((1000000,), 0)]:
     row(f"cumsum dim {d} of {text(s)}", "cumsum", {"k": s[d], "dim": d}, [T(*s)], lambda x, d=d: x.cumsum(d), tolerance=1e-3)
 row("searchsorted 100k in 100k", "searchsorted", {"dtype": NUMBER["i32"], "right": 0}, [T(100000, kind="s"), T(100000)], lambda a, b: torch.searchsorted(a, b), backward=False)
@@ -347,7 +347,7 @@ for name, f in dict(mse_loss=F.mse_loss, l1_loss=F.l1_loss, huber_loss=F.huber_l
 for size, s in SIZES.items():
     row(f"bce_with_logits {size}", "bce_with_logits", {"reduction": 0}, [T(*s), T(*s, kind="p", grad=False)], F.binary_cross_entropy_with_logits, tolerance=1e-4)
     row(f"kl_div {size}", "kl_div", {"reduction": 0}, [T(*s), T(*s, kind="p", grad=False)], F.kl_div, tolerance=1e-4)
-    row(f"dropout {size}", "dropout", {"key.word": [1, 2], "p": 0.1}, [T(*s)], lambda x: F.dropout(x, 0.1), unchecked=(0, 1), tolerance=2)
+    row(f"dropout {size}", "dropout", {"how_often_the_generator_was_used,_or_its_name,": [1, 2], "p": 0.1}, [T(*s)], lambda x: F.dropout(x, 0.1), unchecked=(0, 1), tolerance=2)
 
 # ---- products
 for b, m, k, n in [(1, 16, 32, 16), (4096, 16, 16, 16), (1024, 32, 64, 32), (20000, 4, 4, 4), (20000, 3, 3, 3), (64, 128, 64, 128), (1, 512, 512, 512)]:

@@ -9,7 +9,7 @@
  *                                                copies; LAYOUT "S(0)", or "-" for a plain one
  *     apply OPERATOR COUNT I.. (FIELD V..)..     of these operands (-1: none), as a step. Operand
  *                                                32 + 4 s + j is result j of step s; FIELD is a
- *                                                name with '=' before it
+ *                                                name with '=' before it and '_' for blanks
  *     time SAMPLES CALLS DY                      seconds of a call: the least CPU time of rank 0,
  *                                                the least time of all ranks. DY: the operand that
  *                                                is the gradient of result 0; -1: forward only
@@ -214,6 +214,14 @@ static void set_field(const sherd_op_field *field, int i, const char *word, char
            value[field->kind].from, value[field->kind].bytes);
 }
 
+/* Names of fields may have blanks, which are '_' in a line. */
+static bool is_named(const char *name, const char *word)
+{
+    for (; *name && (*name == *word || (*name == ' ' && *word == '_')); name++)
+        word++;
+    return *name == *word;
+}
+
 static void take_step(trial *c, char **word, int words)
 {
     step *s = &c->step[c->steps++];
@@ -237,7 +245,7 @@ static void take_step(trial *c, char **word, int words)
             continue;
         }
         i = 0;
-        for (field = s->op->field; field->name && strcmp(field->name, word[w] + 1) != 0;)
+        for (field = s->op->field; field->name && !is_named(field->name, word[w] + 1);)
             field++;
         if (!field->name) {
             fprintf(stderr, "operators: %s has no %s\n", word[1], word[w] + 1);
