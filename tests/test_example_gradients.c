@@ -115,13 +115,14 @@ static void compare(const gradients *one, const gradients *many)
     }
 }
 
-static void of_one_rank(gradients *out, sherd_world **world)
+static void of_one_rank(gradients *out, sherd_world **world, double dropout)
 {
     const sherd_world_options options = {.seed = 1, .no_pin = true};
     gpt_options o = small(&(setup){1, 1, false, false});
     corpus text = alphabet();
     trainer t;
 
+    o.dropout = dropout;
     CHECK_OK(sherd_world_alone(world, &options));
     CHECK_OK(trainer_create(&t, *world, &o, &text));
     collect(out, &t);
@@ -135,12 +136,52 @@ static void every_gradient_is_that_of_one_rank(sherd_world *world)
     sherd_world *alone;
     gradients one, many;
 
-    of_one_rank(&one, &alone);
+    of_one_rank(&one, &alone, 0.1);
     for (int i = 0; i < LEN(setups); i++) {
         gpt_options o = small(&setups[i]);
         trainer t;
         if (o.dp * o.tp != sherd_world_ranks(world))
             continue;
+        CHECK_OK(trainer_create(&t, world, &o, &text));
+        collect(&many, &t);
+        compare(&one, &many);
+        discard(&many);
+        trainer_destroy(&t);
+    }
+    discard(&one);
+    text_free(&text);
+    CHECK_OK(sherd_world_close(alone));
+}
+
+/* Sequences over "cp", in zigzag order and in order, beside what other axes split. */
+static void a_sequence_in_parts_gives_the_gradients_of_one_rank(sherd_world *world)
+{
+    static const struct {
+        int dp, cp, tp;
+        bool in_order, sequence_parallel, shard_parameters;
+    } how[] = {
+        {1, 2, 1, false, false, false}, {1, 2, 1, true, false, true},
+        {1, 3, 1, false, false, true},  {2, 2, 1, false, false, true},
+        {1, 2, 2, false, true, true},   {1, 2, 2, true, false, false},
+        {2, 2, 2, false, true, true},   {1, 8, 1, false, false, false},
+    };
+    corpus text = alphabet();
+    sherd_world *alone;
+    gradients one, many;
+
+    of_one_rank(&one, &alone, 0); /* dropout draws for rows, which are in another order here */
+    for (int i = 0; i < LEN(how); i++) {
+        gpt_options o = small(&(setup){how[i].dp, how[i].tp, how[i].sequence_parallel, false});
+        char error[LINE_BYTES];
+        trainer t;
+        if (how[i].dp * how[i].cp * how[i].tp != sherd_world_ranks(world))
+            continue;
+        o.cp = how[i].cp;
+        o.dropout = 0;
+        o.in_order = how[i].in_order;
+        o.shard_parameters = how[i].shard_parameters;
+        CHECK(options_fit(&o, sherd_world_ranks(world), error));
+        CHECK_EQ(o.zigzag, o.in_order ? 0 : o.cp);
         CHECK_OK(trainer_create(&t, world, &o, &text));
         collect(&many, &t);
         compare(&one, &many);
@@ -282,6 +323,7 @@ static void no_memory_in_a_step_is_told_to_all(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(every_gradient_is_that_of_one_rank), {2, 3, 4, 5, 6}},
+    {TEST(a_sequence_in_parts_gives_the_gradients_of_one_rank), {2, 3, 4, 8}},
     {TEST(input_reshard_changes_no_bit_of_a_gradient), {2, 3, 4, 6}},
     {TEST(a_rank_starts_with_its_parts), {1, 2, 3, 4, 5, 6}},
     {TEST(a_large_model_is_not_made_on_one_rank), {2}},

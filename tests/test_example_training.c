@@ -155,6 +155,27 @@ static void experts_train_alike_on_every_mesh(void)
     json_decref(other);
 }
 
+/* In zigzag order dropout draws other numbers than in order. */
+static void sequences_in_parts_train_like_whole_ones(void)
+{
+    static const char *const how[] = {
+        "--mesh cp=2 --dropout 0", "--mesh cp=3,dp=2 --dropout 0 --shard-parameters",
+        "--mesh tp=2,cp=2,dp=2 --dropout 0 --sequence-parallel --shard-parameters",
+        "--mesh cp=2,tp=2 --dropout 0", "--mesh cp=2 --dropout 0 --in-order"};
+    json_t *one = train("-n 1 --dropout 0");
+
+    for (int i = 0; one && i < LEN(how); i += check_stride(3)) {
+        json_t *many = train(how[i]);
+        bool same = CHECK_NEAR(many ? difference(one, many, "losses") : 1, 0, 1e-4);
+        same &= CHECK_NEAR(many ? difference(one, many, "grad_norms") : 1, 0, 1e-4);
+        CHECK_NEAR(json_number_value(json_object_get(many, "max_rel_diff_vs_1_rank")), 0, 1e-4);
+        if (!same)
+            fprintf(stderr, "with %s\n", how[i]);
+        json_decref(many);
+    }
+    json_decref(one);
+}
+
 /* Rounding of gradients is amplified where a matrix has small singular values. */
 static void muon_trains_alike_on_every_mesh(void)
 {
@@ -302,6 +323,7 @@ static const check_test tests[] = {
     {TEST(every_mesh_trains_like_one_rank)},
     {TEST(sixteen_bits_train_as_f32_does_on_every_mesh)},
     {TEST(experts_train_alike_on_every_mesh)},
+    {TEST(sequences_in_parts_train_like_whole_ones)},
     {TEST(muon_trains_alike_on_every_mesh)},
     {TEST(training_learns)},
     {TEST(heads_that_do_not_divide_move_nothing_more)},

@@ -13,7 +13,7 @@
 /* Reduce n numbers over all ranks, in place. */
 static void across_ranks(const trainer *t, sherd_reduce_op op, double *values, int64_t n)
 {
-    const sherd_placement pending[] = {sherd_partial(op), sherd_partial(op)};
+    const sherd_placement pending[] = {sherd_partial(op), sherd_partial(op), sherd_partial(op)};
     const double *result;
 
     if (sherd_world_is_dry(t->world)) /* what the others have is not known */
@@ -201,7 +201,8 @@ sherd_status figures_compare(figures *f, const trainer *t)
         return SHERD_OK;
     }
     if (sherd_world_ranks(t->world) > 1 && sherd_world_rank(t->world) == 0) {
-        options.dp = options.tp = 1;
+        options.dp = options.cp = options.tp = 1;
+        options.zigzag = options.dropout > 0 ? options.zigzag : 0; /* draws are for rows */
         status = sherd_world_alone(&world, &alone);
         if (!status) {
             status = train_alone(f, world, &options, t->text);

@@ -165,7 +165,7 @@ static int start(job *j)
     const gpt_options *o = &j->options;
     const sherd_world_options world = {
         .ranks = (int)(o->ranks ? o->ranks
-                       : o->dp  ? o->dp * o->tp
+                       : o->dp  ? o->dp * o->cp * o->tp
                                 : 2),
         .as = o->threads ? SHERD_THREADS : SHERD_PROCESSES,
         .seed = (uint64_t)o->seed,

@@ -2,9 +2,10 @@
 
 /*
  * The model: a GPT as a tree of modules. Nothing here depends on ranks: the forward functions
- * compute on whole tensors, and plan.c says how these are split. The paths of modules, such as
- * "blocks.0.attn.wq", also name the generators of the initial values, so that these do not depend
- * on the mesh.
+ * compute on whole tensors, and plan.c says how these are split. Only the order of positions is
+ * known here (options->zigzag), to those that look at it: attention, and the table of places. The
+ * paths of modules, such as "blocks.0.attn.wq", also name the generators of the initial values, so
+ * that these do not depend on the mesh.
  */
 #include <math.h>
 
@@ -34,8 +35,8 @@ static sherd_tensor *split_heads(sherd_tensor *x, const gpt_options *o)
 
 static void attention(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
-    static const sherd_attention_options causal = {.causal = true};
     const gpt_options *o = sherd_module_payload(self);
+    const sherd_attention_options causal = {.causal = true, .zigzag = o->zigzag};
     sherd_tensor *x = in->value[0];
     sherd_tensor *q = split_heads(call(self, "wq", x), o);
     sherd_tensor *k = split_heads(call(self, "wk", x), o);
@@ -95,7 +96,11 @@ static void block(sherd_module *self, const sherd_args *in, sherd_args *out)
 /* The tables: a vector for each byte and one for its place. */
 static sherd_tensor *embed(sherd_module *self, sherd_tensor *ids)
 {
+    const gpt_options *o = sherd_module_payload(self);
     sherd_tensor *place = sherd_module_parameter(self, "place");
+
+    if (o->zigzag)
+        place = sherd_zigzag(place, 0, o->zigzag);
     return call(self, "drop", sherd_add(call(self, "tok", ids), place));
 }
 

@@ -27,8 +27,8 @@ typedef struct option {
 
 static const option table[] = {
     {"ranks", 'n', COUNT, FIELD(ranks), 1, SHERD_MAX_RANKS, "N", "how many processes train [2]"},
-    {"mesh", 0, MESH, FIELD(dp), 0, 0, "dp=A,tp=B",
-     "A data-parallel groups of B tensor-parallel ranks [tp=N]"},
+    {"mesh", 0, MESH, FIELD(dp), 0, 0, "dp=A,cp=B,tp=C",
+     "the batch over A, sequences over B, products over C ranks [tp=N]"},
     {"layers", 0, COUNT, FIELD(layers), 1, 1000, "N", "transformer blocks"},
     {"dim", 0, COUNT, FIELD(dim), 1, 1 << 20, "N", "width of the model, a multiple of the heads"},
     {"heads", 0, COUNT, FIELD(heads), 1, 1 << 16, "N", "attention heads of a block"},
@@ -44,6 +44,8 @@ static const option table[] = {
     {"dropout", 0, REAL, FIELD(dropout), 0, 1, "P", "probability, from 0 to below 1"},
     {"seed", 0, COUNT, FIELD(seed), 0, INT64_MAX, "N",
      "of first values, batches, dropout and sample"},
+    {"in-order", 0, FLAG, FIELD(in_order), 0, 0, "",
+     "sequences over cp stay in order: later ranks have more attention to do"},
     {"sequence-parallel", 0, FLAG, FIELD(sequence_parallel), 0, 0, "",
      "between the products each tp rank keeps some positions"},
     {"keep-gathered", 0, FLAG, FIELD(keep_gathered), 0, 0, "",
@@ -109,18 +111,21 @@ static bool read_real(const option *o, const char *text, double *out, char *erro
     return true;
 }
 
-/* "dp=2,tp=3": each axis at most once, in either order; one that is left out has extent 1. */
+/* "dp=2,tp=3": each axis at most once, in any order; one that is left out has extent 1. */
 static bool read_mesh(const char *text, gpt_options *out, char *error)
 {
-    int64_t extent[2] = {0, 0};
+    static const char *const names[] = {"dp=", "cp=", "tp="};
+    int64_t extent[] = {0, 0, 0};
     const char *at = text;
     bool good = true;
 
     for (;;) {
-        int axis = strncmp(at, "dp=", 3) == 0 ? 0 : strncmp(at, "tp=", 3) == 0 ? 1 : -1;
         char *end = NULL;
-        long long value = axis < 0 ? 0 : strtoll(at + 3, &end, 10);
-        good = axis >= 0 && extent[axis] == 0 && end > at + 3 && value >= 1 && value <= 1 << 20;
+        int axis = 0;
+        while (axis < 3 && strncmp(at, names[axis], 3) != 0)
+            axis++;
+        long long value = axis == 3 ? 0 : strtoll(at + 3, &end, 10);
+        good = axis < 3 && extent[axis] == 0 && end > at + 3 && value >= 1 && value <= 1 << 20;
         if (!good)
             break;
         extent[axis] = value;
@@ -132,11 +137,12 @@ static bool read_mesh(const char *text, gpt_options *out, char *error)
     }
     if (!good) {
         snprintf(error, LINE_BYTES,
-                 "--mesh: \"%.100s\" is not of the form dp=A,tp=B with A, B >= 1", text);
+                 "--mesh: \"%.100s\" is not of the form dp=A,cp=B,tp=C with A, B, C >= 1", text);
         return false;
     }
     out->dp = extent[0] ? extent[0] : 1;
-    out->tp = extent[1] ? extent[1] : 1;
+    out->cp = extent[1] ? extent[1] : 1;
+    out->tp = extent[2] ? extent[2] : 1;
     return true;
 }
 
@@ -265,12 +271,15 @@ bool options_parse(gpt_options *out, int argc, char *const *argv, char *error)
 bool options_fit(gpt_options *o, int ranks, char *error)
 {
     if (o->dp == 0) {
-        o->dp = 1;
+        o->dp = o->cp = 1;
         o->tp = ranks;
     }
-    if (o->dp * o->tp != ranks) {
-        snprintf(error, LINE_BYTES, "--mesh dp=%lld,tp=%lld has %lld ranks, but there are %d",
-                 (long long)o->dp, (long long)o->tp, (long long)(o->dp * o->tp), ranks);
+    o->zigzag = o->cp > 1 && !o->in_order ? o->cp : 0;
+    if (o->dp * o->cp * o->tp != ranks) {
+        snprintf(error, LINE_BYTES,
+                 "--mesh dp=%lld,cp=%lld,tp=%lld has %lld ranks, but there are %d",
+                 (long long)o->dp, (long long)o->cp, (long long)o->tp,
+                 (long long)(o->dp * o->cp * o->tp), ranks);
         return false;
     }
     if (o->ranks && o->ranks != ranks) {

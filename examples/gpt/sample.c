@@ -37,8 +37,11 @@ static unsigned char next_byte(trainer *t, const sherd_layout *layout, const int
     unsigned char byte = '\n';
 
     sherd_scope_begin(t->world);
-    sherd_tensor *ids = spread_ids(t->world, layout, window);
-    const float *logits = sherd_tensor_read(sherd_full(sherd_module_call(t->model, ids)));
+    sherd_tensor *ids = spread_ids(t, layout, window);
+    sherd_tensor *whole = sherd_full(sherd_module_call(t->model, ids));
+    if (t->options->zigzag)
+        whole = sherd_unzigzag(whole, 1, t->options->zigzag);
+    const float *logits = sherd_tensor_read(whole);
     if (logits) /* none after an error, which the check will tell */
         byte = draw(logits + (used - 1) * VOCABULARY, random);
     sherd_scope_end(t->world);

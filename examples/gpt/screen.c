@@ -64,11 +64,12 @@ void screen_begin(const trainer *t, const figures *f)
     printf(" parameters, %s on the fullest rank\n", amount(b, (double)f->params_local, ""));
     printf("text     %s, %s; batches of %lld\n", t->text->source,
            amount(a, (double)t->text->count, "B"), (long long)o->batch);
-    printf("ranks    %d %s, mesh %s, transport %s%s%s%s\n", ranks,
+    printf("ranks    %d %s, mesh %s, transport %s%s%s%s%s\n", ranks,
            strcmp(transport, "threads") == 0 ? "threads"
            : ranks == 1                      ? "process"
                                              : "processes",
-           sherd_mesh_text(t->mesh), transport, o->sequence_parallel ? ", sequence parallel" : "",
+           sherd_mesh_text(t->mesh), transport, o->zigzag ? ", zigzag" : "",
+           o->sequence_parallel ? ", sequence parallel" : "",
            o->shard_parameters ? ", sharded parameters" : "",
            o->input_reshard ? ", input reshard" : "");
     print_compute(t);

@@ -43,9 +43,12 @@ sherd_status agree(sherd_world *world, sherd_status mine)
 
 sherd_status layout_of_ids(const sherd_layout **out, const trainer *t, int64_t rows)
 {
-    const sherd_placement rows_over_dp[] = {sherd_shard(0), sherd_replicate()};
-    return sherd_layout_create(out, t->mesh, 2, (int64_t[]){rows, t->options->context},
-                               rows_over_dp, NULL);
+    sherd_placement split[] = {sherd_shard(0), sherd_replicate(), sherd_replicate()};
+
+    if (t->options->cp > 1)
+        split[1] = sherd_shard(1);
+    return sherd_layout_create(out, t->mesh, 2, (int64_t[]){rows, t->options->context}, split,
+                               NULL);
 }
 
 /*
@@ -83,15 +86,25 @@ static sherd_status make_rest(trainer *t)
     return status ? status : t->ids && t->targets ? SHERD_OK : SHERD_ENOMEM;
 }
 
+/* "cp" lies between the others: what has sequences split over it is split further over "tp". */
+static sherd_status make_mesh(trainer *t)
+{
+    const gpt_options *o = t->options;
+
+    if (o->cp > 1)
+        return sherd_mesh_create(&t->mesh, t->world, 3, (int64_t[]){o->dp, o->cp, o->tp},
+                                 (const char *const[]){"dp", "cp", "tp"}, NULL);
+    return sherd_mesh_create(&t->mesh, t->world, 2, (int64_t[]){o->dp, o->tp},
+                             (const char *const[]){"dp", "tp"}, NULL);
+}
+
 sherd_status trainer_create(trainer *t, sherd_world *world, const gpt_options *options,
                             const corpus *text)
 {
-    static const char *const names[] = {"dp", "tp"};
-    const int64_t extents[] = {options->dp, options->tp};
     sherd_status status;
 
     *t = (trainer){.world = world, .options = options, .text = text};
-    status = sherd_mesh_create(&t->mesh, world, 2, extents, names, NULL);
+    status = make_mesh(t);
     if (!status)
         status = agree(world, model_create(&t->model, world, options));
     if (!status)
@@ -114,11 +127,13 @@ void trainer_destroy(trainer *t)
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-sherd_tensor *spread_ids(sherd_world *world, const sherd_layout *layout, const int32_t *ids)
+sherd_tensor *spread_ids(const trainer *t, const sherd_layout *layout, const int32_t *ids)
 {
     const int64_t *shape = sherd_layout_shape(layout);
-    sherd_tensor *whole = sherd_mark_equal(sherd_from_data(world, SHERD_I32, shape, 2, ids));
+    sherd_tensor *whole = sherd_mark_equal(sherd_from_data(t->world, SHERD_I32, shape, 2, ids));
 
+    if (t->options->zigzag) /* the same causal attention for all ranks of "cp" */
+        whole = sherd_zigzag(whole, 1, t->options->zigzag);
     return sherd_distribute(whole, layout, -1); /* every rank has all of it and keeps its part */
 }
 
@@ -152,8 +167,8 @@ void train_gradients(trainer *t, int64_t step, step_figures *out)
     text_batch(t->text, t->options, step, t->ids, t->targets);
 
     sherd_scope_begin(world);
-    sherd_tensor *ids = spread_ids(world, t->batch, t->ids);
-    sherd_tensor *targets = spread_ids(world, t->batch, t->targets);
+    sherd_tensor *ids = spread_ids(t, t->batch, t->ids);
+    sherd_tensor *targets = spread_ids(t, t->batch, t->targets);
     sherd_dtype before = sherd_set_autocast(world, train_dtype(t->options));
     const sherd_args in = {.count = 1, .value = {ids}};
     sherd_args made;

@@ -45,10 +45,13 @@ void train_gradients(trainer *t, int64_t step, step_figures *out);
 /* The same, and the update. Collective; all ranks get the same status. */
 sherd_status train_step(trainer *t, int64_t step, step_figures *out);
 
-/* Distribute ids [rows, context], equal on all ranks, over the axis "dp" of a layout. */
-sherd_tensor *spread_ids(sherd_world *world, const sherd_layout *layout, const int32_t *ids);
+/* Order ids [rows, context], equal on all ranks, as the model wants them, and distribute them. */
+sherd_tensor *spread_ids(const trainer *t, const sherd_layout *layout, const int32_t *ids);
 
-/* The layout of ids [rows, context]: rows over "dp", the same on all ranks of "tp". */
+/*
+ * The layout of ids [rows, context]: rows over "dp", positions over "cp", the same on all ranks of
+ * "tp".
+ */
 sherd_status layout_of_ids(const sherd_layout **out, const trainer *t, int64_t rows);
 
 /* Make all ranks fail if one did; all ranks must call it. */
