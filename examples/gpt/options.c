@@ -51,7 +51,7 @@ static const option table[] = {
     {"keep-gathered", 0, FLAG, FIELD(keep_gathered), 0, 0, "",
      "sequence parallel: keep gathered inputs for backward: more memory, less to move"},
     {"shard-parameters", 0, FLAG, FIELD(shard_parameters), 0, 0, "",
-     "each dp rank keeps its part of parameters, gradients and optimizer state"},
+     "each dp and cp rank keeps its part of parameters, gradients and optimizer state"},
     {"input-reshard", 0, FLAG, FIELD(input_reshard), 0, 0, "",
      "keep activations that tp ranks share as shards"},
     {"muon", 0, FLAG, FIELD(muon), 0, 0, "",

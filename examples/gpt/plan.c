@@ -13,8 +13,8 @@
  * Experts, where there are any, lie with the ranks of "dp", whose bytes go there and come back, and
  * their features are split over "tp".
  *
- * With sharded parameters each rank of "dp" keeps its part of what "tp" leaves there, and a layer's
- * are gathered when it is called.
+ * With sharded parameters each rank of "dp" and "cp" keeps its part of what "tp" leaves there, and
+ * a layer's are gathered when it is called.
  */
 #include "model.h"
 
@@ -75,6 +75,7 @@ static void add_sequence(plan *p, bool keep)
 
 sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_options *options)
 {
+    const char *data = options->cp > 1 ? "dp,cp" : "dp"; /* what shards the numbers of a batch */
     bool sequence = options->sequence_parallel;
     sherd_placement between = sequence ? sherd_shard(SEQUENCE) : sherd_replicate();
     plan p = {.count = 0};
@@ -82,7 +83,7 @@ sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_
 
     /* Nothing to split; and so no rank ever has whole parameters. */
     if (options->shard_parameters && options->tp == 1 && !options->experts)
-        return sherd_fully_shard(model, mesh, "dp", NULL);
+        return sherd_fully_shard(model, mesh, data, NULL);
     add(&p, "tok", leaving(sherd_rowwise(), between));
     add(&p, "blocks.*.attn.w[qkv]", by_head(sherd_colwise(), options));
     add(&p, "blocks.*.attn.wo", leaving(by_head(sherd_rowwise(), options), between));
@@ -99,7 +100,7 @@ sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_
     if (!status && options->experts)
         status = spread_experts(model, mesh);
     if (!status && options->shard_parameters)
-        status = sherd_fully_shard(model, mesh, "dp", &(sherd_shard_options){.skip_sharded = true});
+        status = sherd_fully_shard(model, mesh, data, &(sherd_shard_options){.skip_sharded = true});
     if (!status && options->input_reshard)
         status = sherd_input_reshard(model, mesh, "tp", SEQUENCE);
     return status;

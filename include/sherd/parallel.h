@@ -247,7 +247,7 @@ typedef struct sherd_shard_options {
     int64_t min_elements; /* smaller parameters stay replicated over the axis */
     bool no_prefetch;     /* gather and reduce-scatter only when the program waits for it */
     bool keep_gathered;   /* keep gathered parameters for backward, instead of gathering again */
-    bool skip_sharded;    /* leave what is sharded over the axis already; otherwise EINVAL */
+    bool skip_sharded;    /* leave what is sharded over an axis of these already; else EINVAL */
     /*
      * The path of modules whose parameters are gathered together with those of all modules below
      * them ("layers.*"; as in sherd_parallelize, "" is the module itself). NULL = of each module
@@ -279,9 +279,9 @@ typedef struct sherd_shard_options {
 
 /**
  * Shard the parameters of a module, and of all modules below it, over an axis, usually the one that
- * shards the batch (PyTorch: FSDP). Each rank then holds its part of every parameter, of its
- * gradient, and of the state of an optimizer that is made afterwards; parts are uneven if the
- * number of ranks does not divide the size.
+ * shards the batch, or over several (PyTorch: FSDP). Each rank then holds its part of every
+ * parameter, of its gradient, and of the state of an optimizer that is made afterwards; parts are
+ * uneven if the number of ranks does not divide the size.
  *
  * The dim that is cut is the one whose largest part is the smallest fraction of it; of equal ones
  * the first. So a weight [13,7] is cut in dim 0 by 2 ranks (7/13 is less than 4/7), and in dim 1 by
@@ -307,10 +307,17 @@ typedef struct sherd_shard_options {
  *     if (sherd_fully_shard(model, mesh, "dp", &whole))
  *         return 1;
  *
- * Two calls shard over two axes, each with units of its own. The axis of the later call is gathered
- * first. If keep_gathered is set for it alone, parameters lie on the ranks of the other axis
- * between forward and backward (PyTorch: reshard_after_forward=int). Over an axis that no call
- * shards over, parameters are replicated (PyTorch: HSDP).
+ * "dp,cp" shards over two axes at once, as over one of all their ranks: units are gathered in one
+ * call, and gradients reduce-scattered in one (torchtitan: fully_shard on dp_shard_cp).
+ *
+ * Two calls shard over two axes one after the other, each with units of its own. The axis of the
+ * later call is gathered first. If keep_gathered is set for it alone, parameters lie on the ranks
+ * of the other axis between forward and backward (PyTorch: reshard_after_forward=int).
+ *
+ * Over an axis that no call shards over, parameters are replicated (PyTorch: HSDP). Gradients are
+ * then settled over both by one plan: as many bytes as a reduce-scatter over the axis that shards
+ * and an all-reduce of each rank's part over the other, or, of small ones, fewer calls; what prices
+ * say about the links of axes decides the order.
  *
  * With param_dtype what is gathered, and saved for backward, has that dtype. Parameters, gradients
  * and the optimizer's state keep theirs: each shard is cast before its gather, and each gradient
@@ -327,16 +334,17 @@ typedef struct sherd_shard_options {
  * returns. Modules in a unit that are called alone gather their own.
  *
  * @collective the world, with ranks outside the mesh, on which nothing changes
- * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis; options: NULL = all zero
+ * @shapes     mesh, axis: a mesh or sub-mesh, and the name of an axis, or several with commas
+ *             between; options: NULL = all zero
  * @numerics   values are copied bit for bit, or cast once; the sums of gradients are added in rank
  *             order, in 16 bits too with one rounding
  * @owns       the module keeps hooks until it is destroyed; tied parameters stay tied; options are
  *             only read during the call
- * @errors     EINVAL no such axis, min_elements negative, a dtype without fractions, a pattern that
- *             is NULL or matches nothing, a dim that a parameter lacks, a parameter that varies or
- *             is on another mesh; without skip_sharded, one that a style has sharded over the axis,
- *             and a module that was sharded over it before, or is below such a one; ENOMEM;
- *             EDIFFER; after an error the module is partly changed
+ * @errors     EINVAL no such axis, one named twice, min_elements negative, a dtype without
+ *             fractions, a pattern that is NULL or matches nothing, a dim that a parameter lacks, a
+ *             parameter that varies or is on another mesh; without skip_sharded, one that a style
+ *             has sharded over one of the axes, and a module that was sharded over one before, or
+ *             is below such a one; ENOMEM; EDIFFER; after an error the module is partly changed
  */
 SHERD_CALL sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh,
                                           const char *axis, const sherd_shard_options *options);

@@ -76,12 +76,11 @@ static void hold_units(sherd_module *m, bool on)
 {
     sherd__unit *u;
 
-    for (int axis = 0; axis < SHERD_MAX_AXES; axis++)
-        for (int i = 0; (u = sherd__unit_of(m, axis, &i)) != NULL;) {
-            u->holds = on;
-            if (!on)
-                sherd__held_drop(u);
-        }
+    for (int i = 0; (u = sherd__unit_of(m, 0, &i)) != NULL;) {
+        u->holds = on;
+        if (!on)
+            sherd__held_drop(u);
+    }
     for (int i = 0; i < m->children; i++)
         hold_units(m->child[i].module, on);
 }

@@ -19,7 +19,8 @@ typedef struct job {
     sherd_world *world;
     sherd_module *module;
     const sherd_mesh *mesh, *root;
-    int axis, root_axis;
+    const char *names; /* of the axes, as the program has them */
+    unsigned axes;     /* bits of the root's */
     const sherd_shard_options *options;
     sherd__sharding *all;
     sherd_module **unit; /* that options.unit matches */
@@ -36,14 +37,17 @@ typedef struct job {
  */
 static int choose_dim(const job *j, const sherd_layout *layout)
 {
-    int64_t p = j->root->extent[j->root_axis], best_piece = 1, best_size = 1;
+    int64_t best_piece = 1, best_size = 1;
     int best = 0;
 
     for (int d = 0; d < layout->spec.ndim; d++) {
         int64_t size = layout->spec.shape[d];
         for (int i = 0; i < layout->spec.dim[d].axes; i++)
             size = sherd__ceil_div(size, j->root->extent[layout->spec.dim[d].axis[i]]);
-        int64_t piece = sherd__ceil_div(size, p);
+        int64_t piece = size;
+        for (int a = 0; a < j->root->axes; a++)
+            if (j->axes >> a & 1)
+                piece = sherd__ceil_div(piece, j->root->extent[a]);
         if (size > 0 && piece * best_size < best_piece * size) {
             best = d;
             best_piece = piece;
@@ -65,7 +69,7 @@ static int dim_of(const job *j, const sherd_module *m, const sherd__named_tensor
 
 static bool is_sharded(const job *j, const sherd_tensor *t)
 {
-    return t->layout && (t->layout->shard_axes >> j->root_axis & 1);
+    return t->layout && (t->layout->shard_axes & j->axes);
 }
 
 /* Whether an earlier call has sharded a tensor, by whatever name of the tree below m. */
@@ -74,7 +78,7 @@ static bool is_gathered_below(const job *j, const sherd_module *m, const sherd_t
     bool found = false;
 
     for (int i = 0; i < m->parameters && !found; i++)
-        found = m->parameter[i].tensor == t && (m->parameter[i].sharded >> j->root_axis & 1);
+        found = m->parameter[i].tensor == t && (m->parameter[i].sharded & j->axes);
     for (int i = 0; i < m->children && !found; i++)
         found = is_gathered_below(j, m->child[i].module, t);
     return found;
@@ -95,14 +99,26 @@ static bool is_wanted(const job *j, sherd_module *m, const sherd__named_tensor *
         return false;
     if (!is_sharded(j, t))
         return true;
-    return !(p->sharded >> j->root_axis & 1) &&
-           (!j->options->skip_sharded || is_tied_to_unit(j, m, t));
+    return !(p->sharded & j->axes) && (!j->options->skip_sharded || is_tied_to_unit(j, m, t));
 }
 
 static sherd_status refuse(const sherd_module *m, const sherd__named_tensor *p, const char *fault)
 {
     return sherd__module_fail(m, SHERD_EINVAL, "%s: parameter \"%s\" of \"%s\" %s", function,
                               p->name, sherd__module_name(m), fault);
+}
+
+/* A layout with the same placement on all of the axes, the outermost first. */
+static sherd_status on_axes(const sherd_layout **out, const job *j, const sherd_layout *from,
+                            sherd_placement placement)
+{
+    sherd_status status = SHERD_OK;
+
+    *out = from;
+    for (int a = 0; !status && a < j->root->axes; a++)
+        if (j->axes >> a & 1)
+            status = sherd_layout_with(out, *out, j->root, a, placement);
+    return status;
 }
 
 /* The layout of a parameter when it is gathered. */
@@ -117,7 +133,7 @@ static sherd_status gathered_layout(const sherd_layout **out, const job *j, sher
     if (is_sharded(j, t) && !is_tied_to_unit(j, m, t))
         return refuse(m, p, "is sharded over the axis already (options.skip_sharded leaves it)");
     if (is_sharded(j, t))
-        return sherd_layout_with(out, t->layout, j->mesh, j->axis, sherd_replicate());
+        return on_axes(out, j, t->layout, sherd_replicate());
     *out = t->layout;
     if (!t->layout)
         status = sherd__replicated(out, j->root, t->ndim, t->shape);
@@ -177,7 +193,7 @@ static sherd_status make_unit(sherd__unit **out, const job *j, sherd_module *m, 
     if (!status && any)
         status = sherd__unit_hook(u);
     if (!status && any)
-        status = sherd__note_style(m, "FullyShard", sherd_mesh_axis_name(j->mesh, j->axis));
+        status = sherd__note_style(m, "FullyShard", j->names);
     sherd__unit_release(u);
     if (!status && any)
         *out = u;
@@ -210,7 +226,7 @@ static void join_units(const job *j, sherd_module *m)
 {
     sherd__unit *u;
 
-    for (int i = 0; (u = sherd__unit_of(m, j->root_axis, &i)) != NULL;)
+    for (int i = 0; (u = sherd__unit_of(m, j->axes, &i)) != NULL;)
         sherd__unit_join(u, j->all);
     for (int i = 0; i < m->children; i++)
         join_units(j, m->child[i].module);
@@ -292,7 +308,7 @@ static sherd_status cut_one(const job *j, sherd_module *m, sherd__named_tensor *
         status = sherd__replicated(&whole, j->root, p->tensor->ndim, p->tensor->shape);
     int dim = status ? 0 : dim_of(j, m, p, whole);
     if (!status)
-        status = sherd_layout_with(&pieces, whole, j->mesh, j->axis, sherd_shard(dim));
+        status = on_axes(&pieces, j, whole, sherd_shard(dim));
     return status ? status : sherd__spread(m, p, pieces);
 }
 
@@ -301,7 +317,7 @@ static void choose(const job *j, sherd_module *m)
 {
     for (int i = 0; i < m->parameters; i++)
         if (is_wanted(j, m, &m->parameter[i]))
-            m->parameter[i].sharded |= 1u << j->root_axis;
+            m->parameter[i].sharded |= j->axes;
     for (int i = 0; i < m->children; i++)
         choose(j, m->child[i].module);
 }
@@ -312,7 +328,7 @@ static sherd_status cut(const job *j, sherd_module *m)
 
     for (int i = 0; !status && i < m->parameters; i++) {
         sherd__named_tensor *p = &m->parameter[i];
-        if (p->sharded >> j->root_axis & 1 && !is_sharded(j, p->tensor))
+        if (p->sharded & j->axes && !is_sharded(j, p->tensor))
             status = cut_one(j, m, p);
     }
     for (int i = 0; !status && i < m->children; i++)
@@ -341,7 +357,7 @@ static sherd_status run(job *j)
         status = sherd__no_memory(sherd__world_diag(j->world), function);
     if (status)
         return status;
-    *j->all = (sherd__sharding){.world = j->world, .refs = 1, .axis = j->root_axis};
+    *j->all = (sherd__sharding){.world = j->world, .refs = 1, .axes = j->axes};
     sherd_scope_begin(j->world);
     status = make_units(j, j->module, NULL);
     if (!status)
@@ -388,7 +404,7 @@ static sherd_status check(const job *j)
         return sherd__module_fail(m, SHERD_EINVAL, "%s: ignored is NULL", function);
     if (check_dtypes(j))
         return SHERD_EINVAL;
-    while (m && !(m->sharded >> j->root_axis & 1))
+    while (m && !(m->sharded & j->axes))
         m = m->parent;
     return m && !j->options->skip_sharded
                ? sherd__module_fail(m, SHERD_EINVAL,
@@ -414,7 +430,7 @@ static uint64_t hash_dims(uint64_t hash, const job *j, const sherd_module *m)
 static uint64_t hash_of(const job *j)
 {
     const sherd_shard_options *o = j->options;
-    const int of[] = {j->axis,         o->no_prefetch,  o->keep_gathered,
+    const int of[] = {(int)j->axes,    o->no_prefetch,  o->keep_gathered,
                       o->skip_sharded, o->unit != NULL, o->keep_inputs,
                       o->param_dtype,  o->reduce_dtype, (int)o->output_dtype};
     uint64_t hash = sherd__hash_word(j->mesh->hash, (uint64_t)o->min_elements);
@@ -430,18 +446,43 @@ static uint64_t hash_of(const job *j)
     return sherd__hash_tree(hash, j->module);
 }
 
+/* The axes of "dp,cp". Text that is no name of an axis is refused as it is. */
+static sherd_status read_axes(job *j, const char *axes)
+{
+    const char *at = axes, *end;
+
+    j->root = sherd_mesh_root(j->mesh);
+    do {
+        char name[SHERD__NAME_BYTES];
+        int axis;
+        end = at ? at + strcspn(at, ",") : NULL;
+        bool fits = at && (size_t)(end - at) < sizeof name;
+        if (fits)
+            snprintf(name, sizeof name, "%.*s", (int)(end - at), at);
+        sherd_status status =
+            sherd__style_axis(&axis, &j->world, j->module, j->mesh, fits ? name : at, function);
+        if (status)
+            return status;
+        if (j->axes >> j->mesh->root_axis[axis] & 1)
+            return sherd__module_fail(j->module, SHERD_EINVAL, "%s: axis \"%s\" is named twice",
+                                      function, name);
+        j->axes |= 1u << j->mesh->root_axis[axis];
+        at = end + 1;
+    } while (*end);
+    return SHERD_OK;
+}
+
 sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh, const char *axis,
                                const sherd_shard_options *options)
 {
     const sherd_shard_options o = options ? *options : (sherd_shard_options){0};
-    job j = {.module = module, .mesh = mesh, .root = sherd_mesh_root(mesh), .options = &o};
-    sherd_status status = sherd__style_axis(&j.axis, &j.world, module, mesh, axis, function);
+    job j = {.module = module, .mesh = mesh, .names = axis, .options = &o};
+    sherd_status status = read_axes(&j, axis);
     uint64_t hash = 1;
 
     if (!j.world)
         return status;
     if (!status) {
-        j.root_axis = mesh->root_axis[j.axis];
         hash = hash_of(&j);
         status = check(&j);
     }
@@ -452,6 +493,6 @@ sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh, con
     }
     status = sherd__agree(j.world, status, hash, function);
     if (!status)
-        module->sharded |= 1u << j.root_axis;
+        module->sharded |= j.axes;
     return status;
 }

@@ -40,7 +40,7 @@ static void gather(sherd__unit *u, bool begin)
 {
     for (int i = 0; i < u->count; i++) {
         sherd_tensor *piece = u->pieces[i];
-        bool whole = piece->layout && !(piece->layout->shard_axes >> u->all->axis & 1);
+        bool whole = piece->layout && !(piece->layout->shard_axes & u->all->axes);
         u->aim[i] = whole ? piece->layout : u->to[i];
         u->from[i] = whole ? piece : cast(piece, u->dtype);
     }
@@ -401,13 +401,13 @@ sherd_status sherd__unit_hook(sherd__unit *u)
     return sherd_module_hook_after(NULL, u->module, leave, &options);
 }
 
-sherd__unit *sherd__unit_of(const sherd_module *m, int axis, int *i)
+sherd__unit *sherd__unit_of(const sherd_module *m, unsigned axes, int *i)
 {
     int at = 0;
 
     for (const sherd__hook_entry *h = m->before; h; h = h->next, at++) {
         sherd__unit *u = h->id && h->before == arrive ? h->payload : NULL;
-        if (at < *i || !u || u->all->axis != axis)
+        if (at < *i || !u || (axes && u->all->axes != axes))
             continue;
         *i = at + 1;
         return u;

@@ -5,11 +5,11 @@
 
 #include "nn/module.h"
 
-/* What the units of one tree and axis share; counted by them and by the hooks of the root. */
+/* What the units of one tree, and of the same axes, share; counted by them and by the hooks of the root. */
 typedef struct sherd__sharding {
     sherd_world *world;
     int refs;
-    int axis;                  /* of the root mesh */
+    unsigned axes;             /* bits of the root mesh's, which are gathered over at once */
     uint64_t failed;           /* checks that had failed when the order of calls was learned */
     uint64_t order;            /* how often it is learned anew */
     int running;               /* calls of the root under way */
@@ -72,9 +72,11 @@ void sherd__sharding_release(sherd__sharding *all);
 
 /* Gather and free the unit's parameters around calls of its module. */
 sherd_status sherd__unit_hook(sherd__unit *u);
-/* The unit of a module and axis after its i-th: set i to 0 for the first; NULL: there is no other.
+/*
+ * The unit of a module and exactly these axes (0: any) after its i-th: set i to 0 for the first;
+ * NULL: there is no other.
  */
-sherd__unit *sherd__unit_of(const sherd_module *m, int axis, int *i);
+sherd__unit *sherd__unit_of(const sherd_module *m, unsigned axes, int *i);
 /* From now on the unit is called in an order that it shares with those of `all`. */
 void sherd__unit_join(sherd__unit *u, sherd__sharding *all);
 /* Learn that order in calls of this module. Its own unit, if it is one, is hooked before. */
