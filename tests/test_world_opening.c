@@ -21,7 +21,7 @@ static int nothing(sherd_world *world, void *payload)
     return 0;
 }
 
-/* "spawn", "threads" or "open"; the exit status is that of sherd_spawn. */
+/* "spawn", "threads" or "open"; the exit status is that of sherd_spawn, 0 if all is well. */
 static int play_rank(const char *mode)
 {
     const sherd_world_options options = {
@@ -31,7 +31,7 @@ static int play_rank(const char *mode)
 
     if (strcmp(mode, "open") == 0)
         return sherd_world_open(&world, NULL) != SHERD_OK;
-    return sherd_spawn(&exit_status, &options, nothing, NULL) ? exit_status : 78;
+    return sherd_spawn(&exit_status, &options, nothing, NULL) ? exit_status : 0;
 }
 
 static void expect(const program_end *end, const char *text)
@@ -80,10 +80,35 @@ static void under_mpirun_one_rank_says_it(void)
     expect(&ends[kind_i], faults[0][2]);
 }
 
+/* A shell's "SHERD_TIMEOUT= program", or an empty line of a configuration. */
+static void an_empty_variable_counts_as_not_set(void)
+{
+    static const char *const names[] = {"SHERD_TIMEOUT", "SHERD_ARENA_BYTES", "SHERD_GRACE",
+                                        "SHERD_PRICE",   "SHERD_TRANSPORT",   "SHERD_TRACE",
+                                        "SHERD_HOST",    "SHERD_VERIFY",      "SHERD_KERNELS",
+                                        "SHERD_GEMM",    "SHERD_MPI_MODULE",  "SHERD_DRY"};
+    char line[512];
+
+    for (int i = 0; i < LEN(names); i++)
+        setenv(names[i], "", 1);
+    snprintf(line, sizeof line, "%s spawn", self);
+    const program_end *end = program_run(line);
+    if (!CHECK_EQ(end->status, 0) || !CHECK_EQ(strlen(end->err), 0))
+        fprintf(stderr, "%s\n", end->err);
+    snprintf(line, sizeof line, "%s run -n 2 -- %s spawn", SHERD, self);
+    CHECK_EQ(program_run(line)->status, 0);
+    const program_end *ends = mpi_run(2, "spawn");
+    FOR_EACH_MPI(kind)
+    CHECK_EQ(ends[kind_i].status, 0);
+    for (int i = 0; i < LEN(names); i++)
+        unsetenv(names[i]);
+}
+
 static const check_test tests[] = {
     {TEST(a_program_that_starts_its_ranks_says_it)},
     {TEST(the_launcher_says_it_for_its_ranks)},
     {TEST(under_mpirun_one_rank_says_it)},
+    {TEST(an_empty_variable_counts_as_not_set)},
 };
 
 int main(int argc, char **argv)

@@ -10,6 +10,7 @@
 #include "world/inside.h"
 
 #include "base/hash.h"
+#include "base/variable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static const uint64_t build = UINT64_C(0x7368657264303430) ^ sizeof(sherd__contr
 /* The machine's name for this start of it; what its hosts file says may be the same everywhere. */
 static void name_machine(sherd__hello *out)
 {
-    const char *given = getenv("SHERD_HOST");
+    const char *given = sherd__variable("SHERD_HOST");
     char boot[64];
 
     if (given)

@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/library.h"
+#include "base/variable.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -207,7 +208,7 @@ static const char *linked_module(void)
 
 static void *load(const struct mark *mark, char *text, size_t room)
 {
-    const char *given = getenv("SHERD_MPI_MODULE"), *linked = linked_module();
+    const char *given = sherd__variable("SHERD_MPI_MODULE"), *linked = linked_module();
     const char *module[] = {linked ? linked : mark->module[0], linked ? NULL : mark->module[1]};
     folder_list folder;
     void *handle = NULL;

@@ -8,9 +8,10 @@
 #include "watch.h"
 #include "world/inside.h"
 
+#include "base/variable.h"
+
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <time.h>
@@ -160,16 +161,12 @@ void sherd__read_signals(sherd__rank_watch *w)
 
 sherd_status sherd__grace_read(int64_t *nanoseconds, sherd__diag *diag)
 {
-    const char *text = getenv("SHERD_GRACE");
+    const char *text = sherd__variable("SHERD_GRACE");
     long seconds = GRACE_SECONDS;
-    char *end = NULL;
 
-    if (text) {
-        seconds = strtol(text, &end, 10);
-        if (end == text || *end || seconds < 0 || seconds > 1000000)
-            return sherd__fail(diag, SHERD_EINVAL,
-                               "SHERD_GRACE=%.40s: expected seconds, 0 to 1000000", text);
-    }
+    if (text && !sherd__read_seconds(&seconds, text))
+        return sherd__fail(diag, SHERD_EINVAL, "SHERD_GRACE=%.40s: expected seconds, 0 to 1000000",
+                           text);
     *nanoseconds = (int64_t)seconds * 1000000000;
     return SHERD_OK;
 }

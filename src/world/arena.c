@@ -10,6 +10,7 @@
 #include "shared_file.h"
 
 #include "base/num.h"
+#include "base/variable.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -65,7 +66,7 @@ static size_t most_addresses(int ranks)
  */
 static size_t usual_region(void)
 {
-    const char *text = getenv("SHERD_ARENA_BYTES");
+    const char *text = sherd__variable("SHERD_ARENA_BYTES");
     uint64_t most = sherd__machine_memory(), limit = 0;
 
     if (text && sherd__bytes_read(&limit, text) && limit < most / 2 && 2 * limit + HOLES < most)

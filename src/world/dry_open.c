@@ -9,6 +9,7 @@
 #include "inside.h"
 
 #include "base/text.h"
+#include "base/variable.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,9 +26,7 @@ static const size_t region = (size_t)1 << 44; /* bytes of address space: more th
 
 bool sherd__dry_is_asked(void)
 {
-    const char *text = getenv(asked_name);
-
-    return text && *text;
+    return sherd__variable(asked_name) != NULL;
 }
 
 /* "3/512" or "3"; *ranks stays where it is not said. */

@@ -10,11 +10,11 @@
 #include "base/file_limit.h"
 #include "base/open.h"
 #include "base/text.h"
+#include "base/variable.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -147,9 +147,7 @@ static void tell(const char *path, const char *why)
 /* The file; NULL: none is asked for. */
 static const char *asked_path(void)
 {
-    const char *path = getenv(report_name);
-
-    return path && *path ? path : NULL;
+    return sherd__variable(report_name);
 }
 
 bool sherd__dry_report_is_asked(void)

@@ -15,12 +15,12 @@
 #include "inside.h"
 
 #include "base/open.h"
+#include "base/variable.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,20 +29,19 @@ static const char folder_name[] = "SHERD_DRY_SENT", heard_name[] = "SHERD_DRY_HE
 /* A file of the folder of that name; -1: there is none, or no folder. */
 static int open_file(const char *name, const char *channel, int flags)
 {
-    const char *folder = getenv(name);
+    const char *folder = sherd__variable(name);
     char path[PATH_MAX];
 
-    if (!folder || !*folder ||
-        snprintf(path, sizeof path, "%s/%s", folder, channel) >= (int)sizeof path)
+    if (!folder || snprintf(path, sizeof path, "%s/%s", folder, channel) >= (int)sizeof path)
         return -1;
     return sherd__open_file(path, flags);
 }
 
 bool sherd__dry_sends(sherd_world *world, const char *channel, const void *data, int64_t bytes)
 {
-    const char *folder = getenv(folder_name);
+    const char *folder = sherd__variable(folder_name);
 
-    if (!folder || !*folder)
+    if (!folder)
         return true; /* nobody asks */
     int file = open_file(folder_name, channel, O_WRONLY | O_APPEND | O_CREAT);
     bool good = file >= 0 && write(file, data, (size_t)bytes) == bytes;

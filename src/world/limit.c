@@ -9,6 +9,8 @@
 #include "inside.h"
 #include "remote.h"
 
+#include "base/variable.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -313,7 +315,7 @@ static sherd_status refuse_few(sherd_world *world, const char *text)
 sherd_status sherd__limit_join(sherd_world *world)
 {
     sherd__word *word = &world->arena.control->limit;
-    const char *text = getenv("SHERD_ARENA_BYTES");
+    const char *text = sherd__variable("SHERD_ARENA_BYTES");
     uint64_t before = sherd__look(word);
     sherd__limit mine = {0, SHERD__BY_USER};
 

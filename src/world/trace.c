@@ -17,6 +17,7 @@
 #include "base/file_limit.h"
 #include "base/open.h"
 #include "base/text.h"
+#include "base/variable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +44,7 @@ struct sherd__trace {
 
 static const char *asked_path(void)
 {
-    const char *path = getenv(asked_name);
-
-    return path && *path ? path : NULL;
+    return sherd__variable(asked_name);
 }
 
 bool sherd__trace_is_asked(void)

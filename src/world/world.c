@@ -10,13 +10,13 @@
 #include "priced.h"
 
 #include "base/hash.h"
+#include "base/variable.h"
 #include "search/plans.h"
 #include "vector/choose.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,20 +26,16 @@ enum { TIMEOUT_SECONDS = 600, FEWEST_SOURCES = 64 };
 
 static sherd_status read_patience(sherd_world *world)
 {
-    const char *text = getenv("SHERD_TIMEOUT");
+    const char *text = sherd__variable("SHERD_TIMEOUT");
     long seconds = TIMEOUT_SECONDS;
-    char *end = NULL;
 
-    if (text && strcmp(text, "none") == 0) {
+    if (text && strcmp(text, "none") == 0)
         seconds = 0;
-    } else if (text) {
-        seconds = strtol(text, &end, 10);
-        if (end == text || *end || seconds < 0 || seconds > 1000000)
-            return sherd__fail(&world->diag, SHERD_EINVAL,
-                               "SHERD_TIMEOUT=%.40s: expected seconds, 1 to 1000000, or 0 or none "
-                               "for no limit",
-                               text);
-    }
+    else if (text && !sherd__read_seconds(&seconds, text))
+        return sherd__fail(&world->diag, SHERD_EINVAL,
+                           "SHERD_TIMEOUT=%.40s: expected seconds, 1 to 1000000, or 0 or none "
+                           "for no limit",
+                           text);
     sherd__patience_init(&world->patience, world->ranks > world->arena.cores,
                          seconds ? (int64_t)seconds * 1000000000 : INT64_MAX);
     return SHERD_OK;
@@ -58,8 +54,8 @@ static sherd_status check_kernels(sherd_world *world)
         {"SHERD_GEMM", {"reference", "tiles", "onednn"}}};
 
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
-        const char *text = getenv(choices[i].variable), *const *name = choices[i].name;
-        bool known = !text || !*text;
+        const char *text = sherd__variable(choices[i].variable), *const *name = choices[i].name;
+        bool known = !text;
         for (; !known && *name; name++)
             known = strcmp(text, *name) == 0;
         if (!known)
@@ -222,8 +218,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
     world->round = sherd__look(&world->post->arrived);
     world->base = world->post->base;
     sherd__put(&world->post->numbers, world->base);
-    const char *verify = getenv("SHERD_VERIFY");
-    world->verify = verify && *verify && strcmp(verify, "0") != 0;
+    const char *verify = sherd__variable("SHERD_VERIFY");
+    world->verify = verify && strcmp(verify, "0") != 0;
     unsigned char *region =
         arena->base + control->regions + (size_t)world->slot * (size_t)control->region_step;
     sherd_status status = check_options(world, function, options);
