@@ -292,6 +292,31 @@ static void as_pytorch_says(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The ends of i64 are found too, of which the largest is no f64. */
+static void the_ends_of_whole_numbers(sherd_world *world)
+{
+    static const int64_t three[] = {3}, ends[2][3] = {{INT64_MAX, INT64_MAX - 1, 7},
+                                                      {INT64_MIN, INT64_MIN + 1, 7}};
+    static const char *const placements[] = {"R", "S(0)"};
+
+    for (int most = 0; most < 2; most++)
+        for (int p = 0; p < LEN(placements); p++) {
+            const sherd_layout *l = layout_of(line_of_ranks(world), 1, three, placements[p], NULL);
+            sherd_tensor *a = sherd_constant_on(l, SHERD_I64, 5);
+            sherd_tensor *x = sherd_distribute(
+                sherd_mark_equal(sherd_from_data(world, SHERD_I64, three, 1, ends[most])), l, -1);
+            sherd_tensor *to =
+                sherd_mark_equal(sherd_from_data(world, SHERD_I32, three, 1, (int32_t[]){0, 1, 1}));
+            sherd_reduce_op op = most ? SHERD_MAX : SHERD_MIN;
+            const int64_t expected[] = {ends[most][0], 7, 5};
+            sherd_tensor *y = sherd_full(sherd_scatter_reduce(a, 0, to, x, op, false));
+            const int64_t *made = sherd_tensor_read(y);
+            for (int i = 0; made && i < 3; i++)
+                CHECK_EQ(made[i], expected[i]);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void what_does_not_fit_is_refused(sherd_world *world)
 {
     const int64_t n[] = {4};
@@ -317,11 +342,18 @@ static void what_does_not_fit_is_refused(sherd_world *world)
     refused(world, "] = 6 is outside of [0,4)");
     sherd_scatter_reduce(a, 1, to, a, SHERD_MIN, true);
     refused(world, "no dim 1");
+    sherd_tensor *truths = sherd_cast(a, SHERD_BOOL);
+    sherd_scatter_reduce(truths, 0, to, truths, SHERD_PRODUCT, true);
+    refused(world, "sherd_scatter_reduce: bool has no sums or products");
+    truths = sherd_cast(a, SHERD_BOOL);
+    sherd_scatter_reduce(truths, 0, to, truths, SHERD_MIN, true);
+    refused(world, "sherd_scatter_reduce: bool has no order");
 }
 
 static const check_test tests[] = {
     {TEST(every_layout_finds_what_a_loop_finds), {1, 2, 3, 4, 8}},
     {TEST(odd_numbers), {1}},
+    {TEST(the_ends_of_whole_numbers), {1, 2, 3, 4, 8}},
     {TEST(as_pytorch_says), {1, 2, 3}},
     {TEST(what_does_not_fit_is_refused), {1, 2}},
 };

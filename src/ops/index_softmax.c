@@ -23,23 +23,12 @@ typedef struct grouping {
 /* A number for each group, instead of the dim of t; groups are cut evenly. */
 static sherd_tensor *of_groups(const sherd_tensor *t, const grouping *at, double value)
 {
-    const sherd_layout *layout;
+    sherd__layout_spec spec = sherd__settled_spec(t);
     int dim = sherd__dim_of(at->dim, t->ndim);
 
-    if (!t->layout) {
-        int64_t shape[SHERD_MAX_DIMS];
-        for (int d = 0; d < t->ndim; d++)
-            shape[d] = d == dim ? at->groups : t->shape[d];
-        return sherd_mark_equal(sherd_constant(t->world, t->dtype, shape, t->ndim, value));
-    }
-    sherd__layout_spec spec = t->layout->spec;
-    for (int axis = 0; axis < spec.mesh->axes; axis++)
-        spec.pending[axis] = -1;
     spec.shape[dim] = at->groups;
     spec.dim[dim].cuts = NULL;
-    if (sherd__layout_intern(&layout, &spec) != SHERD_OK)
-        return sherd__fail_diag(t->world, true);
-    return sherd_constant_on(layout, t->dtype, value);
+    return sherd__constant_of(t->world, &spec, t->dtype, value);
 }
 
 /* Of each element: what its group's elements are together. */

@@ -7,32 +7,52 @@
 #include "reducing.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "apply/sketch.h"
+#include "sherd/ops_bits.h"
 #include "sherd/ops_elements.h"
 #include "world/doing.h"
 
 typedef sherd__reducing reducing;
 
-/* An integer everywhere, in the shape and layout of t; of one dim alone if `flat`. */
-static sherd_tensor *integer_like(const sherd_tensor *t, int dim, bool flat, double value)
+sherd__layout_spec sherd__settled_spec(const sherd_tensor *t)
+{
+    sherd__layout_spec spec = {.ndim = t->ndim};
+
+    if (!t->layout) {
+        memcpy(spec.shape, t->shape, sizeof spec.shape);
+        return spec;
+    }
+    spec = t->layout->spec;
+    for (int axis = 0; axis < spec.mesh->axes; axis++)
+        spec.pending[axis] = -1;
+    return spec;
+}
+
+sherd_tensor *sherd__constant_of(sherd_world *world, const sherd__layout_spec *spec,
+                                 sherd_dtype dtype, double value)
 {
     const sherd_layout *layout;
 
-    if (!t->layout)
-        return sherd_mark_equal(sherd_constant(
-            t->world, SHERD_I64, flat ? &t->shape[dim] : t->shape, flat ? 1 : t->ndim, value));
-    sherd__layout_spec spec = t->layout->spec;
-    for (int axis = 0; axis < spec.mesh->axes; axis++)
-        spec.pending[axis] = -1;
+    if (!spec->mesh)
+        return sherd_mark_equal(sherd_constant(world, dtype, spec->shape, spec->ndim, value));
+    if (sherd__layout_intern(&layout, spec) != SHERD_OK)
+        return sherd__fail_diag(world, true);
+    return sherd_constant_on(layout, dtype, value);
+}
+
+/* A whole number everywhere, in the shape and layout of t; of one dim alone if `flat`. */
+static sherd_tensor *integer_like(const sherd_tensor *t, int dim, bool flat, double value)
+{
+    sherd__layout_spec spec = sherd__settled_spec(t);
+
     if (flat) {
         spec.dim[0] = spec.dim[dim];
         spec.shape[0] = spec.shape[dim];
         spec.ndim = 1;
     }
-    if (sherd__layout_intern(&layout, &spec) != SHERD_OK)
-        return sherd__fail_diag(t->world, true);
-    return sherd_constant_on(layout, SHERD_I64, value);
+    return sherd__constant_of(t->world, &spec, SHERD_I64, value);
 }
 
 /* How many elements of the source come to each place of a; of slices [.., 1, n, 1, ..]. */
@@ -66,7 +86,17 @@ double sherd__neutral(sherd_reduce_op reduce, sherd_dtype dtype)
         return least ? 255 : 0;
     if (dtype == SHERD_I32)
         return least ? INT32_MAX : INT32_MIN;
-    return least ? 0x1.fffffffffffffp+62 : -0x1p+63;
+    return least ? 0x1p+63 : -0x1p+63;
+}
+
+/* `a` without its elements where `mask` is set: they do not count in the reduction. */
+static sherd_tensor *without(sherd_tensor *a, sherd_tensor *mask, sherd_reduce_op reduce)
+{
+    /* No f64 is the largest i64, which has all bits but those of the smallest. */
+    if (a->dtype == SHERD_I64 && reduce == SHERD_MIN)
+        return sherd_bitwise_not(
+            sherd_masked_fill(sherd_bitwise_not(a), mask, sherd__neutral(SHERD_MAX, SHERD_I64)));
+    return sherd_masked_fill(a, mask, sherd__neutral(reduce, a->dtype));
 }
 
 static sherd_tensor *mean(sherd_tensor *total, sherd_tensor *count)
@@ -83,7 +113,7 @@ sherd_tensor *sherd__put_together(sherd_tensor *a, const reducing *g, sherd_tens
     sherd_tensor *count = divided || !include_self ? counts(a, g) : NULL;
 
     if (!include_self && count)
-        a = sherd_masked_fill(a, sherd_gt_scalar(count, 0), sherd__neutral(g->reduce, a->dtype));
+        a = without(a, sherd_gt_scalar(count, 0), g->reduce);
     if (sherd_tensor_failed(a))
         return a;
     if (g->reduce == SHERD_PRODUCT)
@@ -101,7 +131,9 @@ const char *sherd__together_fault(sherd_dtype dtype, sherd_reduce_op reduce)
 {
     return reduce > SHERD_PRODUCT || reduce < SHERD_SUM
                ? "it sums, averages, multiplies, or finds max or min"
-           : dtype == SHERD_BOOL ? "bool has no order: cast it (sherd_cast)"
+           : dtype == SHERD_BOOL ? reduce == SHERD_MAX || reduce == SHERD_MIN
+                                       ? "bool has no order: cast it (sherd_cast)"
+                                       : "bool has no sums or products: cast it (sherd_cast)"
            : reduce == SHERD_AVG && !sherd__has_fractions(dtype)
                ? "integers have no average: cast them (sherd_cast)"
                : NULL;

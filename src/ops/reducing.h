@@ -36,7 +36,15 @@ sherd_tensor *sherd__put_together(sherd_tensor *a, const sherd__reducing *g, she
 /* Why a dtype has no such reduction; NULL = it has. */
 const char *sherd__together_fault(sherd_dtype dtype, sherd_reduce_op reduce);
 
-/* The neutral element of a reduction. */
+/*
+ * The layout of a tensor with nothing pending, or, of a plain one, its shape alone (without a mesh);
+ * to be changed, and what is then made of it: a constant.
+ */
+sherd__layout_spec sherd__settled_spec(const sherd_tensor *t);
+sherd_tensor *sherd__constant_of(sherd_world *world, const sherd__layout_spec *spec,
+                                 sherd_dtype dtype, double value);
+
+/* The neutral element of a reduction; of SHERD_MIN in i64, which no f64 is, 2^63. */
 double sherd__neutral(sherd_reduce_op reduce, sherd_dtype dtype);
 
 #endif
