@@ -5,6 +5,7 @@
  * of a move is a move back; the gradients of from_local and to_local are views.
  */
 #include "operator.h"
+#include "sketch.h"
 #include "autograd/node.h"
 #include "world/doing.h"
 
@@ -266,8 +267,7 @@ static sherd_status layout_of_gradient(const sherd_layout **out, const sherd_lay
 {
     sherd__layout_spec spec = layout->spec;
 
-    for (int x = 0; x < spec.mesh->axes; x++)
-        spec.pending[x] = pending >> x & 1 ? SHERD_SUM : -1;
+    sherd__spec_sums(&spec, pending);
     return sherd__layout_intern(out, &spec);
 }
 

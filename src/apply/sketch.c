@@ -18,11 +18,16 @@ void sherd__sketch_begin(sherd__sketch *s, const sherd_layout *from)
     s->failed = false;
 }
 
+void sherd__spec_sums(sherd__layout_spec *spec, unsigned axes)
+{
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        spec->pending[a] = axes >> a & 1 ? SHERD_SUM : -1;
+}
+
 void sherd__sketch_begin_sums(sherd__sketch *s, const sherd_layout *from, unsigned pending)
 {
     sherd__sketch_begin(s, from);
-    for (int a = 0; a < s->spec.mesh->axes; a++)
-        s->spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
+    sherd__spec_sums(&s->spec, pending);
 }
 
 static int64_t parts_of(const sherd__sketch *s, int d)
@@ -57,6 +62,15 @@ static int64_t *write_cuts(sherd__sketch *s, int d)
         s->spec.dim[d].cuts = cuts;
     }
     return cuts;
+}
+
+unsigned sherd__sums_of(const sherd_layout *layout)
+{
+    unsigned bits = 0;
+
+    for (int a = 0; a < layout->spec.mesh->axes; a++)
+        bits |= layout->spec.pending[a] == SHERD_SUM ? 1u << a : 0;
+    return bits;
 }
 
 /* A rank has the indices of the part from the first one not below its cut. */

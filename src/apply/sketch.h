@@ -27,6 +27,11 @@ void sherd__sketch_begin(sherd__sketch *s, const sherd_layout *from);
 /* The same, with a sum pending on these axes and nothing on others. */
 void sherd__sketch_begin_sums(sherd__sketch *s, const sherd_layout *from, unsigned pending);
 
+/* Nothing is pending but a sum on these axes (bits). */
+void sherd__spec_sums(sherd__layout_spec *spec, unsigned axes);
+/* The axes on which a layout has a sum pending. */
+unsigned sherd__sums_of(const sherd_layout *layout);
+
 /* Dim d becomes a part of itself: each rank keeps what it has of the part. */
 void sherd__sketch_part(sherd__sketch *s, int d, sherd__part part);
 

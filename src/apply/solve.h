@@ -49,6 +49,8 @@ sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
  * absent.
  */
 const sherd_layout *sherd__way_given(const sherd_ways *ways, int i);
+/* In `ways`: as sherd_way_add, with all operands in the layouts that they were given in. */
+sherd_status sherd__way_as_given(sherd_ways *ways, const sherd_layout *const *results);
 
 /*
  * In `ways`: as sherd_way_add, where forward itself exchanges so much more, as sherd__price_moves

@@ -70,6 +70,11 @@ sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *const *operands
                                           : sherd__way_add(ways, operands, results, 0);
 }
 
+sherd_status sherd__way_as_given(sherd_ways *ways, const sherd_layout *const *results)
+{
+    return sherd__way_add(ways, ways->operands, results, 0);
+}
+
 sherd_status sherd__way_add(sherd_ways *ways, const sherd_layout *const *operands,
                             const sherd_layout *const *results, int64_t more)
 {

@@ -97,8 +97,7 @@ static sherd_status lay(const sherd_layout **x, const sherd_layout **y, const sh
     sherd__sketch s, larger;
 
     sherd__sketch_begin(&s, like);
-    for (int a = 0; a < s.spec.mesh->axes; a++)
-        s.spec.pending[a] = -1;
+    sherd__spec_settle(&s.spec);
     sherd_status status = sherd__sketch_end(x, &s, call->op->name);
     if (status)
         return status;

@@ -249,8 +249,7 @@ static sherd_status lay_field(const sherd_layout **out, const lying *l, const le
     shard(&s, 0, &all->batch, 1);
     shard(&s, 1, channels(l, all, is_big), unit_of(l, is_big));
     shard_space(&s, l, all, is_big);
-    for (int a = 0; a < l->mesh->axes; a++)
-        s.spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
+    sherd__spec_sums(&s.spec, pending);
     return sherd__sketch_end(out, &s, l->call->op->name);
 }
 
@@ -263,8 +262,7 @@ static sherd_status lay_weight(const sherd_layout **out, const lying *l, const l
     shard(&s, 0, channels(l, all, false), unit_of(l, false));
     if (l->a->groups == 1)
         shard(&s, 1, &all->big, 1);
-    for (int a = 0; a < l->mesh->axes; a++)
-        s.spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
+    sherd__spec_sums(&s.spec, pending);
     return sherd__sketch_end(out, &s, l->call->op->name);
 }
 

@@ -124,16 +124,14 @@ static const char *describe_distances(sherd_call *call)
  */
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
-    const sherd_layout *given[OPERANDS], *result[RESULTS];
+    const sherd_layout *found = sherd__way_given(ways, FOUND), *result[RESULTS];
+    sherd__layout_spec rows = found->spec;
 
     (void)call;
-    for (int i = 0; i < OPERANDS; i++)
-        given[i] = sherd__way_given(ways, i);
-    sherd__layout_spec rows = given[FOUND]->spec;
     rows.ndim = 1;
-    result[DISTANCES] = result[INDICES] = given[FOUND];
+    result[DISTANCES] = result[INDICES] = found;
     sherd_status status = sherd__layout_intern(&result[COUNTS], &rows);
-    return status ? status : sherd_way_add(ways, given, result);
+    return status ? status : sherd__way_as_given(ways, result);
 }
 
 static bool make_distances(sherd_call *call)

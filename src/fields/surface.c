@@ -117,13 +117,11 @@ static const char *describe_distance(sherd_call *call)
 /* The results have the layout of what was found; clouds, of which nothing is read, keep theirs. */
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
-    const sherd_layout *given[OPERANDS], *result[RESULTS];
+    const sherd_layout *result[RESULTS];
 
     (void)call;
-    for (int i = 0; i < OPERANDS; i++)
-        given[i] = sherd__way_given(ways, i);
-    result[DISTANCE] = result[TRIANGLE] = given[OF_WHICH];
-    return sherd_way_add(ways, given, result);
+    result[DISTANCE] = result[TRIANGLE] = sherd__way_given(ways, OF_WHICH);
+    return sherd__way_as_given(ways, result);
 }
 
 static bool make_distance(sherd_call *call)

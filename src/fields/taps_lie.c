@@ -160,21 +160,11 @@ static sherd_status lay_small(const sherd_layout **out, const sherd_call *call,
     return sherd__sketch_end(out, &s, call->op->name);
 }
 
-static unsigned sums_of(const sherd_layout *layout)
-{
-    unsigned bits = 0;
-
-    for (int a = 0; a < layout->spec.mesh->axes; a++)
-        if (layout->spec.pending[a] == SHERD_SUM)
-            bits |= 1u << a;
-    return bits;
-}
-
 sherd_status sherd__taps_ways(const sherd_call *call, sherd_ways *ways)
 {
     const sherd_layout *x = sherd__way_given(ways, 0), *big = NULL,
                        *small[SHERD_MAX_RESULTS] = {NULL};
-    unsigned pending = call->op->linearity == SHERD_LINEAR ? sums_of(x) : 0;
+    unsigned pending = call->op->linearity == SHERD_LINEAR ? sherd__sums_of(x) : 0;
     sherd_status status = lay_big(&big, call, x, pending);
 
     if (!status)
@@ -209,7 +199,7 @@ sherd_status sherd__taps_ways_back(const sherd_call *call, sherd_ways *ways)
 
     if (status)
         return status;
-    unsigned pending = sums_of(dy) & ~x->shard_axes;
+    unsigned pending = sherd__sums_of(dy) & ~x->shard_axes;
     status = lay_big(&big, call, x, pending);
     for (int i = 0; i < last && !status; i++)
         status = lay_small(&operand[i], call, x, call->in[0]->shape, i ? 0 : pending);

@@ -64,16 +64,6 @@ static const char *describe_back(sherd_call *call)
     return NULL;
 }
 
-/* Axes on which a sum is pending. */
-static unsigned sums_of(const sherd_layout *layout)
-{
-    unsigned bits = 0;
-
-    for (int a = 0; a < layout->spec.mesh->axes; a++)
-        bits |= layout->spec.pending[a] == SHERD_SUM ? 1u << a : 0;
-    return bits;
-}
-
 /* The layout of the windows on x: they are where they begin. */
 static sherd_status lay_windows(const sherd_layout **out, const sherd_call *call, int dim,
                                 const sherd_layout *x)
@@ -100,7 +90,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
     const sherd_layout *given = sherd__way_given(ways, 0), *x = NULL, *y = NULL;
     sherd__sketch s;
 
-    sherd__sketch_begin_sums(&s, given, sums_of(given));
+    sherd__sketch_begin_sums(&s, given, sherd__sums_of(given));
     sherd_status status = sherd__sketch_end(&x, &s, call->op->name);
     if (!status)
         status = lay_windows(&y, call, sherd__dim_of(at->dim, call->in[0]->ndim), x);
@@ -115,7 +105,8 @@ static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)
     const sherd_layout *x = NULL, *operand[2] = {NULL, like};
     sherd__sketch s;
 
-    sherd__sketch_begin_sums(&s, like ? like : dy, like ? sums_of(dy) & ~like->shard_axes : 0);
+    sherd__sketch_begin_sums(&s, like ? like : dy,
+                             like ? sherd__sums_of(dy) & ~like->shard_axes : 0);
     s.spec.ndim = call->in[0]->ndim - 1;
     for (int d = 0; d < s.spec.ndim && !like; d++) {
         s.spec.dim[d] = (sherd__dim){0};

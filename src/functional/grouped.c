@@ -96,8 +96,7 @@ static sherd_status lay(const sherd_layout **out, bool *known, const sherd_layou
     s.spec.shape[0] = runs->rows;
     s.spec.shape[1] = weight->spec.shape[width];
     s.spec.dim[1] = weight->spec.dim[width];
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        s.spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
+    sherd__spec_sums(&s.spec, pending);
     *known = sherd__lay_runs(&s, runs, &weight->spec, own);
     return sherd__sketch_end(out, &s, "sherd_grouped_linear");
 }
@@ -145,8 +144,7 @@ static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
     status = lay(&operand[WEIGHT], &known, like, &runs, rows, 2, 0);
     sherd__layout_spec spec = like->spec;
     unsigned copies = sherd__dim_bits(rows) & ~sherd__dim_bits(&like->spec.dim[0]);
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = copies >> a & 1 ? SHERD_SUM : -1;
+    sherd__spec_sums(&spec, copies);
     if (!status)
         status = sherd__layout_intern(&result, &spec);
     return status ? status : sherd_way_add(ways, operand, &result);

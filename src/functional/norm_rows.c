@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "vector/bodies.h"
-#include "apply/solve.h"
+#include "apply/sketch.h"
 
 /* Kernels for rows of the dtype that an operand has: x, which in a gradient may not be that of
  * dy. */
@@ -69,8 +69,7 @@ static sherd_status lay(const sherd_layout **out, const sherd__layout_spec *x, i
         spec.shape[d] = x->shape[first + d];
         spec.dim[d] = x->dim[first + d];
     }
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
+    sherd__spec_sums(&spec, pending);
     return sherd__layout_intern(out, &spec);
 }
 

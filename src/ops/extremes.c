@@ -94,12 +94,10 @@ static const char *describe_found(sherd_call *call)
 /* All stays where it is. */
 static sherd_status lie_found(const sherd_call *call, sherd_ways *ways)
 {
-    const sherd_layout *operand[4];
+    const sherd_layout *found = sherd__way_given(ways, FOUND);
 
     (void)call;
-    for (int i = 0; i < 4; i++)
-        operand[i] = sherd__way_given(ways, i);
-    return sherd_way_add(ways, operand, &operand[FOUND]);
+    return sherd__way_as_given(ways, &found);
 }
 
 /* A view of what was found. */

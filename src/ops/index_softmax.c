@@ -63,11 +63,10 @@ static const char *describe_found(sherd_call *call)
 /* All stays where it is. */
 static sherd_status lie_found(const sherd_call *call, sherd_ways *ways)
 {
-    const sherd_layout *operand[] = {sherd__way_given(ways, FOUND), sherd__way_given(ways, OF),
-                                     sherd__way_given(ways, OF_INDEX)};
+    const sherd_layout *found = sherd__way_given(ways, FOUND);
 
     (void)call;
-    return sherd_way_add(ways, operand, &operand[FOUND]);
+    return sherd__way_as_given(ways, &found);
 }
 
 static bool pass(sherd_call *call)

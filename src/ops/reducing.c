@@ -25,8 +25,7 @@ sherd__layout_spec sherd__settled_spec(const sherd_tensor *t)
         return spec;
     }
     spec = t->layout->spec;
-    for (int axis = 0; axis < spec.mesh->axes; axis++)
-        spec.pending[axis] = -1;
+    sherd__spec_settle(&spec);
     return spec;
 }
 
