@@ -3,10 +3,11 @@
  * Products of blocks of bf16 (blocks.h) in the tiles of AMX: a block of a result is four tiles of
  * 16 x 16 f32, and takes all eight; half of one, of 16 x 32, takes five.
  *
- * A core has few tiles besides those that programs see, and where another thread runs on it, only
- * half of these: with eight in use, a product of tiles then waits for the one before it, and half
- * blocks are 40 to 70 % faster. Otherwise blocks are, by up to 15 %, where operands are long. Sums
- * are the same, to the last bit, so what is faster is tried now and then (`tile_pace`).
+ * A core renames tiles, like other registers, but has few physical ones besides the eight of each
+ * hardware thread. Where another thread runs on the core, too, those are shared: with eight tiles
+ * in use, a product then waits for the one before it, and half blocks are 40 to 70 % faster.
+ * Otherwise blocks are, by up to 15 %, where sums are long. The results are the same, to the last
+ * bit, so both are tried now and then, and the faster is taken (`tile_pace`).
  */
 #ifndef SHERD__VECTOR_AMX_H
 #define SHERD__VECTOR_AMX_H
