@@ -2,6 +2,7 @@
 /* Misuse of operators as values: see misuse.h. */
 #include "misuse.h"
 #include "sherd/autocast.h"
+#include "sherd/comm.h"
 #include "sherd/op.h"
 #include "sherd/ops.h"
 
@@ -59,6 +60,8 @@ MISUSE(a_null_is_no_operator)
     REFUSES(SHERD_EINVAL, sherd_op_register(m->world, &nothing));
     ONLY_SAYS(SHERD_EINVAL, sherd_op_promote(NULL, SHERD_PROMOTE_NEVER));
     REFUSES(SHERD_EINVAL, sherd_op_promote(m->world, (sherd_promotion)9));
+    ONLY_SAYS(SHERD_EINVAL, sherd_op_move(NULL, SHERD_MOVES_NEVER));
+    REFUSES(SHERD_EINVAL, sherd_op_move(m->world, (sherd_moving)9));
     ONLY_SAYS(SHERD_EINVAL, sherd_op_override(NULL, "sherd_relu", SHERD_ABOVE_TAPE, &handler));
     REFUSES(SHERD_EINVAL, sherd_op_override(m->world, NULL, SHERD_ABOVE_TAPE, &handler));
     REFUSES(SHERD_EINVAL, sherd_op_override(m->world, "nobody", SHERD_ABOVE_TAPE, &handler));

@@ -140,6 +140,32 @@ SHERD_API int sherd_moves_count(const sherd_world *world);
  */
 SHERD_API sherd_move_entry sherd_moves_get(const sherd_world *world, int i);
 
+/*
+ * What happens to operands that an operator's rule wants in another layout (docs/operators.md).
+ * Those that get there without a rank receiving anything, as from replicated to sharded, do so in
+ * any case.
+ */
+typedef enum sherd_moving {
+    SHERD_MOVES_SILENTLY = 0, /* they are redistributed */
+    SHERD_MOVES_WARNING,      /* the same, and rank 0 warns on stderr, once for each operator */
+    SHERD_MOVES_NEVER         /* they are refused (EINVAL), with both layouts and the bytes */
+} sherd_moving;
+
+/**
+ * Set what happens to them, on this world, from now on (PyTorch: ExplicitRedistributionContext);
+ * in backward, too, if it is set then. Not concerned is what an operator does by its nature, as the
+ * neighbours of a convolution, the ring of attention, two numbers for each row of a softmax; nor
+ * the gradient of a redistribution. All ranks must set the same.
+ *
+ *     sherd_op_move(world, SHERD_MOVES_NEVER);
+ *     y = sherd_module_call(model, x);          // fails where a layout was not thought of
+ *     sherd_op_move(world, SHERD_MOVES_SILENTLY);
+ *     sherd_backward(y);
+ *
+ * @local   @errors EINVAL an unknown value; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_op_move(sherd_world *world, sherd_moving how);
+
 SHERD_END
 
 #endif

@@ -7,6 +7,8 @@
 #define SHERD__APPLY_DOOR_H
 
 #include "operator.h"
+#include "sherd/comm.h"
+
 #include "autograd/node.h"
 
 typedef struct sherd__answers sherd__answers;
@@ -23,7 +25,13 @@ typedef struct sherd__timed {
     int64_t calls, nanoseconds;
 } sherd__timed;
 
-enum { SHERD__SOUND = 16 };
+/* An operator of which it was told that it promotes, or moves, an operand. */
+typedef struct sherd__warned {
+    const sherd_op *op;
+    bool moves;
+} sherd__warned;
+
+enum { SHERD__SOUND = 16, SHERD__FIRST_WARNINGS = 8 };
 
 typedef struct sherd__ops {
     sherd__answers *answers;
@@ -36,7 +44,8 @@ typedef struct sherd__ops {
     sherd__timed *timed;
     int times, time_room;
     sherd_promotion promotion;
-    const sherd_op **warned; /* operators about which a warning was printed */
+    sherd_moving moving;
+    sherd__warned *warned;
     int warnings, warn_room;
     const sherd_call *composed; /* the outermost call whose compose is running; NULL: none */
     const sherd_op *sound[SHERD__SOUND]; /* operators that passed the check, by address */
@@ -59,6 +68,8 @@ void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, in
  * raised.
  */
 bool sherd__may_promote(const sherd__run *run, sherd_tensor *t);
+/* The same of an operand that its rule wants to be moved (sherd_op_move). */
+bool sherd__may_move(const sherd__run *run, sherd_tensor *t, const sherd_layout *to);
 
 /* What is wrong with an operator, static or in `room`; NULL: nothing. */
 const char *sherd__op_fault(const sherd_op *op, char room[SHERD__REASON_BYTES]);

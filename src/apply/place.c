@@ -63,6 +63,8 @@ static bool move(sherd__run *run, const sherd__placing *placing)
         sherd_tensor *t = run->arg[i];
         if (!t || t->layout == placing->operand[i])
             continue;
+        if (!sherd__may_move(run, t, placing->operand[i]))
+            return false;
         sherd__open(run);
         run->arg[i] = sherd_redistribute(t, placing->operand[i], NULL);
         if (sherd_tensor_failed(run->arg[i]))

@@ -5,7 +5,7 @@
 
 #include "nn/module.h"
 
-/* What the units of one tree, and of the same axes, share; counted by them and by the hooks of the root. */
+/* What the units of one tree and of the same axes share; counted by them and the root's hooks. */
 typedef struct sherd__sharding {
     sherd_world *world;
     int refs;
