@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "autograd/replay.h"
-#include "base/num.h"
+#include "base/saturate.h"
 #include "kernels/cast.h"
+#include "world/doing.h"
 
 void sherd__open(sherd__run *run)
 {
@@ -90,12 +91,11 @@ int64_t sherd__local_count(const sherd_tensor *t, int first, int end)
 {
     int64_t n = 1;
 
-    /* If one size is 0, the product of the others may overflow. */
     for (int i = first; i < end; i++)
         if (t->local[i] == 0)
             return 0;
     for (int i = first; i < end; i++)
-        n *= t->local[i];
+        n = sherd__times(n, t->local[i]);
     return n;
 }
 
@@ -136,7 +136,13 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
 {
     sherd_tensor *t = run->arg[0], *view;
     bool strided = run->call.op->strided, shared = strided || !t->strided;
+    int64_t count;
 
+    if (!sherd__count(shape, ndim, &count)) {
+        sherd__fail_doing(t->world, layout != NULL, SHERD_ELIMIT,
+                          "a view of 2^62 elements or more, or of a dim of that size");
+        return sherd__failed(t->world);
+    }
     /* If some ranks must copy, all do: else a write would show in the results of the others. */
     if (!shared && t->storage) {
         sherd__open(run);

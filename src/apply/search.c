@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "solve.h"
-#include "base/num.h"
+#include "base/saturate.h"
 #include "search/plans.h"
 
 enum {
@@ -195,7 +195,7 @@ static int64_t local_elements(const search *s, const char *label)
     for (; *label; label++)
         for (int i = 0; i < s->letters; i++)
             if (s->letter[i].name == *label)
-                n *= sherd__dim_longest(s->mesh, s->chosen[i], s->letter[i].n);
+                n = sherd__times(n, sherd__dim_longest(s->mesh, s->chosen[i], s->letter[i].n));
     return n;
 }
 
@@ -210,7 +210,7 @@ sherd_status sherd__price_moves(int64_t *bytes, int count, const sherd_layout *c
         sherd_status status = sherd__plan_find(&plan, from[i], to[i], SHERD__PRICED_BYTES, NULL);
         if (status)
             return status;
-        *bytes += plan->price.recv_max_bytes;
+        *bytes = sherd__plus(*bytes, plan->price.recv_max_bytes);
     }
     return SHERD_OK;
 }
@@ -233,9 +233,9 @@ static void try_candidate(search *s)
         return;
     s->status = sherd__price_moves(&bytes, s->rule->operands, s->operands, target);
     for (int i = 0; i < s->rule->operands; i++)
-        elements += target[i] ? local_elements(s, s->rule->operand[i]) : 0;
+        elements = sherd__plus(elements, target[i] ? local_elements(s, s->rule->operand[i]) : 0);
     for (int j = 0; j < s->rule->results; j++)
-        elements += local_elements(s, s->rule->result[j]);
+        elements = sherd__plus(elements, local_elements(s, s->rule->result[j]));
     if (s->status ||
         (s->found && (bytes > s->bytes || (bytes == s->bytes && elements >= s->elements))))
         return;

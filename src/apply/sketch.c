@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "base/num.h"
+#include "base/saturate.h"
 
 void sherd__sketch_begin(sherd__sketch *s, const sherd_layout *from)
 {
@@ -139,7 +139,8 @@ int64_t sherd__elements_beside(const sherd__layout_spec *spec, int dim)
     int64_t n = 1;
 
     for (int d = 0; d < spec->ndim; d++)
-        n *= d == dim ? 1 : sherd__dim_longest(spec->mesh, &spec->dim[d], spec->shape[d]);
+        if (d != dim)
+            n = sherd__times(n, sherd__dim_longest(spec->mesh, &spec->dim[d], spec->shape[d]));
     return n;
 }
 

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "base/saturate.h"
+
 enum { MOST_WAYS = 64 };
 
 struct sherd_ways {
@@ -59,7 +61,7 @@ static int64_t elements_of(int count, const sherd_layout *const *layouts)
     int64_t n = 0;
 
     for (int i = 0; i < count; i++)
-        n += layouts[i] ? sherd__layout_largest(layouts[i]) : 0;
+        n = sherd__plus(n, layouts[i] ? sherd__layout_largest(layouts[i]) : 0);
     return n;
 }
 
@@ -94,8 +96,9 @@ sherd_status sherd__way_add(sherd_ways *ways, const sherd_layout *const *operand
         status = sherd__price_moves(&bytes, call->operands, ways->operands, operands);
     if (status)
         return status;
-    bytes += more;
-    elements = elements_of(call->operands, operands) + elements_of(call->results, results);
+    bytes = sherd__plus(bytes, more);
+    elements =
+        sherd__plus(elements_of(call->operands, operands), elements_of(call->results, results));
     if (ways->count++ &&
         (bytes > ways->bytes || (bytes == ways->bytes && elements >= ways->elements)))
         return SHERD_OK;

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/saturate.h"
+
 typedef struct pixels {
     int64_t factor;
 } pixels;
@@ -71,9 +73,10 @@ static bool shuffle(sherd_call *call)
     const int64_t *size = call->in[0]->shape + call->in[0]->ndim, r = p->factor;
     int64_t channels = size[-C] / (r * r);
 
-    call->out[0] = turned(call->in[0], (const int64_t[]){channels, r, r, size[-H], size[-W]},
-                          (const int[]){0, 3, 1, 4, 2},
-                          (const int64_t[]){channels, size[-H] * r, size[-W] * r});
+    call->out[0] =
+        turned(call->in[0], (const int64_t[]){channels, r, r, size[-H], size[-W]},
+               (const int[]){0, 3, 1, 4, 2},
+               (const int64_t[]){channels, sherd__times(size[-H], r), sherd__times(size[-W], r)});
     return true;
 }
 
@@ -83,9 +86,9 @@ static bool unshuffle(sherd_call *call)
     const int64_t *size = call->in[0]->shape + call->in[0]->ndim, r = p->factor;
     int64_t rows = size[-H] / r, columns = size[-W] / r;
 
-    call->out[0] =
-        turned(call->in[0], (const int64_t[]){size[-C], rows, r, columns, r},
-               (const int[]){0, 2, 4, 1, 3}, (const int64_t[]){size[-C] * r * r, rows, columns});
+    call->out[0] = turned(
+        call->in[0], (const int64_t[]){size[-C], rows, r, columns, r}, (const int[]){0, 2, 4, 1, 3},
+        (const int64_t[]){sherd__times(sherd__times(size[-C], r), r), rows, columns});
     return true;
 }
 

@@ -7,7 +7,7 @@
  */
 #include "points.h"
 
-#include "base/num.h"
+#include "base/saturate.h"
 #include "apply/sketch.h"
 
 static const char name[] = "a search of points";
@@ -59,7 +59,7 @@ static sherd_status price(int64_t *sum, const sherd_layout *from, const sherd_la
     int64_t more = 0;
     sherd_status status = sherd__price_moves(&more, 1, &from, &to);
 
-    *sum += more / SHERD__PRICED_BYTES * (int64_t)bytes;
+    *sum = sherd__plus(*sum, sherd__times(more / SHERD__PRICED_BYTES, (int64_t)bytes));
     return status;
 }
 
@@ -93,8 +93,8 @@ static sherd_status pass_by(sherd__search_plan *p, const sherd_layout *queries, 
         status = price(cost, queries, p->queries, bytes);
     if (!status)
         status = price(cost, made, p->result, FOUND_BYTES);
-    *cost += (spec->shape[0] - shortest(spec->mesh, &spec->dim[0], spec->shape[0])) *
-             spec->shape[1] * (int64_t)bytes;
+    int64_t passing = spec->shape[0] - shortest(spec->mesh, &spec->dim[0], spec->shape[0]);
+    *cost = sherd__plus(*cost, sherd__times(sherd__times(passing, spec->shape[1]), (int64_t)bytes));
     return status;
 }
 

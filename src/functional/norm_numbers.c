@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-#include "base/num.h"
+#include "base/saturate.h"
 #include "kernels/cast.h"
 
 double *sherd__norm_room(sherd_call *call, int64_t n)
 {
-    int64_t bytes = sherd__max(n, 1) * (int64_t)sizeof(double);
+    int64_t bytes = sherd__times(sherd__max(n, 1), sizeof(double));
     double *numbers = sherd_call_scratch(call, bytes);
 
     if (numbers && !sherd__is_dry(call->world))

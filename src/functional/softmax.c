@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/num.h"
+#include "base/saturate.h"
 #include "device/folds.h"
 #include "device/shared_rows.h"
 
@@ -82,7 +82,7 @@ static const char *describe(sherd_call *call)
 /* Room for n numbers, where the call runs. NULL: failed. */
 static void *room(sherd_call *call, sherd_dtype dtype, int64_t n)
 {
-    int64_t bytes = sherd__max(n, 1) * (int64_t)sherd_dtype_bytes(dtype);
+    int64_t bytes = sherd__times(sherd__max(n, 1), (int64_t)sherd_dtype_bytes(dtype));
 
     return sherd__device_in(call) ? sherd__device_scratch(call, bytes)
                                   : sherd_call_scratch(call, bytes);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "base/num.h"
+#include "base/saturate.h"
 #include "kernels/cast.h"
 #include "kernels/pick.h"
 #include "apply/sketch.h"
@@ -68,7 +68,7 @@ static int64_t evenly(const exchange *x, int64_t n, int64_t mine, int64_t owner)
 
     if (size == 0 || !deals(x, mine, owner))
         return 0;
-    return sherd__ceil_div(x->cut[owner + 1] * n, size) - sherd__ceil_div(x->cut[owner] * n, size);
+    return sherd__part_of(n, x->cut[owner + 1], size) - sherd__part_of(n, x->cut[owner], size);
 }
 
 /* Of n requests, how many are sent at most. */
