@@ -51,7 +51,8 @@ void sherd__end_children(const sherd__child *child, int count)
     for (int r = 0; r < count; r++)
         kill(child[r].pid, SIGKILL);
     for (int r = 0; r < count; r++)
-        waitpid(child[r].pid, NULL, 0);
+        while (waitpid(child[r].pid, NULL, 0) < 0 && errno == EINTR)
+            ;
 }
 
 /* ---- sherd_spawn ----------------------------------------------------------------------------- */
