@@ -173,6 +173,7 @@ def main():
         "sherd, pp=2, 4 stages": lambda: run_sherd(args, "pp=2,dp=1,tp=1", 4, args.microbatches),
         "sherd, pp=2, zero": lambda: run_sherd(args, "pp=2,dp=1,tp=1", 2, args.microbatches, "zero"),
         "sherd, pp=2, 4 stages, zero": lambda: run_sherd(args, "pp=2,dp=1,tp=1", 4, args.microbatches, "zero"),
+        "sherd, pp=2, 4 stages, zero_v": lambda: run_sherd(args, "pp=2,dp=1,tp=1", 4, args.microbatches, "zero_v"),
         "sherd, tp=2": lambda: run_sherd(args, "pp=1,dp=1,tp=2", 1, 1),
         "torch, 1 thread": lambda: run_torch(args, 1),
         "torch, pp=2, gloo": lambda: run_torch(args, 2),

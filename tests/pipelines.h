@@ -12,6 +12,14 @@
 
 enum { WIDTH = 6, STAGES_AT_MOST = 8, ROWS_AT_LEAST = 2 };
 
+/* Where a stage must lie, of so many places. */
+static inline int place_of(int stage, int places, sherd_pipeline_schedule schedule)
+{
+    bool back = schedule == SHERD_PIPELINE_ZERO_BUBBLE_V && stage >= places;
+
+    return back ? 2 * places - 1 - stage : stage % places;
+}
+
 static inline int64_t rows_of(int64_t microbatch)
 {
     return ROWS_AT_LEAST + microbatch * 3 % 4;

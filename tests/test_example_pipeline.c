@@ -39,7 +39,8 @@ static void losses_are_the_same_on_every_mesh(void)
                                             {"pp=2,dp=2,tp=1 3 2", "4"},
                                             {"pp=2,dp=1,tp=2 4 4", "4 64 16 32 zero"},
                                             {"pp=2,dp=1,tp=2 2 16", "4"},
-                                            {"pp=1,dp=1,tp=1 4 4", "4"}};
+                                            {"pp=1,dp=1,tp=1 4 4", "4"},
+                                            {"pp=2,dp=1,tp=1 4 4", "4 64 16 32 zero_v"}};
     double one[LOSSES], loss[LOSSES];
     int losses = check_stride(2) == 1 ? LOSSES : 2;
 
@@ -67,6 +68,7 @@ static void bad_input_is_one_line(void)
         {"pp=2,dp=1,tp=1 2 4 0", "STEPS, BATCH and CONTEXT"},
         {"pp=2,dp=1,tp=1 2 4 10 4 40", "DIM must be"},
         {"pp=2,dp=1,tp=1 2 4 9 4 64 16 32 two", "SCHEDULE must be"},
+        {"pp=2,dp=1,tp=1 3 4 9 4 64 16 32 zero_v", "STAGES must be twice"},
         {"pp=2,dp=2,tp=1 x", "STAGES must be"}};
 
     for (int i = 0; i < LEN(lines); i++) {

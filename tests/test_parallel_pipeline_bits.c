@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Zero-bubble pipelines have the bits of 1F1B: losses, gradients, and what hooks on gradients see,
- * whatever a stage is made of: weights that are used twice, and by operators that compute all
- * gradients at once; tensor and data parallelism; modules that are checkpointed or fully sharded.
+ * Zero-bubble pipelines, there and back too, have the bits of 1F1B: losses, gradients, and what
+ * hooks on gradients see, whatever a stage is made of: weights that are used twice, and by
+ * operators that compute all gradients at once; tensor and data parallelism; modules that are
+ * checkpointed or fully sharded.
  */
 #include <sherd.h>
 
@@ -67,12 +68,12 @@ static sherd_tensor *look(sherd_tensor *grad, void *payload)
     return NULL;
 }
 
-/* Parameters of this rank's stages. */
-static int parameters_of(const job *j, sherd_named_parameter *list)
+/* Parameters of this rank's stages, of those from `first` to before `end`. */
+static int parameters_of(const job *j, sherd_named_parameter *list, int first, int end)
 {
     int count = 0;
 
-    for (int i = 0; i < j->s->stages; i++)
+    for (int i = first; i < end; i++)
         if (sherd_mesh_coordinate(j->stage[i].mesh, sherd_world_rank(j->world), NULL))
             count +=
                 sherd_module_all_parameters(j->stage[i].module, list + count, PARAMETERS - count);
@@ -90,7 +91,9 @@ static void lay_out(const job *j, sherd_module *m, const sherd_mesh *mesh)
         CHECK_OK(sherd_fully_shard(m, mesh, "y", NULL));
 }
 
-static void open_job(job *j, sherd_world *world, const setup *s, sherd_pipeline_schedule schedule)
+/* `from_end`: places in the other order. */
+static void open_job(job *j, sherd_world *world, const setup *s, sherd_pipeline_schedule schedule,
+                     bool from_end)
 {
     sherd_named_parameter list[PARAMETERS];
 
@@ -98,10 +101,12 @@ static void open_job(job *j, sherd_world *world, const setup *s, sherd_pipeline_
     for (; j->places < 4 && s->mesh[j->places]; j->places++)
         CHECK_OK(sherd_mesh_parse(&j->mesh[j->places], world, s->mesh[j->places]));
     for (int i = 0; i < s->stages; i++) {
-        j->stage[i] = (sherd_stage){j->mesh[i % j->places], make_mixed(world, i), NULL};
+        int place = place_of(i, j->places, schedule);
+        const sherd_mesh *mesh = j->mesh[from_end ? j->places - 1 - place : place];
+        j->stage[i] = (sherd_stage){mesh, make_mixed(world, i), NULL};
         lay_out(j, j->stage[i].module, j->stage[i].mesh);
     }
-    for (int n = parameters_of(j, list); n-- > 0 && s->how & HOOKED;)
+    for (int n = parameters_of(j, list, 0, s->stages); n-- > 0 && s->how & HOOKED;)
         CHECK_OK(sherd_tensor_hook(NULL, list[n].tensor, look, &j->seen[n], NULL));
     CHECK_OK(sherd_pipeline_create(&j->pipeline, world, j->stage, s->stages, schedule));
 }
@@ -120,9 +125,9 @@ static void feed(void *payload, int stage, int64_t microbatch, sherd_args *in)
 
     if (stage > 0)
         return;
-    sherd_tensor *x = spread(input_of(j->world, microbatch), j->mesh[0], placements);
+    sherd_tensor *x = spread(input_of(j->world, microbatch), j->stage[0].mesh, placements);
     in->value[0] = in->value[1] = x;
-    in->value[2] = spread(indices_of(j->world, microbatch), j->mesh[0], "R R");
+    in->value[2] = spread(indices_of(j->world, microbatch), j->stage[0].mesh, "R R");
     in->count = 3;
 }
 
@@ -144,18 +149,17 @@ static bool same_bits(sherd_tensor *a, sherd_tensor *b)
            (bytes == 0 || (x && y && memcmp(x, y, bytes) == 0));
 }
 
-static void compare_jobs(const job *a, const job *b)
+static void compare_stages(const job *a, const job *b, int first, int end)
 {
     sherd_named_parameter x[PARAMETERS], y[PARAMETERS];
-    int count = parameters_of(a, x);
+    int count = parameters_of(a, x, first, end);
 
-    CHECK_EQ(parameters_of(b, y), count);
+    CHECK_EQ(parameters_of(b, y, first, end), count);
     for (int n = 0; n < count; n++) {
         sherd_tensor *g = sherd_grad(x[n].tensor), *h = sherd_grad(y[n].tensor);
         if (!CHECK(g && h && same_bits(g, h)))
             fprintf(stderr, "  gradient of %s.%s\n", x[n].path, x[n].name);
     }
-    CHECK(memcmp(a->seen, b->seen, sizeof a->seen) == 0);
 }
 
 static void run_case(sherd_world *world, const setup *s, int64_t count)
@@ -164,20 +168,57 @@ static void run_case(sherd_world *world, const setup *s, int64_t count)
     int64_t saved = sherd_saved_bytes(world);
     job plain, zero;
 
-    open_job(&plain, world, s, SHERD_PIPELINE_1F1B);
-    open_job(&zero, world, s, SHERD_PIPELINE_ZERO_BUBBLE);
+    open_job(&plain, world, s, SHERD_PIPELINE_1F1B, false);
+    open_job(&zero, world, s, SHERD_PIPELINE_ZERO_BUBBLE, false);
     for (int step = 0; step < 2; step++) { /* the second adds to the first */
         work.payload = &plain;
         double wanted = sherd_pipeline_run(plain.pipeline, &work);
         work.payload = &zero;
         double loss = sherd_pipeline_run(zero.pipeline, &work);
         CHECK(isfinite(loss) && loss == wanted);
-        compare_jobs(&plain, &zero);
+        compare_stages(&plain, &zero, 0, s->stages);
+        CHECK(memcmp(plain.seen, zero.seen, sizeof plain.seen) == 0);
         CHECK_EQ(sherd_saved_bytes(world), saved);
     }
     CHECK_OK(sherd_world_check(world));
     close_job(&zero);
     close_job(&plain);
+}
+
+/*
+ * There and back, the second half of stages lies where 1F1B has it with its places in the other
+ * order.
+ */
+static void run_there_and_back(sherd_world *world, const setup *s, int64_t count)
+{
+    sherd_microbatches work = {.count = count, .feed = feed, .loss = find_loss};
+    job plain[2], v;
+
+    for (int back = 0; back < 2; back++)
+        open_job(&plain[back], world, s, SHERD_PIPELINE_1F1B, back);
+    open_job(&v, world, s, SHERD_PIPELINE_ZERO_BUBBLE_V, false);
+    for (int step = 0; step < 2; step++) {
+        work.payload = &v;
+        double loss = sherd_pipeline_run(v.pipeline, &work);
+        for (int back = 0; back < 2; back++) {
+            work.payload = &plain[back];
+            CHECK_EQ(sherd_pipeline_run(plain[back].pipeline, &work), loss);
+            compare_stages(&plain[back], &v, back * v.places, (back + 1) * v.places);
+        }
+    }
+    CHECK_OK(sherd_world_check(world));
+    close_job(&v);
+    close_job(&plain[1]);
+    close_job(&plain[0]);
+}
+
+static int places_of(const setup *s)
+{
+    int places = 0;
+
+    while (places < 4 && s->mesh[places])
+        places++;
+    return places;
 }
 
 static void run_cases(sherd_world *world, const setup *list, int cases)
@@ -188,6 +229,8 @@ static void run_cases(sherd_world *world, const setup *list, int cases)
         for (int n = 0; n < LEN(counts); n++) {
             sherd_scope_begin(world);
             run_case(world, &list[c], counts[n]);
+            if (list[c].stages == 2 * places_of(&list[c]) && n % 2)
+                run_there_and_back(world, &list[c], counts[n]);
             sherd_scope_end(world);
         }
 }

@@ -92,6 +92,11 @@ MISUSE(a_pipeline_needs_stages_that_come_round)
     const sherd_stage none[] = {{NULL, layer, NULL}, {b, layer, NULL}};
     const sherd_stage empty[] = {{a, NULL, NULL}, {b, NULL, NULL}};
     const sherd_stage shared[] = {{a, layer, NULL}, {both, layer, NULL}};
+    const sherd_stage round[] = {
+        {a, layer, NULL}, {b, layer, NULL}, {a, layer, NULL}, {b, layer, NULL}};
+    const sherd_stage back[] = {
+        {a, layer, NULL}, {b, layer, NULL}, {b, layer, NULL}, {a, layer, NULL}};
+    const sherd_pipeline_schedule V = SHERD_PIPELINE_ZERO_BUBBLE_V;
     const sherd_stage uneven[] = {{a, layer, NULL}, {b, layer, NULL}, {b, layer, NULL}};
 
     CHECK_OK(sherd_mesh_slice(&part, grid, 1, (const char *[]){"x"}));
@@ -105,7 +110,10 @@ MISUSE(a_pipeline_needs_stages_that_come_round)
     ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_create(&p, m->world, BAD(uneven, good), 3, 0));
     ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_create(&p, m->world, BAD(parts, good), 2, 0));
     ALL_REFUSE(SHERD_EINVAL,
-               sherd_pipeline_create(&p, m->world, good, 2, BAD((sherd_pipeline_schedule)3, 0)));
+               sherd_pipeline_create(&p, m->world, good, 2, BAD((sherd_pipeline_schedule)4, 0)));
+    ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_create(&p, m->world, good, BAD(3, 2), BAD(V, 0)));
+    ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_create(&p, m->world, good, BAD(1, 2), BAD(V, 0)));
+    ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_create(&p, m->world, BAD(round, back), 4, V));
     if (sherd_world_ranks(m->world) == 2) /* others need no module */
         ALL_REFUSE(SHERD_EINVAL, sherd_pipeline_create(&p, m->world, BAD(empty, good), 2, 0));
     ONLY_SAYS(SHERD_EINVAL, sherd_pipeline_create(&p, NULL, good, 2, 0));

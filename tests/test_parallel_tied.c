@@ -169,7 +169,9 @@ static void open_job(job *j, sherd_world *world, const setup *s, bool adamw)
     for (; j->places < 3 && s->mesh[j->places]; j->places++)
         CHECK_OK(sherd_mesh_parse(&j->mesh[j->places], world, s->mesh[j->places]));
     for (int i = 0; i < s->stages; i++) {
-        j->stage[i] = (sherd_stage){j->mesh[i % j->places], make_stage(world, i, s->stages), "R"};
+        bool back = s->schedule == SHERD_PIPELINE_ZERO_BUBBLE_V && i >= j->places;
+        const sherd_mesh *mesh = j->mesh[back ? s->stages - 1 - i : i % j->places];
+        j->stage[i] = (sherd_stage){mesh, make_stage(world, i, s->stages), "R"};
         lay_out(j, i);
         if (is_here(j, i))
             j->optimizer[j->optimizers++] = optimizer_of(j->stage[i].module, adamw);
@@ -307,7 +309,8 @@ static void at_one_place_it_trains_as_one_table(sherd_world *world)
 static void at_two_places_it_trains_as_one_table(sherd_world *world)
 {
     static const setup list[] = {{{"x=1", "x=1@1"}, 2, SHERD_PIPELINE_1F1B, '-', '-'},
-                                 {{"x=1@1", "x=1@0"}, 4, SHERD_PIPELINE_ZERO_BUBBLE, '-', '-'}};
+                                 {{"x=1@1", "x=1@0"}, 4, SHERD_PIPELINE_ZERO_BUBBLE, '-', '-'},
+                                 {{"x=1", "x=1@1"}, 4, SHERD_PIPELINE_ZERO_BUBBLE_V, '-', '-'}};
     run_cases(world, list, LEN(list));
 }
 

@@ -14,6 +14,7 @@ static const int64_t cost[KINDS] = {1, 2, 1, 1};
 
 static sherd_pipeline_turn list[PLACES][3 * STAGES * MOST];
 static int64_t length[PLACES];
+static int64_t ended[PLACES]; /* when a place has done its turns */
 
 static sherd__turns make(sherd__heap *heap, int places, int stages, int64_t count,
                          sherd_pipeline_schedule schedule, bool forward_only)
@@ -71,6 +72,7 @@ static int64_t end_of(const sherd__turns *t)
     }
     for (int p = 0; p < t->places; p++)
         end = at[p] == length[p] ? end : -1;
+    memcpy(ended, now, sizeof ended);
     return end;
 }
 
@@ -81,7 +83,7 @@ static int kind_after(const sherd__turns *t, int seen)
     static const int parts[] = {SHERD_PIPELINE_FORWARD, SHERD_PIPELINE_BACKWARD_INPUTS,
                                 SHERD_PIPELINE_BACKWARD_WEIGHTS, -1};
 
-    return (t->schedule == SHERD_PIPELINE_ZERO_BUBBLE ? parts : whole)[seen];
+    return (t->schedule >= SHERD_PIPELINE_ZERO_BUBBLE ? parts : whole)[seen];
 }
 
 /* The most microbatches of which a place keeps anything at once, from forwards to such turns. */
@@ -113,7 +115,7 @@ static int64_t most_kept(const sherd__turns *t, int place, sherd_pipeline_kind u
     memset(seen, 0, sizeof seen);
     for (int64_t i = 0; i < length[place]; i++) {
         const sherd_pipeline_turn *turn = &list[place][i];
-        if (turn->stage % t->places != place || turn->stage >= t->stages ||
+        if (sherd__turns_place(t, turn->stage) != place || turn->stage >= t->stages ||
             (int)turn->kind != kind_after(t, seen[turn->stage][turn->microbatch]++))
             return -1;
         kept += turn->kind == SHERD_PIPELINE_FORWARD ? 1 : turn->kind == until ? -1 : 0;
@@ -299,6 +301,67 @@ static void zero_bubble_turns_are_those_of_the_picture(sherd_world *world)
     }
 }
 
+/*
+ * There and back: with 2 p - 1 microbatches or more place i, which cannot begin before time i,
+ * never waits from then on. It keeps no more than p microbatches of both its stages, as 1F1B does
+ * of whole ones. The interleaved schedules of as many stages take longer, or keep more.
+ */
+static void there_and_back_no_place_waits(sherd_world *world)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+
+    for (int places = 1; places <= PLACES; places++)
+        for (int64_t count = 1; count <= MOST; count++) {
+            sherd__turns t =
+                make(heap, places, 2 * places, count, SHERD_PIPELINE_ZERO_BUBBLE_V, false);
+            int64_t end = end_of(&t);
+            CHECK_EQ(t.extra, 0);
+            CHECK(end > 0);
+            for (int p = 0; p < places; p++) {
+                int64_t kept = most_kept(&t, p, SHERD_PIPELINE_BACKWARD_WEIGHTS);
+                CHECK(in_order(p) && kept > 0 && kept <= 2 * places);
+                if (count >= 2 * places - 1)
+                    CHECK_EQ(ended[p], 6 * count + p);
+            }
+            if (places == 1 || count % places || count < 2 * places - 1)
+                continue;
+            t = make(heap, places, 2 * places, count, SHERD_PIPELINE_1F1B, false);
+            CHECK_EQ(end_of(&t), end + 2 * (places - 1));
+            t = make(heap, places, 2 * places, count, SHERD_PIPELINE_ZERO_BUBBLE, false);
+            CHECK_EQ(end_of(&t), end);
+            CHECK_EQ(most_kept(&t, 0, SHERD_PIPELINE_BACKWARD_WEIGHTS), 3 * places - 1);
+        }
+}
+
+/* PyTorch 2.13's ScheduleZBVZeroBubble for 2 places and 4 microbatches, and forwards alone. */
+static void there_and_back_turns_are_those_of_pytorch(sherd_world *world)
+{
+    static const char *const wanted[] = {"0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 "
+                                         "3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 0I3 0W3 ",
+                                         "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 "
+                                         "1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 2W3 1W3 "};
+    sherd__heap *heap = sherd__world_heap(world);
+
+    make(heap, 2, 4, 4, SHERD_PIPELINE_ZERO_BUBBLE_V, false);
+    for (int p = 0; p < 2; p++) {
+        char text[512];
+        size_t at = 0;
+        for (int64_t i = 0; i < length[p]; i++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%d%c%d ", list[p][i].stage,
+                                   "FBIW"[list[p][i].kind], (int)list[p][i].microbatch);
+        CHECK_TEXT(text, wanted[p]);
+    }
+    for (int places = 1; places <= PLACES; places++)
+        for (int64_t count = 1; count <= MOST; count++) {
+            sherd__turns t =
+                make(heap, places, 2 * places, count, SHERD_PIPELINE_ZERO_BUBBLE_V, true);
+            CHECK_EQ(t.extra, 0);
+            for (int p = 0; p < places; p++)
+                CHECK(length[p] == 2 * count && in_order(p) &&
+                      most_kept(&t, p, SHERD_PIPELINE_BACKWARD) == 2 * count);
+        }
+}
+
 /* As Megatron-LM's table for 2 places with 2 stages each and 4 microbatches. */
 static void interleaved_turns_are_those_of_the_paper(sherd_world *world)
 {
@@ -324,6 +387,8 @@ static const check_test tests[] = {{TEST(turns_are_complete_and_end), {1}},
                                    {TEST(several_stages_keep_what_the_header_says), {1}},
                                    {TEST(zero_bubble_takes_the_time_of_the_paper), {1}},
                                    {TEST(zero_bubble_turns_are_those_of_the_picture), {1}},
+                                   {TEST(there_and_back_no_place_waits), {1}},
+                                   {TEST(there_and_back_turns_are_those_of_pytorch), {1}},
                                    {TEST(forwards_alone_are_half_of_it), {1}},
                                    {TEST(interleaved_turns_are_those_of_the_paper), {1}}};
 CHECK_MAIN(tests)

@@ -8,7 +8,8 @@
  *     pipeline [MESH [STAGES [MICROBATCHES [STEPS [LAYERS [DIM [BATCH [CONTEXT [SCHEDULE]]]]]]]]]
  *              pp=2,dp=1,tp=1   2      4        100     4      64    16     32     1f1b
  *
- * SCHEDULE is 1f1b, gpipe or zero (bubbles): the losses have the same bits.
+ * SCHEDULE is 1f1b, gpipe, zero (bubbles) or zero_v, which goes through two stages at each place,
+ * there and back: the losses have the same bits.
  *
  * This program starts the ranks that MESH has, or joins those that a launcher has started.
  */
@@ -111,9 +112,11 @@ static sherd_status make_pipeline(trainer *r)
 {
     sherd_stage stages[MAX_STAGES];
 
-    for (int64_t i = 0; i < r->t->stages; i++)
-        stages[i] = (sherd_stage){.mesh = r->place[i % r->places],
-                                  .module = model_stage(r->model[i % r->places], i)};
+    for (int64_t i = 0; i < r->t->stages; i++) {
+        int64_t place = place_of_stage(r->t, i, r->places);
+        stages[i] =
+            (sherd_stage){.mesh = r->place[place], .module = model_stage(r->model[place], i)};
+    }
     return sherd_pipeline_create(&r->pipeline, r->world, stages, (int)r->t->stages,
                                  (sherd_pipeline_schedule)r->t->schedule);
 }
@@ -206,9 +209,10 @@ static int schedule_of(const char *name)
 {
     static const char *const names[] = {[SHERD_PIPELINE_1F1B] = "1f1b",
                                         [SHERD_PIPELINE_GPIPE] = "gpipe",
-                                        [SHERD_PIPELINE_ZERO_BUBBLE] = "zero"};
+                                        [SHERD_PIPELINE_ZERO_BUBBLE] = "zero",
+                                        [SHERD_PIPELINE_ZERO_BUBBLE_V] = "zero_v"};
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (strcmp(name, names[i]) == 0)
             return i;
     return -1;
@@ -225,8 +229,10 @@ static const char *fault_of(const task *t, int64_t ranks, int64_t places)
            : t->dim < 32 || t->dim % 32 ? "DIM must be a multiple of 32"
            : t->steps < 1 || t->context < 1 || t->context > 1 << 20 || t->batch > 1 << 20
                ? "STEPS, BATCH and CONTEXT must be from 1 to a million"
-           : t->schedule < 0 ? "SCHEDULE must be 1f1b, gpipe or zero"
-                             : NULL;
+           : t->schedule < 0 ? "SCHEDULE must be 1f1b, gpipe, zero or zero_v"
+           : t->schedule == SHERD_PIPELINE_ZERO_BUBBLE_V && t->stages != 2 * places
+               ? "STAGES must be twice the number of places, pp, with zero_v"
+               : NULL;
 }
 
 int main(int argc, char **argv)

@@ -133,6 +133,13 @@ static void add_stage(builder *b, sherd_module *parent, const task *t, int64_t i
     }
 }
 
+int64_t place_of_stage(const task *t, int64_t stage, int64_t places)
+{
+    bool back = t->schedule == SHERD_PIPELINE_ZERO_BUBBLE_V && stage >= places;
+
+    return back ? t->stages - 1 - stage : stage % places;
+}
+
 sherd_status model_create(sherd_module **out, sherd_world *world, const task *t, int64_t place,
                           int64_t places)
 {
@@ -140,8 +147,9 @@ sherd_status model_create(sherd_module **out, sherd_world *world, const task *t,
 
     *out = NULL;
     b.status = sherd_module_create(out, world, NULL, NULL);
-    for (int64_t i = place; i < t->stages; i += places)
-        add_stage(&b, *out, t, i);
+    for (int64_t i = 0; i < t->stages; i++)
+        if (place_of_stage(t, i, places) == place)
+            add_stage(&b, *out, t, i);
     return b.status;
 }
 

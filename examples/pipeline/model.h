@@ -13,6 +13,9 @@ typedef struct task {
     int schedule; /* sherd_pipeline_schedule; -1: no such one */
 } task;
 
+/* Where a stage lies, of `places`: they take stages in turn, or there and back. */
+int64_t place_of_stage(const task *t, int64_t stage, int64_t places);
+
 /*
  * The stages of a place, of `places`: a container with the children "stage0", "stage2" and so on.
  * Ids i32 [rows, context] go into the first stage, logits [rows, context, SYMBOLS] come out of the

@@ -132,23 +132,38 @@ typedef enum sherd_pipeline_schedule {
      * require no gradient, such as the first one, computes its whole backward in (m). If places
      * have several stages, the order is that of 1F1B's interleaved schedule.
      */
-    SHERD_PIPELINE_ZERO_BUBBLE = 2
+    SHERD_PIPELINE_ZERO_BUBBLE = 2,
+    /*
+     * Two stages at each place, there and back: of 2 p stages place i has stages i and 2 p - 1 - i,
+     * so the last stage, and the loss, are where the first one is (ZB-V of Qi et al., "Pipeline
+     * Parallelism with Controllable Memory", 2024; PyTorch: ScheduleZBVZeroBubble). If each of the
+     * three turns takes time 1, and there are at least 2 p - 1 microbatches, a place computes
+     * without a pause from its first turn to its last. Fewer do as well, with pauses. A place keeps
+     * the activations of at most 2 p forwards of one stage, up to (m). Otherwise as ZERO_BUBBLE.
+     *
+     *     place 0  0   1   2   0'  [0'](0')1'  [1'](1')[0] (0) 2'  [2'](2')[1] (1) [2] (2)
+     *     place 1      0   0'  1   1'  [0'](0')2   [0] (0) 2'  [1'](1')[1] [2'][2] (1) (2')(2)
+     *
+     * (m' is of the second stage of a place.)
+     */
+    SHERD_PIPELINE_ZERO_BUBBLE_V = 3
 } sherd_pipeline_schedule;
 
 typedef struct sherd_pipeline sherd_pipeline;
 
 /**
- * Make a pipeline. Stage i is at place i modulo the number of places (different meshes). While it
- * exists it takes two of the world's groups (see sherd_mesh_create) for each pair of neighbouring
- * stages.
+ * Make a pipeline. Stage i is at place i modulo the number p of places (different meshes), or, with
+ * ZERO_BUBBLE_V, at place i or 2 p - 1 - i. While it exists it takes two of the world's groups (see
+ * sherd_mesh_create) for each pair of neighbouring stages.
  *
  * @collective the world
  * @shapes     stages: [count]; count >= 1
  * @owns       the caller destroys *out with sherd_pipeline_destroy; NULL on failure; modules stay
  *             the caller's, and must be destroyed after the pipeline; texts are copied
  * @errors     EINVAL no stage, a sub-mesh, a stage without a module on one of its ranks, different
- *             meshes that share ranks, meshes that do not come in the order stated above, an
- *             unknown schedule; ELIMIT too many groups; EDIFFER; ENOMEM; EPEER
+ *             meshes that share ranks, meshes that do not come in the order stated above (so, with
+ *             ZERO_BUBBLE_V, not two stages at each), an unknown schedule; ELIMIT too many groups;
+ *             EDIFFER; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_pipeline_create(sherd_pipeline **out, sherd_world *world,
                                               const sherd_stage *stages, int count,

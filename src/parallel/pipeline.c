@@ -39,21 +39,30 @@ static sherd_status check_stage(sherd_world *world, const sherd_stage *s, int i)
     return SHERD_OK;
 }
 
-/* How many stages there are before the first mesh comes again. */
-static int count_places(const sherd_stage *stages, int count)
+/* How many stages there are before the first mesh comes again; or half of them. */
+static int count_places(const sherd_stage *stages, int count, sherd_pipeline_schedule schedule)
 {
     int places = 1;
 
+    if (schedule == SHERD_PIPELINE_ZERO_BUBBLE_V)
+        return count > 1 ? count / 2 : 1;
     while (places < count && stages[places].mesh != stages[0].mesh)
         places++;
     return places;
 }
 
-/* Stages come round in turn, and places share no rank. */
-static sherd_status check_places(sherd_world *world, const sherd_stage *stages, int count,
-                                 int places)
+/* Stages come round in turn, or there and back, and places share no rank. */
+static sherd_status check_places(sherd_world *world, const sherd_stage *stages,
+                                 const sherd__turns *t)
 {
     sherd__diag *diag = sherd__world_diag(world);
+    bool v = t->schedule == SHERD_PIPELINE_ZERO_BUBBLE_V;
+    int places = t->places;
+
+    if (v && t->stages != 2 * places)
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "%s: %d stages: ZERO_BUBBLE_V takes two at each place", create_name,
+                           t->stages);
 
     for (int i = 0; i < places; i++)
         for (int j = 0; j < i; j++) {
@@ -63,14 +72,22 @@ static sherd_status check_places(sherd_world *world, const sherd_stage *stages, 
                                    "%s: stages %d (%s) and %d (%s) share rank %d", create_name, j,
                                    stages[j].mesh->text, i, stages[i].mesh->text, rank);
         }
-    for (int i = places; i < count; i++)
-        if (stages[i].mesh != stages[i % places].mesh)
+    for (int i = places; i < t->stages; i++) {
+        int place = sherd__turns_place(t, i);
+        if (stages[i].mesh != stages[place].mesh)
             return sherd__fail(diag, SHERD_EINVAL,
                                "%s: stage %d is at (%s), and should be at (%s) as stage %d is: "
-                               "%d places take stages in turn",
-                               create_name, i, stages[i].mesh->text, stages[i % places].mesh->text,
-                               i % places, places);
+                               "%d places take stages %s",
+                               create_name, i, stages[i].mesh->text, stages[place].mesh->text,
+                               place, places, v ? "there and back" : "in turn");
+    }
     return SHERD_OK;
+}
+
+static sherd__turns turns_of(const sherd_stage *stages, int count, sherd_pipeline_schedule schedule)
+{
+    return (sherd__turns){
+        .places = count_places(stages, count, schedule), .stages = count, .schedule = schedule};
 }
 
 static sherd_status check(sherd_world *world, const sherd_stage *stages, int count,
@@ -82,12 +99,13 @@ static sherd_status check(sherd_world *world, const sherd_stage *stages, int cou
     if (count < 1 || !stages)
         return sherd__fail(diag, SHERD_EINVAL, "%s: %d stages%s", create_name, count,
                            stages ? "" : ", but the list is NULL");
-    if (schedule < SHERD_PIPELINE_1F1B || schedule > SHERD_PIPELINE_ZERO_BUBBLE)
+    if (schedule < SHERD_PIPELINE_1F1B || schedule > SHERD_PIPELINE_ZERO_BUBBLE_V)
         return sherd__fail(diag, SHERD_EINVAL, "%s: no schedule has the number %d", create_name,
                            (int)schedule);
     for (int i = 0; i < count && !status; i++)
         status = check_stage(world, &stages[i], i);
-    return status ? status : check_places(world, stages, count, count_places(stages, count));
+    const sherd__turns t = turns_of(stages, status ? 0 : count, schedule);
+    return status ? status : check_places(world, stages, &t);
 }
 
 /* What all ranks must ask for alike. */
@@ -114,8 +132,7 @@ static sherd_pipeline *start(sherd_world *world, const sherd_stage *stages, int 
         return NULL;
     p->world = world;
     p->here = -1;
-    p->turns = (sherd__turns){
-        .places = count_places(stages, count), .stages = count, .schedule = schedule};
+    p->turns = turns_of(stages, count, schedule);
     p->stage = sherd__alloc(heap, (size_t)count, sizeof *p->stage);
     p->from = sherd__alloc(heap, (size_t)count, sizeof(sherd_channel *));
     if (!p->stage || !p->from) {
@@ -127,7 +144,7 @@ static sherd_pipeline *start(sherd_world *world, const sherd_stage *stages, int 
         if (!sherd__in_mesh(world, stages[i].mesh))
             continue;
         p->stage[i].module = stages[i].module;
-        p->here = i % p->turns.places;
+        p->here = sherd__turns_place(&p->turns, i);
     }
     return p;
 }

@@ -26,7 +26,7 @@ enum { HAS = 1, WANTS = 2 };
 
 static bool is_here(const sherd_pipeline *p, int stage)
 {
-    return p->here == stage % p->turns.places;
+    return p->here == sherd__turns_place(&p->turns, stage);
 }
 
 /* The parameter at "path.name"; NULL: there is none. */

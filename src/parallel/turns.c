@@ -16,12 +16,30 @@
  * weights comes after a backward of inputs as soon as more than i are outstanding at place i. So
  * the later a place is, the more of them it has for the time when the pipeline empties, and with
  * those places keep equally many microbatches. They wait for nobody, and nobody for them.
+ *
+ * If stages go there and back (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024: V
+ * schedules; ZB-V), place i has stage i and the i-th from the end. The first microbatch is back at
+ * place i when that has begun 2 (p - i) - 1 others; from then on it takes turns of both its stages,
+ * each with a backward of the other, and of weights at once; only those of the end wait, for the
+ * time when the pipeline empties. That is PyTorch's ScheduleZBVZeroBubble, to the turn.
  */
 #include "parallel/turns.h"
+
+static bool is_v(const sherd__turns *t)
+{
+    return t->schedule == SHERD_PIPELINE_ZERO_BUBBLE_V;
+}
+
+int sherd__turns_place(const sherd__turns *t, int stage)
+{
+    return is_v(t) && stage >= t->places ? 2 * t->places - 1 - stage : stage % t->places;
+}
 
 /* How many stages lie at a place. */
 static int stages_at(const sherd__turns *t, int place)
 {
+    if (is_v(t))
+        return 2;
     return (t->stages - place + t->places - 1) / t->places;
 }
 
@@ -99,8 +117,90 @@ static void write_backward(writer *w)
     write_weights(w, w->most);
 }
 
+/* ---- there and back -------------------------------------------------------------------------- */
+
+enum { FORTH, BACK }; /* the stage of a place on the way there, and back */
+enum { KINDS = SHERD_PIPELINE_BACKWARD_WEIGHTS + 1 };
+
+typedef struct v_writer {
+    const sherd__turns *turns;
+    int place;
+    sherd_pipeline_turn *out;
+    int64_t at, done[2][KINDS];
+} v_writer;
+
+/* The next turn of a stage and kind; nothing if that is of a microbatch that there is not. */
+static void put(v_writer *w, int way, sherd_pipeline_kind kind)
+{
+    const sherd__turns *t = w->turns;
+    int stage = way == FORTH ? w->place : t->stages - 1 - w->place;
+    int64_t microbatch = w->done[way][kind]++;
+
+    if (microbatch >= t->count)
+        return;
+    if (w->out)
+        w->out[w->at] = (sherd_pipeline_turn){stage, kind, microbatch};
+    w->at++;
+}
+
+static void put_backward(v_writer *w, int way)
+{
+    put(w, way, SHERD_PIPELINE_BACKWARD_INPUTS);
+    put(w, way, SHERD_PIPELINE_BACKWARD_WEIGHTS);
+}
+
+/* Until as many backwards of weights were done as of inputs. */
+static void put_weights(v_writer *w, int way)
+{
+    while (w->done[way][SHERD_PIPELINE_BACKWARD_WEIGHTS] <
+           w->done[way][SHERD_PIPELINE_BACKWARD_INPUTS])
+        put(w, way, SHERD_PIPELINE_BACKWARD_WEIGHTS);
+}
+
+/* As for at least 2 p - 1 microbatches: that many keep all places busy. */
+static int64_t turns_of_v(const sherd__turns *t, int place, sherd_pipeline_turn *out)
+{
+    v_writer w = {.turns = t, .place = place, .out = out};
+    int64_t full = 2 * (int64_t)t->places - 1, all = t->count > full ? t->count : full;
+    const int64_t *forth = w.done[FORTH], *back = w.done[BACK];
+    int after = t->places - place;
+
+    for (int i = 0; i < 2 * after - 1; i++)
+        put(&w, FORTH, SHERD_PIPELINE_FORWARD);
+    for (int64_t i = 0; i < (t->forward_only ? all : place); i++) {
+        put(&w, BACK, SHERD_PIPELINE_FORWARD);
+        put(&w, FORTH, SHERD_PIPELINE_FORWARD);
+    }
+    if (t->forward_only)
+        return w.at;
+    for (int i = 0; i < after; i++) {
+        put(&w, BACK, SHERD_PIPELINE_FORWARD);
+        put_backward(&w, BACK);
+    }
+    while (back[SHERD_PIPELINE_FORWARD] < all) {
+        if (forth[SHERD_PIPELINE_FORWARD] < all)
+            put(&w, FORTH, SHERD_PIPELINE_FORWARD);
+        put_backward(&w, FORTH);
+        put(&w, BACK, SHERD_PIPELINE_FORWARD);
+        put_backward(&w, BACK);
+    }
+    for (int i = 0; i < place; i++) {
+        put(&w, FORTH, SHERD_PIPELINE_BACKWARD_INPUTS);
+        put(&w, BACK, SHERD_PIPELINE_BACKWARD_INPUTS);
+    }
+    for (int i = 0; i < after; i++)
+        put_backward(&w, FORTH);
+    put_weights(&w, BACK);
+    put_weights(&w, FORTH);
+    return w.at;
+}
+
+/* ---- all schedules --------------------------------------------------------------------------- */
+
 int64_t sherd__turns_of(const sherd__turns *t, int place, sherd_pipeline_turn *out)
 {
+    if (is_v(t))
+        return turns_of_v(t, place, out);
     int64_t all = t->count * stages_at(t, place), first = first_forwards(t, place, all);
     bool parts = t->schedule == SHERD_PIPELINE_ZERO_BUBBLE;
     writer w = {
@@ -142,11 +242,12 @@ static bool can(const game *g, int place)
     int back = turn->kind != SHERD_PIPELINE_FORWARD, s = turn->stage, last = g->turns->stages - 1;
     int next = back ? s - 1 : s + 1;
     bool first = back ? s == last : s == 0, ends = back ? s == 0 : s == last;
+    bool stays = !ends && sherd__turns_place(g->turns, next) == place; /* it is not sent */
 
     if (turn->kind == SHERD_PIPELINE_BACKWARD_WEIGHTS)
         return true;
     return (first || g->sent[back][s] > g->taken[back][s]) &&
-           (ends || g->sent[back][next] - g->taken[back][next] < SHERD__SENDS_AHEAD);
+           (ends || stays || g->sent[back][next] - g->taken[back][next] < SHERD__SENDS_AHEAD);
 }
 
 static void move_on(game *g, int place)

@@ -13,12 +13,15 @@ enum { SHERD__SENDS_AHEAD = 8 };
 enum { SHERD__TURNS_MOST = 1 << 24 };
 
 typedef struct sherd__turns {
-    int places, stages; /* stage i is at place i % places */
+    int places, stages; /* stage i is at sherd__turns_place(.., i) */
     int64_t count;      /* of microbatches */
     sherd_pipeline_schedule schedule;
     bool forward_only;
     int64_t extra; /* forwards before the first backward, more than the schedule has */
 } sherd__turns;
+
+/* Where a stage lies: round the places, or, with ZERO_BUBBLE_V, there and back. */
+int sherd__turns_place(const sherd__turns *turns, int stage);
 
 /* Write the turns of a place to out[...], or NULL to count only; returns how many there are. */
 int64_t sherd__turns_of(const sherd__turns *turns, int place, sherd_pipeline_turn *out);
