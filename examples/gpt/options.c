@@ -45,7 +45,7 @@ static const option table[] = {
     {"seed", 0, COUNT, FIELD(seed), 0, INT64_MAX, "N",
      "of first values, batches, dropout and sample"},
     {"in-order", 0, FLAG, FIELD(in_order), 0, 0, "",
-     "sequences over cp stay in order: later ranks have more attention to do"},
+     "sequences over cp stay in order: equal work only if attention moves to heads"},
     {"sequence-parallel", 0, FLAG, FIELD(sequence_parallel), 0, 0, "",
      "between the products each tp rank keeps some positions"},
     {"keep-gathered", 0, FLAG, FIELD(keep_gathered), 0, 0, "",
