@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of small matrices: the bits of terms that are added one after the other. */
+/* Products of small matrices: the bits of terms that are added one after the other; and of two
+ * vectors. */
 #define CHECK_PURE
+#include <math.h>
+
 #include "check.h"
 #include "kernels/small.h"
 
@@ -96,8 +99,45 @@ static void others_are_not_small(void)
     CHECK(!sherd__is_small_product(&p));
 }
 
+/* Sums of one element: as exact as lanes of f32 are, and those of one do not depend on others. */
+static void dots_are_sums(void)
+{
+    enum { LONGEST = 4096, SOME = 3 };
+    static const int64_t lengths[] = {1, 15, 16, 17, 64, 100, LONGEST};
+    static double a[SOME * LONGEST], b[SOME * LONGEST];
+
+    for (int i = 0; i < LEN(lengths); i++)
+        for (int way = 0; way < 4; way++) {
+            sherd_dtype dtype = way & 1 ? SHERD_F64 : SHERD_F32;
+            const sherd__product p = {
+                .dtype = dtype, .result = dtype, .adds = way & 2, .m = 1, .n = 1, .k = lengths[i]};
+            double c[SOME + 1] = {0}, alone[1] = {0};
+            CHECK(sherd__is_dot(&p));
+            for (int64_t j = 0; j < SOME * p.k; j++) {
+                put(dtype, a, j, number(j));
+                put(dtype, b, j, number(3 * j + 1));
+            }
+            for (int j = 0; j <= SOME; j++)
+                put(dtype, c, j, j + 1);
+            put(dtype, alone, 0, 1);
+            sherd__dots(&p, SOME, c, a, b);
+            sherd__dots(&p, 1, alone, a, b);
+            CHECK(get(dtype, c, 0) == get(dtype, alone, 0));
+            CHECK(get(dtype, c, SOME) == SOME + 1);
+            for (int j = 0; j < SOME; j++) {
+                double sum = p.adds ? j + 1 : 0, size = fabs(sum);
+                for (int64_t t = j * p.k; t < (j + 1) * p.k; t++) {
+                    sum += get(dtype, a, t) * get(dtype, b, t);
+                    size += fabs(get(dtype, a, t) * get(dtype, b, t));
+                }
+                CHECK(fabs(get(dtype, c, j) - sum) <= (way & 1 ? 1e-14 : 2e-6) * size);
+            }
+        }
+}
+
 static const check_test tests[] = {
     {TEST(terms_are_added_in_order)},
     {TEST(others_are_not_small)},
+    {TEST(dots_are_sums)},
 };
 CHECK_MAIN(tests)

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "sums.h"
+
 #define REAL    float
 #define NAME(x) x##_f32
 #include "small_body.inc"
@@ -30,4 +32,20 @@ void sherd__small_products(const sherd__product *p, int64_t times, void *c, cons
         products_f32(p, times, c, a, b);
     else
         products_f64(p, times, c, a, b);
+}
+
+bool sherd__is_dot(const sherd__product *p)
+{
+    bool fits = p->dtype == SHERD_F32 || p->dtype == SHERD_F64;
+
+    return fits && p->result == p->dtype && !p->bias && !p->a_row && !p->b_row && !p->c_row &&
+           p->m == 1 && p->n == 1 && p->k > 0 && p->k <= SHERD__LONG_PART;
+}
+
+void sherd__dots(const sherd__product *p, int64_t times, void *c, const void *a, const void *b)
+{
+    if (p->dtype == SHERD_F32)
+        dots_f32(p, times, c, a, b);
+    else
+        dots_f64(p, times, c, a, b);
 }

@@ -360,6 +360,11 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
             sherd__small_products(&p, times, c, a, b);
         return true;
     }
+    if (p.k > FEW && sherd__is_dot(&p)) {
+        if (!sherd__is_dry(call->world))
+            sherd__dots(&p, times, c, a, b);
+        return true;
+    }
     bool parts = is_in_parts(&p);
     if (sherd__is_dry(call->world)) /* they take the same room */
         times = sherd__min(times, 1);
