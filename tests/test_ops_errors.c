@@ -191,6 +191,29 @@ static void one_wrong_rank_is_everybodys_error(sherd_world *world)
     }
 }
 
+/* Indices are looked at many at a time. */
+static void one_wrong_id_among_many_is_named(sherd_world *world)
+{
+    const sherd_mesh *mesh = line(world);
+    const sherd_layout *rows = NULL;
+    int64_t ranks = sherd_world_ranks(world);
+    static const int32_t wrong[] = {-1, 9, INT32_MAX};
+
+    CHECK_OK(sherd_layout_parse_placements(&rows, mesh, SHAPE(1300 * ranks), "S(0)", NULL));
+    for (int i = 0; i < LEN(wrong); i++) {
+        const int at[] = {511, 700, 1299};
+        sherd_tensor *ids = sherd_constant_on(rows, SHERD_I32, 8);
+        if (sherd_world_rank(world) == ranks - 1)
+            ((int32_t *)sherd_tensor_write(ids))[at[i]] = wrong[i];
+        sherd_full(sherd_embedding(sherd_constant(world, SHERD_F32, (int64_t[]){9, 4}, 2, 1), ids));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        char text[64];
+        snprintf(text, sizeof text, "ids[%d] = %d is outside of [0,9)",
+                 (int)(1300 * (ranks - 1)) + at[i], wrong[i]);
+        CHECK(strstr(sherd_world_error(world), text) != NULL);
+    }
+}
+
 /* An id that only one rank holds is out of range; its global position is named. */
 static void wrong_ids_are_named_by_their_position(sherd_world *world)
 {
@@ -375,6 +398,7 @@ static void who_has_no_memory_is_named(sherd_world *world)
 static const check_test tests[] = {
     {TEST(wrong_operands_get_one_clear_line), {1, 2, 3}},
     {TEST(one_wrong_rank_is_everybodys_error), {2, 3}},
+    {TEST(one_wrong_id_among_many_is_named), {1, 2, 4}},
     {TEST(wrong_ids_are_named_by_their_position), {1, 2, 4}},
     {TEST(a_varying_tensor_is_no_replica), {1, 2}},
     {TEST(two_meshes_do_not_mix), {2}},

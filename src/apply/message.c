@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "base/text.h"
 #include "world/doing.h"
 
@@ -134,13 +135,32 @@ static void write_position(sherd__writer *w, const sherd_tensor *t, int64_t i)
         sherd__write(w, "%s%lld", d ? "," : "", (long long)index[d]);
 }
 
+enum { INDICES_AT_ONCE = 512 };
+
+/* Without a branch for each, so that vectors compare. */
+static bool are_below(const int32_t *id, uint32_t end)
+{
+    uint32_t outside = 0;
+
+    for (int i = 0; i < INDICES_AT_ONCE; i++)
+        outside |= (uint32_t)id[i] >= end;
+    return !outside;
+}
+
 /* The first element that is neither in [0, limit) nor one of `also`; -1: there is none. */
 static int64_t find_wrong(const sherd_tensor *t, const int32_t *id, int64_t limit,
                           const int32_t *also)
 {
-    for (int64_t i = 0; i < t->count; i++)
-        if ((id[i] < 0 || id[i] >= limit) && !(also && id[i] == *also))
-            return i;
+    const uint32_t end = (uint32_t)sherd__min(limit, (int64_t)INT32_MAX + 1);
+
+    for (int64_t lo = 0, hi; lo < t->count; lo = hi) {
+        hi = sherd__min(lo + INDICES_AT_ONCE, t->count);
+        if (hi - lo == INDICES_AT_ONCE && are_below(id + lo, end))
+            continue;
+        for (int64_t i = lo; i < hi; i++)
+            if ((id[i] < 0 || id[i] >= limit) && !(also && id[i] == *also))
+                return i;
+    }
     return -1;
 }
 
