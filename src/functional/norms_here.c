@@ -42,29 +42,31 @@ static const void *item_at(const sherd_call *call, const sherd__sets *p, const v
            (size_t)(i * p->n.channels * p->n.inner) * sherd_dtype_bytes(call->in[X]->dtype);
 }
 
-/* The numbers of the channels of item i: those of their sets. `room` for those of one item. */
-static const double *of_channels(const sherd__sets *p, int64_t i, const double *set, double *room)
+/* The numbers of the channels of item i: those of their sets. `room` for those of one item. By
+ * kernels, as channels of short rows take as long as what is computed with them. */
+static const double *of_channels(const sherd_call *call, const sherd__sets *p, int64_t i,
+                                 const double *set, double *room)
 {
+    const sherd__kernels *k = &sherd__world_kernels(call->world)->f64;
+
     if (p->group == 1)
         return set + i * p->slots;
     for (int64_t s = 0; s < p->slots; s++) {
         int64_t c, end = sherd__slot_end(p, s, &c);
-        double number = set[i * p->slots + s];
-        for (; c < end; c++)
-            room[c] = number;
+        k->fill(room + c, end - c, set[i * p->slots + s]);
     }
     return room;
 }
 
 /* scale[channels] of item i: their weights times the numbers of their sets. */
-static void scale_channels(const sherd__sets *p, int64_t i, const double *weight, const double *set,
-                           double *scale)
+static void scale_channels(const sherd_call *call, const sherd__sets *p, int64_t i,
+                           const double *weight, const double *set, double *scale)
 {
+    const sherd__kernels *k = &sherd__world_kernels(call->world)->f64;
+
     for (int64_t s = 0; s < p->slots; s++) {
         int64_t c, end = sherd__slot_end(p, s, &c);
-        double number = set[i * p->slots + s];
-        for (; c < end; c++)
-            scale[c] = weight[c] * number;
+        k->unary(SHERD__SCALE, end - c, scale + c, weight + c, &set[i * p->slots + s]);
     }
 }
 
@@ -98,7 +100,7 @@ static void write_rows(sherd_call *call, const sherd__sets *p, int result, const
         sherd__cast(dtype, SHERD_F64, p->n.channels,
                     (char *)call->to[result] +
                         (size_t)(i * p->n.channels) * sherd_dtype_bytes(dtype),
-                    of_channels(p, i, set, room));
+                    of_channels(call, p, i, set, room));
 }
 
 static double inverse_of(const sherd_call *call, double var)
@@ -198,10 +200,10 @@ static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean
         var[i] = inverse_of(call, var[i]);
     for (int64_t i = 0; i < p->items; i++) {
         double *scale = room + FIRST * channels;
-        scale_channels(p, i, weight, var, scale);
-        kernels_of(call)->spread(&n, (void *)item_at(call, p, call->to[Y], i),
-                                 item_at(call, p, call->from[X], i),
-                                 of_channels(p, i, mean, room + SECOND * channels), scale, bias);
+        scale_channels(call, p, i, weight, var, scale);
+        kernels_of(call)->spread(
+            &n, (void *)item_at(call, p, call->to[Y], i), item_at(call, p, call->from[X], i),
+            of_channels(call, p, i, mean, room + SECOND * channels), scale, bias);
     }
     return true;
 }
@@ -262,9 +264,10 @@ static void add_products(sherd_call *call, const sherd__sets *p, const slopes *o
 
     for (int64_t i = 0; i < p->items; i++) {
         memset(one, 0, (size_t)(2 * channels) * sizeof *one);
-        kernels_of(call)->add_products(&n, one, by_x, item_at(call, p, call->from[G_DY], i),
-                                       item_at(call, p, call->from[G_X], i),
-                                       of_channels(p, i, of->mean, of->room + THIRD * channels));
+        kernels_of(call)->add_products(
+            &n, one, by_x, item_at(call, p, call->from[G_DY], i),
+            item_at(call, p, call->from[G_X], i),
+            of_channels(call, p, i, of->mean, of->room + THIRD * channels));
         for (int64_t s = 0; s < p->slots; s++, sums += SUMS) {
             double inverse = of->inverse[i * p->slots + s];
             int64_t c, end = sherd__slot_end(p, s, &c);
@@ -294,13 +297,13 @@ static void find_gradient(sherd_call *call, const sherd__sets *p, const slopes *
     if (call->in[G_X]->count == 0) /* of its NULLs kernels could not say what they lack */
         return;
     for (int64_t i = 0; i < p->items; i++) {
-        scale_channels(p, i, of->weight, of->inverse, scale);
+        scale_channels(call, p, i, of->weight, of->inverse, scale);
         kernels_of(call)->gradient(
             &n, (void *)item_at(call, p, call->to[G_DX], i), item_at(call, p, call->from[G_DY], i),
             item_at(call, p, call->from[G_X], i),
-            of_channels(p, i, of->mean, room + THIRD * channels), scale,
-            shift ? of_channels(p, i, shift, room + FOURTH * channels) : NULL,
-            slope ? of_channels(p, i, slope, room + FIFTH * channels) : NULL);
+            of_channels(call, p, i, of->mean, room + THIRD * channels), scale,
+            shift ? of_channels(call, p, i, shift, room + FOURTH * channels) : NULL,
+            slope ? of_channels(call, p, i, slope, room + FIFTH * channels) : NULL);
     }
 }
 
