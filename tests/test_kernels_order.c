@@ -146,6 +146,38 @@ static void the_most_of_rows_has_the_bits_of_one_after_the_other(void)
         }
 }
 
+/* Narrow rows are folded onto each other several at a time; integers wrap the same in any order. */
+static void narrow_rows_are_folded_as_one_after_the_other(void)
+{
+    enum { ROWS = 600, WIDEST = 150 };
+    static int32_t x[ROWS * WIDEST], together[WIDEST], alone[WIDEST];
+    static uint8_t some[ROWS * WIDEST], any[WIDEST], each[WIDEST];
+    static const sherd_reduce_op ops[] = {SHERD_SUM, SHERD_PRODUCT, SHERD_MIN, SHERD_MAX};
+    static const int64_t widths[] = {1, 2, 3, 10, 64, 127, 128, 129, WIDEST},
+                         rows[] = {0, 1, 2, 5, 171, ROWS};
+
+    fill(SHERD_I32, ROWS * WIDEST, x);
+    for (int i = 0; i < ROWS * WIDEST; i++)
+        some[i] = x[i] % 97 == 0;
+    for (int w = 0; w < LEN(widths); w++)
+        for (int r = 0; r < LEN(rows); r++)
+            for (int op = 0; op < LEN(ops); op++) {
+                const int64_t n = widths[w], size[] = {rows[r], n}, down[] = {0, 1}, one = 1;
+                memcpy(together, x + 7, sizeof together);
+                memcpy(alone, together, sizeof alone);
+                memcpy(any, some + 7, sizeof any);
+                memcpy(each, any, sizeof each);
+                sherd__fold_i32(ops[op], 2, size, together, down, x);
+                sherd__fold_bool(ops[op], 2, size, any, down, some);
+                for (int64_t i = 0; i < rows[r]; i++) {
+                    sherd__fold_i32(ops[op], 1, &n, alone, &one, x + i * n);
+                    sherd__fold_bool(ops[op], 1, &n, each, &one, some + i * n);
+                }
+                CHECK(memcmp(together, alone, sizeof alone) == 0);
+                CHECK(memcmp(any, each, sizeof each) == 0);
+            }
+}
+
 /* Rows of few are taken side by side, from wherever results lie. */
 static void the_most_of_short_rows_has_the_bits_of_each_alone(void)
 {
@@ -371,6 +403,7 @@ static void planes_are_turned_whatever_their_sizes(void)
 static const check_test tests[] = {
     {TEST(lists_are_sorted_and_equal_ones_stay_in_order)},
     {TEST(the_most_of_rows_has_the_bits_of_one_after_the_other)},
+    {TEST(narrow_rows_are_folded_as_one_after_the_other)},
     {TEST(the_most_of_short_rows_has_the_bits_of_each_alone)},
     {TEST(fast_tables_have_the_bits_of_plain_ones)},
     {TEST(single_elements_are_added_where_they_belong)},
