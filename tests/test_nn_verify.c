@@ -52,6 +52,24 @@ static void pieces_that_are_declared_equal_must_be(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* As what a style makes of a module's argument, which is released when that has computed. */
+static void what_was_let_go_of_is_compared(sherd_world *world)
+{
+    const sherd_placement whole = sherd_replicate();
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int wrong = 0; wrong < 2; wrong++) {
+        bool found = wrong && sherd_world_ranks(world) > 1;
+        double data[2] = {1, wrong ? sherd_world_rank(world) : 0};
+        sherd_scope_begin(world);
+        sherd_from_local(sherd_from_data(world, SHERD_F64, SHAPE(2), 1, data), mesh, &whole, NULL);
+        sherd_scope_end(world);
+        CHECK_EQ(sherd_world_check(world), found ? SHERD_EDIFFER : SHERD_OK);
+        if (found && !CHECK(strstr(sherd_world_error(world), "sherd_from_local") != NULL))
+            fprintf(stderr, "%s\n", sherd_world_error(world));
+    }
+}
+
 /* A replica that one rank has written: the others still hold the old values. */
 static void a_replica_that_was_written_is_found(sherd_world *world)
 {
@@ -234,6 +252,7 @@ static void what_was_equal_before_is_compared(sherd_world *world)
 static const check_test tests[] = {
     {TEST(what_is_marked_equal_must_be), {1, 2, 3, 4}},
     {TEST(pieces_that_are_declared_equal_must_be), {1, 2, 3, 4}},
+    {TEST(what_was_let_go_of_is_compared), {1, 2, 3}},
     {TEST(a_replica_that_was_written_is_found), {1, 2, 3}},
     {TEST(an_old_replica_is_compared_as_well), {1, 2, 3, 4}},
     {TEST(a_given_gradient_may_be_written), {1, 2, 3}},

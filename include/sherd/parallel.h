@@ -17,7 +17,9 @@
  *   shard;
  * - any other is this rank's piece, with the placement in the style's `input` (unset = the default
  *   of the style) or in the slot's `lies` (unset = an error). It must not vary over the other axes
- *   of the mesh, and one that varies over the style's axis cannot be replicated.
+ *   of the mesh. If it is replicated, data of the program's own is believed to be equal, as by
+ *   sherd_from_local (SHERD_VERIFY=1 compares it); what was computed and varies over the style's
+ *   axis is refused.
  *
  * All outputs are moved to the style's `output`, or each to what its slot says.
  */
