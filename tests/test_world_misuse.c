@@ -56,6 +56,7 @@ MISUSE(questions_to_no_world_have_an_answer)
     sherd_info info = sherd_world_info(NULL);
 
     ANSWERS(sherd_world_rank(NULL) == -1 && sherd_world_ranks(NULL) == 0);
+    ANSWERS(sherd_world_ended(NULL) == SHERD_EINVAL);
     ANSWERS(sherd_world_seed(NULL) == 0 && sherd_world_allocations(NULL) == 0);
     ANSWERS(strcmp(sherd_world_transport(NULL), "") == 0);
     ANSWERS(strcmp(sherd_world_device(NULL), "") == 0);

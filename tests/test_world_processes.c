@@ -43,6 +43,15 @@ static int victim_is_at_the_check(sherd_world *world, void *payload)
     return 7;
 }
 
+/* No rank waits for another: those that ask are told. */
+static int nobody_waits(sherd_world *world, void *payload)
+{
+    for (line_of_ranks(world); !payload && sherd_world_ended(world) == SHERD_OK;)
+        sleep_for(0.01);
+    tell(world, sherd_world_check(world));
+    return sherd_world_ended(world) == SHERD_EPEER ? 7 : 8;
+}
+
 static void kill_one(part body, int signal, const char *line)
 {
     int err = memory_file();
@@ -74,6 +83,7 @@ static void a_killed_rank_is_named_and_ends_all(void)
     kill_one(victim_computes, SIGKILL, line);
     kill_one(victim_waits, SIGKILL, line);
     kill_one(victim_is_at_the_check, SIGKILL, line);
+    kill_one(nobody_waits, SIGKILL, line);
     kill_one(victim_computes, SIGXCPU, "sherd: rank 2 was killed by signal 24 (SIGXCPU)\n");
 }
 

@@ -34,6 +34,7 @@ sherd_tensor *loss_of_batch(void *, int64_t, const sherd_args *);
 void feed(void *, int, int64_t, sherd_args *);
 void scale(sherd_module *, const sherd_args *, sherd_args *);
 int skip_this_step(sherd_world *);
+bool next_request(double);
 void take_step(sherd_world *, int64_t);'
     [ -z "$mpi" ] || echo '#include <sherd/mpi.h>'
     awk '

@@ -23,8 +23,9 @@
  *         return skip_this_step(world);
  *
  * Waiting. A rank waits for the others for at most SHERD_TIMEOUT seconds (an environment variable;
- * 600 if it is not set). 0 or "none" means no limit: a server needs that if its ranks wait for the
- * next request in a collective function. A wait that takes longer ends the world as the death of a
+ * 600 if it is not set; a program may set it before it opens its world or calls sherd_spawn). 0 or
+ * "none" means no limit: a server needs that if its ranks wait for the next request in a collective
+ * function (docs/running.md, "A server"). A wait that takes longer ends the world as the death of a
  * rank does: from then on every function that may return EPEER returns ETIMEDOUT. Time during which
  * the whole job is stopped does not count.
  *
@@ -222,6 +223,21 @@ SHERD_API sherd_status sherd_world_check(sherd_world *world);
  *             is raised; ENOMEM; EPEER; ETIMEDOUT a rank did not call it within SHERD_TIMEOUT
  */
 SHERD_CALL sherd_status sherd_world_most(int64_t *most, sherd_world *world, int64_t mine);
+
+/**
+ * Whether the world has ended: SHERD_OK if not; otherwise EPEER or ETIMEDOUT, with which every
+ * later check fails. It neither waits nor sends. So a rank that waits for something else than the
+ * other ranks, as a server for its next request, can ask now and then whether they are still there.
+ *
+ *     while (!next_request(1.0)) // within a second
+ *         if (sherd_world_ended(world))
+ *             return 1;
+ *
+ * @local
+ * @errors EPEER a rank has died, as far as this rank knows; ETIMEDOUT; EINVAL NULL, or a process
+ *         that a rank has forked
+ */
+SHERD_CALL sherd_status sherd_world_ended(const sherd_world *world);
 
 /**
  * The text of the last failure: one line with the rank, the function, the values, and what to do.

@@ -167,6 +167,13 @@ static bool open_scratch(sherd_world *world)
     return world->sources && sherd__picture_open(world);
 }
 
+sherd_status sherd_world_ended(const sherd_world *world)
+{
+    if (!world || sherd__is_forked(world))
+        return SHERD_EINVAL;
+    return sherd__status_in(sherd__look(world->death));
+}
+
 static bool has_ended(const void *world)
 {
     return sherd__look(((const sherd_world *)world)->death) != 0;
