@@ -98,6 +98,11 @@ static const option table[CLI_KEYS] = {
                        "(SIGINT, SIGTERM, SIGHUP go on to them) or the death of one, before they "
                        "are killed [SHERD_GRACE, or 10]",
                        "60"},
+    [CLI_RUN_DRAIN] = {"drain", CLI_OF_RUN, 0, NULL, NULL,
+                       "after a signal to this launcher (SIGINT, SIGTERM, SIGHUP) the exit status "
+                       "is 0 if all ranks return 0, as those of a server that has finished what "
+                       "it had begun; otherwise it ends by the signal",
+                       ""},
     [CLI_RUN_PREFIX] =
         {"prefix", CLI_OF_RUN, 0, NULL, NULL,
          "put \"[RANK] \" in front of each line that a rank prints; lines stay whole", ""},

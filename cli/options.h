@@ -42,6 +42,7 @@ typedef enum cli_key {
     CLI_RUN_CORES,
     CLI_RUN_MEMORY,
     CLI_RUN_GRACE,
+    CLI_RUN_DRAIN,
     CLI_RUN_PREFIX,
     CLI_RUN_LOGS,
     CLI_RUN_RECORD,

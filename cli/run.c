@@ -49,6 +49,7 @@ int cli_run(int argc, char **argv)
                                                (int)cli_whole_number(ranks, 1, SHERD_MAX_RANKS),
                                            .argv = argv + at,
                                            .cores = values.of[CLI_RUN_CORES],
+                                           .drain = values.of[CLI_RUN_DRAIN] != NULL,
                                            .prefix = values.of[CLI_RUN_PREFIX] != NULL,
                                            .logs = values.of[CLI_RUN_LOGS],
                                            .recorded = record ? cli_record_write : NULL,

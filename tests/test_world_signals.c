@@ -63,7 +63,7 @@ static int play_rank(const char *mode)
     if (rank == 0)
         signal(SIGUSR1, note); /* the other one would die of it */
     say("rank", rank);
-    if (strcmp(mode, "listens") == 0 || strcmp(mode, "saves") == 0)
+    if (strcmp(mode, "listens") == 0 || strcmp(mode, "saves") == 0 || strcmp(mode, "fails") == 0)
         listen_to_signals(rank);
     if (survives && rank == 1)
         pause_for(60000);
@@ -73,7 +73,7 @@ static int play_rank(const char *mode)
         pause_for(SAVING_MS);
         say("saved", rank);
     }
-    return sherd_world_close(world) ? 1 : 0;
+    return sherd_world_close(world) ? 1 : strcmp(mode, "fails") == 0 && rank == 1 ? 3 : 0;
 }
 
 /* ---- the tests ------------------------------------------------------------------------------- */
@@ -107,6 +107,28 @@ static void ranks_have_time_to_save(void)
         program p = start_two(modes[i]);
         send_signal(p.pid, SIGTERM);
         check_terminated(&p, true);
+    }
+}
+
+/* --drain: what all ranks have ended well after is no failure; anything else is as without. */
+static void a_server_that_has_drained_has_not_failed(void)
+{
+    static const char *const modes[] = {"saves", "fails"};
+
+    for (int i = 0; i < LEN(modes); i++) {
+        program p = launch("--drain -n 2", modes[i]);
+        process_of(&p, 0);
+        process_of(&p, 1);
+        send_signal(p.pid, SIGTERM);
+        if (i == 1) {
+            check_terminated(&p, true);
+            continue;
+        }
+        const program_end *end = program_wait(&p);
+        CHECK_EQ(end->status, 0);
+        CHECK_TEXT(end->err, "");
+        CHECK(strstr(end->out, "saved 0") && strstr(end->out, "saved 1"));
+        CHECK_EQ(program_orphans(patience), 0);
     }
 }
 
@@ -217,8 +239,9 @@ static void signals_need_no_descriptor(void)
 }
 
 static const check_test tests[] = {
-    {TEST(ranks_have_time_to_save)},     {TEST(they_have_not_for_ever)},
-    {TEST(survivors_have_time_to_save)}, {TEST(what_is_ignored_stays_ignored)},
-    {TEST(other_signals_are_passed_on)}, {TEST(signals_need_no_descriptor)},
+    {TEST(ranks_have_time_to_save)},       {TEST(a_server_that_has_drained_has_not_failed)},
+    {TEST(they_have_not_for_ever)},        {TEST(survivors_have_time_to_save)},
+    {TEST(what_is_ignored_stays_ignored)}, {TEST(other_signals_are_passed_on)},
+    {TEST(signals_need_no_descriptor)},
 };
 LAUNCHED_MAIN(tests, play_rank)

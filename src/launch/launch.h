@@ -15,6 +15,7 @@ typedef struct sherd__launch_options {
     int ranks;
     char *const *argv; /* program and arguments, NULL at the end; looked for in PATH */
     const char *cores; /* that the ranks may have, "0-3,6"; NULL = all that this process may use */
+    bool drain;        /* a signal that all ranks answer by 0 does not end this process either */
     bool prefix;       /* put the rank in front of each line that it prints */
     const char *logs;  /* the folder for files of each rank's output (output.h); NULL = none */
     /* Is given each flight record that is told; NULL = nobody wants them. */
@@ -28,7 +29,7 @@ typedef struct sherd__launch_options {
  * that is not, 128 + signal if a rank was killed; then the last line on standard error names the
  * cause. A negative value is the sherd_status (text in diag) of a failure to start: EINVAL the
  * program can not be run, or an option is wrong; ENOTSUP there is no /dev/null; ELIMIT; ENOMEM. A
- * signal that ends this process is passed on to all, then raised again.
+ * signal that ends this process is passed on to all, then raised again (but see `drain`).
  */
 int sherd__launch(const sherd__launch_options *options, sherd__diag *diag);
 

@@ -206,7 +206,9 @@ static int say_cause(launch *l, int code)
     const sherd__rank_watch *w = &l->watch;
     int lost = l->output.failed;
 
-    if (w->signal && !w->lost_first) {
+    bool drained = l->options->drain && !code;
+
+    if (w->signal && !w->lost_first && !drained) {
         snprintf(text, sizeof text, "ended by signal %d (%s)", w->signal,
                  sherd__signal_name(w->signal));
     } else if (code) {
@@ -259,7 +261,8 @@ int sherd__launch(const sherd__launch_options *options, sherd__diag *diag)
         sherd__signals_give_back(&l->signals);
     }
     close_launch(l);
-    int signal = l->watch.signal;
+    /* 0: all ranks have ended well, and nothing that they wrote is lost. */
+    int signal = options->drain && !code ? 0 : l->watch.signal;
     sherd__free(&heap, l);
     if (signal)
         raise(signal);
