@@ -209,6 +209,68 @@ static void several_files_are_one_state(sherd_world *world)
     remove_file(world, paths[1]);
 }
 
+static void put_text(sherd_world *world, const char *path, const char *text)
+{
+    put_file(world, path, text, strlen(text));
+}
+
+/* As Hugging Face's libraries write it beside a model in several files. */
+static void an_index_stands_for_its_files(sherd_world *world)
+{
+    static const char *const wrong[][2] = {
+        {"{\"weight_map\":", "it is no JSON"},
+        {"[1,2]", "has no \"weight_map\" with entries"},
+        {"{\"weight_map\":{}}", "has no \"weight_map\" with entries"},
+        {"{\"weight_map\":{\"net1.bias\":7}}", "\"net1.bias\" has no name of a file beside it"},
+        {"{\"weight_map\":{\"a\":\"../b\"}}", "\"a\" has no name of a file beside it"},
+        {"{\"weight_map\":{\"a\":\"nowhere.safetensors\"}}", "nowhere.safetensors\": No such"},
+        {"{\"weight_map\":{\"a\":\"a\",\"a\":\"a\"}}", "duplicate"},
+    };
+    sherd_module *m = model(world, STYLES, SHERD_F32), *other = NULL;
+    char rooms[3][256], text[1024];
+    const char *paths[] = {scratch(rooms[0], "index1"), scratch(rooms[1], "index2")};
+    const char *index = scratch(rooms[2], "model.index.json");
+    const char *name[] = {strrchr(paths[0], '/') + 1, strrchr(paths[1], '/') + 1};
+    double a[2][MOST], b[2][MOST];
+
+    fill_layer(sherd_module_find(m, "net1"), SHERD_F32, 5, 0);
+    for (int i = 0; i < 2; i++) {
+        sherd_module *net = sherd_module_find(m, i ? "net2" : "net1");
+        const sherd_named_tensor own[] = {
+            {i ? "net2.weight" : "net1.weight", sherd_module_parameter(net, "weight")},
+            {i ? "net2.bias" : "net1.bias", sherd_module_parameter(net, "bias")},
+            {"seen", sherd_constant(world, SHERD_I64, NULL, 0, 8)}};
+        CHECK_OK(sherd_file_write(world, paths[i], own, i ? 2 : 3, NULL, 0));
+    }
+    snprintf(text, sizeof text,
+             "{\"metadata\":{\"total_size\":8},\"weight_map\":{\"net1.bias\":\"%s\","
+             "\"net2.bias\":\"%s\",\"net1.weight\":\"%s\",\"net2.weight\":\"%s\"}}",
+             name[0], name[1], name[0], name[1]);
+    put_text(world, index, text);
+    for (int way = 0; way < 2; way++) {
+        sherd_module_destroy(other);
+        other = model(world, SHARDED, SHERD_F32);
+        CHECK_OK(way ? sherd_module_read_files(other, &index, 1, NULL)
+                     : sherd_module_read(other, NULL, index, NULL));
+        CHECK_EQ(weights(other, a), weights(m, b));
+        for (int i = 0; i < 2; i++)
+            CHECK(memcmp(a[i], b[i], (size_t)(i ? 40 : 48) * sizeof **a) == 0);
+    }
+    for (int i = 0; i < LEN(wrong); i++) {
+        put_text(world, index, wrong[i][0]);
+        CHECK_EQ(sherd_module_read_files(other, &index, 1, NULL), SHERD_EINVAL);
+        if (!CHECK(strstr(sherd_world_error(world), wrong[i][1]) != NULL))
+            fprintf(stderr, "  %s: %s\n", wrong[i][0], sherd_world_error(world));
+    }
+    remove_file(world, index);
+    CHECK_EQ(sherd_module_read(other, NULL, index, NULL), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "index.json\": No such file") != NULL);
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    remove_file(world, paths[0]);
+    remove_file(world, paths[1]);
+}
+
 /* Only some ranks have taken a step: its parameters and moments are no longer one thing, until they
  * are read again. */
 static void what_was_lost_is_read_again(sherd_world *world)
@@ -427,6 +489,7 @@ static const check_test tests[] = {
     {TEST(a_file_without_notes_leaves_generators_alone), {1, 2}},
     {TEST(names_shapes_and_dtypes_must_fit), {1, 2, 3}},
     {TEST(several_files_are_one_state), {1, 2, 3}},
+    {TEST(an_index_stands_for_its_files), {1, 2, 3}},
     {TEST(what_was_lost_is_read_again), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
     {TEST(many_parameters_are_read_one_by_one), {2}},

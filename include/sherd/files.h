@@ -337,12 +337,17 @@ SHERD_CALL sherd_status sherd_module_read(sherd_module *module, sherd_optimizer 
 /**
  * sherd_module_read without its optimizer, from several files that together have all parameters and
  * buffers, such as the parts of a large model. A name that is in several files is read from the
- * first of them.
+ * first of them. A path that ends in ".index.json" stands for the files beside it that it names, as
+ * Hugging Face's libraries write it (here and in sherd_module_read):
+ *
+ *     const char *path = "llama/model.safetensors.index.json";
+ *     if (sherd_module_read_files(model, &path, 1, NULL))
+ *         return 1;
  *
  * @collective the world
  * @shapes     paths: [count]; options: NULL = all zero
  * @owns       parameters stay the same tensors, with new values
- * @errors     as sherd_module_read; EINVAL count < 1, a path NULL
+ * @errors     as sherd_module_read; EINVAL count < 1, a path NULL, an index that names no files
  */
 SHERD_CALL sherd_status sherd_module_read_files(sherd_module *module, const char *const *paths,
                                                 int count, const sherd_read_options *options);

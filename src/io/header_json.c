@@ -4,6 +4,7 @@
  * file if there is no jansson.
  */
 #include "io/header.h"
+#include "io/index.h"
 
 #include "base/num.h"
 #include "base/utf8.h"
@@ -88,8 +89,10 @@ static sherd_status read_place(const reader *r, json_t *place, sherd_file_entry 
     int64_t begin = json_integer_value(from), end = json_integer_value(to);
 
     if (json_array_size(place) != 2 || !json_is_integer(from) || !json_is_integer(to) ||
-        begin < 0 || end < begin || end > r->of->file_bytes - r->begin)
+        begin < 0 || end < begin)
         return bad(r, e->name, "has no valid data_offsets");
+    if (end > r->of->file_bytes - r->begin)
+        return bad(r, e->name, "lies beyond the end of the file, which may have been cut off");
     e->offset = r->begin + begin;
     e->bytes = end - begin;
     return SHERD_OK;
@@ -224,6 +227,55 @@ sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t by
         status = sherd__no_memory(of->diag, of->function);
     if (status)
         sherd__header_clear(out);
+    return status;
+}
+
+/* ---- an index -------------------------------------------------------------------------------- */
+
+/* "weight_map": for each tensor the name of its file, which is beside the index. */
+static sherd_status read_map(sherd__paths *out, json_t *map, const sherd__header_of *of)
+{
+    const char *name, *slash = strrchr(of->path, '/');
+    json_t *value;
+    int folder = slash ? (int)(slash - of->path) + 1 : 0;
+    sherd_status status = SHERD_OK;
+
+    json_object_foreach(map, name, value)
+    {
+        const char *file = json_string_value(value);
+        if (status)
+            continue;
+        if (!file || !*file || strchr(file, '/'))
+            status = sherd__fail(of->diag, SHERD_EINVAL,
+                                 "%s: \"%.180s\": \"%.120s\" has no name of a file beside it",
+                                 of->function, of->path, name);
+        else if (!sherd__paths_have(out, of->path, folder, file) &&
+                 !sherd__paths_add(out, of->heap, of->path, folder, file))
+            status = sherd__no_memory(of->diag, of->function);
+    }
+    return status;
+}
+
+sherd_status sherd__index_parse(sherd__paths *out, const char *text, size_t bytes,
+                                const sherd__header_of *of)
+{
+    json_error_t error;
+    bool poor;
+    json_t *root = parse(text, bytes, &error, &poor);
+
+    if (poor)
+        return sherd__no_memory(of->diag, of->function);
+    if (!root)
+        return sherd__fail(of->diag, SHERD_EINVAL, "%s: \"%.180s\": it is no JSON: %s",
+                           of->function, of->path, error.text);
+    json_t *map = json_object_get(root, "weight_map");
+    sherd_status status =
+        json_object_size(map)
+            ? read_map(out, map, of)
+            : sherd__fail(of->diag, SHERD_EINVAL,
+                          "%s: \"%.180s\": is no index: it has no \"weight_map\" with entries",
+                          of->function, of->path);
+    json_decref(root);
     return status;
 }
 

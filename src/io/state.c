@@ -5,6 +5,7 @@
  * writing and reading.
  */
 #include "io/generators.h"
+#include "io/index.h"
 #include "io/names.h"
 #include "io/state.h"
 
@@ -296,14 +297,16 @@ static void close_files(const sherd__file_state *s, sherd__files *f)
 static sherd_status open_files(const sherd__file_state *s, sherd__files *f, const char *const *path,
                                int count)
 {
-    sherd_status status = SHERD_OK;
+    sherd__heap *heap = sherd__world_heap(s->world);
+    sherd__paths p = {.path = NULL};
+    sherd_status status = sherd__paths_list(&p, s->world, path, count, s->function);
 
-    f->file = sherd__alloc(sherd__world_heap(s->world), (size_t)count, sizeof *f->file);
-    if (!f->file)
+    if (!status && !(f->file = sherd__alloc(heap, (size_t)p.count, sizeof *f->file)))
         status = sherd__no_memory(sherd__world_diag(s->world), s->function);
-    status = sherd__agree(s->world, status, (uint64_t)count, s->function);
-    for (; !status && f->count < count; f->count++)
-        status = sherd__file_open(&f->file[f->count], s->world, path[f->count], s->function);
+    status = sherd__agree(s->world, status, (uint64_t)p.count, s->function);
+    for (; !status && f->count < p.count; f->count++)
+        status = sherd__file_open(&f->file[f->count], s->world, p.path[f->count], s->function);
+    sherd__paths_clear(&p, heap);
     return status;
 }
 
