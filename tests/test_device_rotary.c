@@ -6,15 +6,17 @@
 #include "kernels/layers.h"
 
 static void check_rotation(sherd_dtype dtype, const sherd__rotation *given, bool positions,
-                           bool each, bool inverse)
+                           bool each, bool inverse, bool given_turns)
 {
     sherd__rotation r = *given;
     int64_t rows = r.positions * (each ? r.batch : 1),
             n = r.batch * r.positions * r.heads * r.width;
     array x = drawn(dtype, n, 1, -2, 2, 1), y = room_for(dtype, n, 0);
     array ids = drawn_ids(rows ? rows : 1, 900, 2);
+    array frequency = drawn(SHERD_F64, r.rotated / 2 + 1, 1, 0, 1, 3);
     double *turn = malloc((size_t)(rows * r.rotated + 1) * sizeof *turn);
     const sherd__turning t = {.position = positions ? ids.data : NULL,
+                              .frequency = given_turns ? frequency.data : NULL,
                               .each = positions && each,
                               .inverse = inverse,
                               .first = 5,
@@ -22,7 +24,8 @@ static void check_rotation(sherd_dtype dtype, const sherd__rotation *given, bool
 
     if (!turn)
         abort();
-    sherd__turns(turn, rows, r.rotated, positions ? ids.host : NULL, 5, t.base, inverse);
+    sherd__turns(turn, rows, r.rotated, positions ? ids.host : NULL, 5, t.base,
+                 given_turns ? frequency.host : NULL, inverse);
     r.turn = turn;
     r.turn_step = positions && each ? r.positions * r.rotated : 0;
     sherd__layer_kernels_of(dtype)->rotate(&r, y.host, x.host);
@@ -33,6 +36,7 @@ static void check_rotation(sherd_dtype dtype, const sherd__rotation *given, bool
     drop(&x);
     drop(&y);
     drop(&ids);
+    drop(&frequency);
 }
 
 static void rotations_are_those_of_the_cpu(void)
@@ -48,10 +52,10 @@ static void rotations_are_those_of_the_cpu(void)
     open_device();
     for (int d = 0; d < LEN(dtypes); d++)
         for (int s = 0; s < LEN(shapes); s++)
-            for (int way = 0; way < 16; way++) {
+            for (int way = 0; way < 32; way++) {
                 sherd__rotation r = shapes[s];
                 r.interleaved = way & 1;
-                check_rotation(dtypes[d], &r, way & 2, way & 4, way & 8);
+                check_rotation(dtypes[d], &r, way & 2, way & 4, way & 8, way & 16);
             }
     close_device();
 }

@@ -4,6 +4,7 @@
  * central differences, and every dtype computes the same but for its roundings.
  */
 #include "ops_oracles.h"
+#include "sherd/values.h"
 
 #include "kernels/cast.h"
 #include "sherd/ops_layers.h"
@@ -337,6 +338,50 @@ static void every_dtype_computes_the_same(sherd_world *world)
 }
 
 /* A mesh without rank 1: that rank calls all the same, holds nothing, and hinders nobody. */
+/* Frequencies of a base give the bits of that base; those of scaled positions, other positions. */
+static void frequencies_may_be_given(sherd_world *world)
+{
+    static const char *const layouts[] = {"R", "S(0)", "S(1)", "S(2)"};
+    const sherd_mesh *mesh = NULL;
+    double base[2] = {1, pow(50, -0.5)}, doubled[2] = {2 * base[0], 2 * base[1]};
+    double want[2][60], have[60], slope[2][60];
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){sherd_world_ranks(world)}, NULL, NULL));
+    for (int i = 0; i < LEN(layouts); i++)
+        for (int way = 0; way < 2; way++) {
+            sherd_scope_begin(world);
+            sherd_generator numbers = sherd_generator_named("numbers");
+            sherd_tensor *x = sherd_random(world, SHERD_F64, (int64_t[]){1, 5, 3, 4}, 4,
+                                           sherd_normal(0, 1), &numbers);
+            x = sherd_distribute_as(x, mesh, "R", -1);
+            sherd_require_grad(x, true);
+            sherd_tensor *even = sherd_distribute_as(
+                sherd_arange(world, SHERD_I32, 0, way ? 10 : 5, way ? 2 : 1), mesh, "R", -1);
+            sherd_tensor *f = sherd_mark_equal(
+                sherd_from_data(world, SHERD_F64, (int64_t[]){2}, 1, way ? doubled : base));
+            if (i == 3) /* what is sharded is gathered */
+                f = sherd_distribute_as(f, mesh, "S(0)", -1);
+            for (int given = 0; given < 2; given++) {
+                sherd_clear_grad(x);
+                sherd_tensor *y = sherd_redistribute_to(x, layouts[i], NULL);
+                sherd_tensor *z =
+                    given ? sherd_rotary(y, NULL, &(sherd_rotary_options){.frequencies = f})
+                          : sherd_rotary(y, even, &(sherd_rotary_options){.base = 50});
+                sherd_backward(sherd_sum(sherd_mul(z, z)));
+                copy_values(given ? have : want[way], sherd_full(z));
+                copy_values(slope[given], sherd_full(sherd_grad(x)));
+            }
+            if (!CHECK_OK(sherd_world_check(world)))
+                say_error(world);
+            for (int j = 0; j < 60; j++) {
+                CHECK_NEAR(have[j], want[way][j], 1e-14);
+                CHECK_NEAR(slope[0][j], slope[1][j], 1e-13);
+            }
+            sherd_scope_end(world);
+        }
+    CHECK(fabs(want[0][20] - want[1][20]) > 1e-3);
+}
+
 static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
 {
     const sherd_mesh *mesh = NULL;
@@ -370,6 +415,7 @@ static const check_test tests[] = {
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(every_dtype_computes_the_same), {1, 2, 4}},
+    {TEST(frequencies_may_be_given), {1, 2, 3}},
     {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
 };
 CHECK_MAIN(tests)

@@ -238,6 +238,13 @@ MISUSE(a_rotation_has_good_options)
     FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.base = BAD(-2, 2)}));
     FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.base = BAD((double)NAN, 2)}));
     FAILS(SHERD_EINVAL, turned(x, I(3), (sherd_rotary_options){.offset = BAD(1, 0)}));
+    FAILS(SHERD_EINVAL,
+          turned(x, NULL, (sherd_rotary_options){.frequencies = BAD(F(2), OF(SHERD_F64, 2))}));
+    FAILS(SHERD_EINVAL,
+          turned(x, NULL, (sherd_rotary_options){.frequencies = OF(SHERD_F64, BAD(4, 2))}));
+    FAILS(SHERD_EINVAL,
+          turned(x, NULL,
+                 (sherd_rotary_options){.base = BAD(2, 0), .frequencies = OF(SHERD_F64, 2)}));
     sherd_scope_end(m->world);
 }
 

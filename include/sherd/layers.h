@@ -120,7 +120,8 @@ SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *wo
  *         from the module's own; options->name: names the module, and is the prefix of its
  *         children's names; NULL = all zero
  * @owns   the caller destroys *out or adds it to a module; NULL on failure. The module holds the
- *         mask and the spans of `how`; the generator of `how` must live as long as the module
+ *         mask and the spans of `how`, and the frequencies of options->rotary; the generator of
+ *         `how` must live as long as the module
  * @errors EINVAL a size < 1, a width that is not a multiple of `heads` without a head_width,
  *         `heads` that is not a multiple of kv_heads, an eps that is negative or NaN; ENOMEM.
  *         Errors in options->rotary are found when the module is called

@@ -395,13 +395,18 @@ typedef struct sherd_rotary_options {
     bool interleaved; /* pairs are (0,1), (2,3), ..; otherwise (0,r/2), (1,r/2+1), .. */
     /* unless positions are given: rows are in the order of sherd_zigzag for so many shards */
     int64_t zigzag;
+    /*
+     * f64 [r/2], equal on all ranks: the angle of pair j at position p is p frequencies[j], as in
+     * models whose positions are scaled (Llama 3.1, YaRN); NULL = base^(-2j/r). No gradient
+     */
+    sherd_tensor *frequencies;
 } sherd_rotary_options;
 
 /**
  * Rotary position embedding of x [batch, positions, heads, width]: pair j at position p is rotated
- * by the angle p base^(-2j/r). Positions are global, even if x is sharded on them: each rank
- * rotates what it holds, and nothing is sent, except that a sharded width is gathered. Gradient:
- * rotated back.
+ * by the angle p base^(-2j/r), or as options->frequencies say. Positions are global, even if x is
+ * sharded on them: each rank rotates what it holds, and nothing is sent, except that a sharded
+ * width, and sharded frequencies, are gathered. Gradient: rotated back.
  *
  * @collective see ops.h
  * @shapes     positions: i32 [positions] or [batch, positions], NULL = offset, offset + 1, ..;
@@ -409,7 +414,8 @@ typedef struct sherd_rotary_options {
  * @numerics   angles are f64; a pending sum passes through
  * @owns       scope
  * @errors     see ops.h; EINVAL `rotated` is odd, negative or more than the width; a base that is
- *             not positive; an offset together with positions; a negative zigzag
+ *             not positive; an offset together with positions; a negative zigzag; frequencies
+ *             that are not f64 [r/2], or come with a base
  */
 SHERD_API sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
                                      const sherd_rotary_options *options);

@@ -288,6 +288,7 @@ bool sherd__device_attention_grad(sherd__device *device, sherd_dtype dtype,
  */
 typedef struct sherd__turning {
     const int32_t *position;
+    const double *frequency; /* [rotated/2]; NULL: of the base */
     bool each, inverse;
     int64_t first;
     double base;

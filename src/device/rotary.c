@@ -12,6 +12,7 @@ void sherd__device_rotate(sherd__device *device, sherd_dtype dtype, const struct
     rotate_args args = {.dst = dst,
                         .src = src,
                         .position = t->position,
+                        .frequency = t->frequency,
                         .batch = r->batch,
                         .positions = r->positions,
                         .heads = r->heads,

@@ -14,7 +14,7 @@
 #include "sherd/ops_layers.h"
 #include "sherd/values.h"
 
-enum { X, POSITIONS, OPERANDS };
+enum { X, POSITIONS, FREQUENCIES, OPERANDS };
 
 typedef struct rotary_attributes {
     double base;
@@ -25,7 +25,8 @@ typedef struct rotary_attributes {
 static const char *describe(sherd_call *call)
 {
     const rotary_attributes *attributes = call->attributes;
-    const sherd_tensor *x = call->in[X], *positions = call->in[POSITIONS];
+    const sherd_tensor *x = call->in[X], *positions = call->in[POSITIONS],
+                       *frequencies = call->in[FREQUENCIES];
 
     if (x->ndim != 4)
         return "x must have four dims [batch,positions,heads,width]";
@@ -39,7 +40,11 @@ static const char *describe(sherd_call *call)
     if (positions && attributes->offset)
         return sherd_call_reason(call, "offset is %lld beside positions, which say where all are",
                                  (long long)attributes->offset);
-    snprintf(call->rule, sizeof call->rule, "bshw,%s->bshw",
+    if (frequencies && (frequencies->dtype != SHERD_F64 || frequencies->ndim != 1 ||
+                        frequencies->shape[0] != attributes->rotated / 2))
+        return sherd_call_reason(call, "frequencies must be f64[%lld], one for each pair",
+                                 (long long)(attributes->rotated / 2));
+    snprintf(call->rule, sizeof call->rule, "bshw,%s,f->bshw",
              positions && positions->ndim == 2 ? "bs" : "s");
     return NULL;
 }
@@ -50,6 +55,7 @@ static bool rotate_there(sherd_call *call, const sherd__rotation *r, bool each)
     const rotary_attributes *attributes = call->attributes;
     const sherd_tensor *x = call->in[X];
     const sherd__turning t = {.position = call->from[POSITIONS],
+                              .frequency = call->from[FREQUENCIES],
                               .each = each,
                               .inverse = attributes->inverse,
                               .first = attributes->offset + sherd_tensor_box(x).offset[1],
@@ -84,7 +90,7 @@ static bool rotate(sherd_call *call)
         return true;
     sherd__turns(turn, n, attributes->rotated, call->from[POSITIONS],
                  attributes->offset + sherd_tensor_box(x).offset[1], attributes->base,
-                 attributes->inverse);
+                 call->from[FREQUENCIES], attributes->inverse);
     r.turn = turn;
     sherd__layer_kernels_of(x->dtype)->rotate(&r, call->to[0], call->from[X]);
     return true;
@@ -96,14 +102,17 @@ static void rotary_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
     attributes.inverse = !attributes.inverse;
     grad_in[X] = sherd_apply(&sherd__rotary_op,
-                             (sherd_tensor *[]){grad_out[0], sherd_node_operand(node, POSITIONS)},
+                             (sherd_tensor *[]){grad_out[0], sherd_node_operand(node, POSITIONS),
+                                                sherd_node_operand(node, FREQUENCIES)},
                              OPERANDS, &attributes);
 }
 
 const sherd_op sherd__rotary_op = {
     .name = "sherd_rotary",
     .summary = "rotary position embedding",
-    .operand = {{"x", 0}, {"positions", SHERD_OP_INDEX | SHERD_OP_OPTIONAL}},
+    .operand = {{"x", 0},
+                {"positions", SHERD_OP_INDEX | SHERD_OP_OPTIONAL},
+                {"frequencies", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELD(rotary_attributes, base, DOUBLE),
               SHERD_FIELD(rotary_attributes, offset, INT64),
@@ -111,7 +120,7 @@ const sherd_op sherd__rotary_op = {
               SHERD_FIELD(rotary_attributes, interleaved, BOOL),
               SHERD_FIELD(rotary_attributes, inverse, BOOL)},
     .attributes = sizeof(rotary_attributes),
-    .whole = "w",
+    .whole = "wf",
     .linearity = SHERD_LINEAR,
     .describe = describe,
     .forward = rotate,
@@ -119,7 +128,7 @@ const sherd_op sherd__rotary_op = {
     .on_device = sherd__fractions_there,
     .backward = rotary_back,
     .takes_pending = true,
-    .needs = {[X] = SHERD_NEEDS_OPERAND(POSITIONS)}};
+    .needs = {[X] = SHERD_NEEDS_OPERAND(POSITIONS) | SHERD_NEEDS_OPERAND(FREQUENCIES)}};
 
 /* [positions], in zigzag order. */
 static sherd_tensor *positions_of(const sherd_tensor *x, int64_t offset, int64_t zigzag)
@@ -144,9 +153,17 @@ sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
         return sherd__fail_tensor(x->world, x->layout != NULL, SHERD_EINVAL,
                                   "sherd_rotary: zigzag is negative: x is %s",
                                   sherd_tensor_text(x));
+    if (x && x->ndim == 4 && o.frequencies && o.base != 0)
+        return sherd__fail_tensor(x->world, x->layout != NULL, SHERD_EINVAL,
+                                  "sherd_rotary: a base beside frequencies: x is %s",
+                                  sherd_tensor_text(x));
     if (x && x->ndim == 4 && !positions && o.zigzag > 1) {
         positions = positions_of(x, o.offset, o.zigzag);
         attributes.offset = 0;
     }
-    return sherd_apply(&sherd__rotary_op, (sherd_tensor *[]){x, positions}, OPERANDS, &attributes);
+    /* Whole: the op is linear in x, but not in these, which must not stay pending. */
+    sherd_tensor *frequencies =
+        o.frequencies && o.frequencies->layout ? sherd_full(o.frequencies) : o.frequencies;
+    return sherd_apply(&sherd__rotary_op, (sherd_tensor *[]){x, positions, frequencies}, OPERANDS,
+                       &attributes);
 }

@@ -37,12 +37,12 @@
 #include "layers_body.inc"
 
 void sherd__turns(double *turn, int64_t n, int64_t rotated, const int32_t *position, int64_t first,
-                  double base, bool inverse)
+                  double base, const double *frequency, bool inverse)
 {
     int64_t pairs = rotated / 2;
 
     for (int64_t j = 0; j < pairs; j++) {
-        double slowness = pow(base, -2.0 * (double)j / (double)rotated);
+        double slowness = frequency ? frequency[j] : pow(base, -2.0 * (double)j / (double)rotated);
         for (int64_t i = 0; i < n; i++) {
             double angle = (double)(position ? position[i] : first + i) * slowness;
             turn[2 * (i * pairs + j)] = cos(angle);

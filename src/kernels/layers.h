@@ -37,10 +37,10 @@ typedef struct sherd__rotation {
     int64_t turn_step; /* from one batch item to the next */
 } sherd__rotation;
 
-/* Cosines and sines of n positions: position[i], or first + i without, times base^(-2j/rotated) for
- * each pair j. */
+/* Cosines and sines of n positions: position[i], or first + i without, times frequency[j], or
+ * base^(-2j/rotated) without, for each pair j. */
 void sherd__turns(double *turn, int64_t n, int64_t rotated, const int32_t *position, int64_t first,
-                  double base, bool inverse);
+                  double base, const double *frequency, bool inverse);
 
 typedef struct sherd__layer_kernels {
     /* The last three of stats[5,rows]; the first two are there (cross_entropy in kernels.h). */

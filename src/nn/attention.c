@@ -112,6 +112,7 @@ static void free_attention(void *payload)
     attention *a = payload;
     sherd_tensor_release(a->how.mask);
     sherd_tensor_release(a->how.spans);
+    sherd_tensor_release(a->rotary.frequencies);
     sherd__free(sherd__world_heap(a->world), a);
 }
 
@@ -218,6 +219,7 @@ sherd_status sherd_attention_create(sherd_module **out, sherd_world *world, int6
     }
     sherd_tensor_retain(a->how.mask);
     sherd_tensor_retain(a->how.spans);
+    sherd_tensor_retain(a->rotary.frequencies);
     module.payload = a;
     sherd_status status = sherd_module_create(&m, world, forward, &module);
     if (status) {

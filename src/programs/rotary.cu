@@ -33,7 +33,8 @@ template <class E> __device__ void rotate(const rotate_args &a)
         }
         int64_t row = a.each ? place : place % a.positions;
         double position = a.position ? (double)a.position[row] : (double)(a.first + row);
-        double angle = position * pow(a.base, -(double)j / (double)a.pairs);
+        double slowness = a.frequency ? a.frequency[j] : pow(a.base, -(double)j / (double)a.pairs);
+        double angle = position * slowness;
         int64_t first = a.interleaved ? 2 * j : j;
         turn_heads(a, x + first, y + first, a.interleaved ? 1 : a.pairs, angle);
     }

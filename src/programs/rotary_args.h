@@ -8,6 +8,7 @@ typedef struct rotate_args {
     void *dst;
     const void *src;
     const int32_t *position; /* [positions], or [batch,positions] if `each`; NULL: first, .. */
+    const double *frequency; /* [pairs]; NULL: of the base */
     int64_t batch, positions, heads, width, pairs, items, first;
     int32_t interleaved, inverse, each;
     double base;
