@@ -459,8 +459,9 @@ SHERD_API sherd_tensor *sherd_write_rows(sherd_tensor *a, sherd_tensor *index, s
  *             [batch, count, ...], of the dtype of the pool
  * @owns       `pool` itself
  * @errors     as sherd_add_to; EINVAL a position of m n or more, or a block number that is not in
- *             the pool or not in the shard of the sequence (the rank that finds it writes nothing,
- *             all ranks get the error, and the pool is lost: sherd_tensor_revive); another dtype, a
+ *             the pool or not in the shard of the sequence (a rank that finds it writes nothing,
+ *             all ranks get the error, and the pool is lost if others have written:
+ *             sherd_tensor_revive; so a server compares with the pool first); another dtype, a
  *             sharded second dim, blocks that are sharded where sequences are not; ENOTSUP the pool
  *             has a pending reduction
  */
