@@ -206,6 +206,24 @@ static void widens(sherd_tensor *x, sherd_tensor *s, bool odd)
                       .before[0] = {1, odd ? SHERD_BORDER_PERIODIC : SHERD_BORDER_REPLICATE}});
 }
 
+static void draws_otherwise(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named("g");
+
+    (void)x;
+    sherd_random_on(sherd_tensor_layout(s), SHERD_F32,
+                    odd ? sherd_normal(0, 1) : sherd_uniform(0, 1), &g);
+}
+
+static void pads(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    const sherd_pad_options o = {
+        .before[1] = {1, odd ? SHERD_BORDER_PERIODIC : SHERD_BORDER_REFLECT}};
+
+    (void)s;
+    sherd_pad_with(x, &o);
+}
+
 static const scene scenes[] = {
     {"another factor", "operation 1 since the last check is sherd_scale on ranks",
      ": factor is 3 on rank 0, and 2 on rank", ": factor is 2 on rank 0, and 3 on rank", scales},
@@ -229,6 +247,12 @@ static const scene scenes[] = {
     {"another distribution", "is sherd_random_on on ranks",
      ": distribution.b is 2 on rank 0, and 1 on", ": distribution.b is 1 on rank 0, and 2 on",
      draws_wider},
+    {"another kind of distribution", "is sherd_random_on on ranks",
+     ": distribution.kind is uniform on rank 0, and normal on",
+     ": distribution.kind is normal on rank 0, and uniform on", draws_otherwise},
+    {"another border of padding", "is sherd_pad_with on ranks",
+     ": border_before is [none, reflect] on rank 0, and [none, periodic] on",
+     ": border_before is [none, periodic] on rank 0, and [none, reflect] on", pads},
     {"a move more", "sherd_redistribute on rank", "", "", cuts},
     {"a slice of other dims", "is sherd_redistribute on ranks", ": the result is f64[4(",
      "on rank 0, and f64[4(", slices},

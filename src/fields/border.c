@@ -17,18 +17,19 @@
 
 typedef struct around {
     int64_t before[SHERD_MAX_DIMS], after[SHERD_MAX_DIMS];
-    int first[SHERD_MAX_DIMS], last[SHERD_MAX_DIMS]; /* borders */
+    int border_before[SHERD_MAX_DIMS], border_after[SHERD_MAX_DIMS];
     double value;
     int64_t from[SHERD_MAX_DIMS]; /* in backward: the shape of what was padded */
 } around;
 
-#define AROUND_FIELDS                                                                            \
-    {                                                                                            \
-        SHERD_FIELDS(around, before, INT64, SHERD_MAX_DIMS),                                     \
-            SHERD_FIELDS(around, after, INT64, SHERD_MAX_DIMS),                                  \
-            SHERD_FIELDS(around, first, INT, SHERD_MAX_DIMS),                                    \
-            SHERD_FIELDS(around, last, INT, SHERD_MAX_DIMS), SHERD_FIELD(around, value, DOUBLE), \
-            SHERD_FIELDS(around, from, INT64, SHERD_MAX_DIMS),                                   \
+#define BORDERS "none|constant|replicate|reflect|periodic"
+#define AROUND_FIELDS                                                                              \
+    {                                                                                              \
+        SHERD_FIELDS(around, before, INT64, SHERD_MAX_DIMS),                                       \
+            SHERD_FIELDS(around, after, INT64, SHERD_MAX_DIMS),                                    \
+            SHERD__CHOICES(around, border_before, BORDERS, SHERD_MAX_DIMS),                        \
+            SHERD__CHOICES(around, border_after, BORDERS, SHERD_MAX_DIMS),                         \
+            SHERD_FIELD(around, value, DOUBLE), SHERD_FIELDS(around, from, INT64, SHERD_MAX_DIMS), \
     }
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
@@ -64,11 +65,11 @@ static const char *describe(sherd_call *call)
 
     for (int d = 0; d < SHERD_MAX_DIMS && !fault; d++) {
         int64_t n = d < x->ndim ? x->shape[d] : 0;
-        fault = side_fault(call, d, w->before[d], w->first[d], n);
-        fault = fault ? fault : side_fault(call, d, w->after[d], w->last[d], n);
+        fault = side_fault(call, d, w->before[d], w->border_before[d], n);
+        fault = fault ? fault : side_fault(call, d, w->after[d], w->border_after[d], n);
         call->shape[0][d] = fault ? n : n + w->before[d] + w->after[d];
-        constant =
-            constant || w->first[d] == SHERD_BORDER_CONSTANT || w->last[d] == SHERD_BORDER_CONSTANT;
+        constant = constant || w->border_before[d] == SHERD_BORDER_CONSTANT ||
+                   w->border_after[d] == SHERD_BORDER_CONSTANT;
     }
     if (!fault && constant)
         fault = sherd__value_fault(call, x->dtype, w->value);
@@ -168,8 +169,8 @@ static sherd__window *window_on(sherd_call *call, const sherd_tensor *x, const s
     sherd_status status = SHERD_OK;
 
     for (int d = 0; d < x->ndim; d++) {
-        borders.before[d] = (sherd_halo_side){w->before[d], (sherd_border)w->first[d]};
-        borders.after[d] = (sherd_halo_side){w->after[d], (sherd_border)w->last[d]};
+        borders.before[d] = (sherd_halo_side){w->before[d], (sherd_border)w->border_before[d]};
+        borders.after[d] = (sherd_halo_side){w->after[d], (sherd_border)w->border_after[d]};
     }
     if (!layout)
         status = sherd__layout_alone(&layout, call->world, x->ndim, x->shape);
@@ -339,13 +340,14 @@ sherd_tensor *sherd_pad_with(sherd_tensor *x, const sherd_pad_options *options)
     for (int d = 0; d < SHERD_MAX_DIMS; d++) {
         w.before[d] = o->before[d].width;
         w.after[d] = o->after[d].width;
-        w.first[d] = border_of(&o->before[d]);
-        w.last[d] = border_of(&o->after[d]);
-        mirrors =
-            mirrors || w.first[d] > SHERD_BORDER_CONSTANT || w.last[d] > SHERD_BORDER_CONSTANT;
+        w.border_before[d] = border_of(&o->before[d]);
+        w.border_after[d] = border_of(&o->after[d]);
+        mirrors = mirrors || w.border_before[d] > SHERD_BORDER_CONSTANT ||
+                  w.border_after[d] > SHERD_BORDER_CONSTANT;
         simple = simple && w.before[d] >= 0 && w.after[d] >= 0 &&
-                 (d < x->ndim || !(w.before[d] || w.after[d])) && w.first[d] >= 0 &&
-                 w.last[d] >= 0 && (w.first[d] || !w.before[d]) && (w.last[d] || !w.after[d]);
+                 (d < x->ndim || !(w.before[d] || w.after[d])) && w.border_before[d] >= 0 &&
+                 w.border_after[d] >= 0 && (w.border_before[d] || !w.before[d]) &&
+                 (w.border_after[d] || !w.after[d]);
     }
     if (simple && !mirrors && !sherd_tensor_failed(x))
         return sherd_pad(x, w.before, w.after, w.value); /* pending sums stay, nothing travels */

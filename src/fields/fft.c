@@ -318,7 +318,7 @@ static bool transform_all(sherd_call *call)
         .result = {{"y", 0}},                                                      \
         .field = {SHERD_FIELD(chain_attributes, dims.count, INT),                  \
                   SHERD_FIELDS(chain_attributes, dims.dim, INT, SHERD_MAX_DIMS),   \
-                  SHERD_FIELD(chain_attributes, norm, INT),                        \
+                  SHERD__CHOICE(chain_attributes, norm, "backward|ortho|forward"), \
                   SHERD_FIELD(chain_attributes, last, INT64)},                     \
         .attributes = sizeof(chain_attributes), .autocast = SHERD_AUTOCAST_FULL,   \
         .describe = describe_chain, .compose = transform_all                       \

@@ -325,17 +325,18 @@ static bool compose(sherd_call *call)
     return true;
 }
 
-const sherd_op sherd__grid_sample_op = {.name = "sherd_grid_sample",
-                                        .summary = "a field at points",
-                                        .layouts = "as sherd_gather along the merged spatial dims",
-                                        .operand = {{"x", 0}, {"grid", SHERD_OP_ANY}},
-                                        .result = {{"y", 0}},
-                                        .field = {SHERD_FIELD(sampling, nearest, INT),
-                                                  SHERD_FIELD(sampling, border, INT),
-                                                  SHERD_FIELD(sampling, align_corners, INT)},
-                                        .attributes = sizeof(sampling),
-                                        .describe = describe,
-                                        .compose = compose};
+const sherd_op sherd__grid_sample_op = {
+    .name = "sherd_grid_sample",
+    .summary = "a field at points",
+    .layouts = "as sherd_gather along the merged spatial dims",
+    .operand = {{"x", 0}, {"grid", SHERD_OP_ANY}},
+    .result = {{"y", 0}},
+    .field = {SHERD__CHOICE(sampling, nearest, "false|true"),
+              SHERD__CHOICE(sampling, border, "false|true"),
+              SHERD__CHOICE(sampling, align_corners, "false|true")},
+    .attributes = sizeof(sampling),
+    .describe = describe,
+    .compose = compose};
 
 sherd_tensor *sherd_grid_sample(sherd_tensor *x, sherd_tensor *grid,
                                 const sherd_grid_sample_options *options)

@@ -39,7 +39,9 @@ typedef struct sherd__taps_attributes {
 
 #define SHERD__TAPS_FIELDS                                                            \
     {                                                                                 \
-        SHERD_FIELD(sherd__taps_attributes, mode, INT),                               \
+        SHERD__CHOICE(sherd__taps_attributes, mode,                                   \
+                      "nearest|nearest exact|linear|cubic|averages of "               \
+                      "parts|averages|maxima|maxima of parts"),                       \
             SHERD_FIELD(sherd__taps_attributes, aligned, BOOL),                       \
             SHERD_FIELD(sherd__taps_attributes, ceil, BOOL),                          \
             SHERD_FIELD(sherd__taps_attributes, without_padding, BOOL),               \

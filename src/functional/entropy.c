@@ -166,11 +166,11 @@ static const char *describe_grad(sherd_call *call)
     return NULL;
 }
 
-#define ENTROPY_FIELDS                                         \
-    {                                                          \
-        SHERD_FIELD(entropy_attributes, reduction, INT),       \
-            SHERD_FIELD(entropy_attributes, ignored, INT),     \
-            SHERD_FIELD(entropy_attributes, smoothing, DOUBLE) \
+#define ENTROPY_FIELDS                                                        \
+    {                                                                         \
+        SHERD__CHOICE(entropy_attributes, reduction, SHERD__LOSS_REDUCTIONS), \
+            SHERD_FIELD(entropy_attributes, ignored, INT),                    \
+            SHERD_FIELD(entropy_attributes, smoothing, DOUBLE)                \
     }
 
 #define ENTROPY_GRADIENT(label, result_name, run)                                          \

@@ -15,10 +15,10 @@ typedef struct loss_attributes {
         .name = name_, .summary = text, .operand = {{"x", 0}, {"target", 0}},                  \
         .autocast = SHERD_AUTOCAST_FULL, .result = {{"loss", 0}}, LOSS_FIELDS, .compose = made \
     }
-#define LOSS_FIELDS                                            \
-    .field = {SHERD_FIELD(loss_attributes, reduction, INT),    \
-              SHERD_FIELD(loss_attributes, parameter, DOUBLE), \
-              SHERD_FIELD(loss_attributes, logarithm, BOOL)},  \
+#define LOSS_FIELDS                                                              \
+    .field = {SHERD__CHOICE(loss_attributes, reduction, SHERD__LOSS_REDUCTIONS), \
+              SHERD_FIELD(loss_attributes, parameter, DOUBLE),                   \
+              SHERD_FIELD(loss_attributes, logarithm, BOOL)},                    \
     .attributes = sizeof(loss_attributes)
 
 /* The result of a call whose elements lose `each`, which may be f32 where operands have 16 bits. */

@@ -24,10 +24,10 @@ typedef struct nll_attributes {
     int ignored;
 } nll_attributes;
 
-#define NLL_ATTRIBUTES                                     \
-    .field = {SHERD_FIELD(nll_attributes, reduction, INT), \
-              SHERD_FIELD(nll_attributes, ignores, BOOL),  \
-              SHERD_FIELD(nll_attributes, ignored, INT)},  \
+#define NLL_ATTRIBUTES                                                          \
+    .field = {SHERD__CHOICE(nll_attributes, reduction, SHERD__LOSS_REDUCTIONS), \
+              SHERD_FIELD(nll_attributes, ignores, BOOL),                       \
+              SHERD_FIELD(nll_attributes, ignored, INT)},                       \
     .attributes = sizeof(nll_attributes)
 
 /* ---- choosing -------------------------------------------------------------------------------- */

@@ -156,10 +156,11 @@ typedef struct rank {
     bool keepdim;
 } rank;
 
-#define FIELDS                                                           \
-    .field = {SHERD_FIELD(rank, k, INT64), SHERD_FIELD(rank, q, DOUBLE), \
-              SHERD_FIELD(rank, dim, INT), SHERD_FIELD(rank, way, INT),  \
-              SHERD_FIELD(rank, keepdim, BOOL)},                         \
+#define FIELDS                                                                  \
+    .field = {SHERD_FIELD(rank, k, INT64), SHERD_FIELD(rank, q, DOUBLE),        \
+              SHERD_FIELD(rank, dim, INT),                                      \
+              SHERD__CHOICE(rank, way, "linear|lower|higher|nearest|midpoint"), \
+              SHERD_FIELD(rank, keepdim, BOOL)},                                \
     .attributes = sizeof(rank)
 #define MOVED "the dim is gathered, or its shards move to another dim"
 #define FIRST "the dim is gathered, its shards move to another dim, or each sends its first ones"

@@ -16,6 +16,21 @@
         SHERD__KEY_NAME, SHERD_FIELD_UINT32, offsetof(type, key.high), 2 \
     }
 
+/*
+ * The field for an int that stands for one of several things, and for an array of n such: their
+ * names, from 0 on, as "mean|sum|none".
+ */
+#define SHERD__CHOICE(type, member, names)                            \
+    {                                                                 \
+#member "=" names, SHERD_FIELD_INT, offsetof(type, member), 1 \
+    }
+#define SHERD__CHOICES(type, member, names, n)                        \
+    {                                                                 \
+#member "=" names, SHERD_FIELD_INT, offsetof(type, member), n \
+    }
+#define SHERD__LOSS_REDUCTIONS "mean|sum|none"
+#define SHERD__REDUCE_OPS      "sum|avg|min|max|product"
+
 /* Bytes of one element of a member; 0: there is no such kind. */
 static inline size_t sherd__field_bytes(sherd_field_kind kind)
 {

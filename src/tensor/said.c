@@ -74,7 +74,8 @@ static const sherd_op values_said = {
               SHERD_FIELD(sherd__values, step, DOUBLE),
               SHERD_FIELD(sherd__values, end, DOUBLE),
               SHERD_FIELD(sherd__values, count, INT64),
-              SHERD_FIELD(sherd__values, distribution.kind, INT),
+              SHERD__CHOICE(sherd__values, distribution.kind,
+                            "uniform|normal|truncated|integers|bernoulli"),
               SHERD_FIELD(sherd__values, distribution.a, DOUBLE),
               SHERD_FIELD(sherd__values, distribution.b, DOUBLE),
               SHERD__KEY_FIELDS(sherd__values, key)},
@@ -188,6 +189,19 @@ static void write_double(sherd__writer *w, double number)
     sherd__write(w, "%s", text);
 }
 
+/* An int, or what it stands for: SHERD__CHOICE. */
+static void write_choice(sherd__writer *w, const sherd_op_field *field, int value)
+{
+    const char *name = strchr(field->name, '=');
+
+    for (int i = 0; name && i < value; i++)
+        name = strchr(name + 1, '|');
+    if (name && value >= 0)
+        sherd__write(w, "%.*s", (int)strcspn(name + 1, "|"), name + 1);
+    else
+        sherd__write(w, "%d", value);
+}
+
 static void write_number(sherd__writer *w, const sherd_op_field *field, const unsigned char *at)
 {
     union {
@@ -204,7 +218,7 @@ static void write_number(sherd__writer *w, const sherd_op_field *field, const un
         if (strcmp(field->name, "dtype") == 0)
             sherd__write(w, "%s", sherd_dtype_name((sherd_dtype)value.i));
         else
-            sherd__write(w, "%d", value.i);
+            write_choice(w, field, value.i);
         break;
     case SHERD_FIELD_INT64:
         sherd__write(w, "%lld", (long long)value.wide);
@@ -285,7 +299,7 @@ static void write_attributes(sherd__writer *w, const sherd__last_deeds *said,
     for (int f = 0; kept && f < SHERD_OP_FIELDS && d->op->field[f].name; f++) {
         const sherd_op_field *field = &d->op->field[f];
         const unsigned char *at = said->attribute + d->at % SHERD__SAID_BYTES + field->offset;
-        sherd__write(w, "%s\t", field->name);
+        sherd__write(w, "%.*s\t", (int)strcspn(field->name, "="), field->name);
         if (!is_hash(field))
             write_field(w, field, at);
         uint64_t key =
