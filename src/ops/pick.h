@@ -18,7 +18,7 @@ typedef struct sherd__picking {
     {                                                                                            \
         SHERD_FIELD(sherd__picking, entries, INT64), SHERD_FIELD(sherd__picking, value, DOUBLE), \
             SHERD_FIELD(sherd__picking, dim, INT), SHERD_FIELD(sherd__picking, flat, INT),       \
-            SHERD__CHOICE(sherd__picking, reduce, SHERD__REDUCE_OPS)                             \
+            SHERD__CHOICE(sherd__picking, reduce, SHERD__REDUCE_OP_NAMES)                        \
     }
 
 /* Operands that an exchange with owners is about. */

@@ -209,7 +209,7 @@ const sherd_op sherd__index_reduce_op = {
     .summary = "slices put together by index",
     .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}, {"source", 0}},
     .result = {{"y", 0}},
-    .field = {SHERD_FIELD(slices, dim, INT), SHERD__CHOICE(slices, reduce, SHERD__REDUCE_OPS),
+    .field = {SHERD_FIELD(slices, dim, INT), SHERD__CHOICE(slices, reduce, SHERD__REDUCE_OP_NAMES),
               SHERD_FIELD(slices, include_self, BOOL)},
     .attributes = sizeof(slices),
     .numbers = SHERD_NUMBERS,

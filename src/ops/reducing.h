@@ -37,8 +37,8 @@ sherd_tensor *sherd__put_together(sherd_tensor *a, const sherd__reducing *g, she
 const char *sherd__together_fault(sherd_dtype dtype, sherd_reduce_op reduce);
 
 /*
- * The layout of a tensor with nothing pending, or, of a plain one, its shape alone (no mesh); to be
- * changed, and what is then made of it: a constant.
+ * The layout of a tensor with nothing pending, to be changed; of a plain one its shape alone,
+ * without a mesh. And the constant of such a layout, or shape.
  */
 sherd__layout_spec sherd__settled_spec(const sherd_tensor *t);
 sherd_tensor *sherd__constant_of(sherd_world *world, const sherd__layout_spec *spec,

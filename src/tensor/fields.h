@@ -29,7 +29,7 @@
 #member "=" names, SHERD_FIELD_INT, offsetof(type, member), n \
     }
 #define SHERD__LOSS_REDUCTIONS "mean|sum|none"
-#define SHERD__REDUCE_OPS      "sum|avg|min|max|product"
+#define SHERD__REDUCE_OP_NAMES "sum|avg|min|max|product"
 
 /* Bytes of one element of a member; 0: there is no such kind. */
 static inline size_t sherd__field_bytes(sherd_field_kind kind)
