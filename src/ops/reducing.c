@@ -105,7 +105,8 @@ static sherd_tensor *mean(sherd_tensor *total, sherd_tensor *count)
     return sherd_cast(sherd_div(sherd_cast(total, wide), sherd_cast(count, wide)), dtype);
 }
 
-sherd_tensor *sherd__put_together(sherd_tensor *a, const reducing *g, sherd_tensor *source,
+/* All reductions, as sherd_scatter_reduce and sherd_index_reduce. */
+static sherd_tensor *put_together(sherd_tensor *a, const reducing *g, sherd_tensor *source,
                                   bool include_self)
 {
     bool divided = g->reduce == SHERD_AVG;
@@ -126,7 +127,8 @@ sherd_tensor *sherd__put_together(sherd_tensor *a, const reducing *g, sherd_tens
                                     : sherd_masked_fill(count, sherd_eq_scalar(count, 0), 1));
 }
 
-const char *sherd__together_fault(sherd_dtype dtype, sherd_reduce_op reduce)
+/* Why a dtype has no such reduction; NULL = it has. */
+static const char *together_fault(sherd_dtype dtype, sherd_reduce_op reduce)
 {
     return reduce > SHERD_PRODUCT || reduce < SHERD_SUM
                ? "it sums, averages, multiplies, or finds max or min"
@@ -149,7 +151,7 @@ sherd_tensor *sherd_scatter_reduce(sherd_tensor *a, int dim, sherd_tensor *index
         return y;
     if (sherd__stop(world, "sherd_scatter_reduce", (sherd_tensor *[]){a, index, source}, 3))
         return sherd__failed(world);
-    const char *fault = sherd__together_fault(a->dtype, reduce);
+    const char *fault = together_fault(a->dtype, reduce);
     if (fault)
         return sherd__fail_tensor(world, a->layout || index->layout || source->layout, SHERD_EINVAL,
                                   "sherd_scatter_reduce: %s: a is %s", fault, sherd_tensor_text(a));
@@ -157,8 +159,8 @@ sherd_tensor *sherd_scatter_reduce(sherd_tensor *a, int dim, sherd_tensor *index
     sherd_tensor *column = sherd__pick_column(index, a, dim);
     if (column)
         source = sherd__pick_within(source, index, INT32_MAX);
-    y = sherd__put_together(a, &(reducing){dim, column != NULL, column ? column : index, reduce},
-                            source, include_self);
+    y = put_together(a, &(reducing){dim, column != NULL, column ? column : index, reduce}, source,
+                     include_self);
     sherd__doing_end(world, begun);
     return y;
 }
@@ -178,7 +180,7 @@ static const char *describe_slices(sherd_call *call)
     const slices *at = call->attributes;
     const sherd_tensor *a = call->in[A], *index = call->in[INDEX], *source = call->in[SOURCE];
     int dim = sherd__dim_of(at->dim, a->ndim);
-    const char *fault = sherd__together_fault(a->dtype, (sherd_reduce_op)at->reduce);
+    const char *fault = together_fault(a->dtype, (sherd_reduce_op)at->reduce);
 
     if (dim < 0)
         return sherd_call_reason(call, "no dim %d", at->dim);
@@ -198,7 +200,7 @@ static bool reduce_slices(sherd_call *call)
 {
     const slices *at = call->attributes;
 
-    call->out[0] = sherd__put_together(
+    call->out[0] = put_together(
         call->in[A], &(reducing){at->dim, true, call->in[INDEX], (sherd_reduce_op)at->reduce},
         call->in[SOURCE], at->include_self);
     return true;

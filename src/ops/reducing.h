@@ -29,13 +29,6 @@ sherd_tensor *sherd__most_at(sherd_tensor *a, const sherd__reducing *g, sherd_te
 /* The same without a gradient, as it was found: maybe pending. */
 sherd_tensor *sherd__find_at(sherd_tensor *a, const sherd__reducing *g, sherd_tensor *source);
 
-/* All reductions, as sherd_scatter_reduce and sherd_index_reduce. */
-sherd_tensor *sherd__put_together(sherd_tensor *a, const sherd__reducing *g, sherd_tensor *source,
-                                  bool include_self);
-
-/* Why a dtype has no such reduction; NULL = it has. */
-const char *sherd__together_fault(sherd_dtype dtype, sherd_reduce_op reduce);
-
 /*
  * The layout of a tensor with nothing pending, to be changed; of a plain one its shape alone,
  * without a mesh. And the constant of such a layout, or shape.
