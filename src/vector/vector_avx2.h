@@ -5,6 +5,7 @@
 #define SHERD__VECTOR_VECTOR_AVX2_H
 
 #include <immintrin.h>
+#include <float.h>
 #include <stdint.h>
 
 #define INLINE   static inline __attribute__((always_inline))
@@ -12,6 +13,7 @@
 
 /* A tile of 6 x 2 sums, 2 of b and 1 of a takes 15 of 16 registers. */
 enum { W = 8, TILE_ROWS = 6 };
+enum { FUSED = true };
 
 typedef __m256 vf;
 typedef __m256i vi;
@@ -176,6 +178,10 @@ INLINE vm v_is_nan(vf x)
 INLINE vm v_either(vm a, vm b)
 {
     return _mm256_or_si256(a, b);
+}
+INLINE vm v_unusual(vf x)
+{
+    return v_either(v_less(x, v_set(FLT_MIN)), v_is_nan(x - x));
 }
 INLINE bool v_any(vm m)
 {

@@ -5,6 +5,7 @@
 #define SHERD__VECTOR_VECTOR_AVX2_F64_H
 
 #include <immintrin.h>
+#include <float.h>
 #include <stdint.h>
 
 #define INLINE   static inline __attribute__((always_inline))
@@ -100,6 +101,10 @@ INLINE vm v_is_nan(vf x)
 INLINE vm v_either(vm a, vm b)
 {
     return _mm256_or_si256(a, b);
+}
+INLINE vm v_unusual(vf x)
+{
+    return v_either(v_less(x, v_set(DBL_MIN)), v_is_nan(x - x));
 }
 INLINE bool v_any(vm m)
 {

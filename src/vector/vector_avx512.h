@@ -15,6 +15,8 @@
 
 /* Lanes; rows of a register tile of 2 vectors (12 x 2 sums, 2 of b, 1 of a: 27 of 32 registers). */
 enum { W = 16, TILE_ROWS = 12 };
+/* Whether v_fma rounds once. */
+enum { FUSED = true };
 
 typedef __m512 vf;
 typedef __m512i vi;
@@ -183,6 +185,11 @@ INLINE vm v_is_nan(vf x)
 INLINE vm v_either(vm a, vm b)
 {
     return (vm)(a | b);
+}
+/* Whether it is no positive normal number: 0, subnormal, negative, infinite, or NaN. */
+INLINE vm v_unusual(vf x)
+{
+    return _mm512_fpclass_ps_mask(x, 0xFF);
 }
 /* Whether a lane is chosen. */
 INLINE bool v_any(vm m)

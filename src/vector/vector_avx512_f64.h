@@ -84,6 +84,10 @@ INLINE vm v_either(vm a, vm b)
 {
     return (vm)(a | b);
 }
+INLINE vm v_unusual(vf x)
+{
+    return _mm512_fpclass_pd_mask(x, 0xFF);
+}
 INLINE bool v_any(vm m)
 {
     return m != 0;

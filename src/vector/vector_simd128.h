@@ -7,6 +7,7 @@
 #ifndef SHERD__VECTOR_VECTOR_SIMD128_H
 #define SHERD__VECTOR_VECTOR_SIMD128_H
 
+#include <float.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -18,9 +19,11 @@
 #if defined(__aarch64__)
 #define F32_TAKES F32_ALL
 enum { W = 4, TILE_ROWS = 12, TOGETHER = 4 };
+enum { FUSED = true };
 #else
 #define F32_TAKES F32_FEW
 enum { W = 4, TILE_ROWS = 6, TOGETHER = 2 };
+enum { FUSED = false };
 #endif
 
 typedef float vf __attribute__((vector_size(16)));

@@ -4,6 +4,7 @@
 #ifndef SHERD__VECTOR_VECTOR_SIMD128_F64_H
 #define SHERD__VECTOR_VECTOR_SIMD128_F64_H
 
+#include <float.h>
 #include <stdint.h>
 #if defined(__aarch64__)
 #include <arm_neon.h>
