@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of many small matrices, or of two vectors each, that follow one another in memory. To choose a kernel and to pack
- * for it would take most of the time of each.
+ * Products of many small matrices, or of two vectors each, that follow one another in memory. To
+ * choose a kernel and to pack for it would take most of the time of each.
  */
 #ifndef SHERD__KERNELS_SMALL_H
 #define SHERD__KERNELS_SMALL_H
