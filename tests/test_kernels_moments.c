@@ -7,6 +7,7 @@
 #define CHECK_PURE
 #include "check.h"
 #include "kernel_versions.h"
+#include "kernels/squares.h"
 
 enum { MOST = 5000, TABLES = 2 * (1 + FAST_SETS) };
 
@@ -206,10 +207,40 @@ static void large_logits_have_gradients(void)
         }
 }
 
+/* Of x[2,mid,inner] over mid: few columns, of which several rows are added up as one, and many. */
+static void squares_are_added_up_by_column(void)
+{
+    static const int64_t mids[] = {1, 7, 8, 9, 31, 170, 171, 400}, inners[] = {1, 2, 3, 5, 64, 65};
+    sherd__kernels k[TABLES];
+    int count = tables(k);
+
+    for (int i = 0; i < MOST; i++)
+        x[i] = (float)sin(i) * (float)(1 + i % 7);
+    for (int t = 0; t < count; t++) {
+        const void *at = taken(&k[t], t >= count / 2, MOST);
+        for (int m = 0; m < LEN(mids); m++)
+            for (int c = 0; c < LEN(inners); c++) {
+                const sherd__squares s = {2, mids[m], inners[c]};
+                double is[2 * 65], most = 0;
+                if (2 * s.mid * s.inner > MOST)
+                    continue;
+                sherd__sum_squares_of(&k[t], t < count / 2 ? SHERD_F32 : SHERD_BF16, &s, is, at);
+                for (int64_t i = 0; i < 2 * s.inner; i++) {
+                    double all = 0;
+                    for (int64_t r = 0; r < s.mid; r++) {
+                        double v = wide[(i / s.inner * s.mid + r) * s.inner + i % s.inner];
+                        all += v * v;
+                    }
+                    most = fmax(most, fabs(is[i] - all) / (1 + all));
+                }
+                CHECK(most < 1e-13);
+            }
+    }
+}
+
 static const check_test tests[] = {
-    {TEST(large_and_small_numbers_have_norms)},
-    {TEST(nearly_equal_numbers_have_norms)},
-    {TEST(large_logits_have_losses)},
+    {TEST(squares_are_added_up_by_column)},  {TEST(large_and_small_numbers_have_norms)},
+    {TEST(nearly_equal_numbers_have_norms)}, {TEST(large_logits_have_losses)},
     {TEST(large_logits_have_gradients)},
 };
 CHECK_MAIN(tests)

@@ -9,7 +9,8 @@
 #include "base/num.h"
 #include "cast.h"
 
-enum { BLOCK = 512 }; /* numbers of a row that are widened at a time */
+/* Numbers of a row that are widened at a time; from how many rows on short ones become one. */
+enum { BLOCK = 512, FEW_ROWS = 8 };
 
 /* x[n] as f32: x itself, or widened into `room`. */
 static const float *as_f32(const sherd__kernels *k, sherd_dtype dtype, int64_t n, float *room,
@@ -37,6 +38,19 @@ static void add_squares(const sherd__kernels *k, sherd_dtype dtype, int64_t n, d
         sum[i] += (double)f[i] * (double)f[i];
 }
 
+/* sum[inner] += squares of x[mid,inner], of few columns: rows one behind the other are one. */
+static void add_narrow(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
+                       double *sum, const char *x)
+{
+    double part[BLOCK] = {0};
+    int64_t rows = BLOCK / s->inner, row = s->inner * (int64_t)sherd_dtype_bytes(dtype);
+
+    for (int64_t m = 0; m < s->mid; m += rows)
+        add_squares(k, dtype, sherd__min(rows, s->mid - m) * s->inner, part, x + m * row);
+    for (int64_t i = 0; i < rows * s->inner; i++)
+        sum[i % s->inner] += part[i];
+}
+
 void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
                            double *sum, const void *x)
 {
@@ -47,6 +61,10 @@ void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const she
     for (int64_t o = 0; o < s->outer; o++, from += (size_t)s->mid * row, sum += s->inner) {
         if (s->inner == 1) {
             *sum = k->sum_squares(from, s->mid);
+            continue;
+        }
+        if (s->inner <= BLOCK / FEW_ROWS && s->mid >= FEW_ROWS) {
+            add_narrow(k, dtype, s, sum, from);
             continue;
         }
         for (int64_t i = 0; i < s->inner; i += BLOCK)
