@@ -268,6 +268,32 @@ static void try_numbers(const sherd__kernels *parts, const sherd__kernels *chain
             return;
 }
 
+/* Numbers whose last part is subnormal, or that are so themselves, among those of their row, of a
+ * and b, in any order of these: they leave the others alone. */
+static void tiny_numbers_beside_others_are_nothing(void)
+{
+    static const float tiny[] = {1e-33f, 1e-35f, 1.7e-38f, 1e-38f, 1e-40f, 1e-44f};
+    sherd__kernels parts, chain;
+
+    for (int way = 0; way < 4 * LEN(tiny) && tables(&parts, &chain); way++) {
+        sherd__product p = {.dtype = SHERD_F32,
+                            .result = SHERD_F32,
+                            .ta = way & 1,
+                            .tb = way & 2,
+                            .m = 233,
+                            .n = 211,
+                            .k = 150};
+        draw(a, p.m * p.k, 17);
+        draw(b, p.n * p.k, 18);
+        for (int64_t i = 0; i < p.m * p.k; i++)
+            a[i] *= i % 7 < 3 ? tiny[way / 4] : 1;
+        for (int64_t i = 0; i < p.n * p.k; i++)
+            b[i] *= i % 5 < 2 ? tiny[way / 4] : 1;
+        add_up(&p);
+        try_product(&parts, &p);
+    }
+}
+
 static void numbers_without_parts_go_to_multiply_adds(void)
 {
     static const float factors[] = {NAN, INFINITY, 1e38f, 1e-31f, 1e-38f, 1e-42f};
@@ -334,6 +360,7 @@ static const check_test tests[] = {
     {TEST(parts_are_more_exact_than_multiply_adds)},
     {TEST(whole_numbers_are_exact)},
     {TEST(equal_rows_give_equal_bits)},
+    {TEST(tiny_numbers_beside_others_are_nothing)},
     {TEST(numbers_without_parts_go_to_multiply_adds)},
     {TEST(products_out_of_range_go_to_multiply_adds)},
     {TEST(other_products_go_to_multiply_adds)},

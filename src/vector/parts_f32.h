@@ -37,8 +37,8 @@ typedef struct left_rows {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* Vectors of numbers, each the sum of three whose last 16 bits are 0. The first two are rounded,
- * the rest is what remains. */
+/* Vectors of numbers, each the sum of three. The first two are rounded to bf16, the third is what
+ * remains: it fits into bf16, unless it is subnormal, and then tiles take it as 0. */
 INLINE void split(vi y[PARTS], vf x)
 {
     const vi half = v_int(0x8000), first = v_int(0xFFFF0000);
@@ -53,12 +53,16 @@ INLINE void split(vi y[PARTS], vf x)
 /* Two terms of 16 rows or columns side by side, of each part. */
 INLINE void pair_parts(vi y[PARTS], vf first, vf second)
 {
+    enum {
+        LOW_OR_MASKED = 0xF8
+    }; /* a | (b & c): what is subnormal has bits beyond those of bf16 */
     vi low[PARTS], high[PARTS];
 
     split(low, first);
     split(high, second);
     for (int i = 0; i < PARTS; i++)
-        y[i] = _mm512_or_si512(_mm512_srli_epi32(low[i], 16), high[i]);
+        y[i] = _mm512_ternarylogic_epi32(_mm512_srli_epi32(low[i], 16), high[i], v_int(0xFFFF0000),
+                                         LOW_OR_MASKED);
 }
 
 INLINE vi larger(vi most, vf x)
