@@ -56,7 +56,7 @@ static inline bool misuse_is_about(const char *error, const char *function, int 
 
 /*
  * "rank 2: sherd_add: ...", where `call` is "sherd_add(...)". Hooks before and after share a text,
- * what a module complains of is that of sherd_module_run, and operators are applied by their names.
+ * and operators are applied by their names.
  */
 static inline void misuse_names(misuse *m, const char *file, int line, const char *call)
 {
@@ -66,8 +66,6 @@ static inline void misuse_names(misuse *m, const char *file, int line, const cha
 
     if (strncmp(call, "sherd_module_hook", 17) == 0)
         good = misuse_is_about(error, call, 17);
-    if (strncmp(call, "sherd_module_call(", 18) == 0)
-        good = good || strstr(error, ": sherd_module_run: module \"") != NULL;
     if (strncmp(call, "sherd_apply(", 12) == 0 || strncmp(call, "sherd_", 6) != 0)
         good = strstr(error, ": sherd_") != NULL;
     if (!check_report(good, file, line, call))

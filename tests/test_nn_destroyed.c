@@ -191,11 +191,96 @@ static void a_destroy_function_ends_nothing_around_it(sherd_world *unused)
     }
 }
 
+static void ends_module(void *payload)
+{
+    destroyer *d = payload;
+
+    d->runs++;
+    sherd_module_destroy(d->module);
+}
+
+static void removes_itself(sherd_module *self, sherd_args *in, void *payload)
+{
+    (void)in, (void)payload;
+    sherd_module_unhook(self, 1);
+}
+
+/* Neither where a hook is removed, nor where the run ends that has removed it. */
+static void a_hook_that_goes_does_not_end_its_module(sherd_world *world)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        destroyer d = {0};
+        sherd_hook_options options = {.payload = &d, .destroy = ends_module};
+
+        sherd_scope_begin(world);
+        CHECK_OK(sherd_module_create(&d.module, world, forward, NULL));
+        CHECK_OK(sherd_module_hook_before(NULL, d.module, removes_itself, &options));
+        if (kind)
+            sherd_module_call(d.module, number(world, 3));
+        else
+            sherd_module_unhook(d.module, 1);
+        CHECK_EQ(d.runs, 1);
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "being called, or destroyed") != NULL);
+        sherd_scope_end(world);
+        sherd_module_destroy(d.module);
+        CHECK_EQ(d.runs, 1);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* What a destroy function finds of a module that goes. */
+typedef struct finder {
+    sherd_module *module;
+    int runs, children, parameters;
+    bool named;
+    sherd_status added;
+} finder;
+
+static void looks(void *payload)
+{
+    finder *f = payload;
+
+    f->runs++;
+    f->children = sherd_module_children(f->module);
+    f->parameters = sherd_module_state(f->module, NULL, 0);
+    f->named = sherd_module_find(f->module, "a") || sherd_module_parameter(f->module, "leaf");
+    f->added = sherd_module_hook_before(NULL, f->module, nothing, NULL);
+}
+
+static void a_destroy_function_finds_nothing_that_is_gone(sherd_world *world)
+{
+    finder last = {.children = -1}, hook = last;
+    sherd_module_options with = {.payload = &last, .destroy = looks};
+    sherd_hook_options options = {.payload = &hook, .destroy = looks};
+    sherd_module *m = NULL, *a = NULL, *b = NULL;
+
+    CHECK_OK(sherd_module_create(&m, world, forward, &with));
+    CHECK_OK(sherd_module_create(&a, world, forward, NULL));
+    CHECK_OK(sherd_module_create(&b, world, forward, NULL));
+    CHECK_OK(sherd_module_add(m, "a", a));
+    CHECK_OK(sherd_module_add(m, "b", b));
+    CHECK_OK(sherd_module_hook_before(NULL, m, nothing, &options));
+    CHECK_OK(sherd_module_add_parameter(m, "leaf", number(world, 3)));
+    last.module = hook.module = m;
+    sherd_module_destroy(m);
+    CHECK_EQ(last.runs + hook.runs, 2);
+    CHECK_EQ(last.children, 0);
+    CHECK_EQ(hook.children, 0);
+    CHECK_EQ(last.parameters, 0);
+    CHECK_EQ(hook.parameters, 1);
+    CHECK(hook.named && !last.named);
+    CHECK_EQ(last.added, SHERD_EINVAL);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(a_gradient_hook_does_not_destroy_its_module), {1, 2, 3}},
     {TEST(a_gradient_hook_may_destroy_another_module), {1, 2}},
     {TEST(a_hook_may_release_the_leaf_where_backward_begins), {1, 2}},
     {TEST(a_hook_does_not_destroy_an_optimizer), {1, 2}},
     {TEST(a_destroy_function_ends_nothing_around_it), {1}},
+    {TEST(a_hook_that_goes_does_not_end_its_module), {1, 2}},
+    {TEST(a_destroy_function_finds_nothing_that_is_gone), {1, 2}},
 };
 CHECK_MAIN(tests)

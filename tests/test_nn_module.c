@@ -392,7 +392,33 @@ static void no_memory_leaves_nothing_behind(sherd_world *world)
     CHECK(failures > 10);
 }
 
+/* What is wrong is said, whatever names are like. */
+static void long_names_leave_room_for_the_reason(sherd_world *world)
+{
+    const sherd_experts_options large = {.experts = 4, .k = 1, .hidden = INT64_C(1) << 31};
+    static char name[10001];
+    sherd_module *m = NULL, *child = NULL;
+
+    if (sherd_world_rank(world) == 0) /* ranks are threads */
+        memset(name, 'n', sizeof name - 1);
+    CHECK_OK(sherd_world_check(world));
+    CHECK_OK(sherd_linear_create(&m, world, 3, 2, NULL));
+    CHECK_OK(sherd_linear_create(&child, world, 3, 2, NULL));
+    CHECK_OK(sherd_module_add(m, name, child));
+    CHECK_OK(sherd_linear_create(&child, world, 3, 2, NULL));
+    CHECK_EQ(sherd_module_add(m, name, child), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), ": the name is taken") != NULL);
+    sherd_module_call(sherd_module_find(m, name), NULL);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), ": it takes one positional tensor") != NULL);
+    sherd_module_destroy(m);
+    CHECK_EQ(sherd_experts_create(&m, world, INT64_C(1) << 31, &large, NULL), SHERD_ELIMIT);
+    CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
+    CHECK(strstr(sherd_world_error(world), "2^62") != NULL);
+}
+
 static const check_test tests[] = {
+    {TEST(long_names_leave_room_for_the_reason), {1, 2}},
     {TEST(paths_follow_the_tree), {1}},
     {TEST(a_child_that_is_refused_is_destroyed), {1}},
     {TEST(parameters_are_walked_depth_first_and_once), {1}},

@@ -30,8 +30,8 @@ typedef struct attention {
 
 static sherd_tensor *refuse(const sherd_module *m, const char *fault)
 {
-    return sherd__fail_tensor(m->world, true, SHERD_EINVAL, "sherd_module_run: module \"%s\": %s",
-                              sherd__module_name(m), fault);
+    return sherd__fail_tensor(m->world, true, SHERD_EINVAL, "%s: module \"%.200s\": %s",
+                              sherd__module_called(m), sherd__module_name(m), fault);
 }
 
 /* [batch, s, width] through a child, as [batch, s, its heads, width of a head]. */

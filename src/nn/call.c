@@ -26,7 +26,7 @@ static bool count_fits(const sherd_args *args)
 static void complain(sherd_module *m, const char *fault)
 {
     sherd__raise_local(m->world);
-    sherd__raise(m->world, SHERD_EINVAL, "sherd_module_run: module \"%s\": %s",
+    sherd__raise(m->world, SHERD_EINVAL, "%s: module \"%.200s\": %s", sherd__module_called(m),
                  sherd__module_name(m), fault);
 }
 
@@ -38,8 +38,8 @@ static sherd__where enter(sherd_module *m)
     if (m->place == 0) {
         int place = sherd__place_find(m->world, m->path);
         if (place < 0)
-            sherd__raise(m->world, SHERD_ENOMEM, "sherd_module_run: module \"%s\": out of memory",
-                         sherd__module_name(m));
+            sherd__raise(m->world, SHERD_ENOMEM, "%s: module \"%.200s\": out of memory",
+                         sherd__module_called(m), sherd__module_name(m));
         else
             m->place = place + 1;
     }
@@ -147,6 +147,8 @@ static void run_whole(const char *function, sherd_module *module, const sherd_ar
         return;
     arguments = *in;
     int floor = sherd__scope_enter(module->world);
+    const char *before = module->called;
+    module->called = function;
     if (!count_fits(in)) {
         complain(module, "the number of arguments is out of range");
         arguments.count = 0;
@@ -161,6 +163,7 @@ static void run_whole(const char *function, sherd_module *module, const sherd_ar
     } else {
         fill(&result, sherd__failed(module->world));
     }
+    module->called = before;
     sherd_scope_end(module->world);
     *out = result;
 }

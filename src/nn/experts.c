@@ -85,9 +85,9 @@ static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
      */
     bool good = !sherd_tensor_failed(x), turned = good && is_by_positions(x);
     if (good && (x->ndim < 1 || x->shape[x->ndim - 1] != e->width))
-        x = sherd__fail_tensor(self->world, true, SHERD_EINVAL,
-                               "sherd_module_run: module \"%s\": it takes [..., %lld]",
-                               sherd__module_name(self), (long long)e->width);
+        x = sherd__fail_tensor(
+            self->world, true, SHERD_EINVAL, "%s: module \"%.200s\": it takes [..., %lld]",
+            sherd__module_called(self), sherd__module_name(self), (long long)e->width);
     if (turned)
         x = sherd_transpose(x, 0, 1);
     sherd_tensor *tokens = sherd_view(x, flat, 2);
@@ -117,13 +117,14 @@ static void name_part(char *text, size_t room, const char *above, const char *pa
 
 static sherd_status add_weight(sherd_module *m, int i, const sherd_layer_options *o)
 {
+    const sherd__diag *diag = sherd__world_diag(m->world);
     const experts *e = m->options.payload;
     const int64_t in = i == W2 ? e->how.hidden : e->width, out = i == W2 ? e->width : e->how.hidden;
     const int64_t shape[] = {e->how.experts, out, in};
     sherd_tensor *t = sherd__layer_draw(m->world, shape, 3, o);
 
     if (sherd_tensor_failed(t))
-        return SHERD_ENOMEM;
+        return diag->status ? diag->status : SHERD_ENOMEM;
     return sherd_module_add_parameter(m, weight_name[i], t);
 }
 

@@ -63,9 +63,9 @@ static void take(void *data, const sherd__named_tensor *named)
 
 static sherd_status refuse(const job *j, const char *fault, const char *near)
 {
-    return sherd__module_fail(j->o->module, SHERD_EINVAL, "%s: group %d, \"%s\": %s%s", j->function,
-                              j->number, j->group->pattern ? j->group->pattern : "(null)", fault,
-                              near);
+    return sherd__module_fail(j->o->module, SHERD_EINVAL, "%s: group %d, \"%.120s\": %s%s",
+                              j->function, j->number,
+                              j->group->pattern ? j->group->pattern : "(null)", fault, near);
 }
 
 /* Path and name of the i-th parameter, as a pattern says them. */

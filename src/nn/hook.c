@@ -30,6 +30,8 @@ static sherd_status insert(int *id, sherd_module *m, const sherd__hook_entry *ho
         *id = 0;
     if (!m || (!hook->before && !hook->after))
         return refuse(m, hook, "hook is NULL");
+    if (m->ending)
+        return refuse(m, hook, "the module is being destroyed");
     entry = sherd__alloc(sherd__world_heap(m->world), 1, sizeof *entry);
     if (!entry)
         return refuse(m, hook, NULL);
@@ -65,8 +67,11 @@ sherd_status sherd_module_hook_after(int *id, sherd_module *module, sherd_hook h
     return insert(id, module, &entry, o->prepend);
 }
 
-/* A destroy function may remove other hooks: so all are taken out before the first is called. */
-static void sweep(sherd_module *m, sherd__hook_entry **list, bool all)
+/*
+ * A destroy function may remove other hooks: so all are taken out before the first is called.
+ * Returns whether there were any.
+ */
+static bool sweep(sherd_module *m, sherd__hook_entry **list, bool all)
 {
     sherd__hook_entry *gone = NULL, **end = &gone;
 
@@ -81,18 +86,27 @@ static void sweep(sherd_module *m, sherd__hook_entry **list, bool all)
         *end = entry;
         end = &entry->next;
     }
+    bool any = gone != NULL;
     while (gone) {
         sherd__hook_entry *entry = gone;
         gone = entry->next;
         sherd__give_back(m->world, entry->payload, entry->destroy);
         sherd__free(sherd__world_heap(m->world), entry);
     }
+    return any;
 }
 
+/* As if it ran, so that no destroy function ends the module; what they remove is swept after. */
 void sherd__hooks_sweep(sherd_module *module, bool all)
 {
-    sweep(module, &module->before, all);
-    sweep(module, &module->after, all);
+    bool any = true;
+
+    module->running++;
+    while (any) {
+        any = sweep(module, &module->before, all);
+        any |= sweep(module, &module->after, all);
+    }
+    module->running--;
 }
 
 static void mark(sherd__hook_entry *entry, int id)

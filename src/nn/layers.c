@@ -47,9 +47,9 @@ sherd_tensor *sherd__layer_arguments(const sherd_module *m, const sherd_args *in
     if (!fault)
         return in->value[0];
     return sherd__fail_tensor(m->world, true, SHERD_EINVAL,
-                              which ? "sherd_module_run: module \"%s\": %s \"%s\""
-                                    : "sherd_module_run: module \"%s\": %s",
-                              sherd__module_name(m), fault, which);
+                              which ? "%s: module \"%.200s\": %s \"%.80s\""
+                                    : "%s: module \"%.200s\": %s",
+                              sherd__module_called(m), sherd__module_name(m), fault, which);
 }
 
 sherd_tensor *sherd__layer_argument(const sherd_module *m, const sherd_args *in)

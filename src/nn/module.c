@@ -16,6 +16,11 @@ const char *sherd__module_name(const sherd_module *module)
     return module->path[0] ? module->path : "(root)";
 }
 
+const char *sherd__module_called(const sherd_module *module)
+{
+    return module->called ? module->called : "sherd_module_run";
+}
+
 sherd_status sherd_module_create(sherd_module **out, sherd_world *world, sherd_forward forward,
                                  const sherd_module_options *options)
 {
@@ -45,32 +50,53 @@ sherd_status sherd_module_create(sherd_module **out, sherd_world *world, sherd_f
     return SHERD_OK;
 }
 
-static void free_named(sherd__heap *heap, sherd__named_tensor *list, int count)
+/* Take a list off a module, and free it. */
+static void free_named(sherd__heap *heap, sherd__named_tensor **of, int *count)
 {
-    for (int i = 0; i < count; i++) {
+    sherd__named_tensor *list = *of;
+    int n = *count;
+
+    *of = NULL;
+    *count = 0;
+    for (int i = 0; i < n; i++) {
         sherd_tensor_release(list[i].tensor);
         sherd__free(heap, list[i].name);
     }
     sherd__free(heap, list);
 }
 
+static void destroy_tree(sherd_module *m);
+
+static void destroy_children(sherd_module *m)
+{
+    sherd__heap *heap = heap_of(m);
+    sherd__named_child *list = m->child;
+    int n = m->children;
+
+    m->child = NULL;
+    m->children = 0;
+    for (int i = 0; i < n; i++) {
+        destroy_tree(list[i].module);
+        sherd__free(heap, list[i].name);
+    }
+    sherd__free(heap, list);
+}
+
+/* Destroy functions may look at the module: they find nothing of it that is gone. */
 static void destroy_tree(sherd_module *m)
 {
     sherd__heap *heap = heap_of(m);
 
     m->running++;
+    m->ending = true;
     sherd__standing_drop(&m->stand);
-    for (int i = 0; i < m->children; i++) {
-        destroy_tree(m->child[i].module);
-        sherd__free(heap, m->child[i].name);
-    }
+    destroy_children(m);
     sherd__hooks_sweep(m, true);
     sherd__checkpoint_forget(m);
-    free_named(heap, m->parameter, m->parameters);
-    free_named(heap, m->buffer, m->buffers);
+    free_named(heap, &m->parameter, &m->parameters);
+    free_named(heap, &m->buffer, &m->buffers);
     sherd__give_back(m->world, m->options.payload, m->options.destroy);
     sherd__map_clear(&m->names);
-    sherd__free(heap, m->child);
     sherd__free(heap, m->styles);
     sherd__free(heap, m->keeps);
     sherd__free(heap, m->path);

@@ -67,9 +67,11 @@ struct sherd_module {
     bool spread; /* something of it or below it was put on a mesh; set on ranks outside that too */
     sherd__hook_entry *before, *after; /* in order of running */
     int next_hook;
-    int running;      /* calls of this module under way; also while it is destroyed */
-    bool of_backward; /* made by what a backward calls */
-    bool is_layer;    /* its forward is the library's, and reads the payload */
+    int running;        /* calls of this module under way; also while it or a hook is destroyed */
+    bool ending;        /* it is being destroyed, and gets nothing any more */
+    const char *called; /* the function that calls it, for messages; NULL: none has */
+    bool of_backward;   /* made by what a backward calls */
+    bool is_layer;      /* its forward is the library's, and reads the payload */
     bool checkpointed;
     const sherd_op **keeps; /* [keep_count] operators whose results are kept if it is */
     int keep_count;
@@ -78,6 +80,8 @@ struct sherd_module {
 
 /* The module's path for messages; "(root)" for a root. */
 const char *sherd__module_name(const sherd_module *module);
+/* For messages of a forward: the function that has called the module. */
+const char *sherd__module_called(const sherd_module *module);
 
 /* Whether a module or one below it is being called, or destroyed. */
 bool sherd__is_running(const sherd_module *module);

@@ -29,17 +29,18 @@ static int index_at(const void *place)
     return (int)((uintptr_t)place / SHERD__NAME_KINDS) - 1;
 }
 
+/* Of a module that is being destroyed, some lists are gone: "" is nobody's name. */
 static const char *name_at(const sherd_module *m, const void *place)
 {
     int i = index_at(place);
 
     switch (kind_at(place)) {
     case SHERD__CHILD:
-        return m->child[i].name;
+        return i < m->children ? m->child[i].name : "";
     case SHERD__PARAMETER:
-        return m->parameter[i].name;
+        return i < m->parameters ? m->parameter[i].name : "";
     default:
-        return m->buffer[i].name;
+        return i < m->buffers ? m->buffer[i].name : "";
     }
 }
 
@@ -140,14 +141,16 @@ const char *sherd__name_fault(const sherd_module *m, const char *name)
 {
     if (!name || !name[0] || strchr(name, '.'))
         return "a name is not empty and has no dot";
+    if (m->ending)
+        return "the module is being destroyed";
     return is_taken(m, name) ? "the name is taken" : NULL;
 }
 
 sherd_status sherd__refuse_named(const sherd_module *m, const char *function, const char *kind,
                                  const char *name, const char *fault)
 {
-    return sherd__module_fail(m, SHERD_EINVAL, "%s: %s \"%s\" of \"%s\": %s", function, kind,
-                              name ? name : "(null)", sherd__module_name(m), fault);
+    return sherd__module_fail(m, SHERD_EINVAL, "%s: %s \"%.120s\" of \"%.120s\": %s", function,
+                              kind, name ? name : "(null)", sherd__module_name(m), fault);
 }
 
 /* The tensor's world, if there is one, gets the error text. */
