@@ -233,6 +233,42 @@ static void a_long_chain_of_moves_is_released(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What a tensor may own, whose end calls a function of the program. */
+typedef struct caller {
+    sherd__refcounted head;
+    sherd_world *world;
+    int calls;
+} caller;
+
+static void opens_scopes(sherd__refcounted *head)
+{
+    enum { MANY = 200 }; /* more than there is room for */
+    caller *c = (caller *)head;
+
+    c->calls++;
+    for (int i = 0; i < MANY; i++)
+        sherd_scope_begin(c->world);
+    for (int i = 0; i < MANY; i++)
+        sherd_scope_end(c->world);
+}
+
+static void what_is_released_may_open_scopes(sherd_world *world)
+{
+    caller c = {{1, opens_scopes}, world, 0};
+    const sherd_layout *layout = NULL;
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int before = sherd__layouts_mark(sherd__world_space(world));
+
+    sherd_scope_begin(world);
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 1, (int64_t[]){7}, "R", NULL));
+    CHECK(sherd__layouts_mark(sherd__world_space(world)) != before);
+    some(world)->autograd.watch = &c.head;
+    sherd_scope_end(world);
+    CHECK_EQ(c.calls, 1);
+    CHECK_EQ(sherd__layouts_mark(sherd__world_space(world)), before);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(the_end_of_a_scope_releases_what_was_made_in_it), {1, 2}},
     {TEST(scopes_nest), {1, 2}},
@@ -245,5 +281,6 @@ static const check_test tests[] = {
     {TEST(a_view_keeps_the_storage_alive), {1}},
     {TEST(closing_the_world_frees_what_is_left), {1}},
     {TEST(a_long_chain_of_moves_is_released), {1}},
+    {TEST(what_is_released_may_open_scopes), {1}},
 };
 CHECK_MAIN(tests)

@@ -161,9 +161,10 @@ void sherd_scope_end(sherd_world *world)
         s->unopened--;
         return;
     }
-    const sherd__scope *start = &s->start[--s->scopes];
-    end(s, start->tensors);
-    sherd__layouts_cut(sherd__world_space(world), start->layouts);
+    /* Copied: what is released may call functions of the program, which may begin scopes. */
+    const sherd__scope start = s->start[--s->scopes];
+    end(s, start.tensors);
+    sherd__layouts_cut(sherd__world_space(world), start.layouts);
 }
 
 int sherd_scope_depth(const sherd_world *world)
