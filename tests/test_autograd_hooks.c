@@ -360,7 +360,57 @@ static void no_memory_fails_and_leaks_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- on saved tensors ------------------------------------------------------------------------ */
+
+typedef struct runner {
+    sherd_tensor *out;
+    int unpacked;
+} runner;
+
+static sherd_tensor *pack_as_it_is(sherd_tensor *t, void *context, const void **undo)
+{
+    (void)context, (void)undo;
+    return t;
+}
+
+static sherd_tensor *unpack_and_run(sherd_tensor *t, void *context, const void *undo)
+{
+    runner *r = context;
+    sherd_tensor *out = r->out;
+
+    (void)undo;
+    r->unpacked++;
+    r->out = NULL;
+    if (out)
+        sherd_backward(out);
+    return sherd__copied(t);
+}
+
+/* Both backwards restore one tensor; nothing of it is left. */
+static void an_unpack_may_run_a_backward(sherd_world *world)
+{
+    int64_t bytes = sherd_world_memory(world).live_bytes;
+
+    sherd_scope_begin(world);
+    runner r = {0};
+    const sherd_saved_hooks hooks = {
+        .pack = pack_as_it_is, .unpack = unpack_and_run, .context = &r};
+    sherd_tensor *a = leaf_of(world, N, 2), *b = leaf_of(world, N, 3);
+    sherd_tensor *both = sherd__copied(a);
+    sherd_saved_hooks_push(world, &hooks);
+    sherd_tensor *y = total(product(a, both));
+    r.out = total(product(b, both));
+    sherd_saved_hooks_pop(world);
+    sherd_backward(y);
+    CHECK_EQ(r.unpacked, 2);
+    CHECK_EQ(wrong_grads(a, 2) + wrong_grads(b, 2), 0);
+    sherd_scope_end(world);
+    CHECK_EQ(sherd_world_memory(world).live_bytes, bytes);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(an_unpack_may_run_a_backward), {1}},
     {TEST(a_hook_sees_the_complete_gradient_once), {1, 2, 3, 4, 8}},
     {TEST(hooks_go_with_what_they_hang_on), {1, 2, 3}},
     {TEST(a_hook_that_adds_the_next_one_returns), {1, 2, 3}},

@@ -263,6 +263,15 @@ static bool is_like(const sherd__kept *k, const sherd_tensor *t)
            memcmp(t->shape, k->shape, (size_t)k->ndim * sizeof *k->shape) == 0;
 }
 
+/* A hook may have run a backward that has restored it too: that one goes. */
+static void put_restored(sherd__kept *k, sherd_tensor *t)
+{
+    sherd_tensor *before = k->restored;
+
+    k->restored = sherd_tensor_retain(t);
+    sherd_tensor_release(before);
+}
+
 static sherd_tensor *unpack(sherd__kept *k)
 {
     sherd_world *world = k->world;
@@ -277,7 +286,7 @@ static sherd_tensor *unpack(sherd__kept *k)
     else if (!t || !is_like(k, t))
         wrong_hook(k, "unpack", t);
     else
-        k->restored = sherd_tensor_retain(t);
+        put_restored(k, t);
     sherd_scope_end(world);
     sherd_set_recording(world, recording);
     return k->restored ? k->restored : sherd__failed(world);
@@ -293,7 +302,7 @@ static sherd_tensor *move_again(sherd__kept *k, const char *name)
         source = sherd__converted(source, k->dtype);
     t = sherd__move_to(source, k->layout, false);
     if (t->storage)
-        k->restored = sherd_tensor_retain(t);
+        put_restored(k, t);
     return t;
 }
 

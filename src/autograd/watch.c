@@ -16,7 +16,8 @@
  */
 static void sweep(sherd__watch *watch, bool all)
 {
-    sherd__heap *heap = sherd__world_heap(watch->world);
+    sherd_world *world = watch->world;
+    sherd__heap *heap = sherd__world_heap(world);
     sherd__grad_hook **list = &watch->hook, *gone = NULL, **end = &gone;
 
     while (*list) {
@@ -33,7 +34,7 @@ static void sweep(sherd__watch *watch, bool all)
     while (gone) {
         sherd__grad_hook *hook = gone;
         gone = hook->next;
-        sherd__give_back(watch->world, hook->payload, hook->destroy);
+        sherd__give_back(world, hook->payload, hook->destroy);
         sherd__free(heap, hook);
     }
 }
