@@ -43,7 +43,7 @@ static void write_copies(sherd_writing *w)
 
     for (int i = 0; good && i < w->copies; i++)
         good = write_copy(w, &w->copy[i]);
-    if (!good || fsync(w->fd))
+    if (!good || !sherd__sync_file(w->fd))
         w->error = errno;
     atomic_store(&w->done, true);
 }

@@ -213,11 +213,21 @@ typedef struct reader {
     const char *function;
 } reader;
 
-static void stop(reader *r)
+static const char changed[] = "has changed since it was opened";
+
+/* Close it, and check that it did not change while it was read, unless something has failed. */
+static sherd_status stop(reader *r, sherd_status status)
 {
-    if (r->file)
-        close(r->fd);
+    const sherd_file *file = r->file;
+    struct stat about;
+
+    if (!file)
+        return status;
+    if (!status && (fstat(r->fd, &about) || !is_same(mark_of(&about), file->mark)))
+        status = fault(file, r->function, changed);
+    close(r->fd);
     r->file = NULL;
+    return status;
 }
 
 static sherd_status turn_to(reader *r, const sherd_file *file)
@@ -226,14 +236,13 @@ static sherd_status turn_to(reader *r, const sherd_file *file)
 
     if (r->file == file)
         return SHERD_OK;
-    stop(r);
+    if (stop(r, SHERD_OK))
+        return SHERD_EINVAL;
     r->fd = open_file(file, &about, r->function);
     if (r->fd < 0)
         return sherd__world_diag(file->world)->status;
     r->file = file;
-    return is_same(mark_of(&about), file->mark)
-               ? SHERD_OK
-               : fault(file, r->function, "has changed since it was opened");
+    return is_same(mark_of(&about), file->mark) ? SHERD_OK : fault(file, r->function, changed);
 }
 
 /* These bytes of a piece. */
@@ -263,8 +272,7 @@ static sherd_status read_rows(const sherd__file_source *source, sherd_tensor *t,
     for (int64_t done = 0; source->stacked && done < rows.bytes && !status; done += one)
         status = read_piece(&r, &source->piece[(rows.at + done) / one], data + done,
                             (sherd__stored_rows){0, one});
-    stop(&r);
-    return status;
+    return stop(&r, status);
 }
 
 static sherd_tensor *new_rows(const sherd__file_source *source, const sherd_layout *layout)

@@ -63,11 +63,23 @@ bool sherd__write_at(int fd, const void *data, int64_t bytes, int64_t at)
         ssize_t put = pwrite(fd, from, (size_t)sherd__min(bytes, MOST_AT_ONCE), at);
         if (put < 0 && errno == EINTR)
             continue;
-        if (put < 0)
+        if (put == 0) /* it would be asked for ever */
+            errno = ENOSPC;
+        if (put <= 0)
             return false;
         from += put, at += put, bytes -= put;
     }
     return true;
+}
+
+bool sherd__sync_file(int fd)
+{
+    int error;
+
+    do
+        error = fsync(fd);
+    while (error && errno == EINTR);
+    return error == 0;
 }
 
 /* Report EFBIG: the limit of this process if it has one, else that of the file system. */

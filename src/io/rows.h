@@ -24,6 +24,8 @@ sherd__stored_rows sherd__rows_here(const sherd_tensor *t);
 /* Transfer all bytes; false with errno, or errno 0 if the file ends early. */
 bool sherd__read_at(int fd, void *data, int64_t bytes, int64_t at);
 bool sherd__write_at(int fd, const void *data, int64_t bytes, int64_t at);
+/* All of it is on disk; false with errno. */
+bool sherd__sync_file(int fd);
 
 /* EINVAL with the system's error text for a file (errno; 0 = it ends early). */
 sherd_status sherd__file_fault(sherd_world *world, const char *function, const char *path);

@@ -316,7 +316,7 @@ static bool put_file(sherd_writing *w, const char *header, size_t bytes)
     if (!first && !dry)
         sherd__part_open(w);
     put_all(w);
-    if (!w->status && !w->later && !dry && fsync(w->fd))
+    if (!w->status && !w->later && !dry && !sherd__sync_file(w->fd))
         sherd__part_fail(w);
     return agree(w, 2);
 }
