@@ -101,6 +101,8 @@ static void parts_of_a_function_have_its_name(sherd_world *world)
     fails(world, SHERD_EDIFFER, "attributes: q is 0.1 on rank 0, and 0.7 on rank 1");
     sherd_kthvalue(a, 2 + differs, 0, false, NULL);
     fails(world, SHERD_EDIFFER, "attributes: k is 3 on rank 0, and 2 on rank 1");
+    sherd_mse_loss(a, a, differs ? SHERD_LOSS_MEAN : SHERD_LOSS_NONE);
+    fails(world, SHERD_EDIFFER, ": reduction is mean on rank 0, and none on rank 1");
     sherd_scatter_fill(a, 0, sherd_cast(field(world, "R", 9), SHERD_I32), 1);
     fails(world, SHERD_EINVAL, "sherd_scatter_fill: sherd_scatter: index[0] = 9 is outside of");
 }

@@ -268,7 +268,7 @@ static const scene scenes[] = {
     {"an option of many", "is sherd_max_pool on ranks", ": ceil is false on rank 0, and true on",
      ": ceil is true on rank 0, and false on", pools},
     {"a part of another size", " since the last check is sherd_index_softmax on ranks",
-     ": the result is f64[6", ": the result is f64[5", groups},
+     ": groups is 6 on rank 0, and 5 on", ": groups is 5 on rank 0, and 6 on", groups},
     {"another border", "sherd_halo ", "1+0 periodic,0+0 of [4(", "1+0 replicate,0+0 of", widens},
     {"another epsilon", "is sherd_layer_norm on ranks", ": eps is 1e-06 on rank 0, and 1e-05",
      ": eps is 1e-05 on rank 0, and 1e-06", norms},

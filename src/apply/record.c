@@ -34,12 +34,18 @@ static bool is_of_backward(const sherd__run *run)
 
 /*
  * The hash of all that ranks must agree on besides operands. A handler below the tape may compute
- * something else, so either all ranks have replaced forward, or none.
+ * something else, so either all ranks have replaced forward, or none. The attributes of a whole
+ * count in each of its parts, so that ranks which differ in them are told so, and not that they do
+ * other parts later.
  */
-static uint64_t what_else(sherd__run *run)
+static uint64_t what_else(sherd__run *run, const sherd_call *outer)
 {
-    uint64_t hash = run->call.out[0]->layout ? sherd__attributes_hash(run) : 0;
+    uint64_t hash = 0;
 
+    if (run->call.out[0]->layout)
+        hash = sherd__attributes_hash(run);
+    if (outer && run->call.out[0]->layout)
+        hash = sherd__hash_word(hash, sherd__hash_fields(outer->op, outer->attributes));
     return run->replaced ? ~hash : hash;
 }
 
@@ -53,7 +59,7 @@ static void note(sherd__run *run)
 
     if (run->adds)
         run->arg[noted++] = run->into.tensor;
-    sherd__note(said->op->name, run->arg, noted, what_else(run), call->out, call->results);
+    sherd__note(said->op->name, run->arg, noted, what_else(run, outer), call->out, call->results);
     if (call->out[0]->layout)
         sherd__say_call(call->out[0], said->op, said->attributes, outer != NULL);
 }
