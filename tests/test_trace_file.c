@@ -9,6 +9,7 @@
 #include <sherd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "check.h"
 #include "program.h"
@@ -310,6 +311,38 @@ static void a_limit_on_files_ends_the_trace_only(void)
     end_trace();
 }
 
+/* How a full pipe takes a text where signals come: not at all, or a part of it. */
+static bool signals;
+static int refused, halved;
+
+ssize_t write(int fd, const void *data, size_t bytes)
+{
+    bool ours = signals && fd > 2 && bytes > 100 && *(const char *)data == '{';
+
+    if (ours && (refused + halved) % 2 == 0) {
+        refused++;
+        errno = EINTR;
+        return -1;
+    }
+    halved += ours;
+    return (ssize_t)syscall(SYS_write, fd, data, ours ? bytes / 2 : bytes);
+}
+
+static void a_signal_does_not_end_the_trace(void)
+{
+    scene *s = shared();
+
+    begin_trace();
+    signals = true;
+    CHECK_EQ(run(s, 1, SHERD_PROCESSES), 0);
+    signals = false;
+    json_t *events = read_trace();
+    CHECK(json_array_size(events) > STEPS);
+    json_decref(events);
+    end_trace();
+    munmap(s, sizeof *s);
+}
+
 static int64_t written(void)
 {
     struct stat file;
@@ -461,6 +494,7 @@ static const check_test tests[] = {
     {TEST(a_rank_that_dies_leaves_its_trace)},
     {TEST(a_file_that_can_not_be_written_is_an_error)},
     {TEST(a_limit_on_files_ends_the_trace_only)},
+    {TEST(a_signal_does_not_end_the_trace)},
     {TEST(it_ends_also_where_nobody_can_be_told)},
     {TEST(whatever_names_are_it_can_be_read)},
     {TEST(sherd_run_writes_it)},

@@ -91,6 +91,21 @@ static void end_trace(sherd_world *world, const char *why)
     world->trace->file = -1;
 }
 
+/* How much of it is written. A signal may end the wait for a pipe, or a part of what it takes. */
+static size_t write_text(const sherd__trace *t)
+{
+    size_t done = 0;
+
+    while (done < t->used) {
+        ssize_t n = write(t->file, t->text + done, t->used - done);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0 || errno != EINTR)
+            break;
+    }
+    return done;
+}
+
 void sherd__trace_flush(sherd_world *world)
 {
     sherd__trace *t = world->trace;
@@ -102,11 +117,12 @@ void sherd__trace_flush(sherd_world *world)
         return;
     /* In one go, so that lines of other ranks come before or behind, and not between. */
     sherd__file_signal_hold(&limit);
-    ssize_t n = write(t->file, t->text, t->used);
+    size_t done = write_text(t);
+    const char *why =
+        done > 0 ? "the disk is full, or the file as large as it may be" : strerror(errno);
     sherd__file_signal_drop(&limit);
-    if (n != (ssize_t)t->used)
-        end_trace(world,
-                  n < 0 ? strerror(errno) : "the disk is full, or the file as large as it may be");
+    if (done < t->used)
+        end_trace(world, why);
     t->written += (int64_t)t->used;
     t->used = 0;
     if (t->file >= 0 && t->written > most_bytes)
