@@ -291,7 +291,7 @@ typedef struct fault {
 static const fault faults[] = {
     {{{0, 1}, {2, 3}, {4, 5}},
      {7, 7, 8},
-     "position 8 of sequence 2 is behind its table: 2 blocks "},
+     "position 8 of sequence 2 is beyond its table: 2 blocks "},
     {{{0, 1}, {2, 3}, {4, 6}}, {7, 0, 4}, "table[2,1] is 6, outside of a pool of 6 blocks"},
     {{{0, 1}, {-1, 3}, {4, 6}}, {7, 0, 0}, "table[1,0] is -1, outside of a pool of 6 blocks"},
     {{{0, 1}, {2, 3}, {INT32_MIN, 5}}, {0, -1, 3}, "table[2,0] is -2147483648, outside"},

@@ -15,12 +15,17 @@ static const double longest_round = 0.1;
 
 double sherd__mpi_timeout(void)
 {
+    enum { USUAL = 600, MOST = 1000000 };
     const char *text = getenv("SHERD_TIMEOUT");
-    double seconds = text ? strtod(text, NULL) : 0;
+    char *end = NULL;
+    long seconds = text ? strtol(text, &end, 10) : USUAL;
 
-    if (text && (strcmp(text, "0") == 0 || strcmp(text, "none") == 0))
+    /* As the world reads it (base/variable.h), which is not linked with this. */
+    if (text && strcmp(text, "none") == 0)
         return HUGE_VAL;
-    return seconds >= 1 ? seconds : 600;
+    if (text && (end == text || *end || seconds < 0 || seconds > MOST))
+        return USUAL;
+    return seconds ? (double)seconds : HUGE_VAL;
 }
 
 int sherd__mpi_await(MPI_Request *request)

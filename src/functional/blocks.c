@@ -12,7 +12,7 @@ const char *sherd__position_fault(char text[SHERD__BLOCK_FAULT], const sherd_ten
     if (position / together < blocks)
         return NULL;
     snprintf(text, SHERD__BLOCK_FAULT,
-             "position %lld of sequence %lld is behind its table: %lld blocks of %lld",
+             "position %lld of sequence %lld is beyond its table: %lld blocks of %lld",
              (long long)position, (long long)sequence, (long long)blocks, (long long)together);
     return text;
 }
