@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The flight record of `sherd run` as a JSON file. The file is replaced as a whole, so that nobody
- * reads half of one; a device or a pipe is written directly.
+ * reads half of one; a device, a pipe, or what a link leads to, is written directly.
  */
 #include "run.h"
 
@@ -157,16 +157,32 @@ static bool replace(const char *path, const char *text)
     return good;
 }
 
+/* Prepare to write to an open file: what it had, a longer record or anything else, goes. Where it
+ * is what this program prints to, that stays, and the record comes behind it. The descriptor to
+ * use; -1 = not possible. */
+static int prepare(int fd)
+{
+    struct stat file, own;
+
+    if (fstat(fd, &file))
+        return -1;
+    if (!S_ISREG(file.st_mode))
+        return fd;
+    for (int out = STDOUT_FILENO; out <= STDERR_FILENO; out++)
+        if (fstat(out, &own) == 0 && own.st_dev == file.st_dev && own.st_ino == file.st_ino)
+            return out;
+    return ftruncate(fd, 0) ? -1 : fd;
+}
+
 static bool write_to(const char *path, const char *text)
 {
-    int fd;
-
     if (is_replaced(path))
         return replace(path, text);
-    fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return false;
-    bool whole = write_whole(fd, text);
+    int to = prepare(fd);
+    bool whole = to >= 0 && write_whole(to, text);
     return close(fd) == 0 && whole;
 }
 
