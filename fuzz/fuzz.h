@@ -74,6 +74,17 @@ static inline int64_t fuzz_fail_at(const char *text)
     return 1 + h % 24;
 }
 
+/* Read a text, and read it again where an allocation fails. */
+static inline void fuzz_twice(const uint8_t *data, size_t bytes,
+                              void (*read_one)(const char *text, size_t bytes, int64_t fail_at))
+{
+    char *text = fuzz_text(data, bytes);
+
+    read_one(text, bytes, 0);
+    read_one(text, bytes, fuzz_fail_at(text));
+    free(text);
+}
+
 /* ---- what must hold ------------------------------------------------------------------------- */
 
 /* One line; its bytes are not judged where the text that it shows is not ASCII. */

@@ -91,10 +91,6 @@ static void read_one(const char *text, size_t bytes, int64_t fail_at)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char *text = fuzz_text(data, bytes);
-
-    read_one(text, bytes, 0);
-    read_one(text, bytes, fuzz_fail_at(text));
-    free(text);
+    fuzz_twice(data, bytes, read_one);
     return 0;
 }

@@ -177,8 +177,7 @@ static sherd_status target_of(const sherd_layout **out, const filling *f, const 
         spec.dim[d] = d == 1 ? (sherd__dim){0} : a->spec.dim[d];
     if (f->paged && a->spec.dim[0].axes)
         spec.dim[0] = f->rows->layout->spec.dim[0];
-    for (int x = 0; x < spec.mesh->axes; x++)
-        spec.pending[x] = -1;
+    sherd__spec_settle(&spec);
     return sherd__layout_intern(out, &spec);
 }
 

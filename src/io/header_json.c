@@ -207,21 +207,32 @@ static json_t *parse(const char *text, size_t bytes, json_error_t *error, bool *
     return NULL;
 }
 
+/* The same, where an error is reported; `what` is the text, or what is wrong with it. */
+static json_t *root_of(sherd_status *status, const char *text, size_t bytes,
+                       const sherd__header_of *of, const char *what)
+{
+    json_error_t error;
+    bool poor;
+    json_t *root = parse(text, bytes, &error, &poor);
+
+    *status = root   ? SHERD_OK
+              : poor ? sherd__no_memory(of->diag, of->function)
+                     : sherd__fail(of->diag, SHERD_EINVAL, "%s: \"%.180s\": %s: %s", of->function,
+                                   of->path, what, error.text);
+    return root;
+}
+
 sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t bytes,
                                  const sherd__header_of *of)
 {
     const reader r = {out, of, SHERD__HEADER_LENGTH + (int64_t)bytes};
-    json_error_t error;
+    sherd_status status;
+    json_t *root = root_of(&status, text, bytes, of, "its header");
 
     *out = (sherd__header){.heap = of->heap};
-    bool poor;
-    json_t *root = parse(text, bytes, &error, &poor);
-    if (poor)
-        return sherd__no_memory(of->diag, of->function);
     if (!root)
-        return sherd__fail(of->diag, SHERD_EINVAL, "%s: \"%.180s\": its header: %s", of->function,
-                           of->path, error.text);
-    sherd_status status = read_all(&r, root);
+        return status;
+    status = read_all(&r, root);
     json_decref(root);
     if (!status && !sherd__header_index(out))
         status = sherd__no_memory(of->diag, of->function);
@@ -259,22 +270,17 @@ static sherd_status read_map(sherd__paths *out, json_t *map, const sherd__header
 sherd_status sherd__index_parse(sherd__paths *out, const char *text, size_t bytes,
                                 const sherd__header_of *of)
 {
-    json_error_t error;
-    bool poor;
-    json_t *root = parse(text, bytes, &error, &poor);
+    sherd_status status;
+    json_t *root = root_of(&status, text, bytes, of, "it is no JSON");
 
-    if (poor)
-        return sherd__no_memory(of->diag, of->function);
     if (!root)
-        return sherd__fail(of->diag, SHERD_EINVAL, "%s: \"%.180s\": it is no JSON: %s",
-                           of->function, of->path, error.text);
+        return status;
     json_t *map = json_object_get(root, "weight_map");
-    sherd_status status =
-        json_object_size(map)
-            ? read_map(out, map, of)
-            : sherd__fail(of->diag, SHERD_EINVAL,
-                          "%s: \"%.180s\": is no index: it has no \"weight_map\" with entries",
-                          of->function, of->path);
+    status = json_object_size(map)
+                 ? read_map(out, map, of)
+                 : sherd__fail(of->diag, SHERD_EINVAL,
+                               "%s: \"%.180s\": is no index: it has no \"weight_map\" with entries",
+                               of->function, of->path);
     json_decref(root);
     return status;
 }

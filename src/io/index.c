@@ -13,6 +13,8 @@
 
 #include "io/rows.h"
 
+enum { FIRST_ROOM = 16 };
+
 static const char ending[] = ".index.json";
 
 void sherd__paths_clear(sherd__paths *p, sherd__heap *heap)
@@ -38,15 +40,11 @@ bool sherd__paths_add(sherd__paths *p, sherd__heap *heap, const char *folder, in
                       const char *name)
 {
     size_t before = sherd__bytes(length), bytes = before + strlen(name) + 1;
+    char **grown = sherd__reserve(heap, p->path, p->count, &p->room, FIRST_ROOM, sizeof *p->path);
 
-    if (p->count == p->room) {
-        int room = p->room ? 2 * p->room : 16;
-        char **grown = sherd__grow(heap, p->path, (size_t)p->room, (size_t)room, sizeof *p->path);
-        if (!grown)
-            return false;
-        p->path = grown;
-        p->room = room;
-    }
+    if (!grown)
+        return false;
+    p->path = grown;
     char *text = sherd__alloc(heap, bytes, 1);
     if (!text)
         return false;

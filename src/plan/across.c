@@ -95,8 +95,7 @@ sherd_status sherd__across_open(sherd__across *a, sherd__space *space, const she
     memset(a, 0, sizeof *a);
     a->space = space;
     a->ndim = from->spec.ndim;
-    for (int i = 0; i < from->spec.mesh->axes; i++)
-        settled.spec.pending[i] = -1;
+    sherd__spec_settle(&settled.spec);
     sherd__change_find(&a->change, from, &settled);
     a->change.across = true;
     if (!open_side(&a->from, space, from) || !open_side(&a->to, space, to))
