@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The trace is what was done: its calls and bytes are those of the comm log, its events lie in each
- * other or beside each other, waits name whom they were for; and it is one file for a job, also of
- * several worlds and of ranks that die.
+ * other or beside each other; and it is one file for a job, also of several worlds and of ranks
+ * that die. What it says of waits: test_trace_waits.c.
  */
 #define CHECK_PURE
-#include <jansson.h>
 #include <sherd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,15 +12,14 @@
 
 #include "check.h"
 #include "program.h"
+#include "trace_events.h"
 
 enum { STEPS = 5, RANKS = 3 };
-
-static char path[] = "/tmp/sherd-trace-XXXXXX";
 
 /* ---- the ranks ------------------------------------------------------------------------------- */
 
 typedef struct scene {
-    int late, dying; /* ranks; -1 = none */
+    int dying; /* a rank; -1 = none */
     double calls[SHERD_MAX_RANKS], bytes[SHERD_MAX_RANKS];
 } scene;
 
@@ -30,7 +28,7 @@ static scene *shared(void)
     scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     CHECK(s != MAP_FAILED);
-    *s = (scene){.late = -1, .dying = -1};
+    *s = (scene){.dying = -1};
     return s;
 }
 
@@ -62,8 +60,6 @@ static int work(sherd_world *world, void *payload)
         return 1;
     for (int i = 0; i < STEPS; i++) {
         sherd_tensor *t = sherd_constant_on(pending, SHERD_F32, 1);
-        if (s->late == sherd_world_rank(world) && i == 2)
-            program_pause(0.1);
         if (s->dying == sherd_world_rank(world) && i == 3)
             _exit(9);
         sherd_tensor_read(sherd_add(sherd_redistribute(t, whole, NULL), t));
@@ -85,56 +81,6 @@ static int run(scene *s, int ranks, int as)
     if (status)
         fprintf(stderr, "%s\n", error);
     return exit_status;
-}
-
-/* ---- the file -------------------------------------------------------------------------------- */
-
-static void begin_trace(void)
-{
-    int file = mkstemp(path);
-
-    CHECK(file >= 0);
-    close(file);
-    setenv("SHERD_TRACE", path, 1);
-    unsetenv("SHERD_TRACE_BEGUN");
-}
-
-static void end_trace(void)
-{
-    unlink(path);
-    memcpy(path + strlen(path) - 6, "XXXXXX", 6);
-    unsetenv("SHERD_TRACE");
-}
-
-/* All events; the list is closed here, as viewers do. */
-static json_t *read_trace(void)
-{
-    static char text[1 << 20];
-    FILE *file = fopen(path, "r");
-    json_error_t error;
-
-    if (!CHECK(file))
-        return NULL;
-    size_t n = fread(text, 1, sizeof text - 2, file);
-    fclose(file);
-    while (n && (text[n - 1] == '\n' || text[n - 1] == ','))
-        n--;
-    snprintf(text + n, 2, "]");
-    json_t *events = json_loads(text, 0, &error);
-    if (!CHECK(events))
-        fprintf(stderr, "line %d: %s\n", error.line, error.text);
-    return events;
-}
-
-static const char *text_of(const json_t *event, const char *key)
-{
-    const char *text = json_string_value(json_object_get(event, key));
-    return text ? text : "";
-}
-
-static double number_of(const json_t *event, const char *key)
-{
-    return json_number_value(json_object_get(event, key));
 }
 
 static bool is_call(const json_t *event)
@@ -199,33 +145,6 @@ static void the_trace_is_what_was_done(void)
         end_trace();
         munmap(s, sizeof *s);
     }
-}
-
-static void a_wait_names_whom_it_was_for(void)
-{
-    scene *s = shared();
-    double longest = 0;
-    char ranks[8] = "", name[80] = "";
-
-    begin_trace();
-    s->late = 1;
-    CHECK_EQ(run(s, RANKS, SHERD_PROCESSES), 0);
-    json_t *events = read_trace();
-    for (size_t i = 0; i < json_array_size(events); i++) {
-        const json_t *e = json_array_get(events, i);
-        if (strcmp(text_of(e, "cat"), "wait") != 0 || (int)number_of(e, "pid") == 1 ||
-            number_of(e, "dur") < longest)
-            continue;
-        longest = number_of(e, "dur");
-        snprintf(ranks, sizeof ranks, "%s", text_of(json_object_get(e, "args"), "for ranks"));
-        snprintf(name, sizeof name, "%s", text_of(e, "name"));
-    }
-    CHECK(longest > 20000);
-    CHECK_TEXT(ranks, "1");
-    CHECK_TEXT(name, "wait for sherd_redistribute [60,50] P(sum:x) -> [60,50] on (x=3)");
-    json_decref(events);
-    end_trace();
-    munmap(s, sizeof *s);
 }
 
 /* Two worlds of a job are one trace; the next job begins anew. */
@@ -304,7 +223,7 @@ static void a_limit_on_files_ends_the_trace_only(void)
     snprintf(line, sizeof line,
              "/usr/bin/prlimit --fsize=20000: " SHERD " run -n 2 --trace %s -- " GPT
              " --layers 1 --dim 16 --heads 2 --context 8 --batch 2 --steps 20 --sample 0",
-             path);
+             trace_path);
     const program_end *end = program_run(line);
     CHECK_EQ(end->status, 0);
     CHECK(strstr(end->err, "the trace ends here: ") != NULL);
@@ -342,7 +261,7 @@ static int64_t written(void)
 {
     struct stat file;
 
-    return stat(path, &file) ? -1 : (int64_t)file.st_size;
+    return stat(trace_path, &file) ? -1 : (int64_t)file.st_size;
 }
 
 /* Writes a little, much up to a limit, and a little again without one. */
@@ -432,7 +351,7 @@ static void sherd_run_writes_it(void)
     snprintf(line, sizeof line,
              SHERD " run -n 2 --trace %s -- " GPT
                    " --layers 1 --dim 16 --heads 2 --context 8 --batch 2 --steps 2 --sample 0",
-             path);
+             trace_path);
     for (int turn = 0; turn < 2; turn++) {
         const program_end *end = program_run(line);
         double operators[2] = {0};
@@ -484,7 +403,6 @@ static void what_is_printed_to_a_closed_output_is_not_in_it(void)
 
 static const check_test tests[] = {
     {TEST(the_trace_is_what_was_done)},
-    {TEST(a_wait_names_whom_it_was_for)},
     {TEST(a_job_has_one_trace)},
     {TEST(a_rank_that_dies_leaves_its_trace)},
     {TEST(a_file_that_can_not_be_written_is_an_error)},

@@ -264,7 +264,7 @@ void sherd__trace_waiting(sherd_world *world, const sherd__wait *wait, sherd__wa
     if (waits)
         said = sherd__post_read(world, world->rank, 0);
     wait_for_ranks(w, &said.ranks);
-    if (!begins || !waits)
+    if (!waits || strcmp(w->name, "wait") != 0) /* what it is for may not be known at its begin */
         return;
     sherd__record_text(world, world->rank, said.lane, said.number, label, sizeof label);
     snprintf(w->name, sizeof w->name, "wait %s %.150s",

@@ -84,9 +84,13 @@ static bool is_over(sherd_world *world, const sherd__wait *wait, bool *good, boo
     return dead || (alarmed && !world->arrived);
 }
 
-/* One slow round: look at everything once more, then sleep if nothing has moved. True if the wait
- * is over. */
-static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
+/*
+ * One slow round: look at everything once more, then sleep if nothing has moved. True if the wait
+ * is over. `traced`: the wait in the trace, where the sleep is for whom this look finds, NULL if
+ * there is none.
+ */
+static bool slow_round(sherd_world *world, const sherd__wait *wait, sherd__waiting *traced,
+                       bool *good)
 {
     sherd__word *sleepers = &world->arena.control->sleepers.word[world->rank / 64];
     uint64_t self = UINT64_C(1) << world->rank % 64;
@@ -102,6 +106,8 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
     atomic_fetch_or(sleepers, self);
     uint32_t bell = atomic_load(&world->post->bell);
     sherd__post_announce(world, wait);
+    if (traced)
+        sherd__trace_waiting(world, wait, traced, false);
     if (!world->arrived)
         sherd__look_for_the_impossible(world);
     bool over = is_over(world, wait, good, &moved);
@@ -228,7 +234,7 @@ static bool wait_in_rounds(sherd_world *world, const sherd__wait *wait)
         }
         if (waited > patience->deadline_ns)
             time_out(world, wait);
-        if (slow_round(world, wait, &good))
+        if (slow_round(world, wait, world->trace ? &slow : NULL, &good))
             break;
     }
     if (first)
