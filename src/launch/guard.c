@@ -33,6 +33,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -373,9 +374,47 @@ static sherd__world_guard *create(void)
     return guard;
 }
 
+/*
+ * Where the kernel shares out cores by sessions (autogroup), one that has been given more than
+ * others may leave them none for seconds, and so the guard's, which it began as any. So the guard
+ * takes its rank's share along.
+ */
+static const char share[] = "/proc/self/autogroup"; /* "/autogroup-25 nice -20\n" */
+
+/* The last word; "" if there is none. */
+static void read_share(char *out, size_t room)
+{
+    char text[64];
+    int file = open(share, O_RDONLY | O_CLOEXEC);
+    ssize_t n = file < 0 ? 0 : read(file, text, sizeof text - 1);
+
+    text[n < 0 ? 0 : n] = 0;
+    const char *last = strrchr(text, ' ');
+    snprintf(out, room, "%s", last ? last + 1 : "");
+    if (file >= 0)
+        close(file);
+}
+
+/* Where that is not allowed, it stays as it is. */
+static void write_share(const char *text)
+{
+    int file = strtol(text, NULL, 10) ? open(share, O_WRONLY | O_CLOEXEC) : -1;
+    bool done = file >= 0 && write(file, text, strlen(text)) > 0;
+
+    (void)done;
+    if (file >= 0)
+        close(file);
+}
+
 static _Noreturn void run(sherd__world_guard *guard, watched *w)
 {
-    if (setsid() < 0 || fork() != 0)
+    char before[16];
+
+    read_share(before, sizeof before);
+    if (setsid() < 0)
+        _exit(0);
+    write_share(before);
+    if (fork() != 0)
         _exit(0);
     keep_only(w->process);
     forget_handlers();
