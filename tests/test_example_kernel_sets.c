@@ -178,20 +178,30 @@ static double train(const char *set, const char *dtype, const char *size)
     return count > LAST && isfinite(sum) ? last : NAN;
 }
 
-/* The smallest products that tiles take, and a rate that makes its activations large early. */
+/*
+ * The smallest products that tiles take. At the default rate all sets and dtypes come to the same
+ * loss. At a higher one activations become large soon, but a rate that differs by 1e-5 of itself
+ * already changes the last losses by 0.05 in bf16: they need only be numbers, and not far away.
+ */
 static void the_gpt_example_trains_alike_with_every_set(void)
 {
-    static const char small[] =
-        " -n 1 --layers 2 --dim 128 --heads 4 --context 64 --batch 8 --lr 8e-3";
+    static const struct {
+        const char *size;
+        double within;
+    } ways[] = {{" -n 1 --layers 2 --dim 128 --heads 4 --context 64 --batch 8", 0.01},
+                {" -n 1 --layers 2 --dim 128 --heads 4 --context 64 --batch 8 --lr 8e-3", 0.15}};
     const char *set[SETS];
+    int n = sets(set);
 
-    for (int d = 0; getenv("SHERD_PROOF") && d < LEN(dtypes); d++) {
+    for (int w = 0; getenv("SHERD_PROOF") && w < LEN(ways); w++) {
         double first = NAN;
-        for (int s = 0, n = sets(set); s < n; s++) {
-            double loss = train(set[s], dtypes[d], small);
-            first = s ? first : loss;
-            printf("%s, %s kernels: %.4f nats a byte\n", dtypes[d], set[s], loss);
-            CHECK_NEAR(loss, first, 0.03);
+        for (int i = 0; i < LEN(dtypes) * n; i++) {
+            const char *dtype = dtypes[i / n], *kernels = set[i % n];
+            double loss = train(kernels, dtype, ways[w].size);
+            first = i ? first : loss;
+            printf("%s, %s kernels: %.4f nats a byte\n", dtype, kernels, loss);
+            fflush(stdout);
+            CHECK_NEAR(loss, first, ways[w].within);
         }
     }
 }
