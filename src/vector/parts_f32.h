@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Numbers of f32 in three parts of bf16, packed in tiles: for product_f32_amx.c. Packing waits for
- * memory: rows of the left operand are therefore packed a strip at a time, while the rows before
+ * memory: rows of the left operand are therefore packed a piece at a time, while the rows before
  * them are multiplied, and what lies across asks for the terms that come next.
  */
 #ifndef SHERD__VECTOR_PARTS_F32_H
 #define SHERD__VECTOR_PARTS_F32_H
 
+#include <string.h>
+
 #include "blocks.h"
 
 /*
  * Parts of a number; numbers of a tile in parts, one behind the other, and of a block; columns
- * packed at once; how many strips ahead memory is asked for, a divisor of BLOCK.
+ * packed at once; how many strips ahead memory is asked for, a divisor of BLOCK; rows of a piece
+ * of what lies across.
  */
-enum { PARTS = 3, CELL = PARTS * TILE, PARTED = 2 * CELL, MOST = 1024, AHEAD = 8 };
+enum { PARTS = 3, CELL = PARTS * TILE, PARTED = 2 * CELL, MOST = 1024, AHEAD = 8, PIECE = 4 };
 
 /* The magnitudes of rows, or columns: the smallest that is not 0, and the largest. As bits of f32,
  * which order them; NaN is above all. */
@@ -27,12 +30,19 @@ typedef struct lying_numbers {
     int64_t stride, rows, width;
 } lying_numbers;
 
-/* At most 32 rows of the left operand, on their way into tiles. A strip is 32 terms of a row. */
+/*
+ * At most 32 rows of the left operand, on their way into tiles: 32 terms of a row at a time, a
+ * strip; or, where the operand lies across, of four rows, a piece. Its lines are first asked for,
+ * then copied, and the next time packed: rows of a matrix may be so far apart that the first cache
+ * has room for a few lines only.
+ */
 typedef struct left_rows {
-    lying_numbers m;
+    lying_numbers m; /* across: its rows are terms */
     uint16_t *to;
-    int64_t x, row; /* of the strip that comes next */
-    vi most[BLOCK];
+    bool across;
+    int64_t terms, x, row; /* x, row: of what comes next */
+    vi most[BLOCK];        /* of each row; across: two vectors of rows */
+    float lines[2][BLOCK][BLOCK];
 } left_rows;
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -91,49 +101,127 @@ INLINE vf load_numbers(const lying_numbers *m, int64_t i, int64_t x)
  * The order of terms is the same for a and b, and none is needed: term i of a block is beside term
  * 16 + i. Rows whose terms are neighbours, for the left of a product.
  */
-INLINE void begin_rows(left_rows *left, const lying_numbers *m, uint16_t *to)
+INLINE void begin_rows(left_rows *left, const lying_numbers *m, bool across, uint16_t *to)
 {
     left->m = *m;
     left->to = to;
-    left->x = left->row = 0;
+    left->across = across;
+    left->terms = across ? m->rows : m->width;
+    left->x = across && m->rows ? -2 * BLOCK : 0;
+    left->row = 0;
     for (int r = 0; r < BLOCK; r++)
         left->most[r] = v_int(0);
 }
 
 INLINE bool are_packed(const left_rows *left)
 {
-    return left->x >= left->m.width;
+    return left->x >= left->terms;
 }
 
-static void pack_strip(left_rows *left)
+/* Where 32 terms of the next row go to. */
+INLINE uint16_t *left_place(const left_rows *left)
+{
+    return left->to + (left->row / SIDE * blocks_of(left->terms) + left->x / BLOCK) * CELL +
+           left->row % SIDE * BLOCK;
+}
+
+/* 32 terms of a row. */
+INLINE void put_terms(uint16_t *at, vf first, vf second)
+{
+    vi y[PARTS];
+
+    pair_parts(y, first, second);
+    for (int p = 0; p < PARTS; p++)
+        store_words(at + p * TILE, y[p]);
+}
+
+/* `rows` are packed. */
+INLINE void go_on(left_rows *left, int64_t rows)
+{
+    left->row = (left->row + rows) % BLOCK;
+    left->x += left->row ? 0 : BLOCK;
+}
+
+INLINE void pack_strip(left_rows *left)
 {
     const lying_numbers *m = &left->m;
     int64_t x = left->x, row = left->row, later = row + AHEAD;
-    uint16_t *at =
-        left->to + (row / SIDE * blocks_of(m->width) + x / BLOCK) * CELL + row % SIDE * BLOCK;
     const float *ahead = m->at + later % BLOCK * m->stride + x + later / BLOCK * BLOCK;
-    vf first = load_numbers(m, row, x), second = load_numbers(m, row, x + SIDE);
-    vi y[PARTS];
+    const float *from = m->at + row * m->stride + x;
+    bool whole = row < m->rows && x + BLOCK <= m->width;
+    vf first = whole ? v_load(from) : load_numbers(m, row, x);
+    vf second = whole ? v_load(from + SIDE) : load_numbers(m, row, x + SIDE);
 
     __builtin_prefetch(ahead, 0, 3);
     __builtin_prefetch(ahead + SIDE, 0, 3);
     left->most[row] = larger(larger(left->most[row], first), second);
-    pair_parts(y, first, second);
-    for (int p = 0; p < PARTS; p++)
-        store_words(at + p * TILE, y[p]);
-    left->row = (row + 1) % BLOCK;
-    left->x += left->row ? 0 : BLOCK;
+    put_terms(left_place(left), first, second);
+    go_on(left, 1);
 }
 
-/* Those strips that are not packed yet. */
+/* Four terms, of all 32 rows, are copied. */
+INLINE void copy_terms(left_rows *left, int64_t term)
+{
+    const lying_numbers *m = &left->m;
+
+    for (int64_t i = term; i < term + PIECE; i++)
+        for (int h = 0; h < 2; h++) {
+            vf y = load_numbers(m, i, h * SIDE);
+            left->most[h] = larger(left->most[h], y);
+            v_store(left->lines[i / BLOCK % 2][i % BLOCK] + h * SIDE, y);
+        }
+}
+
+/* 16 terms of four rows. */
+INLINE void load_piece(vi y[PIECE], const float *at)
+{
+    for (int i = 0; i < PIECE; i++)
+        y[i] = v_load_lanes(at + i * BLOCK, PIECE * BLOCK);
+    v_turn4(y);
+}
+
+INLINE void pack_piece(left_rows *left)
+{
+    const lying_numbers *m = &left->m;
+    int64_t row = left->row, next = left->x + BLOCK + row;
+    const float *ahead = m->at + (next + BLOCK) * m->stride;
+
+    for (int64_t i = 0; i < PIECE; i++, ahead += m->stride) {
+        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(ahead + SIDE, 0, 2);
+    }
+    if (next >= 0 && next < m->rows)
+        copy_terms(left, next);
+    if (left->x >= 0) {
+        const float *from = left->lines[left->x / BLOCK % 2][0] + row;
+        uint16_t *at = left_place(left);
+        vi first[PIECE], second[PIECE];
+        load_piece(first, from);
+        load_piece(second, from + SIDE * BLOCK);
+        for (int r = 0; r < PIECE; r++)
+            put_terms(at + r * BLOCK, (vf)first[r], (vf)second[r]);
+    }
+    go_on(left, PIECE);
+}
+
+INLINE void pack_next(left_rows *left)
+{
+    if (left->across)
+        pack_piece(left);
+    else
+        pack_strip(left);
+}
+
+/* What is not packed yet. */
 static range pack_rest(left_rows *left)
 {
     range of = {UINT32_MAX, 0};
 
     while (!are_packed(left))
-        pack_strip(left);
+        pack_next(left);
     for (int r = 0; r < BLOCK; r++)
-        see(&of, _mm512_reduce_max_epu32(left->most[r]));
+        see(&of, left->across ? ((const uint32_t *)left->most)[r]
+                              : _mm512_reduce_max_epu32(left->most[r]));
     return of;
 }
 
@@ -169,33 +257,27 @@ static range pack_right_rows(uint16_t *to, const lying_numbers *m)
     return of;
 }
 
-/* 32 terms of 16 rows of a, or columns of b, where each term is a row; `most` of each. The terms
- * after them are asked for, into the second cache. */
-INLINE void pack_terms(bool turned, uint16_t *to, const lying_numbers *m, int64_t i, int64_t x,
+/* 32 terms of 16 columns of b, where each term is a row; `most` of each. The terms after them are
+ * asked for, into the second cache. */
+INLINE void pack_terms(bool whole, uint16_t *to, const lying_numbers *m, int64_t i, int64_t x,
                        vi *most)
 {
-    vi y[PARTS][SIDE];
-
     for (int64_t r = 0; r < SIDE; r++) {
-        vf first = load_numbers(m, i + r, x), second = load_numbers(m, i + SIDE + r, x);
-        const float *ahead = m->at + (i + BLOCK + r) * m->stride + x;
+        const float *from = m->at + (i + r) * m->stride + x, *ahead = from + BLOCK * m->stride;
+        vf first = whole ? v_load(from) : load_numbers(m, i + r, x);
+        vf second = whole ? v_load(from + SIDE * m->stride) : load_numbers(m, i + SIDE + r, x);
         vi pair[PARTS];
         __builtin_prefetch(ahead, 0, 2);
         __builtin_prefetch(ahead + SIDE * m->stride, 0, 2);
         *most = larger(larger(*most, first), second);
         pair_parts(pair, first, second);
         for (int p = 0; p < PARTS; p++)
-            y[p][r] = pair[p];
-    }
-    for (int p = 0; p < PARTS; p++) {
-        if (turned)
-            turn_rows(y[p]);
-        store_tile(to + p * TILE, y[p]);
+            store_words(to + p * TILE + r * BLOCK, pair[p]);
     }
 }
 
-/* A row for each term; turned, for the left of a product. */
-INLINE range pack_across(bool turned, uint16_t *to, const lying_numbers *m)
+/* A row for each term, for the right of a product. */
+static range pack_right_terms(uint16_t *to, const lying_numbers *m)
 {
     int64_t deep = blocks_of(m->rows);
     vi most[MOST / SIDE];
@@ -204,12 +286,13 @@ INLINE range pack_across(bool turned, uint16_t *to, const lying_numbers *m)
     for (int64_t x = 0; x < m->width; x += SIDE)
         most[x / SIDE] = v_int(0);
     for (int64_t i = 0; i < deep; i++)
-        for (int64_t x = 0; x < blocks_of(m->width) * BLOCK; x += SIDE)
-            pack_terms(turned,
-                       to + (turned ? x / SIDE * deep + i
-                                    : (x / BLOCK * deep + i) * 2 + x % BLOCK / SIDE) *
-                                CELL,
-                       m, i * BLOCK, x, &most[x / SIDE]);
+        for (int64_t x = 0; x < blocks_of(m->width) * BLOCK; x += SIDE) {
+            uint16_t *at = to + ((x / BLOCK * deep + i) * 2 + x % BLOCK / SIDE) * CELL;
+            if ((i + 1) * BLOCK <= m->rows && x + SIDE <= m->width)
+                pack_terms(true, at, m, i * BLOCK, x, &most[x / SIDE]);
+            else
+                pack_terms(false, at, m, i * BLOCK, x, &most[x / SIDE]);
+        }
     for (int64_t x = 0; x < m->width; x++)
         see(&of, ((const uint32_t *)most)[x]);
     return of;

@@ -21,13 +21,28 @@
 #include "kernels/sums.h"
 
 /*
- * Terms of a pass; numbers of b, and of an a that lies across, that are packed at once; what is
- * worth it, see `fits`; products of parts of a block, between which strips are packed.
+ * Terms of a pass; numbers of b that are packed at once; what is worth it, see `fits`; products of
+ * parts of a block, for each 32 terms: its turns, in which other work is done.
  */
-enum { PASS = 512, OF_B = 1 << 17, OF_A = 1 << 16, FEW_TERMS = 64, PAYS = 100, TURNS = 6 };
+enum { PASS = 512, OF_B = 1 << 17, FEW_TERMS = 64, PAYS = 100, TURNS = 6 };
 
 /* Exponents as f32 holds them: the shift, that of 1, and the least of a product. */
 enum { EXPONENT = 23, ONE = 127, LEAST_PRODUCT = ONE - 100 };
+
+/* A block of sums that is not where it belongs yet. */
+typedef struct late_rows {
+    float *sum; /* [rows,32] */
+    float *c;
+    const float *bias; /* NULL = none */
+    int64_t rows, row, cols;
+    bool adds;
+} late_rows;
+
+/* Rows of c that are asked for. */
+typedef struct asked_rows {
+    const float *at;
+    int64_t left;
+} asked_rows;
 
 /* A product, and the columns and terms of it that are being made. */
 typedef struct part {
@@ -35,30 +50,26 @@ typedef struct part {
     const float *a, *b, *bias; /* bias: NULL = none */
     float *c;
     int64_t a_row, b_row, c_row;
-    int64_t pass, side_b, side_a; /* terms, columns, and rows at once */
-    uint16_t *to_a;               /* [side / 16][pass / 32][PARTS][16,32], twice if !ta */
-    uint16_t *to_b;               /* [side / 32][pass / 32][2][PARTS][16,32] */
-    float *block;                 /* [32,32] */
+    int64_t pass, side_b; /* terms, and columns at once */
+    uint16_t *to_a;       /* [2][2][pass / 32][PARTS][16,32] */
+    uint16_t *to_b;       /* [side / 32][pass / 32][2][PARTS][16,32] */
+    float *blocks;        /* [2][32,32] */
+    float *block;         /* the next of them */
     int64_t j, d, cols, terms;
     range of_b;
     uint16_t *rows_at; /* what is multiplied, in to_a */
     left_rows left;    /* the rows after them */
-    int64_t strips;    /* of those, between products of parts */
+    late_rows late;    /* the block before */
+    asked_rows asked;
+    int64_t strips, rows; /* of `left`; of `late` and `asked`: what is done in a turn */
     tile_pace pace;
 } part;
 
-static int64_t side_of(int64_t n, int64_t pass, int64_t room)
+static int64_t side_of(int64_t n, int64_t pass)
 {
-    int64_t most = sherd__min(sherd__max(room / pass / BLOCK, 1) * BLOCK, MOST);
+    int64_t most = sherd__min(sherd__max(OF_B / pass / BLOCK, 1) * BLOCK, MOST);
 
     return sherd__min(blocks_of(n) * BLOCK, most);
-}
-
-/* Rows of a that are packed: those that are multiplied, and, where they follow each other, those
- * after them. */
-static int64_t room_a(const part *x)
-{
-    return x->p->ta ? x->side_a : 2 * x->side_a;
 }
 
 /* Of a product that fits. */
@@ -69,8 +80,7 @@ static part part_of(const sherd__product *p)
     x.a_row = product_a_row(p);
     x.b_row = product_b_row(p);
     x.c_row = product_c_row(p);
-    x.side_b = side_of(p->n, x.pass, OF_B);
-    x.side_a = p->ta ? side_of(p->m, x.pass, OF_A) : BLOCK;
+    x.side_b = side_of(p->n, x.pass);
     return x;
 }
 
@@ -95,7 +105,7 @@ static int64_t workspace_of(const sherd__product *p)
         return sherd__f32_by_fma.product_workspace(p);
     const part x = part_of(p);
 
-    return 4 * SHERD__LINE + 2 * PARTS * (room_a(&x) + x.side_b) * x.pass + 4 * SQUARE;
+    return 4 * SHERD__LINE + 2 * PARTS * (2 * BLOCK + x.side_b) * x.pass + 8 * SQUARE;
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -103,12 +113,15 @@ static int64_t workspace_of(const sherd__product *p)
 /* Begin with 32 rows of a, from row i on; those after the last are none. */
 static void begin_left(part *x, int64_t i, uint16_t *to)
 {
-    int64_t rows = sherd__max(sherd__min(BLOCK, x->p->m - i), 0);
+    bool across = x->p->ta;
+    int64_t rows = sherd__max(sherd__min(BLOCK, x->p->m - i), 0), terms = rows ? x->terms : 0;
+    int64_t pieces = across ? BLOCK / PIECE : BLOCK;
+    lying_numbers m = {x->a + i * x->a_row + x->d, x->a_row, rows, terms};
 
-    begin_rows(&x->left,
-               &(lying_numbers){x->a + i * x->a_row + x->d, x->a_row, rows, rows ? x->terms : 0},
-               to);
-    x->strips = 1 + (BLOCK - 1) / (TURNS * blocks_of(x->cols));
+    if (across)
+        m = (lying_numbers){x->a + x->d * x->a_row + i, x->a_row, terms, rows};
+    begin_rows(&x->left, &m, across, to);
+    x->strips = 1 + (pieces - 1) / (TURNS * blocks_of(x->cols));
 }
 
 /* Rows of a from row i on, which were packed while those before them were multiplied. */
@@ -123,23 +136,13 @@ static range take_left(part *x, int64_t i)
     return of;
 }
 
-static range pack_a(part *x, int64_t i, int64_t rows)
-{
-    if (!x->p->ta)
-        return take_left(x, i);
-    x->rows_at = x->to_a;
-    return pack_across(true, x->to_a,
-                       &(lying_numbers){x->a + x->d * x->a_row + i, x->a_row, x->terms, rows});
-}
-
 static range pack_b(const part *x)
 {
     if (x->p->tb)
         return pack_right_rows(
             x->to_b, &(lying_numbers){x->b + x->j * x->b_row + x->d, x->b_row, x->cols, x->terms});
-    return pack_across(
-        false, x->to_b,
-        &(lying_numbers){x->b + x->d * x->b_row + x->j, x->b_row, x->terms, x->cols});
+    return pack_right_terms(
+        x->to_b, &(lying_numbers){x->b + x->d * x->b_row + x->j, x->b_row, x->terms, x->cols});
 }
 
 /*
@@ -159,33 +162,42 @@ static bool is_in_range(const part *x, range a, range b)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* c = a block + bias + c, where those are, of the block of results from row i and column j of the
- * part on. */
-INLINE void finish_rows(bool adds, float *c, int64_t c_row, const float *sum, int64_t rows,
-                        const vm m[2], const vf bias[2])
+/* The next row of c = sum + bias + c, where those are. */
+INLINE void finish_row(late_rows *late)
 {
-    for (int64_t r = 0; r < rows; r++, sum += BLOCK, c += c_row)
-        for (int h = 0; h < 2; h++) {
-            vf y = v_add(v_load(sum + h * SIDE), bias[h]);
-            if (adds)
-                y = v_add(y, v_load_part(c + h * SIDE, m[h]));
-            v_store_part(c + h * SIDE, m[h], y);
-        }
+    float *c = late->c;
+
+    for (int h = 0; h < 2; h++) {
+        vm m = v_part(sherd__max(late->cols - h * SIDE, 0));
+        vf y = v_load(late->sum + h * SIDE);
+        if (late->bias)
+            y = v_add(y, v_load_part(late->bias + h * SIDE, m));
+        if (late->adds)
+            y = v_add(y, v_load_part(c + h * SIDE, m));
+        v_store_part(c + h * SIDE, m, y);
+    }
 }
 
-static void finish(const part *x, int64_t rows, const float *block, int64_t i, int64_t j)
+static void finish_rows(part *x, int64_t most)
 {
-    float *c = x->c + i * x->c_row + x->j + j;
-    int64_t cols = x->cols - j;
-    const vm m[] = {v_part(cols), v_part(sherd__max(cols - SIDE, 0))};
-    vf bias[] = {v_zero(), v_zero()};
+    late_rows *late = &x->late;
 
-    for (int h = 0; h < 2 && x->bias && x->d == 0; h++)
-        bias[h] = v_load_part(x->bias + x->j + j + h * SIDE, m[h]);
-    if (x->p->adds || x->d > 0)
-        finish_rows(true, c, x->c_row, block, rows, m, bias);
-    else
-        finish_rows(false, c, x->c_row, block, rows, m, bias);
+    for (int64_t i = 0; i < most && late->row < late->rows; i++, late->row++) {
+        finish_row(late);
+        late->sum += BLOCK;
+        late->c += x->c_row;
+    }
+}
+
+/* The block of sums that is to go to row i and column j of the part. */
+static void begin_late(part *x, int64_t rows, int64_t i, int64_t j)
+{
+    x->late = (late_rows){.sum = x->block,
+                          .c = x->c + i * x->c_row + x->j + j,
+                          .bias = x->bias && x->d == 0 ? x->bias + x->j + j : NULL,
+                          .rows = rows,
+                          .cols = x->cols - j,
+                          .adds = x->p->adds || x->d > 0};
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
@@ -212,9 +224,36 @@ INLINE void load_right(const operands *at, int64_t i, int which)
     _tile_loadd(7, b + CELL, BLOCK * sizeof *b);
 }
 
-/* The products of two parts of 32 terms. Tiles take 32 or 64 cycles, in which a strip or two are
- * packed: more at once would be waited for. */
-INLINE void add_products(bool block, left_rows *left, int64_t strips)
+/* Ask for rows of where a block's results go to. */
+INLINE void ask_rows(part *x)
+{
+    asked_rows *asked = &x->asked;
+
+    for (int64_t i = 0; i < x->rows && asked->left > 0; i++, asked->left--) {
+        __builtin_prefetch(asked->at, 1, 3);
+        __builtin_prefetch(asked->at + SIDE, 1, 3);
+        asked->at += x->c_row;
+    }
+}
+
+/* What is done beside products of parts: a little at a time, as more is waited for. */
+static __attribute__((noinline)) void do_some(part *x)
+{
+    for (int64_t i = 0; i < x->strips && !are_packed(&x->left); i++)
+        pack_next(&x->left);
+    ask_rows(x);
+    finish_rows(x, x->rows);
+}
+
+INLINE void work_beside(part *x)
+{
+    if (!are_packed(&x->left) || x->asked.left > 0 || x->late.row < x->late.rows)
+        do_some(x);
+}
+
+/* The products of two parts of 32 terms. Tiles take 32 or 64 cycles, and are at work while the
+ * core does something else. */
+INLINE void add_products(bool block, part *x)
 {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
@@ -222,8 +261,7 @@ INLINE void add_products(bool block, left_rows *left, int64_t strips)
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    for (int64_t i = 0; i < strips && !are_packed(left); i++)
-        pack_strip(left);
+    work_beside(x);
 }
 
 /*
@@ -234,42 +272,28 @@ INLINE void add_products(bool block, left_rows *left, int64_t strips)
 INLINE void multiply_parts(bool block, part *x, float *c, int64_t c_row, int64_t deep,
                            const operands *at)
 {
-    left_rows *left = &x->left;
-    int64_t strips = x->strips;
-
     __asm__ volatile("" ::: "memory"); /* loads of tiles are not seen to read memory */
     begin_sums(!block, false, c, c_row);
     for (int64_t i = 0; i < deep; i++) {
         load_left(block, at, i, 0);
         load_right(at, i, 2);
-        add_products(block, left, strips);
+        add_products(block, x);
         load_right(at, i, 1);
-        add_products(block, left, strips);
+        add_products(block, x);
         load_left(block, at, i, 1);
-        add_products(block, left, strips);
+        add_products(block, x);
         load_right(at, i, 0);
-        add_products(block, left, strips);
+        add_products(block, x);
         load_left(block, at, i, 2);
-        add_products(block, left, strips);
+        add_products(block, x);
     }
     for (int64_t i = 0; i < deep; i++) {
         load_left(block, at, i, 0);
         load_right(at, i, 0);
-        add_products(block, left, strips);
+        add_products(block, x);
     }
     store_sums(!block, c, c_row);
     __asm__ volatile("" ::: "memory");
-}
-
-/* Ask for where these rows of a block's results go to. */
-static void ask_for(const part *x, int64_t i, int64_t rows, int64_t j)
-{
-    const float *at = x->c + i * x->c_row + x->j + j;
-
-    for (int64_t r = i; r < sherd__min(i + rows, x->p->m); r++, at += x->c_row) {
-        __builtin_prefetch(at, 1, 3);
-        __builtin_prefetch(at + SIDE, 1, 3);
-    }
 }
 
 /* Some packed rows of a, those of the product from row i on, times the packed columns. Whole
@@ -277,40 +301,42 @@ static void ask_for(const part *x, int64_t i, int64_t rows, int64_t j)
 INLINE void multiply_some(bool block, part *x, const uint16_t *a, int64_t i, int64_t end)
 {
     int64_t deep = blocks_of(x->terms), rows = block ? BLOCK : SIDE;
+
+    x->rows = 1 + (rows - 1) / (TURNS * deep);
     bool alone = !x->p->adds && x->d == 0 && !x->bias && i + rows <= end;
 
     for (int64_t j = 0; j < x->cols; j += BLOCK) {
         const operands at = {a, x->to_b + j / BLOCK * deep * PARTED, deep * CELL};
-        ask_for(x, i, rows, j);
+        float *c = x->c + i * x->c_row + x->j + j;
+        x->asked = (asked_rows){c, sherd__min(rows, end - i)};
         if (alone && j + BLOCK <= x->cols) {
-            multiply_parts(block, x, x->c + i * x->c_row + x->j + j, x->c_row, deep, &at);
+            multiply_parts(block, x, c, x->c_row, deep, &at);
         } else {
             multiply_parts(block, x, x->block, BLOCK, deep, &at);
-            finish(x, sherd__min(rows, end - i), x->block, i, j);
+            finish_rows(x, BLOCK);
+            begin_late(x, sherd__min(rows, end - i), i, j);
+            x->block = x->block == x->blocks ? x->blocks + SQUARE : x->blocks;
         }
     }
 }
 
-/* Packed rows of a, from row i on. */
+/* The packed rows of a, from row i on. */
 static void multiply_rows(part *x, int64_t i, int64_t rows)
 {
     int64_t half = blocks_of(x->terms) * CELL, end = i + rows;
     const uint16_t *a = x->rows_at;
+    bool halves = takes_halves(&x->pace);
+    uint64_t begin = __builtin_ia32_rdtsc();
 
-    for (; i < end; i += BLOCK, a += 2 * half) {
-        bool halves = takes_halves(&x->pace);
-        uint64_t begin = __builtin_ia32_rdtsc();
-        if (halves) {
-            multiply_some(false, x, a, i, end);
-            if (i + SIDE < end)
-                multiply_some(false, x, a + half, i + SIDE, end);
-        } else {
-            multiply_some(true, x, a, i, end);
-        }
-        if (i + BLOCK > end)
-            return; /* fewer rows say nothing of the others */
-        keep_pace(&x->pace, begin);
+    if (halves) {
+        multiply_some(false, x, a, i, end);
+        if (i + SIDE < end)
+            multiply_some(false, x, a + half, i + SIDE, end);
+    } else {
+        multiply_some(true, x, a, i, end);
     }
+    if (rows == BLOCK) /* fewer say nothing of the others */
+        keep_pace(&x->pace, begin);
 }
 
 /* The same rows by multiply-adds. */
@@ -338,15 +364,18 @@ static void multiply(part *x)
         for (x->d = 0; x->d < p->k; x->d += x->pass) {
             x->terms = sherd__min(x->pass, p->k - x->d);
             x->of_b = pack_b(x);
-            for (int64_t i = 0; i < p->m; i += x->side_a) {
-                int64_t rows = sherd__min(x->side_a, p->m - i);
-                if (is_in_range(x, pack_a(x, i, rows), x->of_b))
+            for (int64_t i = 0; i < p->m; i += BLOCK) {
+                int64_t rows = sherd__min(BLOCK, p->m - i);
+                if (is_in_range(x, take_left(x, i), x->of_b)) {
                     multiply_rows(x, i, rows);
-                else
+                } else {
+                    finish_rows(x, BLOCK);
                     multiply_plain(x, i, rows);
+                }
             }
         }
     }
+    finish_rows(x, BLOCK);
 }
 
 static void product(const sherd__product *p, void *c, const void *a, const void *b,
@@ -369,9 +398,9 @@ static void product(const sherd__product *p, void *c, const void *a, const void 
         multiply_plain(&x, 0, p->m);
         return;
     }
-    x.to_a = product_take(&space, 2 * PARTS * room_a(&x) * x.pass);
+    x.to_a = product_take(&space, 2 * PARTS * 2 * BLOCK * x.pass);
     x.to_b = product_take(&space, 2 * PARTS * x.side_b * x.pass);
-    x.block = product_take(&space, 4 * SQUARE);
+    x.block = x.blocks = product_take(&space, 8 * SQUARE);
     begin_products();
     multiply(&x);
     end_products();
