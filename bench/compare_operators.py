@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every operator beside PyTorch's, forward and with gradients, one rank and one thread.
 
-bench/operators and PyTorch take turns at each row of bench/operator_rows.py, in short rounds; a time is the least of all: of
+bench/operators and PyTorch take turns at each row of bench/operator_rows*.py, in short rounds; a time is the least of all: of
 CPU time with one rank, so that other work on the machine hardly shows, and of the slowest rank's time with more (-n 2: only
 rows whose layouts need no move, against as many threads). Results and gradients are compared first: with PyTorch's, and where
 these are far off, with those that it computes in f64. Rows come sorted by sherd's time over PyTorch's. Run it with a python
@@ -20,7 +20,7 @@ import time
 
 import torch
 
-from operator_rows import ROWS
+from operator_rows_rarer import ROWS  # those of operator_rows too
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COPIES_UP_TO = 8 << 20  # larger operands leave the caches by themselves
@@ -98,18 +98,23 @@ class Job:
             t.grad = None
 
     def exact(self):
-        """Results and gradients by number, as PyTorch computes them of the same operands in f64."""
+        """Results, and gradients, as PyTorch computes them of the same operands in f64."""
         sets = [t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t for t in self.sets[0]]
         y = self.row.compute(*sets)
         y = list(y) if isinstance(y, (tuple, list)) else [y]
         if self.dy is not None:
             y[0].backward(self.dy.double())
-        return y + [t.grad for t in sets if t.grad is not None]
+        return y, [t.grad for t in sets if t.grad is not None]
+
+    @staticmethod
+    def numbered(results, y, grads):
+        """As sherd's files, which have all of its results, then gradients."""
+        return {**dict(enumerate(y[:results])), **{results + i: g for i, g in enumerate(grads)}}
 
     def gap(self, want, got=None):
         """The largest difference of results and gradients, relative to the largest element; got: None, those in files."""
         most = 0.0
-        for i, t in enumerate(want):
+        for i, t in want.items():
             if not self.row.checks(i):
                 continue
             mine = got[i].detach().double().reshape(-1) if got else torch.from_file(
@@ -126,18 +131,17 @@ class Job:
         if error and error[0].strip():
             return error[0].strip()
         self.run(0)
-        want = self.y[:int(results)] + [t.grad for t in self.sets[0] if t.grad is not None]
+        want = self.numbered(int(results), self.y, [t.grad for t in self.sets[0] if t.grad is not None])
         self.clear(0)
         if self.dy is not None and int(files) != int(results) + sum(self.wants):
             return "gradients are missing"
-        for i, t in enumerate(want):
+        for i, t in want.items():
             if self.row.checks(i) and os.path.getsize(os.path.join(self.folder, f"r{i}")) != 8 * t.numel():
                 return "another size"
         most = self.gap(want)
         if most <= self.row.tolerance:
             return most
-        exact = self.exact()
-        exact = exact[:int(results)] + exact[len(exact) - (len(want) - int(results)):]
+        exact = self.numbered(int(results), *self.exact())
         mine = self.gap(exact)
         print(f"{self.row.name}: {most:.2g} from PyTorch; from f64 sherd is {mine:.2g}, PyTorch {self.gap(exact, want):.2g}",
               flush=True)

@@ -252,7 +252,7 @@ for s, d, n in [((16, 32), 0, 2), ((256, 512), 0, 4), ((256, 512), 2, 4), ((2048
 row("pad columns of 2048x2048", "pad", {"size": [2048, 2060] + [0] * 6, "start": [0, 4] + [0] * 6, "step": [1] * 8, "value": 0}, [T(2048, 2048)], lambda x: F.pad(x, (4, 8)))
 row("pad of 8x64x56x56 by 1", "pad", {"size": [8, 64, 58, 58] + [0] * 4, "start": [0, 0, 1, 1] + [0] * 4, "step": [1] * 8, "value": 0}, [T(8, 64, 56, 56)], lambda x: F.pad(x, (1, 1, 1, 1)))
 for border, name in ((2, "replicate"), (3, "reflect"), (4, "circular")):
-    row(f"pad_with {name} of 8x64x56x56 by 2", "pad_with", {"before": [0, 0, 2, 2], "after": [0, 0, 2, 2], "first": [border] * 4, "last": [border] * 4},
+    row(f"pad_with {name} of 8x64x56x56 by 2", "pad_with", {"before": [0, 0, 2, 2], "after": [0, 0, 2, 2], "border_before": [border] * 4, "border_after": [border] * 4},
         [T(8, 64, 56, 56)], lambda x, name=name: F.pad(x, (2, 2, 2, 2), name))
 for s, d in [((256, 256), 0), ((256, 256), 1), ((2048, 2048), 0), ((2048, 2048), 1)]:
     row(f"flip dim {d} of {text(s)}", "flip", {"count": 1, "dim": [d] + [0] * 7}, [T(*s)], lambda x, d=d: x.flip(d))

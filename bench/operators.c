@@ -214,12 +214,12 @@ static void set_field(const sherd_op_field *field, int i, const char *word, char
            value[field->kind].from, value[field->kind].bytes);
 }
 
-/* Names of fields may have blanks, which are '_' in a line. */
+/* Names of fields may have blanks, which are '_' in a line; behind '=' come those of choices. */
 static bool is_named(const char *name, const char *word)
 {
-    for (; *name && (*name == *word || (*name == ' ' && *word == '_')); name++)
+    for (; *word && (*name == *word || (*name == ' ' && *word == '_')); name++)
         word++;
-    return *name == *word;
+    return !*word && (!*name || *name == '=');
 }
 
 static void take_step(trial *c, char **word, int words)
