@@ -46,6 +46,7 @@
 #include "sherd/optimizer.h"
 #include "sherd/optimizers.h"
 #include "sherd/lbfgs.h"
+#include "sherd/average.h"
 #include "sherd/scaler.h"
 #include "sherd/files.h"
 #include "sherd/parallel.h"

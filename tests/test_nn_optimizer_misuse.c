@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "misuse.h"
+#include "sherd/average.h"
 #include "sherd/layers.h"
 #include "sherd/lbfgs.h"
 #include "sherd/optimizers.h"
@@ -374,6 +375,24 @@ MISUSE(a_scaler_has_a_factor_that_is_a_number)
     sherd_module_destroy(layer);
 }
 
+MISUSE(an_average_is_of_a_module_like_it)
+{
+    sherd_module *average = linear(m->world), *layer = linear(m->world), *other = NULL;
+
+    CHECK_OK(sherd_linear_create(&other, m->world, 3, 4, NULL));
+    sherd_module_average(NULL, NULL, 1);
+    FAILS(SHERD_EINVAL, sherd_module_average(average, NUL(layer), 1));
+    FAILS(SHERD_EINVAL, sherd_module_average(NUL(average), layer, 1));
+    FAILS(SHERD_EINVAL, sherd_module_average(average, BAD(average, layer), 0.5));
+    FAILS(SHERD_EINVAL, sherd_module_average(average, BAD(other, layer), 0.5));
+    FAILS(SHERD_EINVAL, sherd_module_average(average, layer, BAD(-0.1, 0.5)));
+    FAILS(SHERD_EINVAL, sherd_module_average(average, layer, BAD(1.5, 0.5)));
+    FAILS(SHERD_EINVAL, sherd_module_average(average, layer, BAD((double)NAN, 0.5)));
+    sherd_module_destroy(average);
+    sherd_module_destroy(layer);
+    sherd_module_destroy(other);
+}
+
 MISUSE(schedules_answer_whatever_is_asked)
 {
     ANSWERS(sherd_schedule_constant(-1, -1, 0.5) == 1 && sherd_schedule_warmup(-1, -1) == 1);
@@ -392,6 +411,7 @@ static const check_test tests[] = {
     {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
     {TEST(a_step_needs_factors_that_are_numbers), {1, 2, 3}},
     {TEST(a_scaler_has_a_factor_that_is_a_number), {1, 2}},
+    {TEST(an_average_is_of_a_module_like_it), {1, 2, 3}},
     {TEST(schedules_answer_whatever_is_asked), {1}},
 };
 CHECK_MAIN(tests)

@@ -18,7 +18,7 @@ extern char **argv;
 extern sherd_world *world;
 extern const sherd_mesh *mesh, *other;
 extern const sherd_layout *from, *to, *layout;
-extern sherd_module *model, *first, *second, *self;
+extern sherd_module *model, *average, *first, *second, *self;
 extern sherd_args *in, *out;
 extern sherd_optimizer *optimizer;
 extern sherd_generator generator;
