@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of a file where memory runs out: it is written whole, or the status is ENOMEM. */
+/*
+ * The header of a file where memory runs out: it is written whole, or the status is ENOMEM. An
+ * index of many files takes time for each of them, not for each pair.
+ */
 #define CHECK_PURE
 #include "check.h"
 
-#include "io/header.h"
+#include "io/index.h"
 
 #include <jansson.h>
+#include <time.h>
 
 enum { MOST = 400 };
 
@@ -107,7 +111,57 @@ static void lack_of_memory_is_not_a_wrong_header(void)
     sherd__free(&heap, whole);
 }
 
+/* Each file has two tensors, which do not follow one another. */
+static char *index_of(int files, size_t *bytes)
+{
+    enum { ENTRY = 64 };
+    char *text = malloc((size_t)files * 2 * ENTRY + ENTRY);
+    size_t at = (size_t)snprintf(text, ENTRY, "{\"weight_map\":{");
+
+    for (int i = 0; i < 2 * files; i++)
+        at += (size_t)snprintf(text + at, ENTRY, "%s\"t%d\":\"model-%06d.safetensors\"",
+                               i ? "," : "", i, i % files);
+    *bytes = at + (size_t)snprintf(text + at, ENTRY, "}}");
+    return text;
+}
+
+/* Seconds of this thread for an index of so many files. */
+static double time_of(int files)
+{
+    sherd__heap heap = {0};
+    sherd__diag diag = {.rank = -1};
+    sherd__paths paths = {.path = NULL};
+    struct timespec from, to;
+    size_t bytes;
+    char *text = index_of(files, &bytes);
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    CHECK_OK(sherd__index_parse(&paths, text, bytes,
+                                &(sherd__header_of){&heap, &diag, "f", "d/m.index.json", 0}));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    CHECK_EQ(paths.count, files);
+    for (int i = 0; i < files; i += 997) {
+        char want[64];
+        snprintf(want, sizeof want, "d/model-%06d.safetensors", i);
+        CHECK(strcmp(paths.path[i], want) == 0);
+    }
+    sherd__paths_clear(&paths, &heap);
+    CHECK_EQ(heap.live, 0);
+    free(text);
+    return (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+}
+
+/* Pairs would take 64 times as long. */
+static void an_index_of_many_files_is_soon_read(void)
+{
+    double few = time_of(1000), many = time_of(16000);
+
+    if (!CHECK(many < 64 * few))
+        fprintf(stderr, "  %g s, then %g s\n", few, many);
+}
+
 static const check_test tests[] = {
+    {TEST(an_index_of_many_files_is_soon_read)},
     {TEST(lack_of_memory_loses_no_part_of_it)},
     {TEST(lack_of_memory_is_not_a_wrong_header)},
 };

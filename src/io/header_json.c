@@ -260,8 +260,7 @@ static sherd_status read_map(sherd__paths *out, json_t *map, const sherd__header
             status = sherd__fail(of->diag, SHERD_EINVAL,
                                  "%s: \"%.180s\": \"%.120s\" has no name of a file beside it",
                                  of->function, of->path, name);
-        else if (!sherd__paths_have(out, of->path, folder, file) &&
-                 !sherd__paths_add(out, of->heap, of->path, folder, file))
+        else if (!sherd__paths_add(out, of->heap, of->path, folder, file, true))
             status = sherd__no_memory(of->diag, of->function);
     }
     return status;

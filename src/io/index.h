@@ -15,14 +15,15 @@ struct sherd_world;
 typedef struct sherd__paths {
     char **path; /* [count] */
     int count, room;
+    sherd__map known; /* the same */
 } sherd__paths;
 
-/* Add a copy of the first `length` bytes of `folder` with `name` behind them. False for lack of
- * memory. */
+/*
+ * Add a copy of the first `length` bytes of `folder` with `name` behind them; if `once`, only if it
+ * is not there already. False for lack of memory.
+ */
 bool sherd__paths_add(sherd__paths *p, sherd__heap *heap, const char *folder, int length,
-                      const char *name);
-/* Whether it is there already. */
-bool sherd__paths_have(const sherd__paths *p, const char *folder, int length, const char *name);
+                      const char *name, bool once);
 void sherd__paths_clear(sherd__paths *p, sherd__heap *heap);
 
 /*
