@@ -26,6 +26,7 @@
 #include "sherd/ops_exact.h"
 #include "sherd/ops_losses.h"
 #include "sherd/ops_layers.h"
+#include "sherd/ops_serving.h"
 #include "sherd/ops_shape.h"
 #include "sherd/ops_index.h"
 #include "sherd/ops_bits.h"

@@ -91,6 +91,7 @@ static const row rows[] = {
     ROW(argmin, 'd', 0, 3, draw_some_dims, run_argmin),
     ROW(multinomial, 'p', 1, 3, draw_weights, run_drawn),
     ROW(multinomial, 'p', 1, 3, draw_weights, run_drawn_repeatedly),
+    ROW(sample_rows, 'd', 1, 3, draw_logits, run_sampled),
     ROW(sum_exact, 'x', 0, 3, draw_one, run_sum_exact),
     ROW(sum_exact_over, 'x', 0, 3, draw_dims, run_sum_exact_over),
     ROW(softmax, 'x', 1, 3, draw_dim, run_softmax),

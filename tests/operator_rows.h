@@ -16,6 +16,7 @@
 #include "sherd/ops_layers.h"
 #include "sherd/ops_exact.h"
 #include "sherd/ops_reductions.h"
+#include "sherd/ops_serving.h"
 
 enum { MOST_NUMBERS = 12 };
 
@@ -356,6 +357,24 @@ static inline bool draw_weights(call_plan *p, uint64_t *dice)
 {
     draw_one(p, dice);
     return p->in[0].shape[p->in[0].ndim - 1] > 0;
+}
+
+RUN(run_sampled,
+    sherd_sample_rows(in[0], in[1], &(sherd_sample_options){.temperature = in[2], .top_k = in[3]}))
+
+static inline bool draw_logits(call_plan *p, uint64_t *dice)
+{
+    const int words = p->in[0].ndim - 1;
+    int64_t shape[MOST_DIMS];
+
+    if (!draw_weights(p, dice))
+        return false;
+    memcpy(shape, p->in[0].shape, sizeof shape);
+    shape[words] = 1 + roll(dice, 3);
+    want(p, 1, 'i', words + 1, shape)->limit = 100;
+    want(p, 2, 'p', words, shape)->dtype = SHERD_F32;
+    want(p, 3, 'i', words, shape)->limit = 4;
+    return true;
 }
 
 static inline bool draw_norm(call_plan *p, uint64_t *dice)

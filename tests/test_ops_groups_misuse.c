@@ -6,6 +6,7 @@
 #include "sherd/ops_groups.h"
 #include "sherd/ops_masks.h"
 #include "sherd/ops_routes.h"
+#include "sherd/ops_serving.h"
 #include "sherd/ops_sorted.h"
 #include "sherd/random.h"
 
@@ -195,7 +196,37 @@ MISUSE(draws_need_weights)
     FAILS(SHERD_EINVAL, sherd_multinomial(BAD(t.choice, t.x), 1, false, &dice));
 }
 
+MISUSE(sampling_needs_keys_and_options_of_rows)
+{
+    const things t = make(m->world);
+    const int64_t rows = 4;
+    sherd_tensor *one = on(m->world, SHERD_F32, 1, &rows, "x=%d");
+    sherd_tensor *most = on(m->world, SHERD_I32, 1, &rows, "x=%d");
+    const sherd_sample_options none = {NULL}, heat = {.temperature = BAD(t.x, one)},
+                               whole = {.temperature = BAD(most, one)},
+                               k = {.top_k = BAD(one, most)}, p = {.top_p = BAD(most, one)},
+                               least = {.min_p = BAD(most, one)},
+                               cold = {.temperature = BAD(sherd_scale(one, -1), one)};
+
+    ONLY_SAYS(NULL, sherd_sample_rows(NULL, NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(NUL(t.x), t.choice, NULL));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, NUL(t.choice), &none));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(BAD(t.choice, t.x), t.choice, NULL));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(BAD(t.scalar, t.x), t.choice, NULL));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, BAD(t.scalar, t.choice), NULL));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, BAD(t.scores, t.choice), NULL));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, BAD(t.group, t.choice), NULL));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(BAD(t.other, t.x), t.choice, NULL));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, t.choice, &heat));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, t.choice, &whole));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, t.choice, &k));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, t.choice, &p));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, t.choice, &least));
+    FAILS(SHERD_EINVAL, sherd_sample_rows(t.x, t.choice, &cold));
+}
+
 static const check_test tests[] = {
+    {TEST(sampling_needs_keys_and_options_of_rows), {1, 2, 3}},
     {TEST(routes_need_numbers_of_shards), {1, 2, 3}},
     {TEST(masks_need_the_first_sizes), {1, 2, 3}},
     {TEST(places_need_sequences), {1, 2, 3}},

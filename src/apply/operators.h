@@ -30,7 +30,7 @@ extern const sherd_op sherd__count_masked_op, sherd__nonzero_op, sherd__masked_s
     sherd__masked_scatter_op;
 extern const sherd_op sherd__searchsorted_op, sherd__order_unique_op, sherd__unique_op,
     sherd__count_unique_op;
-extern const sherd_op sherd__multinomial_op;
+extern const sherd_op sherd__multinomial_op, sherd__sample_rows_op;
 extern const sherd_op sherd__sum_op, sherd__mean_op;
 extern const sherd_op sherd__view_op;
 extern const sherd_op sherd__flatten_op, sherd__unflatten_op, sherd__transpose_op,

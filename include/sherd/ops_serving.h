@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a server computes for requests that share a step: each row of a batch belongs to a request
+ * of its own, and what it gets depends on that request only, not on the rows beside it, on the
+ * layout, or on the number of ranks.
+ *
+ *     logits = sherd_linear(x, w, NULL); // [requests, vocabulary]
+ *     sherd_sample_options how = {.temperature = t}; // f32 [requests]
+ *     next = sherd_sample_rows(logits, k, &how); // k: i64 [requests, 2], {seed, position}
+ */
+#ifndef SHERD_OPS_SERVING_H
+#define SHERD_OPS_SERVING_H
+
+#include "ops_layers.h"
+
+SHERD_BEGIN
+
+/* One element for each row, of the shape of the logits without the last dim. NULL: see there. */
+typedef struct sherd_sample_options {
+    sherd_tensor *temperature; /* f32, logits are divided by it; 0: the largest logit. NULL = 1 */
+    sherd_tensor *top_k;       /* i32, only so many of the largest; 0 or less: all. NULL = 0 */
+    sherd_tensor *top_p;       /* f32, (0, 1]: the largest that have this probability. NULL = 1 */
+    sherd_tensor *min_p;       /* f32, [0, 1]: at least this part of the largest one's. NULL = 0 */
+} sherd_sample_options;
+
+/**
+ * Draw one index for each row of the last dim: index i with the probability softmax(logits /
+ * temperature)[i], by a random number that depends on nothing but the row's key. A key is any
+ * number of integers, all of which count: for example the request's seed and the position of the
+ * token, or these and the number of the sample. Equal keys and logits give equal indices, in any
+ * batch; the seed of the world does not count, and no generator is used.
+ *
+ * What is too improbable is left out first: by `min_p`, then of the rest by `top_k`, then of the
+ * rest by `top_p`, as far as probabilities go after the temperature. Elements that are equal to the
+ * last one kept are kept too. A logit of -infinity is never drawn. Of several largest logits a
+ * temperature of 0 takes the first.
+ *
+ * @collective see ops.h. Rows may be sharded; a sharded last dim is gathered, or its shards are
+ *             moved to another dim, whatever is cheaper
+ * @shapes     logits: [..., n], of any floating-point dtype; key: i32 or i64 [..., words], with at
+ *             least one word; options: NULL = all NULL; the result: i32 [...]
+ * @numerics   f64; random numbers of 48 bits; what is drawn may change with the version, and
+ *             between machines where a number falls between two indices to the last bit. Time for n
+ *             exponentials and, with top_k or top_p, some passes over the row; 24 bytes of memory
+ *             for each element of one row
+ * @owns       scope; it has no gradient
+ * @errors     see ops.h; EINVAL no dims, a row of no elements or of more than i32 counts, shapes or
+ *             dtypes of keys and options that do not fit; a logit that is NaN or +infinity, a row
+ *             of which all are -infinity, a temperature that is negative or NaN, a top_p or min_p
+ *             out of range: the whole call fails then, so a server checks what clients send
+ */
+SHERD_API sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *key,
+                                          const sherd_sample_options *options);
+
+SHERD_END
+
+#endif
