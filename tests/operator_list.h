@@ -201,6 +201,7 @@ static const row rows[] = {
     ROW(attention_with, 'x', 4, 4, draw_attention, run_attention_with),
     ROW(attention_general, 'x', 4, 4, draw_general, run_attention_general),
     ROW(attention_paged, 'x', 4, 4, draw_paged, run_attention_paged),
+    ROW(attention_paged_rows, 'x', 3, 3, draw_paged_rows, run_attention_paged_rows),
     ROW(cross_entropy_with, 'x', 1, 3, draw_entropy, run_cross_entropy_with),
     ROW(cross_entropy_mean, 'x', 1, 3, draw_entropy_mean, run_cross_entropy_with),
     {"", "split", 'x', 1, 3, draw_split, run_split},

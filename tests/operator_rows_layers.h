@@ -58,6 +58,16 @@ static inline sherd_tensor *run_attention_paged(act *a)
     return sherd_attention_paged(a->in[0], pool, pool, a->in[2], a->in[3], 0.7);
 }
 
+/* Sequences by one table: rows of two are drawn. */
+static inline sherd_tensor *run_attention_paged_rows(act *a)
+{
+    sherd_tensor *pool = sherd_full(a->in[1]), *two = sherd_narrow(a->in[3], 0, 0, 1);
+    sherd_tensor *where = sherd_select(a->in[3], 0, 1);
+
+    return sherd_attention_paged_rows(a->in[0], pool, pool, a->in[2], sherd_squeeze(two, 0), where,
+                                      NULL);
+}
+
 RUN(run_rotary, sherd_rotary(in[0], operand(a, 1),
                              &(sherd_rotary_options){.base = 50,
                                                      .rotated = a->p->in[0].shape[3] / 2 * 2,
@@ -195,6 +205,19 @@ static inline bool draw_paged(call_plan *p, uint64_t *dice)
     want(p, 1, 'x', 4, pool);
     want(p, 2, 'i', 2, table)->limit = blocks;
     want(p, 3, 'i', 2, q)->limit = m * n;
+    return heads > 0;
+}
+
+static inline bool draw_paged_rows(call_plan *p, uint64_t *dice)
+{
+    const int64_t *q = p->in[0].shape;
+    int64_t heads = q[1], blocks = 1 + roll(dice, 3), n = 1 + roll(dice, 2);
+    int64_t keys = roll(dice, 2) && heads % 2 == 0 ? heads / 2 : heads;
+    const int64_t pool[] = {blocks, n, keys, q[2]}, table[] = {2, 2}, both[] = {2, q[0]};
+
+    want(p, 1, 'x', 4, pool);
+    want(p, 2, 'i', 2, table)->limit = blocks;
+    want(p, 3, 'i', 2, both)->limit = 2;
     return heads > 0;
 }
 

@@ -6,6 +6,7 @@
 #include "misuse.h"
 
 #include "sherd/ops_layers.h"
+#include "sherd/ops_serving.h"
 
 static sherd_tensor *numbers(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape)
 {
@@ -44,6 +45,7 @@ MISUSE(a_layer_of_nothing_is_nothing)
     ANSWERS(!sherd_attention_paged(NULL, NULL, NULL, NULL, NULL, 0));
     ANSWERS(!sherd_attention_cached_with(NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_attention_paged_with(NULL, NULL, NULL, NULL, NULL, NULL));
+    ANSWERS(!sherd_attention_paged_rows(NULL, NULL, NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_document_spans(NULL, NULL, 1, 1));
     ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
 }
@@ -307,6 +309,34 @@ MISUSE(blocks_are_asked_for_what_they_have)
     sherd_scope_end(m->world);
 }
 
+static sherd_tensor *rowed(sherd_tensor *q, sherd_tensor *k, sherd_tensor *t, sherd_tensor *of,
+                           sherd_tensor *at, const sherd_cached_options *how)
+{
+    return sherd_attention_paged_rows(q, k, k, t, of, at, how);
+}
+
+MISUSE(rows_are_asked_for_their_sequences)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *q = F(3, 4, 2), *k = F(6, 4, 2, 2), *t = I(2, 2), *of = I(3), *at = I(3);
+    sherd_tensor *k3 = F(6, 4, 3, 2);
+
+    FAILS(SHERD_EINVAL, rowed(NUL(q), k, t, of, at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, NUL(k), t, of, at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, k, NUL(t), of, at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, k, t, NUL(of), at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, k, t, of, NUL(at), NULL));
+    FAILS(SHERD_EINVAL, rowed(BAD(F(1, 3, 4, 2), q), k, t, of, at, NULL));
+    FAILS(SHERD_EINVAL, rowed(BAD(F(3, 4, 3), q), k, t, of, at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, BAD(k3, k), t, of, at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, k, BAD(I(2), t), of, at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, k, t, BAD(I(2), of), at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, k, t, BAD(F(3), of), at, NULL));
+    FAILS(SHERD_EINVAL, rowed(q, k, t, of, BAD(I(3, 1), at), NULL));
+    FAILS(SHERD_EINVAL, rowed(q, k, t, of, at, &(sherd_cached_options){.window = BAD(-2, 2)}));
+    sherd_scope_end(m->world);
+}
+
 static sherd_tensor *attended(sherd_tensor *q, sherd_tensor *k, sherd_attention_options options)
 {
     return sherd_attention(q, k, k, &options);
@@ -378,10 +408,16 @@ MISUSE(attention_has_good_options)
     }
 
 static const check_test tests[] = {
-    ROW(a_layer_of_nothing_is_nothing),        ROW(a_loss_has_good_options),
-    ROW(a_cache_is_asked_for_what_it_has),     ROW(blocks_are_asked_for_what_they_have),
-    ROW(attention_has_good_options),           ROW(a_norm_has_a_good_weight),
-    ROW(a_rotation_has_good_options),          ROW(a_norm_of_groups_has_good_groups),
-    ROW(a_sum_and_its_norm_have_good_options), ROW(a_norm_of_batches_has_good_averages),
+    ROW(a_layer_of_nothing_is_nothing),
+    ROW(a_loss_has_good_options),
+    ROW(a_cache_is_asked_for_what_it_has),
+    ROW(blocks_are_asked_for_what_they_have),
+    ROW(rows_are_asked_for_their_sequences),
+    ROW(attention_has_good_options),
+    ROW(a_norm_has_a_good_weight),
+    ROW(a_rotation_has_good_options),
+    ROW(a_norm_of_groups_has_good_groups),
+    ROW(a_sum_and_its_norm_have_good_options),
+    ROW(a_norm_of_batches_has_good_averages),
 };
 CHECK_MAIN(tests)

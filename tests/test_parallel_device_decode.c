@@ -46,6 +46,29 @@ static sherd_tensor *blocks_of(sherd_world *world, const sherd_mesh *mesh, bool 
     return paged ? spread(sherd_mark_equal(t), mesh, "R") : NULL;
 }
 
+/* The same queries as rows that say of which item they are; the last item's come first. */
+static sherd_tensor *attend_by_rows(const sherd_mesh *mesh, sherd_tensor *q,
+                                    sherd_tensor *const cache[2], sherd_tensor *table, int first)
+{
+    const int64_t n = sherd_tensor_shape(q)[1], rows = BATCH * n;
+    const int64_t shape[] = {BATCH, n, HEADS, WIDTH}, flat[] = {rows, HEADS, WIDTH};
+    static const int zero = 0;
+    int32_t item[BATCH * TEXT], at[BATCH * TEXT];
+
+    for (int i = 0; i < rows; i++) {
+        item[i] = BATCH - 1 - i / (int)n;
+        at[i] = first + i % (int)n;
+    }
+    sherd_tensor *of = sherd_from_data(q->world, SHERD_I32, &rows, 1, item);
+    sherd_tensor *where = sherd_from_data(q->world, SHERD_I32, &rows, 1, at);
+    sherd_tensor *x = sherd_view(sherd_contiguous(sherd_flip(q, &zero, 1)), flat, 3);
+    sherd_tensor *y = sherd_attention_paged_rows(x, cache[0], cache[1], table,
+                                                 spread(sherd_mark_equal(of), mesh, "R"),
+                                                 spread(sherd_mark_equal(where), mesh, "R"), NULL);
+
+    return sherd_flip(sherd_view(y, shape, 4), &zero, 1);
+}
+
 /* The cache at [first, first + n) is written, and read by the queries there. */
 static void check_token(sherd_world *world, const sherd_mesh *mesh, sherd_tensor *const qkv[3],
                         sherd_tensor *const cache[2], bool paged, int first, int n, bool there,
@@ -65,14 +88,17 @@ static void check_token(sherd_world *world, const sherd_mesh *mesh, sherd_tensor
             sherd_write_rows(cache[i], where, rows);
         CHECK(only_there(cache[i]));
     }
-    sherd_tensor *y = paged ? sherd_attention_paged(q, cache[0], cache[1], table, where, 0)
-                            : sherd_attention_cached(q, cache[0], cache[1], where, 0);
-    CHECK(!there || (only_there(y) && only_there(cache[0]) && only_there(cache[1])));
-    CHECK_EQ(whole(y, have), BATCH * n * HEADS * WIDTH);
-    for (int b = 0; b < BATCH; b++)
-        for (int i = 0; i < n * HEADS * WIDTH; i++)
-            worst = fmax(worst, fabs(have[b * n * HEADS * WIDTH + i] -
-                                     expected[(b * TEXT + first) * HEADS * WIDTH + i]));
+    for (int rows = 0; rows <= paged; rows++) {
+        sherd_tensor *y = rows    ? attend_by_rows(mesh, q, cache, table, first)
+                          : paged ? sherd_attention_paged(q, cache[0], cache[1], table, where, 0)
+                                  : sherd_attention_cached(q, cache[0], cache[1], where, 0);
+        CHECK(!there || (only_there(y) && only_there(cache[0]) && only_there(cache[1])));
+        CHECK_EQ(whole(y, have), BATCH * n * HEADS * WIDTH);
+        for (int b = 0; b < BATCH; b++)
+            for (int i = 0; i < n * HEADS * WIDTH; i++)
+                worst = fmax(worst, fabs(have[b * n * HEADS * WIDTH + i] -
+                                         expected[(b * TEXT + first) * HEADS * WIDTH + i]));
+    }
     CHECK(worst < 1e-5);
     sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));

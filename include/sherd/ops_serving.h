@@ -52,6 +52,34 @@ typedef struct sherd_sample_options {
 SHERD_API sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *key,
                                           const sherd_sample_options *options);
 
+/**
+ * sherd_attention_paged for rows, each of which says of which sequence it is: so sequences may have
+ * any numbers of new tokens, a part of a long prompt beside a token each of others (chunked
+ * prefill), without padding. Row i is the query of sequence[i], a row of `table`, at positions[i],
+ * and sees the keys 0 .. positions[i] of that sequence. Rows of a sequence should follow one
+ * another: each such run reads its keys once. A row whose position is negative is no token: it gets
+ * zeros, and its sequence may be any number. No gradient.
+ *
+ * Keys and values are written by the same table, with a row of it for each token:
+ *
+ *     sherd_tensor *rows = sherd_index_select(table, 0, sequence); // once in a step
+ *     sherd_write_paged(pool_k, rows, sherd_unsqueeze(positions, 1), sherd_unsqueeze(k, 1));
+ *     sherd_write_paged(pool_v, rows, sherd_unsqueeze(positions, 1), sherd_unsqueeze(v, 1));
+ *     y = sherd_attention_paged_rows(q, pool_k, pool_v, table, sequence, positions, NULL);
+ *
+ * @collective see ops.h; heads may be sharded, sharded rows are gathered
+ * @shapes     q: [rows, heads, width]; k, v: as there; table: i32 [sequences, m]; sequence,
+ *             positions: i32 [rows]; options: NULL = all zero
+ * @numerics   a run of rows gets the bits that sherd_attention_paged gives it as a batch of one
+ * @owns       scope
+ * @errors     as sherd_attention_paged_with; EINVAL a sequence that the table does not have, a pool
+ *             that is sharded by blocks
+ */
+SHERD_API sherd_tensor *sherd_attention_paged_rows(sherd_tensor *q, sherd_tensor *k,
+                                                   sherd_tensor *v, sherd_tensor *table,
+                                                   sherd_tensor *sequence, sherd_tensor *positions,
+                                                   const sherd_cached_options *options);
+
 SHERD_END
 
 #endif

@@ -76,7 +76,7 @@ extern const sherd_op sherd__mse_loss_op, sherd__l1_loss_op, sherd__huber_loss_o
 extern const sherd_op sherd__add_layer_norm_op, sherd__add_rms_norm_op;
 extern const sherd_op sherd__rms_norm_op, sherd__rotary_op, sherd__attention_with_op,
     sherd__attention_general_op, sherd__attention_pieces_op, sherd__attention_cached_op,
-    sherd__attention_paged_op;
+    sherd__attention_paged_op, sherd__attention_paged_rows_op;
 extern const sherd_op sherd__group_norm_op, sherd__batch_norm_op, sherd__instance_norm_op;
 extern const sherd_op sherd__cross_entropy_with_op, sherd__cross_entropy_mean_op;
 

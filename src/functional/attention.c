@@ -197,7 +197,7 @@ const sherd_op sherd__attention_with_op = {
 
 double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options)
 {
-    int64_t width = q && q->ndim == 4 ? sherd__max(q->shape[3], 1) : 1;
+    int64_t width = q && q->ndim > 0 ? sherd__max(q->shape[q->ndim - 1], 1) : 1;
 
     return options && options->scale != 0 ? options->scale : 1 / sqrt((double)width);
 }
