@@ -8,6 +8,7 @@
 
 #include "nn/line_search.h"
 #include "sherd/lbfgs.h"
+#include "sherd/ops_elements.h"
 #include "sherd/values.h"
 
 /* ---- the search along a line ----------------------------------------------------------------- */
@@ -188,6 +189,42 @@ static void a_quadratic_is_minimised_on_every_mesh(sherd_world *world)
         sherd_scope_end(world);
     }
     CHECK_OK(sherd_world_check(world));
+}
+
+/* The root of 0, with an infinite slope, and sum of b^2. */
+static sherd_tensor *edge(void *payload)
+{
+    problem *p = payload;
+    sherd_tensor *a = sherd_module_parameter(p->m, "a"), *b = sherd_module_parameter(p->m, "b");
+    sherd_tensor *loss = sherd_sum(sherd_sqrt(sherd_sub(a, sherd_detach(a))));
+
+    p->calls++;
+    loss = sherd_add(loss, sherd_sum(sherd_mul(b, b)));
+    sherd_backward(loss);
+    return loss;
+}
+
+/* Where the gradient is infinite there is no direction: parameters stay as they are. */
+static void an_infinite_gradient_moves_nothing(sherd_world *world)
+{
+    static const char *const ways[] = {NULL, "R", "S(0)"};
+    double before[MOST], x[MOST];
+
+    for (int w = 0; w < 2 * LEN(ways); w++) {
+        problem p;
+        sherd_lbfgs_report report;
+        sherd_scope_begin(world);
+        begin(&p, world, ways[w / 2], ways[w / 2], SHERD_F64);
+        CHECK_OK(sherd_lbfgs_create(&p.fit, p.m, &(sherd_lbfgs_options){.fixed = w % 2}));
+        CHECK_EQ(whole(sherd_module_parameter(p.m, "a"), before), N);
+        CHECK(isfinite(sherd_lbfgs_step(p.fit, 1, edge, &p, &report)));
+        CHECK_EQ(report.iterations, 0);
+        CHECK_EQ(whole(sherd_module_parameter(p.m, "a"), x), N);
+        CHECK(memcmp(x, before, sizeof *x * N) == 0);
+        end(&p);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
 }
 
 /* Rosenbrock's function of a, b staying as it is: it has no gradient. */
@@ -432,6 +469,7 @@ static const check_test tests[] = {
     {TEST(a_search_without_luck_stays), {1}},
     {TEST(a_quadratic_is_minimised_on_every_mesh), {1, 2, 3, 4, 8}},
     {TEST(rosenbrock_is_minimised), {1, 2, 3}},
+    {TEST(an_infinite_gradient_moves_nothing), {1, 2, 3}},
     {TEST(steps_of_a_fixed_length_ask_once), {2}},
     {TEST(wrong_calls_are_refused_on_all_ranks), {1, 2, 3}},
     {TEST(wrong_parameters_are_refused), {2}},

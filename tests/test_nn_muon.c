@@ -293,6 +293,40 @@ static void a_step_without_its_state_is_refused(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* Beside state and what is to become orthogonal, memory for one matrix at a time. */
+static void matrices_come_one_after_the_other(sherd_world *world)
+{
+    enum { COUNT = 20, SIDE = 40, BYTES = SIDE * SIDE * (int)sizeof(float) };
+    const int64_t shape[] = {SIDE, SIDE};
+
+    for (int plain = 0; plain < 2; plain++) {
+        sherd_module *m = NULL;
+        sherd_optimizer *o = NULL;
+        char name[16];
+        sherd_scope_begin(world);
+        CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+        sherd_tensor *loss = NULL;
+        for (int i = 0; i < COUNT; i++) {
+            sherd_tensor *p = wave(world, SHERD_F32, 2, shape, 3 + i, 1, 0);
+            snprintf(name, sizeof name, "p%d", i);
+            p = plain ? p : spread(p, line_of_ranks(world), "S(0)");
+            CHECK_OK(sherd_module_add_parameter(m, name, p));
+            p = sherd_module_parameter(m, name);
+            loss = loss ? sherd_add(loss, sherd_sum(sherd_mul(p, p))) : sherd_sum(sherd_mul(p, p));
+        }
+        sherd_backward(loss);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_muon_create(&o, m, NULL));
+        int64_t before = sherd_world_memory(world).live_bytes;
+        sherd_world_memory_reset(world);
+        sherd_optimizer_step(o, 0.05, 1);
+        CHECK_OK(sherd_world_check(world));
+        CHECK(sherd_world_memory(world).peak_bytes - before < (5 * COUNT + 12) * BYTES);
+        sherd_optimizer_destroy(o);
+        sherd_module_destroy(m);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(a_step_without_its_state_is_refused), {2, 3}},
     {TEST(a_step_is_the_same_under_every_layout), {1, 2, 3, 4, 8}},
@@ -301,6 +335,7 @@ static const check_test tests[] = {
     {TEST(what_is_subtracted_is_nearly_orthogonal), {1, 2}},
     {TEST(state_says_who_updates), {1, 2}},
     {TEST(the_iteration_may_be_bf16), {1, 2}},
+    {TEST(matrices_come_one_after_the_other), {1, 2, 3}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -263,7 +263,8 @@ static bool iterate(run *r, double rate, bool *on)
     *on = false;
     if (!find_way(l) || !dot(l, l->best, l->way, &start.slope))
         return false;
-    if (!(start.slope < -l->with.tolerance_change))
+    /* An infinite one is that of no direction: to go along it by 0 is NaN. */
+    if (!(start.slope < -l->with.tolerance_change) || !isfinite(start.slope))
         return true;
     r->report.iterations++;
     memcpy(l->old, l->best, (size_t)l->n * sizeof *l->old);

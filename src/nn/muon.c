@@ -18,33 +18,50 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
+#include "sherd/scope.h"
 #include "vector/choose.h"
 
 static const double coefficients[] = {3.4445, -4.7750, 2.0315};
 
 /* ---- on the rank of a matrix ----------------------------------------------------------------- */
 
+/* x := a x + (b g + c g^2) x with g = x x^T; from the other side if x is tall, so that g is small. */
+static sherd_tensor *turn(sherd_tensor *x)
+{
+    const double a = coefficients[0], b = coefficients[1], c = coefficients[2];
+    bool wide = sherd_tensor_shape(x)[0] <= sherd_tensor_shape(x)[1];
+    sherd_tensor *turned = sherd_transpose(x, 0, 1);
+    sherd_tensor *g = wide ? sherd_matmul(x, turned) : sherd_matmul(turned, x);
+    sherd_tensor *by = sherd_add(sherd_scale(g, b), sherd_scale(sherd_matmul(g, g), c));
+
+    return sherd_add(sherd_scale(x, a), wide ? sherd_matmul(by, x) : sherd_matmul(x, by));
+}
+
 /*
- * U V^T of the matrix U S V^T, nearly: x := a x + (b g + c g^2) x with g = x x^T, a few times; from
- * the other side if x is tall, so that g is small.
+ * U V^T of the matrix U S V^T, nearly, by a few turns. Retained: the caller releases it. What a
+ * turn makes is gone before the next one: there may be many large matrices.
  */
 static sherd_tensor *orthogonal(sherd_tensor *x, const sherd_muon_options *with)
 {
-    const double a = coefficients[0], b = coefficients[1], c = coefficients[2];
-    const int64_t *shape = sherd_tensor_shape(x);
+    sherd_world *world = sherd_tensor_world(x);
     sherd_dtype dtype = sherd_tensor_dtype(x);
-    bool wide = shape[0] <= shape[1];
-    sherd_tensor *size = sherd_norm(x, 2, NULL, 0, false);
 
-    x = sherd_div(x, sherd_clamp(size, with->eps, INFINITY));
-    x = with->dtype ? sherd_cast(x, with->dtype) : x;
-    for (int i = 0; i < with->steps; i++) {
-        sherd_tensor *turned = sherd_transpose(x, 0, 1);
-        sherd_tensor *g = wide ? sherd_matmul(x, turned) : sherd_matmul(turned, x);
-        sherd_tensor *by = sherd_add(sherd_scale(g, b), sherd_scale(sherd_matmul(g, g), c));
-        x = sherd_add(sherd_scale(x, a), wide ? sherd_matmul(by, x) : sherd_matmul(x, by));
+    sherd_tensor_retain(x);
+    for (int i = -1; i <= with->steps; i++) {
+        sherd_tensor *from = x;
+        sherd_scope_begin(world);
+        if (i < 0) {
+            sherd_tensor *size = sherd_norm(x, 2, NULL, 0, false);
+            x = sherd_div(x, sherd_clamp(size, with->eps, INFINITY));
+            x = with->dtype ? sherd_cast(x, with->dtype) : x;
+        } else {
+            x = i < with->steps ? turn(x) : sherd_cast(x, dtype);
+        }
+        sherd_tensor_retain(x);
+        sherd_scope_end(world);
+        sherd_tensor_release(from);
     }
-    return sherd_cast(x, dtype);
+    return x;
 }
 
 /*
@@ -58,13 +75,13 @@ static sherd_tensor *made_from(sherd_tensor *t, const sherd_muon_options *with)
 
     if (sherd_tensor_failed(made) || made->count == 0)
         return made;
-    const void *from = sherd__data(sherd__contiguous(orthogonal(sherd__local_view(t), with)));
+    sherd_tensor *y = orthogonal(sherd__local_view(t), with);
+    const void *from = sherd__data(sherd__contiguous(y));
     void *to = from ? sherd__fresh(made) : NULL;
-    if (!to)
-        return sherd__fail_diag(world, true);
-    if (!sherd__left_out(world, "copy", made->dtype, 0, 2 * sherd__local_bytes(made)))
+    if (to && !sherd__left_out(world, "copy", made->dtype, 0, 2 * sherd__local_bytes(made)))
         memcpy(to, from, (size_t)made->count * sherd_dtype_bytes(made->dtype));
-    return made;
+    sherd_tensor_release(y);
+    return to ? made : sherd__fail_diag(world, true);
 }
 
 /* ---- who computes what ----------------------------------------------------------------------- */
@@ -202,7 +219,9 @@ static bool update_matrices(sherd_optimizer *o, double rate, double grad_scale)
             continue;
         good = find_direction(o, item, grad_scale, &d);
         if (good && !d->layout) {
-            good = subtract(o, item, orthogonal(d, &o->options.muon.with), rate);
+            d = orthogonal(d, &o->options.muon.with);
+            good = subtract(o, item, d, rate);
+            sherd_tensor_release(d);
         } else if (good) {
             o->which[n] = i;
             o->from[n++] = d;
