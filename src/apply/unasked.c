@@ -14,41 +14,35 @@
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
-/* The operators of a world, to which `how`, of `count` values, is going to be told. */
-static sherd_status begin(sherd__ops **out, sherd_world *world, const char *function, unsigned how,
-                          unsigned count, const char *what)
+/* How moves, or promotions, are to be taken by the operators of a world. */
+static sherd_status choose(sherd_world *world, bool moves, unsigned how)
 {
+    const char *function = moves ? "sherd_op_move" : "sherd_op_promote";
+    const unsigned count = moves ? SHERD_MOVES_NEVER + 1 : SHERD_PROMOTE_NEVER + 1;
     const sherd__argument need[] = {{"world", world}, {NULL, NULL}};
     sherd__diag *diag = sherd__world_diag(world);
 
     if (sherd__require(diag, function, need))
         return SHERD_EINVAL;
     if (how >= count)
-        return sherd__fail(diag, SHERD_EINVAL, "%s: there is no %s %d", function, what, (int)how);
-    *out = sherd__ops_of(world);
-    return *out ? SHERD_OK : SHERD_ENOMEM;
+        return sherd__fail(diag, SHERD_EINVAL, "%s: there is no %s %d", function,
+                           moves ? "way to move" : "promotion", (int)how);
+    sherd__ops *ops = sherd__ops_of(world);
+    if (ops && moves)
+        ops->moving = (sherd_moving)how;
+    else if (ops)
+        ops->promotion = (sherd_promotion)how;
+    return ops ? SHERD_OK : SHERD_ENOMEM;
 }
 
 sherd_status sherd_op_promote(sherd_world *world, sherd_promotion how)
 {
-    sherd__ops *ops;
-    sherd_status status =
-        begin(&ops, world, "sherd_op_promote", (unsigned)how, SHERD_PROMOTE_NEVER + 1, "promotion");
-
-    if (!status)
-        ops->promotion = how;
-    return status;
+    return choose(world, false, (unsigned)how);
 }
 
 sherd_status sherd_op_move(sherd_world *world, sherd_moving how)
 {
-    sherd__ops *ops;
-    sherd_status status =
-        begin(&ops, world, "sherd_op_move", (unsigned)how, SHERD_MOVES_NEVER + 1, "way to move");
-
-    if (!status)
-        ops->moving = how;
-    return status;
+    return choose(world, true, (unsigned)how);
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
