@@ -19,6 +19,7 @@ static void destroy(sherd_world *world, void *state)
     sherd__ops *ops = state;
     sherd__heap *heap = sherd__world_heap(world);
 
+    sherd__tensors_empty(world); /* what hangs on tensors may still apply operators */
     sherd__answers_destroy(ops->answers);
     sherd__engine_destroy(ops->engine);
     sherd__free(heap, ops->registered);

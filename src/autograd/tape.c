@@ -21,6 +21,7 @@ static void destroy(sherd_world *world, void *memory)
 
     sherd__tensors_empty(world);
     sherd__free(sherd__world_heap(world), tape->hooks);
+    memset(tape, 0, sizeof *tape);
 }
 
 sherd__tape *sherd__tape_of(sherd_world *world)

@@ -6,6 +6,8 @@
  */
 #include "tensor/state.h"
 
+#include <string.h>
+
 #include "world/doing.h"
 
 static void destroy(sherd_world *world, void *memory)
@@ -24,6 +26,7 @@ static void destroy(sherd_world *world, void *memory)
     sherd__free(heap, s->failed.text);
     sherd__free(heap, s->list);
     sherd__free(heap, s->start);
+    memset(s, 0, sizeof *s); /* another room's end may need this one once more */
 }
 
 sherd__tensors *sherd__tensors_of(sherd_world *world)
@@ -243,18 +246,31 @@ sherd_tensor *sherd_scope_pass(sherd_tensor *t)
     return t;
 }
 
+static bool has_contents(const sherd__tensors *s)
+{
+    const sherd_tensor *t = s->all;
+
+    while (t && !t->storage)
+        t = t->next;
+    return t != NULL;
+}
+
 /*
  * Retained tensors may refer to each other in any way, so first every one is pinned, then all are
- * stripped. Their structs are freed with this room's state.
+ * stripped. Their structs are freed with this room's state. What is stripped may call functions of
+ * the program, which may make tensors: these are in turn, as long as that comes to an end.
  */
 void sherd__tensors_empty(sherd_world *world)
 {
+    enum { MOST_TURNS = 1000 };
     sherd__tensors *s = sherd__tensors_of(world);
 
-    s->scopes = s->floor = 0;
-    end(s, 0);
-    for (sherd_tensor *t = s->all; t; t = t->next)
-        t->refs++;
-    for (sherd_tensor *t = s->all; t; t = t->next)
-        sherd__tensor_strip(s, t);
+    for (int turn = 0; turn == 0 || (turn < MOST_TURNS && has_contents(s)); turn++) {
+        s->scopes = s->floor = 0;
+        end(s, 0);
+        for (sherd_tensor *t = s->all; t; t = t->next)
+            t->refs++;
+        for (sherd_tensor *t = s->all; t; t = t->next)
+            sherd__tensor_strip(s, t);
+    }
 }

@@ -94,6 +94,23 @@ static sherd_world *create(int ranks, int rank, const sherd_world_options *optio
 }
 
 /* `done`: it has an arena, and all ranks have come to its end. */
+/*
+ * The rooms' states, the highest first. Functions of the program's that run meanwhile may use any
+ * room, which then has a state again: so each time it is looked for from the top.
+ */
+static void destroy_rooms(sherd_world *world)
+{
+    for (int room = SHERD__ROOMS - 1; room >= 0; room--) {
+        void (*destroy_room)(sherd_world * world, void *state) = world->destroy[room];
+        if (!destroy_room)
+            continue;
+        world->destroy[room] = NULL;
+        destroy_room(world, world->state[room]);
+        world->state[room] = NULL;
+        room = SHERD__ROOMS;
+    }
+}
+
 static void destroy(sherd_world *world, bool done)
 {
     sherd__arena arena = world->arena;
@@ -104,9 +121,7 @@ static void destroy(sherd_world *world, bool done)
     sherd__drop_calls(world);
     if (world->remote)
         sherd__remote_leave(world);
-    for (int room = SHERD__ROOMS - 1; room >= 0; room--)
-        if (world->destroy[room])
-            world->destroy[room](world, world->state[room]);
+    destroy_rooms(world);
     sherd__moves_clear(world);
     sherd__plans_clear(&world->space);
     sherd__space_clear(&world->space);
