@@ -93,7 +93,6 @@ static sherd_world *create(int ranks, int rank, const sherd_world_options *optio
     return world;
 }
 
-/* `done`: it has an arena, and all ranks have come to its end. */
 /*
  * The rooms' states, the highest first. Functions of the program's that run meanwhile may use any
  * room, which then has a state again: so each time it is looked for from the top.
@@ -111,6 +110,7 @@ static void destroy_rooms(sherd_world *world)
     }
 }
 
+/* `done`: it has an arena, and all ranks have come to its end. */
 static void destroy(sherd_world *world, bool done)
 {
     sherd__arena arena = world->arena;
