@@ -176,13 +176,15 @@ static inline void program_print_below(int parent)
 static inline int program_orphans(double seconds)
 {
     double end = program_clock() + seconds;
+    bool late;
     pid_t pid;
 
     do {
+        late = program_clock() >= end; /* before it looks: this process may have to wait, too */
         pid = waitpid(-1, NULL, WNOHANG);
-        if (pid == 0)
+        if (pid == 0 && !late)
             program_pause(0.005);
-    } while (pid >= 0 && program_clock() < end);
+    } while (pid > 0 ? seconds > 0 : pid == 0 && !late);
     if (pid >= 0 && seconds > 0)
         program_print_below((int)getpid());
     return pid < 0 ? 0 : 1;

@@ -81,7 +81,7 @@ static void an_end_is_told_in_one_line(void)
         ending e = play(RANKS, NULL, ends[i].mode);
         bool good = CHECK_EQ(e.status, ends[i].status);
         good &= CHECK_TEXT(last_line(e.err), ends[i].line);
-        good &= CHECK(!e.left && e.seconds < 3);
+        good &= CHECK(!e.left && e.seconds < soon);
         if (!good)
             fprintf(stderr, "%s: %s\n", ends[i].mode, e.err);
     }

@@ -13,7 +13,7 @@
 #include "refused.h"
 #include "world/arena.h"
 
-static const double patience = 5;
+static const double patience = 8;
 
 /* ---- signals --------------------------------------------------------------------------------- */
 

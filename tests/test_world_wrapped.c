@@ -8,7 +8,7 @@
 
 #include "launched.h"
 
-static const double patience = 5; /* seconds; nothing takes long unless the machine is slow */
+static const double patience = 8; /* seconds; less than the grace period, which is 10 */
 
 /* ---- two processes of one rank --------------------------------------------------------------- */
 
