@@ -181,7 +181,7 @@ static double train(const char *set, const char *dtype, const char *size)
 /*
  * The smallest products that tiles take. At the default rate all sets and dtypes come to the same
  * loss. At a higher one activations become large soon, but a rate that differs by 1e-5 of itself
- * already changes the last losses by 0.05 in bf16: they need only be numbers, and not far away.
+ * already changes the last losses by 0.04 in bf16: they need only be numbers, and not far away.
  */
 static void the_gpt_example_trains_alike_with_every_set(void)
 {

@@ -6,6 +6,7 @@
  */
 #include "tensors.h"
 
+#include "sherd/autograd.h"
 #include "sherd/dry.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
@@ -70,6 +71,41 @@ static sherd_tensor *maxima(sherd_world *world)
                           &(sherd_pool_options){.kernel = {2, 2}}, NULL);
 }
 
+static sherd_tensor *maxima_of_none(sherd_world *world)
+{
+    return sherd_max_pool(plain(world, 4, (int64_t[]){large, 0, large, 4}),
+                          &(sherd_pool_options){.kernel = {1, 2}}, NULL);
+}
+
+/* The gradient of maxima. */
+static sherd_tensor *slopes(sherd_world *world)
+{
+    sherd_tensor *x = plain(world, 4, (int64_t[]){0, 2, large, large});
+
+    sherd_require_grad(x, true);
+    sherd_backward(sherd_sum(sherd_max_pool(x, &(sherd_pool_options){.kernel = {2, 2}}, NULL)));
+    return sherd_grad(x);
+}
+
+static sherd_tensor *means(sherd_world *world)
+{
+    return sherd_avg_pool(plain(world, 4, (int64_t[]){0, 2, large, large}),
+                          &(sherd_pool_options){.kernel = {2, 2}});
+}
+
+/* With the gradients of both. */
+static sherd_tensor *convolved(sherd_world *world)
+{
+    sherd_tensor *x = plain(world, 4, (int64_t[]){0, 2, large, large});
+    sherd_tensor *w = plain(world, 4, (int64_t[]){3, 2, 2, 2});
+
+    sherd_require_grad(x, true);
+    sherd_require_grad(w, true);
+    sherd_tensor *y = sherd_conv(x, w, NULL, NULL);
+    sherd_backward(sherd_sum(y));
+    return y;
+}
+
 /* 2^64 elements, all the same one. */
 static sherd_tensor *expanded(sherd_world *world)
 {
@@ -95,6 +131,10 @@ static const struct {
     {pixels, SHERD_ELIMIT, "2^62"},
     {finer, SHERD_ELIMIT, "2^62"},
     {maxima, SHERD_OK, ""},
+    {maxima_of_none, SHERD_OK, ""},
+    {slopes, SHERD_OK, ""},
+    {means, SHERD_OK, ""},
+    {convolved, SHERD_OK, ""},
     {expanded, SHERD_ELIMIT, "sherd_expand: a view of 2^62 elements or more"},
     {viewed, SHERD_ELIMIT, "sherd_view: a view of 2^62 elements or more"},
 };

@@ -6,6 +6,7 @@
 #include "conv.h"
 
 #include "base/num.h"
+#include "base/saturate.h"
 #include "device/dnn.h"
 #include "kernels/engine.h"
 #include "vector/choose.h"
@@ -44,17 +45,19 @@ static int64_t local_groups(int64_t groups, int64_t whole, int64_t mine)
     return groups > 1 && whole ? sherd__max(groups * mine / whole, 1) : 1;
 }
 
-static int64_t product(const int64_t *size)
+/* Of the elements of an array: other sizes may be any beside one of 0. */
+static int64_t count_of(int64_t first, int64_t second, const int64_t *size)
 {
-    return size[0] * size[1] * size[2];
+    return sherd__times(sherd__times(first, second),
+                        sherd__times(size[0], sherd__times(size[1], size[2])));
 }
 
 /* How many elements of big, weight and small this rank has. */
 static void count_all(const sherd__conv *c, int64_t *count)
 {
-    count[0] = c->batch * c->in_channels * product(c->in);
-    count[1] = c->out_channels * (c->in_channels / c->groups) * product(c->kernel);
-    count[2] = c->batch * c->out_channels * product(c->out);
+    count[0] = count_of(c->batch, c->in_channels, c->in);
+    count[1] = count_of(c->out_channels, c->in_channels / c->groups, c->kernel);
+    count[2] = count_of(c->batch, c->out_channels, c->out);
 }
 
 static const int made_by[] = {[SHERD__CONV_FORWARD] = SHERD__CONV_Y,
@@ -196,18 +199,21 @@ static const void *bias_of(const sherd_call *call, int bias)
     return has && call->out[0]->count ? call->from[bias] : NULL;
 }
 
-/* Adds the bias of each channel to its plane. NULL is a no-op. */
+/* Adds the bias of each channel to its plane of a result that has elements. NULL is a no-op. */
 static void add_bias(const sherd_call *call, const void *bias)
 {
     const sherd_tensor *y = call->out[0];
+
+    if (!bias)
+        return;
     int64_t space = sherd__local_count(y, FIRST, y->ndim);
     int64_t size[] = {y->local[0], y->local[1], space}, whole[] = {y->local[1] * space, space, 1};
     int64_t stretched[] = {0, 1, 0};
 
-    if (bias && sherd__device_in(call))
+    if (sherd__device_in(call))
         sherd__device_binary(sherd__device_in(call), y->dtype, SHERD__ADD, 3, size, call->to[0],
                              call->to[0], whole, bias, stretched);
-    else if (bias && !sherd__is_dry(call->world))
+    else if (!sherd__is_dry(call->world))
         sherd__kernels_in(call)->binary(SHERD__ADD, 3, size, call->to[0], call->to[0], whole, bias,
                                         stretched);
 }

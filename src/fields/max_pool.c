@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/saturate.h"
 #include "device/fields.h"
 #include "kernels/pool.h"
 #include "sherd/ops_elements.h"
@@ -16,9 +17,10 @@
 
 enum { AT = 1 };
 
-static int64_t product(const int64_t *size)
+/* Of the elements of a piece: other sizes may be any beside one of 0. */
+static int64_t count(int64_t outer, const int64_t *size)
 {
-    return size[0] * size[1] * size[2];
+    return sherd__times(outer, sherd__times(size[0], sherd__times(size[1], size[2])));
 }
 
 /* The pieces of what is read and made; spatial dims are the last ones. */
@@ -26,7 +28,7 @@ static sherd__pool geometry(const sherd_call *call, const sherd_box *big, const 
                             const int64_t *shape)
 {
     int dims = big->ndim - SHERD__SPACE, skip = SHERD__POOL_DIMS - dims;
-    sherd__pool p = {.outer = big->size[0] * big->size[1]};
+    sherd__pool p = {.outer = sherd__times(big->size[0], big->size[1])};
 
     for (int i = 0; i < SHERD__POOL_DIMS; i++) {
         p.in[i] = p.out[i] = p.kernel[i] = p.stride[i] = p.dilation[i] = p.whole[i] = 1;
@@ -97,7 +99,7 @@ static bool take_largest(sherd_call *call)
     const sherd__run *run = (const sherd__run *)(const void *)call;
     sherd_box big = sherd_call_box(call, 0), small = sherd_tensor_box(call->out[0]);
     sherd__pool p = geometry(call, &big, &small, run->arg[0]->shape);
-    int64_t reads = p.outer * product(p.in), makes = p.outer * product(p.out);
+    int64_t reads = count(p.outer, p.in), makes = count(p.outer, p.out);
 
     if (makes == 0)
         return true;
@@ -123,7 +125,7 @@ static bool give_back(sherd_call *call)
 {
     sherd_box small = sherd_call_box(call, 0), big = sherd_tensor_box(call->out[0]);
     sherd__pool p = geometry(call, &big, &small, call->out[0]->shape);
-    int64_t reads = p.outer * product(p.out), makes = p.outer * product(p.in);
+    int64_t reads = count(p.outer, p.out), makes = count(p.outer, p.in);
 
     if (makes == 0)
         return true;
