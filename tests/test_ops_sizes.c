@@ -2,12 +2,13 @@
 /*
  * Tensors without elements whose other sizes are near the limit of 2^62: what operators multiply
  * and add up of them stays within it, and what can not be is refused. The sanitizer of `make asan`
- * sees sums and products that wrap around. In dry worlds, where layouts are of many ranks.
+ * sees sums and products that wrap around. In dry worlds, and on as many ranks.
  */
 #include "tensors.h"
 
 #include "sherd/autograd.h"
 #include "sherd/dry.h"
+#include "sherd/ops_layers.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_shape.h"
 #include "sherd/ops_stencil.h"
@@ -106,6 +107,11 @@ static sherd_tensor *convolved(sherd_world *world)
     return y;
 }
 
+static sherd_tensor *groups(sherd_world *world)
+{
+    return sherd_group_norm(plain(world, 4, (int64_t[]){0, 4, large, large}), 2, NULL, NULL, 1e-5);
+}
+
 /* 2^64 elements, all the same one. */
 static sherd_tensor *expanded(sherd_world *world)
 {
@@ -135,16 +141,13 @@ static const struct {
     {slopes, SHERD_OK, ""},
     {means, SHERD_OK, ""},
     {convolved, SHERD_OK, ""},
+    {groups, SHERD_OK, ""},
     {expanded, SHERD_ELIMIT, "sherd_expand: a view of 2^62 elements or more"},
     {viewed, SHERD_ELIMIT, "sherd_view: a view of 2^62 elements or more"},
 };
 
-static void sizes_beside_none_do_not_wrap_around(sherd_world *unused)
+static void try_all(sherd_world *world)
 {
-    sherd_world *world = NULL;
-
-    (void)unused;
-    CHECK_OK(sherd_world_dry(&world, 8, 3, NULL, NULL));
     for (int i = 0; i < LEN(calls); i++) {
         sherd_scope_begin(world);
         sherd_tensor *made = calls[i].make(world);
@@ -155,10 +158,25 @@ static void sizes_beside_none_do_not_wrap_around(sherd_world *unused)
         CHECK_EQ(sherd_tensor_failed(made), status != SHERD_OK);
         sherd_scope_end(world);
     }
+}
+
+static void sizes_beside_none_do_not_wrap_around(sherd_world *unused)
+{
+    sherd_world *world = NULL;
+
+    (void)unused;
+    CHECK_OK(sherd_world_dry(&world, 8, 3, NULL, NULL));
+    try_all(world);
     CHECK_OK(sherd_world_close(world));
+}
+
+static void nor_where_something_is_computed(sherd_world *world)
+{
+    try_all(world);
 }
 
 static const check_test tests[] = {
     {TEST(sizes_beside_none_do_not_wrap_around), {1}},
+    {TEST(nor_where_something_is_computed), {8}},
 };
 CHECK_MAIN(tests)

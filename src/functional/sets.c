@@ -14,9 +14,10 @@
 sherd__sets sherd__sets_of(const sherd_tensor *x, int64_t groups)
 {
     int64_t first = sherd_tensor_box(x).offset[1];
+    bool any = x->local[0] > 0 && x->local[1] > 0; /* else other sizes may multiply to 2^62 */
     sherd__sets p = {.n = {.batch = x->local[0],
                            .channels = x->local[1],
-                           .inner = sherd__local_count(x, 2, x->ndim),
+                           .inner = any ? sherd__local_count(x, 2, x->ndim) : 0,
                            .whole = groups == 0},
                      .first = first,
                      .group = groups ? sherd__max(x->shape[1] / groups, 1) : 1};
