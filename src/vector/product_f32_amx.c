@@ -72,10 +72,12 @@ static int64_t side_of(int64_t n, int64_t pass)
     return sherd__min(blocks_of(n) * BLOCK, most);
 }
 
-/* Of a product that fits. */
+/* Of a product that fits. An a that lies across is packed for fewer terms at a time where it is
+ * packed more than once otherwise. */
 static part part_of(const sherd__product *p)
 {
-    part x = {.p = p, .pass = blocks_of(sherd__min(p->k, PASS)) * BLOCK};
+    int64_t most = p->ta && p->n > OF_B / PASS ? PASS / 2 : PASS;
+    part x = {.p = p, .pass = blocks_of(sherd__min(p->k, most)) * BLOCK};
 
     x.a_row = product_a_row(p);
     x.b_row = product_b_row(p);
