@@ -41,7 +41,7 @@ INLINE void end_products(void)
 
 /* After how many times 32 rows of a result both ways are tried, each as often as TRIES; by which
  * part of its time half blocks must be faster, as times vary. */
-enum { TRIALS = 32, TRIES = 2, CLEARLY = 8 };
+enum { TRIALS = 64, TRIES = 2, CLEARLY = 8 };
 
 /* How long 32 rows took at the least when both ways were tried: in blocks, in half blocks. */
 typedef struct tile_pace {
