@@ -148,23 +148,31 @@ static double error_of(const float *x, const sherd__product *p)
     return sqrt(total / (double)(p->m * p->n));
 }
 
-/* Of random numbers, and of positive ones, whose sums grow. */
+/* Of random numbers, and of positive ones, whose sums grow; one pass has 512 terms, or, of a wide
+ * result from an a that lies across, half as many. */
 static void parts_are_more_exact_than_multiply_adds(void)
 {
-    sherd__product p = {
-        .dtype = SHERD_F32, .result = SHERD_F32, .tb = true, .m = 200, .n = 200, .k = 1024};
     sherd__kernels parts, chain;
 
-    for (int positive = 0; positive < 2 && tables(&parts, &chain); positive++) {
+    for (int way = 0; way < 4 && tables(&parts, &chain); way++) {
+        bool positive = way & 1, across = way & 2;
+        sherd__product p = {.dtype = SHERD_F32,
+                            .result = SHERD_F32,
+                            .ta = across,
+                            .tb = !across,
+                            .m = 200,
+                            .n = across ? 260 : 200,
+                            .k = 1024};
         draw(a, p.m * p.k, 5);
         draw(b, p.n * p.k, 6);
-        for (int64_t i = 0; i < p.m * p.k && positive; i++) {
+        for (int64_t i = 0; i < p.n * p.k && positive; i++) {
             a[i] = fabsf(a[i]);
             b[i] = fabsf(b[i]);
         }
         add_up(&p);
         multiply(&parts, &p, c);
-        chain.gemm(false, true, p.m, p.n, p.k, 1, a, p.k, b, p.k, 0, other, p.n);
+        chain.gemm(p.ta, p.tb, p.m, p.n, p.k, 1, a, p.ta ? p.m : p.k, b, p.tb ? p.k : p.n, 0, other,
+                   p.n);
         CHECK(2 * error_of(c, &p) <= error_of(other, &p));
     }
 }
