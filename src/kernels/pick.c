@@ -15,7 +15,8 @@ enum {
     FEW = 64,   /* so many first ones of a list are found without sorting it */
     SMALL = 32, /* up to here all pairs of a list are compared */
     LONG = 128, /* from here on a list is sorted by bytes */
-    LANES = 32  /* columns that are added up side by side */
+    LANES = 32, /* columns that are added up side by side */
+    LINES = 4   /* the same of lines */
 };
 
 /* Which entry index (o, j, i) means; -1: none that is here. */
@@ -26,10 +27,9 @@ static inline int64_t entry_at(const sherd__pick *p, int64_t o, int64_t j, int64
     return at >= 0 && at < p->entries ? at : -1;
 }
 
-static void gather_rows(size_t bytes, const sherd__pick *p, char *dst, const char *src)
+/* `row` bytes each, which in some callers is a constant: a memcpy of any size is a call. */
+static inline void gather_rows_of(size_t row, const sherd__pick *p, char *dst, const char *src)
 {
-    size_t row = (size_t)p->inner * bytes;
-
     for (int64_t o = 0; o < p->outer; o++)
         for (int64_t j = 0; j < p->n; j++, dst += row) {
             int64_t at = entry_at(p, o, j, 0);
@@ -38,6 +38,38 @@ static void gather_rows(size_t bytes, const sherd__pick *p, char *dst, const cha
             else
                 memset(dst, 0, row);
         }
+}
+
+/* Points in space have rows of a few numbers. */
+static void gather_rows(size_t bytes, const sherd__pick *p, char *dst, const char *src)
+{
+    size_t row = (size_t)p->inner * bytes;
+
+    switch (row) {
+    case 4:
+        gather_rows_of(4, p, dst, src);
+        break;
+    case 6:
+        gather_rows_of(6, p, dst, src);
+        break;
+    case 8:
+        gather_rows_of(8, p, dst, src);
+        break;
+    case 12:
+        gather_rows_of(12, p, dst, src);
+        break;
+    case 16:
+        gather_rows_of(16, p, dst, src);
+        break;
+    case 24:
+        gather_rows_of(24, p, dst, src);
+        break;
+    case 32:
+        gather_rows_of(32, p, dst, src);
+        break;
+    default:
+        gather_rows_of(row, p, dst, src);
+    }
 }
 
 /*
