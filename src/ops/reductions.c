@@ -340,17 +340,18 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
         return;
     }
     x = sherd_cast(x, dtype);
-    sherd_tensor *dy = sherd__dims_kept(node, sherd_cast(grad_out[0], dtype));
+    sherd_tensor *dy =
+        sherd__without_pending(sherd__dims_kept(node, sherd_cast(grad_out[0], dtype)));
     dims.keepdim = true;
     sherd_tensor *zero = sherd_eq_scalar(x, 0);
-    sherd_tensor *zeroes = sherd__sum_over(sherd_cast(zero, dtype), &dims);
+    sherd_tensor *zeroes = sherd__without_pending(sherd__sum_over(sherd_cast(zero, dtype), &dims));
     sherd_tensor *others = sherd_masked_fill(x, zero, 1);
     sherd_tensor *p = sherd_apply(&sherd__fold_ops[FOLD_PROD], &others, 1, &dims);
-    /* How many zeroes there are besides this one. */
-    sherd_tensor *besides = sherd_sub(zeroes, sherd_cast(zero, dtype));
-    sherd_tensor *slope = sherd_masked_fill(sherd_div(sherd__without_pending(p), others),
-                                            sherd_ne_scalar(besides, 0), 0);
-    grad_in[0] = sherd_cast(sherd_mul(slope, dy), own);
+    p = sherd__without_pending(p);
+    /* What depends on the slice alone is made of its numbers, before it meets the elements. */
+    sherd_tensor *beside_none = sherd_mul(sherd_masked_fill(p, sherd_ne_scalar(zeroes, 0), 0), dy);
+    sherd_tensor *of_only = sherd_mul(sherd_masked_fill(p, sherd_ne_scalar(zeroes, 1), 0), dy);
+    grad_in[0] = sherd_cast(sherd_where(zero, of_only, sherd_div(beside_none, others)), own);
 }
 
 #define FOLD(kind, name_, text, ...)             \
