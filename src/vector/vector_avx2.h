@@ -311,6 +311,8 @@ INLINE vf v_as_floats(vi x)
     return _mm256_castsi256_ps(x);
 }
 
+#include "few_halves.h"
+
 INLINE vf v_load_bf16(const uint16_t *p)
 {
     vi x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));

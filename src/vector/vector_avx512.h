@@ -334,6 +334,19 @@ INLINE vf v_as_floats(vi x)
     return _mm512_castsi512_ps(x);
 }
 
+/* W numbers of 16 bits: n of p, which are all that is read, and zeroes behind them. */
+INLINE void v_take_halves(uint16_t *lanes, const uint16_t *p, int64_t n)
+{
+    __m512i x = _mm512_maskz_loadu_epi16(v_part(n), p);
+    _mm256_storeu_si256((__m256i *)(void *)lanes, _mm512_castsi512_si256(x));
+}
+/* The first n of W numbers. */
+INLINE void v_put_halves(uint16_t *p, const uint16_t *lanes, int64_t n)
+{
+    __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)lanes);
+    _mm512_mask_storeu_epi16(p, v_part(n), _mm512_castsi256_si512(x));
+}
+
 /* 16 numbers of 16 bits; storing rounds to nearest, ties to even. */
 INLINE vf v_load_bf16(const uint16_t *p)
 {

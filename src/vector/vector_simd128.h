@@ -224,6 +224,8 @@ INLINE vf v_as_floats(vi x)
     return (vf)x;
 }
 
+#include "few_halves.h"
+
 INLINE vf v_load_bf16(const uint16_t *p)
 {
     return (vf)v_load_upper4(p);
