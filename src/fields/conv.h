@@ -69,4 +69,12 @@ typedef struct sherd__conv_pieces {
 bool sherd__conv_make(sherd_call *call, const sherd__conv_pieces *all, const sherd__conv_made *made,
                       int tasks, int bias);
 
+/*
+ * Whether what a kernel reads of x are patches that do not meet (conv_patches.c); and the tasks of
+ * such a geometry, without the bias. False: failed.
+ */
+bool sherd__conv_is_of_patches(const sherd__conv *c);
+bool sherd__conv_by_patches(sherd_call *call, const sherd__conv *c, const sherd__conv_task *task,
+                            int tasks);
+
 #endif

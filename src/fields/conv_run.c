@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of this rank's pieces: on the GPU by cuDNN, on the CPU by oneDNN or the plain
- * kernels, 16 bits of the CPU in f32; then the bias, if it is not in the result already.
+ * Convolutions of this rank's pieces: on the GPU by cuDNN, on the CPU as products of patches
+ * (conv_patches.c), by oneDNN or the plain kernels, 16 bits of the CPU in f32; then the bias, if it
+ * is not in the result already.
  */
 #include "conv.h"
 
@@ -238,7 +239,9 @@ bool sherd__conv_make(sherd_call *call, const sherd__conv_pieces *all, const she
         fill_made(call, count, task, tasks);
     for (int t = 0; t < tasks && there; t++)
         sherd__device_convolve(sherd__device_in(call), call->out[0]->dtype, &c, &task[t]);
-    if (!empty && !there) {
+    if (!empty && !there && sherd__conv_is_of_patches(&c)) {
+        good = sherd__conv_by_patches(call, &c, task, tasks);
+    } else if (!empty && !there) {
         bool first = task[0].kind == SHERD__CONV_FORWARD && tasks == 1;
         good = run(call, &(sherd__conv_job){&c, task, tasks, first ? added : NULL, f32_in(call)},
                    count, &biased);
