@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions whose kernel moves by its own size, as in the patches that transformers of images and
- * weather embed: each element of x is read once. That is a matrix product, once x lies as rows of
- * patches, and y as rows of channels; copies of both cost a pass over each. Kernels for windows that
- * overlap take longer where patches are large or channels few (docs/decisions/200 has times).
+ * Convolutions whose kernel moves by its own size, as in the patches that transformers of images
+ * and weather embed: each element of x is read once. That is a matrix product, once x lies as rows
+ * of patches, and y as rows of channels; copies of both cost a pass over each. Kernels for windows
+ * that overlap take longer where patches are large or channels few (docs/decisions/200 has times).
  */
 #include "conv.h"
 
