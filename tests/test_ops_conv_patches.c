@@ -136,9 +136,9 @@ static void convolutions_of_patches_are_products(sherd_world *world)
 
     for (int i = 0; i < LEN(cases); i++)
         for (int j = 0; j < LEN(dtypes); j++)
-            for (int l = 0; l < LEN(layouts); l++)
+            for (int l = j ? i % LEN(layouts) : 0; l < LEN(layouts); l += j ? LEN(layouts) : 1)
                 convolve(world, &cases[i], dtypes[j], layouts[l]);
 }
 
-static const check_test tests[] = {{TEST(convolutions_of_patches_are_products), {1, 2, 3, 4}}};
+static const check_test tests[] = {{TEST(convolutions_of_patches_are_products), {1, 3, 4}}};
 CHECK_MAIN(tests)
