@@ -192,6 +192,22 @@ static void pools(sherd_tensor *x, sherd_tensor *s, bool odd)
     sherd_max_pool(image, &o, NULL);
 }
 
+/* Of sharded rows: what is fetched from beside them differs too. */
+static void convolves(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    const sherd_conv_options o = {.stride = {odd ? 2 : 1, 1}, .before = {1}, .after = {1}};
+
+    sherd_conv(sherd_view(s, SHAPE(1, 1, 4, 4), 4), sherd_view(x, SHAPE(1, 1, 4, 4), 4), NULL, &o);
+}
+
+static void pools_rows(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    const sherd_pool_options o = {.kernel = {odd ? 3 : 2, 2}, .stride = {1, 1}};
+
+    (void)x;
+    sherd_avg_pool(sherd_view(s, SHAPE(1, 1, 4, 4), 4), &o);
+}
+
 static void groups(sherd_tensor *x, sherd_tensor *s, bool odd)
 {
     sherd_tensor *nodes = sherd_cast(sherd_gt_scalar(sherd_select(x, 0, 0), 9), SHERD_I32);
@@ -267,6 +283,10 @@ static const scene scenes[] = {
      ": whether the largest come first is 1 on rank 0", sorts},
     {"an option of many", "is sherd_max_pool on ranks", ": ceil is false on rank 0, and true on",
      ": ceil is true on rank 0, and false on", pools},
+    {"another stride", "is sherd_conv on ranks", ": stride is [1, 1, 1] on rank 0, and [2, 1, 1",
+     ": stride is [2, 1, 1] on rank 0, and [1, 1, 1", convolves},
+    {"another kernel", "is sherd_avg_pool on ranks", ": kernel is [2, 2] on rank 0, and [3, 2",
+     ": kernel is [3, 2] on rank 0, and [2, 2", pools_rows},
     {"a part of another size", " since the last check is sherd_index_softmax on ranks",
      ": groups is 6 on rank 0, and 5 on", ": groups is 5 on rank 0, and 6 on", groups},
     {"another border", "sherd_halo ", "1+0 periodic,0+0 of [4(", "1+0 replicate,0+0 of", widens},

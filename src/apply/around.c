@@ -6,7 +6,9 @@
  */
 #include "operator.h"
 
+#include "autograd/tape.h"
 #include "plan/window.h"
+#include "tensor/said.h"
 
 typedef struct around {
     const sherd__run *run;
@@ -81,17 +83,32 @@ static void note_box(sherd__run *run, int i, const sherd__window *window)
         sherd__window_box(window, coordinate, box);
 }
 
+/*
+ * What is read follows from the attributes. So ranks note these first: otherwise those that differ
+ * in a stride would be told that they read other pieces.
+ */
+static void note_attributes(const sherd_call *call, const sherd_mesh *mesh)
+{
+    if (call->op->attributes && call->attributes)
+        sherd__note_deed(call->world, mesh, call->op->name,
+                         sherd__hash_fields(call->op, call->attributes), NULL, call->op,
+                         call->attributes);
+}
+
 bool sherd__read_around(sherd__run *run)
 {
     sherd_call *call = &run->call;
     sherd__windowed list[SHERD__AROUND];
     int operand[SHERD__AROUND], count = 0;
-    bool good = true;
+    bool good = true, noted = false;
 
     for (int i = 0; i < call->operands && good; i++) {
         if (!call->in[i] || !call->in[i]->layout ||
             !(sherd__slot(call->op, i)->flags & SHERD_OP_AROUND))
             continue;
+        if (!noted)
+            note_attributes(call, call->in[i]->layout->spec.mesh);
+        noted = true;
         sherd__window *window = window_of(run, i, &good);
         if (window) {
             operand[count] = i;
