@@ -270,6 +270,7 @@ MISUSE(a_cache_is_asked_for_what_it_has)
     FAILS(SHERD_EINVAL,
           sherd_attention_cached(q, BAD(F(2, 5, 3, 2), k), BAD(F(2, 5, 3, 2), k), at, 0));
     FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, k, BAD(I(3), at), 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(BAD(F(2, 3, 2, 2, 2), q), k, k, at, 0));
     FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, k, BAD(I(2, 4), at), 0));
     FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, k, BAD(F(2, 3), at), 0));
     FAILS(SHERD_EINVAL,
@@ -294,6 +295,7 @@ MISUSE(blocks_are_asked_for_what_they_have)
     FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, k, t, NUL(at), 0));
     FAILS(SHERD_EINVAL, sherd_attention_paged(BAD(F(2, 3, 4), q), k, k, t, at, 0));
     FAILS(SHERD_EINVAL, sherd_attention_paged(BAD(F(2, 3, 4, 3), q), k, k, t, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_paged(BAD(F(2, 3, 2, 2, 2), q), k, k, t, at, 0));
     FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, BAD(F(6, 3, 2, 2), k), t, at, 0));
     FAILS(SHERD_EINVAL, sherd_attention_paged(q, k, BAD(F(6, 4, 2), k), t, at, 0));
     FAILS(SHERD_EINVAL, sherd_attention_paged(q, BAD(k3, k), BAD(k3, k), t, at, 0));
@@ -328,6 +330,7 @@ MISUSE(rows_are_asked_for_their_sequences)
     FAILS(SHERD_EINVAL, rowed(q, k, t, of, NUL(at), NULL));
     FAILS(SHERD_EINVAL, rowed(BAD(F(1, 3, 4, 2), q), k, t, of, at, NULL));
     FAILS(SHERD_EINVAL, rowed(BAD(F(3, 4, 3), q), k, t, of, at, NULL));
+    FAILS(SHERD_EINVAL, rowed(BAD(F(1, 3, 2, 2, 2), q), k, t, of, at, NULL));
     FAILS(SHERD_EINVAL, rowed(q, BAD(k3, k), t, of, at, NULL));
     FAILS(SHERD_EINVAL, rowed(q, k, BAD(I(2), t), of, at, NULL));
     FAILS(SHERD_EINVAL, rowed(q, k, t, BAD(I(2), of), at, NULL));

@@ -154,19 +154,26 @@ enum { SHERD__ATTEND_FEW = 16 };
 typedef struct sherd__cached_attributes {
     double scale, softcap;
     int64_t window;
+    bool grouped; /* operands fit, and q has its heads in groups */
 } sherd__cached_attributes;
 
 #define SHERD__CACHED_FIELDS                                        \
     {                                                               \
         SHERD_FIELD(sherd__cached_attributes, scale, DOUBLE),       \
             SHERD_FIELD(sherd__cached_attributes, softcap, DOUBLE), \
-            SHERD_FIELD(sherd__cached_attributes, window, INT64)    \
+            SHERD_FIELD(sherd__cached_attributes, window, INT64),   \
+            SHERD_FIELD(sherd__cached_attributes, grouped, BOOL)    \
     }
 
 sherd__cached_attributes sherd__cached_attributes_of(const sherd_tensor *q,
                                                      const sherd_cached_options *options);
 /* What is wrong with them; NULL: nothing. */
 const char *sherd__cached_fault(sherd_call *call);
+/* Whether q has been put into groups: a caller's q of five dims is none. */
+static inline bool sherd__is_grouped(const sherd_call *call)
+{
+    return ((const sherd__cached_attributes *)call->attributes)->grouped;
+}
 /* The first key that a query at a position sees. */
 int64_t sherd__cached_before(int64_t window, int64_t position);
 

@@ -46,7 +46,7 @@ static const char *describe(sherd_call *call)
 {
     const char *fault = sherd__cached_fault(call);
 
-    return fault || call->in[Q]->ndim == 5 ? fault : misfit(call->in);
+    return fault || sherd__is_grouped(call) ? fault : misfit(call->in);
 }
 
 /* ---- what a rank computes -------------------------------------------------------------------- */
@@ -468,10 +468,11 @@ sherd_tensor *sherd_attention_cached_with(sherd_tensor *q, sherd_tensor *k, sher
                                           sherd_tensor *positions,
                                           const sherd_cached_options *options)
 {
-    const sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
+    sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
     bool fits = q && k && v && positions && !misfit((sherd_tensor *[]){q, k, v, positions});
     int64_t n[5] = {0};
 
+    attributes.grouped = fits;
     for (int d = 0; fits && d < 4; d++)
         n[d < 3 ? d : WIDTH] = q->shape[d];
     if (fits) {

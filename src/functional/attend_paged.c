@@ -91,7 +91,7 @@ static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const
 /* Operands that fit have heads in groups, so 5 dims; others are refused as the caller gave them. */
 static const char *describe(sherd_call *call)
 {
-    const char *reason = call->in[Q]->ndim == 5 ? NULL : misfit(call->in);
+    const char *reason = sherd__is_grouped(call) ? NULL : misfit(call->in);
 
     if (!reason)
         reason = sherd__cached_fault(call);
@@ -179,11 +179,12 @@ sherd_tensor *sherd_attention_paged_with(sherd_tensor *q, sherd_tensor *k, sherd
                                          sherd_tensor *table, sherd_tensor *positions,
                                          const sherd_cached_options *options)
 {
-    const sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
+    sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
     sherd_tensor *in[] = {q, k, v, table, positions};
     bool fits = q && k && v && table && positions && !misfit(in);
     int64_t n[4] = {0}, groups = 0;
 
+    attributes.grouped = fits;
     for (int d = 0; fits && d < 4; d++)
         n[d] = q->shape[d];
     if (fits) {
@@ -222,7 +223,7 @@ static const char *rows_misfit(sherd_tensor *const *in)
 static const char *describe_rows(sherd_call *call)
 {
     const sherd_tensor *k = call->in[K];
-    const char *reason = call->in[Q]->ndim == 5 ? NULL : rows_misfit(call->in);
+    const char *reason = sherd__is_grouped(call) ? NULL : rows_misfit(call->in);
 
     if (!reason)
         reason = sherd__cached_fault(call);
@@ -342,11 +343,12 @@ sherd_tensor *sherd_attention_paged_rows(sherd_tensor *q, sherd_tensor *k, sherd
                                          sherd_tensor *positions,
                                          const sherd_cached_options *options)
 {
-    const sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
+    sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
     sherd_tensor *in[] = {q, k, v, table, positions, sequence};
     bool fits = q && k && v && table && positions && sequence && !rows_misfit(in);
     int64_t n[3] = {0}, groups = 0;
 
+    attributes.grouped = fits;
     for (int d = 0; fits && d < 3; d++)
         n[d] = q->shape[d];
     if (fits) {
