@@ -75,7 +75,8 @@ SHERD_CALL sherd_status sherd_lbfgs_create(sherd_lbfgs **out, sherd_module *modu
  * and Wright, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
  *
  * The parameters are those with the least loss that was found. A loss or a slope that is no number
- * counts as too far; a gradient that is infinite or NaN ends the step. In a dry run the loss is asked for once.
+ * counts as too far; a gradient that is infinite or NaN ends the step. In a dry run the loss is
+ * asked for once.
  *
  * @collective of the parameters' mesh; a rank outside of it returns at once
  * @shapes     payload: handed to `loss`; report: how it went, NULL = nobody asks

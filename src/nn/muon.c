@@ -25,7 +25,7 @@ static const double coefficients[] = {3.4445, -4.7750, 2.0315};
 
 /* ---- on the rank of a matrix ----------------------------------------------------------------- */
 
-/* x := a x + (b g + c g^2) x with g = x x^T; from the other side if x is tall, so that g is small. */
+/* x := a x + (b g + c g^2) x with g = x x^T; from the other side if x is tall: then g is small. */
 static sherd_tensor *turn(sherd_tensor *x)
 {
     const double a = coefficients[0], b = coefficients[1], c = coefficients[2];
