@@ -270,6 +270,48 @@ static void faulty_rows_are_refused_on_all_ranks(sherd_world *world)
     refused(world, "a logit is NaN");
 }
 
+/* Rows in two dims, and no rows; a key of other words is another one. */
+static void rows_may_lie_in_dims(sherd_world *world)
+{
+    const batch b = make_batch();
+    sherd_tensor *x = sherd_narrow(logits_of(world, &b), 0, 0, 12);
+    sherd_tensor *key = sherd_narrow(keys_of(world, &b), 0, 0, 12);
+    const int32_t *flat = sherd_tensor_read(sherd_sample_rows(x, key, NULL));
+    sherd_tensor *y = sherd_sample_rows(sherd_view(x, SIZES(3, 4, N), 3),
+                                        sherd_view(key, SIZES(3, 4, 2), 3), NULL);
+    const int32_t *one = sherd_tensor_read(sherd_sample_rows(x, sherd_narrow(key, 1, 0, 1), NULL));
+    int other = 0;
+
+    CHECK(CHECK_EQ(sherd_tensor_ndim(y), 2) && CHECK_EQ(sherd_tensor_shape(y)[1], 4));
+    CHECK_EQ(memcmp(sherd_tensor_read(y), flat, sizeof *flat * 12), 0);
+    for (int i = 0; i < 12; i++)
+        other += one[i] != flat[i];
+    CHECK(other > 3);
+    y = sherd_sample_rows(sherd_narrow(x, 0, 5, 0), sherd_narrow(key, 0, 5, 0), NULL);
+    CHECK(!sherd_tensor_failed(y) && CHECK_EQ(sherd_tensor_count(y), 0));
+    CHECK_OK(sherd_world_check(world));
+}
+
+static _Thread_local sherd_tensor *drawn[2];
+
+static void draw_again(sherd_world *world)
+{
+    sherd_scope_begin(world);
+    sherd_sample_rows(drawn[0], drawn[1], NULL);
+    sherd_scope_end(world);
+}
+
+static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
+{
+    const batch b = make_batch();
+    const sherd_layout *l = layout_of(line_of_ranks(world), 2, SIZES(ROWS, N), "S(1)", NULL);
+
+    drawn[0] = sherd_distribute(logits_of(world, &b), l, -1);
+    drawn[1] = keys_of(world, &b);
+    CHECK_OK(sherd_world_check(world));
+    fail_every_allocation(world, sherd_world_ranks(world) - 1, draw_again);
+}
+
 static const check_test tests[] = {
     {TEST(a_row_does_not_see_its_batch), {1}},
     {TEST(layouts_do_not_matter), {1, 2, 3, 4, 8}},
@@ -277,5 +319,7 @@ static const check_test tests[] = {
     {TEST(indices_come_as_often_as_softmax_says), {1}},
     {TEST(the_ends_of_options_are_greedy_or_all), {1}},
     {TEST(faulty_rows_are_refused_on_all_ranks), {1, 2, 3, 4}},
+    {TEST(rows_may_lie_in_dims), {1}},
+    {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -14,12 +14,8 @@
 
 /* ---- the state ------------------------------------------------------------------------------ */
 
-static void destroy(sherd_world *world, void *state)
+static void free_ops(sherd__heap *heap, sherd__ops *ops)
 {
-    sherd__ops *ops = state;
-    sherd__heap *heap = sherd__world_heap(world);
-
-    sherd__tensors_empty(world); /* what hangs on tensors may still apply operators */
     sherd__answers_destroy(ops->answers);
     sherd__engine_destroy(ops->engine);
     sherd__free(heap, ops->registered);
@@ -27,6 +23,13 @@ static void destroy(sherd_world *world, void *state)
     sherd__free(heap, ops->timed);
     sherd__free(heap, ops->warned);
     sherd__free(heap, ops);
+}
+
+/* The world closes. What hangs on its tensors may still apply operators, so it goes first. */
+static void destroy(sherd_world *world, void *state)
+{
+    sherd__tensors_empty(world);
+    free_ops(sherd__world_heap(world), state);
 }
 
 static sherd__ops *create(sherd_world *world)
@@ -40,7 +43,7 @@ static sherd__ops *create(sherd_world *world)
     }
     if (!ops || !ops->answers || !ops->engine) {
         if (ops)
-            destroy(world, ops);
+            free_ops(heap, ops);
         sherd__no_memory(sherd__world_diag(world), "sherd_apply");
         return NULL;
     }
