@@ -207,10 +207,29 @@ static void large_logits_have_gradients(void)
         }
 }
 
-/* Of x[2,mid,inner] over mid: few columns, of which several rows are added up as one, and many. */
+/* The largest error of sums of squares, relative to what they are, or to 1. */
+static double squares_error(const sherd__squares *s, const double *is)
+{
+    double most = 0;
+
+    for (int64_t i = 0; i < s->outer * s->inner; i++) {
+        double all = 0;
+        for (int64_t r = 0; r < s->mid; r++) {
+            double v = wide[(i / s->inner * s->mid + r) * s->inner + i % s->inner];
+            all += v * v;
+        }
+        most = fmax(most, fabs(is[i] - all) / (1 + all));
+    }
+    return most;
+}
+
+/* Of x[outer,mid,inner] over mid: few columns, of which several rows are added up as one, and
+ * many; few rows, and many short ones. */
 static void squares_are_added_up_by_column(void)
 {
     static const int64_t mids[] = {1, 7, 8, 9, 31, 170, 171, 400}, inners[] = {1, 2, 3, 5, 64, 65};
+    static const int64_t outers[] = {2, 73, 600};
+    static double is[MOST];
     sherd__kernels k[TABLES];
     int count = tables(k);
 
@@ -218,22 +237,14 @@ static void squares_are_added_up_by_column(void)
         x[i] = (float)sin(i) * (float)(1 + i % 7);
     for (int t = 0; t < count; t++) {
         const void *at = taken(&k[t], t >= count / 2, MOST);
-        for (int m = 0; m < LEN(mids); m++)
+        for (int m = 0; m < LEN(mids) * LEN(outers); m++)
             for (int c = 0; c < LEN(inners); c++) {
-                const sherd__squares s = {2, mids[m], inners[c]};
-                double is[2 * 65], most = 0;
-                if (2 * s.mid * s.inner > MOST)
+                const sherd__squares s = {outers[m % LEN(outers)], mids[m / LEN(outers)],
+                                          inners[c]};
+                if (s.outer * s.mid * s.inner > MOST)
                     continue;
                 sherd__sum_squares_of(&k[t], t < count / 2 ? SHERD_F32 : SHERD_BF16, &s, is, at);
-                for (int64_t i = 0; i < 2 * s.inner; i++) {
-                    double all = 0;
-                    for (int64_t r = 0; r < s.mid; r++) {
-                        double v = wide[(i / s.inner * s.mid + r) * s.inner + i % s.inner];
-                        all += v * v;
-                    }
-                    most = fmax(most, fabs(is[i] - all) / (1 + all));
-                }
-                CHECK(most < 1e-13);
+                CHECK(squares_error(&s, is) < 1e-13);
             }
     }
 }

@@ -9,8 +9,9 @@
 #include "base/num.h"
 #include "cast.h"
 
-/* Numbers of a row that are widened at a time; from how many rows on short ones become one. */
-enum { BLOCK = 512, FEW_ROWS = 8 };
+/* Numbers that are widened at a time; from how many rows on narrow ones become one; the longest
+ * rows that are widened together. */
+enum { BLOCK = 512, FEW_ROWS = 8, SHORT = 8 };
 
 /* x[n] as f32: x itself, or widened into `room`. */
 static const float *as_f32(const sherd__kernels *k, sherd_dtype dtype, int64_t n, float *room,
@@ -51,6 +52,22 @@ static void add_narrow(const sherd__kernels *k, sherd_dtype dtype, const sherd__
         sum[i % s->inner] += part[i];
 }
 
+/* sum[outer] of squares of x[outer,mid], rows for which a call each would take too long. */
+static void add_short(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
+                      double *sum, const char *x)
+{
+    float room[BLOCK];
+    int64_t rows = BLOCK / s->mid, row = s->mid * (int64_t)sherd_dtype_bytes(dtype);
+
+    for (int64_t o = 0; o < s->outer; o += rows) {
+        int64_t n = sherd__min(rows, s->outer - o);
+        const float *f = as_f32(k, dtype, n * s->mid, room, x + o * row);
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t m = 0; m < s->mid; m++)
+                sum[o + r] += (double)f[r * s->mid + m] * (double)f[r * s->mid + m];
+    }
+}
+
 void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const sherd__squares *s,
                            double *sum, const void *x)
 {
@@ -58,6 +75,10 @@ void sherd__sum_squares_of(const sherd__kernels *k, sherd_dtype dtype, const she
     const char *from = x;
 
     memset(sum, 0, (size_t)(s->outer * s->inner) * sizeof *sum);
+    if (s->inner == 1 && s->mid > 0 && s->mid <= SHORT && dtype != SHERD_F64) {
+        add_short(k, dtype, s, sum, x);
+        return;
+    }
     for (int64_t o = 0; o < s->outer; o++, from += (size_t)s->mid * row, sum += s->inner) {
         if (s->inner == 1) {
             *sum = k->sum_squares(from, s->mid);
@@ -225,7 +246,9 @@ static void slopes(sherd_dtype dtype, int64_t n, void *dx, const double *dy, con
 {
     size_t bytes = sherd_dtype_bytes(dtype);
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && dtype == SHERD_F64; i++)
+        ((double *)dx)[i] = slope(dy[i * step], length[i * step], ((const double *)x)[i]);
+    for (int64_t i = 0; i < n && dtype != SHERD_F64; i++) {
         double value;
         sherd__cast(SHERD_F64, dtype, 1, &value, (const char *)x + (size_t)i * bytes);
         value = slope(dy[i * step], length[i * step], value);
