@@ -57,7 +57,7 @@ static void kill_one(part body, int signal, const char *line)
     int err = memory_file();
     pid_t parent = start_scene(err, RANKS, body, NULL);
 
-    CHECK(wait_ready(RANKS, 10));
+    CHECK(wait_ready(RANKS, 60));
     sleep_for(0.1);
     double begin = seconds();
     kill(atomic_load(&shown->pid[2]), signal);
@@ -94,7 +94,7 @@ static void a_rank_far_up_is_named(void)
     int err = memory_file();
     pid_t parent = start_scene(err, MANY, victim_waits, NULL);
 
-    CHECK(wait_ready(MANY, 30));
+    CHECK(wait_ready(MANY, 60));
     double begin = seconds();
     kill(atomic_load(&shown->pid[FAR_UP]), SIGKILL);
     ending e = end_scene(parent, err, begin, 1);
@@ -125,7 +125,7 @@ static void survivors_that_do_not_end_are_killed(void)
 
     setenv("SHERD_GRACE", "1", 1);
     pid_t parent = start_scene(err, RANKS, deaf, NULL);
-    CHECK(wait_ready(RANKS, 10));
+    CHECK(wait_ready(RANKS, 60));
     double begin = seconds();
     kill(atomic_load(&shown->pid[1]), SIGKILL);
     ending e = end_scene(parent, err, begin, 0.2);
@@ -144,7 +144,7 @@ static void ranks_vanish_with_their_parent(void)
     for (int i = 0; i < LEN(signals); i++) {
         int err = memory_file();
         pid_t parent = start_scene(err, RANKS, i % 2 ? deaf : victim_waits, NULL);
-        CHECK(wait_ready(RANKS, 10));
+        CHECK(wait_ready(RANKS, 60));
         double begin = seconds();
         kill(parent, signals[i]);
         ending e = end_scene(parent, err, begin, soon);
@@ -464,7 +464,7 @@ static void time_in_which_all_are_stopped_does_not_count(void)
         setpgid(0, 0);
         _exit(spawn(3, SHERD_PROCESSES, computes_for_a_while, &exit_status) || exit_status);
     }
-    CHECK(wait_ready(3, 10));
+    CHECK(wait_ready(3, 60));
     kill(-pid, SIGSTOP);
     sleep_for(2);
     kill(-pid, SIGCONT);
