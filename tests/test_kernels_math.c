@@ -134,6 +134,7 @@ static const row rows[] = {
     {SHERD__SOFTPLUS, softplus, -700, 19, 1.7},
     {SHERD__MISH, mish, -700, 40, 4.4},
     {SHERD__ELU, elu, -40, 2, 1.9},
+    {SHERD__CELU, elu, -40, 2, 1.9},
     {SHERD__X_LOG_X, x_log_x, 0, 5, 1.8},
 };
 
@@ -332,7 +333,7 @@ static bool cancels(int kind)
 {
     return kind == SHERD__GELU || kind == SHERD__GELU_ERF || kind == SHERD__MISH ||
            kind == SHERD__SIGMOID || kind == SHERD__SILU || kind == SHERD__LOGSIGMOID ||
-           kind == SHERD__ELU || kind == SHERD__SELU;
+           kind == SHERD__ELU || kind == SHERD__CELU || kind == SHERD__SELU;
 }
 
 static void odd_numbers_are_as_plain(void)

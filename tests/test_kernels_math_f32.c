@@ -98,6 +98,7 @@ static const struct {
     {SHERD__LOGSIGMOID, logsigmoid, -40, 80, 3},
     {SHERD__MISH, mish, -80, 40, 4.4},
     {SHERD__ELU, elu, -40, 2, 1.9},
+    {SHERD__CELU, elu, -40, 2, 1.9},
     {SHERD__X_LOG_X, x_log_x, 0, 5, 1.8},
 };
 
@@ -293,8 +294,8 @@ static bool cancels(int kind)
 {
     return kind == SHERD__GELU || kind == SHERD__GELU_ERF || kind == SHERD__MISH ||
            kind == SHERD__SIGMOID || kind == SHERD__SILU || kind == SHERD__LOGSIGMOID ||
-           kind == SHERD__ELU || kind == SHERD__SELU || kind == SHERD__SOFTPLUS ||
-           kind == SHERD__TANH;
+           kind == SHERD__ELU || kind == SHERD__CELU || kind == SHERD__SELU ||
+           kind == SHERD__SOFTPLUS || kind == SHERD__TANH;
 }
 
 /* Infinite numbers have no slope of a logistic curve in the plain ones, and no product with 0. */
