@@ -112,6 +112,17 @@ static sherd_tensor *groups(sherd_world *world)
     return sherd_group_norm(plain(world, 4, (int64_t[]){0, 4, large, large}), 2, NULL, NULL, 1e-5);
 }
 
+/* With the gradients of all. */
+static sherd_tensor *attended(sherd_world *world)
+{
+    sherd_tensor *q = plain(world, 4, (int64_t[]){0, large, 2, 64});
+
+    sherd_require_grad(q, true);
+    sherd_tensor *y = sherd_attention(q, q, q, NULL);
+    sherd_backward(sherd_sum(y));
+    return y;
+}
+
 /* 2^64 elements, all the same one. */
 static sherd_tensor *expanded(sherd_world *world)
 {
@@ -142,6 +153,7 @@ static const struct {
     {means, SHERD_OK, ""},
     {convolved, SHERD_OK, ""},
     {groups, SHERD_OK, ""},
+    {attended, SHERD_OK, ""},
     {expanded, SHERD_ELIMIT, "sherd_expand: a view of 2^62 elements or more"},
     {viewed, SHERD_ELIMIT, "sherd_view: a view of 2^62 elements or more"},
 };

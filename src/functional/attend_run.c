@@ -127,11 +127,17 @@ void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__
     return sherd_call_scratch(call, sherd__max(elements, 1) * (int64_t)sherd_dtype_bytes(dtype));
 }
 
+/* Then there is nothing to compute, and the other sizes may be any. */
+static bool has_no_heads(const sherd__attending *problem)
+{
+    return problem->batch == 0 || problem->groups == 0;
+}
+
 /* The workspace of tiles. NULL: they are not available, or, *done, no memory for it. */
 static void *tiles_workspace(sherd_call *call, const sherd__attending *problem, sherd__done *done)
 {
     const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
-    bool any = tiles && call->out[0]->dtype == SHERD_BF16 && problem->batch * problem->groups > 0;
+    bool any = tiles && call->out[0]->dtype == SHERD_BF16;
     void *workspace = any ? sherd_call_scratch(call, tiles->bytes(problem)) : NULL;
 
     *done = any && !workspace ? SHERD__NO_MEMORY : SHERD__CANNOT;
@@ -283,10 +289,12 @@ bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *
 {
     const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
     sherd_dtype dtype = call->out[0]->dtype;
-    sherd__done done;
-    void *workspace = tiles_workspace(call, problem, &done);
     bool left, dry = sherd__is_dry(call->world);
+    sherd__done done;
 
+    if (has_no_heads(problem))
+        return true;
+    void *workspace = tiles_workspace(call, problem, &done);
     if (workspace && dry)
         done = tiles->fits(problem) ? SHERD__DONE : SHERD__CANNOT;
     else if (workspace)
@@ -306,8 +314,10 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
     sherd_dtype dtype = call->out[0]->dtype;
     bool plain = a->dmask || a->dlog_sum || !a->dout, left, dry = sherd__is_dry(call->world);
     sherd__done done = SHERD__CANNOT;
-    void *workspace = plain ? NULL : tiles_workspace(call, problem, &done);
 
+    if (has_no_heads(problem))
+        return true;
+    void *workspace = plain ? NULL : tiles_workspace(call, problem, &done);
     if (workspace && dry)
         done = tiles->fits(problem) ? SHERD__DONE : SHERD__CANNOT;
     else if (workspace)
