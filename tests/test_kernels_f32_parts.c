@@ -302,6 +302,36 @@ static void tiny_numbers_beside_others_are_nothing(void)
     }
 }
 
+/* The second pass has fewer terms than a block, or two: what the first one left behind them, of the
+ * last rows, is not multiplied, not even by the zeroes beside it. */
+static void terms_of_another_pass_are_not_multiplied(void)
+{
+    enum { ROW = 195 };
+    static const int64_t cases[][2] = {
+        {532, 470}, {552, 500}, {513, 511}}; /* terms; which is NaN */
+    sherd__kernels parts, chain;
+
+    for (int i = 0; i < 4 * LEN(cases) && tables(&parts, &chain); i++) {
+        sherd__product p = {.dtype = SHERD_F32,
+                            .result = SHERD_F32,
+                            .ta = i & 1,
+                            .tb = i & 2,
+                            .m = 200,
+                            .n = 200,
+                            .k = cases[i / 4][0]};
+        int64_t term = cases[i / 4][1], wrong = 0;
+        draw(a, p.m * p.k, 19);
+        draw(b, p.n * p.k, 20);
+        a[p.ta ? term * p.m + ROW : ROW * p.k + term] = NAN;
+        add_up(&p);
+        multiply(&parts, &p, c);
+        for (int64_t j = 0; j < p.m * p.n; j++)
+            wrong +=
+                j / p.n == ROW ? !isnan(c[j]) : !(fabs((double)c[j] - sums[j]) <= 1e-6 * sizes[j]);
+        CHECK_EQ(wrong, 0);
+    }
+}
+
 static void numbers_without_parts_go_to_multiply_adds(void)
 {
     static const float factors[] = {NAN, INFINITY, 1e38f, 1e-31f, 1e-38f, 1e-42f};
@@ -369,6 +399,7 @@ static const check_test tests[] = {
     {TEST(whole_numbers_are_exact)},
     {TEST(equal_rows_give_equal_bits)},
     {TEST(tiny_numbers_beside_others_are_nothing)},
+    {TEST(terms_of_another_pass_are_not_multiplied)},
     {TEST(numbers_without_parts_go_to_multiply_adds)},
     {TEST(products_out_of_range_go_to_multiply_adds)},
     {TEST(other_products_go_to_multiply_adds)},

@@ -159,7 +159,7 @@ INLINE void pack_strip(left_rows *left)
     go_on(left, 1);
 }
 
-/* Four terms, of all 32 rows, are copied. */
+/* Four terms, of all 32 rows, are copied; zeroes behind the last one. */
 INLINE void copy_terms(left_rows *left, int64_t term)
 {
     const lying_numbers *m = &left->m;
@@ -190,7 +190,7 @@ INLINE void pack_piece(left_rows *left)
         __builtin_prefetch(ahead, 0, 2);
         __builtin_prefetch(ahead + SIDE, 0, 2);
     }
-    if (next >= 0 && next < m->rows)
+    if (next >= 0 && next < blocks_of(m->rows) * BLOCK)
         copy_terms(left, next);
     if (left->x >= 0) {
         const float *from = left->lines[left->x / BLOCK % 2][0] + row;
