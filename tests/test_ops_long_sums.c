@@ -3,6 +3,7 @@
  * Sums of a million equal numbers that operators make in ways of their own: averages over large
  * windows, gradients of what is interpolated, of a norm's weights, products of 16 bits, products
  * over dims, rows that are added where indices say. One running sum in f32 is wrong in the third digit.
+ * And gradients of products, which f32 holds though not all that they may be made of.
  */
 #include <math.h>
 
@@ -257,12 +258,27 @@ static void places_with_few_and_many(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* f32 holds these gradients, but not the product times that of the result. */
+static void gradients_of_large_and_small_products(sherd_world *world)
+{
+    static const double x[] = {1e15, 1e-15}, dy[] = {1e10, 1e-15};
+    const int64_t two = 2;
+
+    for (int i = 0; i < LEN(x); i++) {
+        sherd_tensor *a = leaf(world, 1, &two, x[i]);
+        go_back(sherd_prod(a, NULL, 0, false), dy[i]);
+        check_all(sherd_grad(a), x[i] * dy[i], 1e-6);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(averages_over_large_windows), {1, 2}},
     {TEST(gradients_of_what_is_interpolated), {1}},
     {TEST(gradients_of_few_that_give_to_many), {1, 3}},
     {TEST(gradients_of_the_weights_of_norms), {1}},
     {TEST(products_over_dims), {1}},
+    {TEST(gradients_of_large_and_small_products), {1}},
     {TEST(products_along_rows), {1}},
     {TEST(products_of_matrices), {1}},
     {TEST(rows_that_come_to_one_place), {1}},

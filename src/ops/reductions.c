@@ -348,10 +348,12 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
     sherd_tensor *others = sherd_masked_fill(x, zero, 1);
     sherd_tensor *p = sherd_apply(&sherd__fold_ops[FOLD_PROD], &others, 1, &dims);
     p = sherd__without_pending(p);
-    /* What depends on the slice alone is made of its numbers, before it meets the elements. */
-    sherd_tensor *beside_none = sherd_mul(sherd_masked_fill(p, sherd_ne_scalar(zeroes, 0), 0), dy);
+    /* What depends on the slice alone is made of its numbers, before it meets the elements. But p
+     * meets dy after its quotient: p dy may be too large, or too small, for the dtype. */
+    sherd_tensor *beside_none = sherd_masked_fill(p, sherd_ne_scalar(zeroes, 0), 0);
     sherd_tensor *of_only = sherd_mul(sherd_masked_fill(p, sherd_ne_scalar(zeroes, 1), 0), dy);
-    grad_in[0] = sherd_cast(sherd_where(zero, of_only, sherd_div(beside_none, others)), own);
+    sherd_tensor *of_each = sherd_mul(sherd_div(beside_none, others), dy);
+    grad_in[0] = sherd_cast(sherd_where(zero, of_only, of_each), own);
 }
 
 #define FOLD(kind, name_, text, ...)             \
