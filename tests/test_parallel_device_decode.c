@@ -217,10 +217,57 @@ static void blocks_are_copied_there(sherd_world *world)
     }
 }
 
+/* Bytes of the GPU that so many prompts take at once, beside their result; each of another sequence,
+ * whose blocks are the same ones, not in order. */
+static int64_t taken_by_prompts(sherd_world *world, const sherd_mesh *mesh, int prompts)
+{
+    enum { MOST_PROMPTS = 6, ENTRIES = 16, KEYS = ENTRIES * BLOCK };
+    int32_t table[MOST_PROMPTS * ENTRIES], item[MOST_PROMPTS * PROMPT], at[MOST_PROMPTS * PROMPT];
+    const int64_t rows = (int64_t)prompts * PROMPT, pool[] = {ENTRIES, BLOCK, GROUPS, WIDTH};
+
+    for (int i = 0; i < prompts * ENTRIES; i++)
+        table[i] = ENTRIES - 1 - i % ENTRIES;
+    for (int i = 0; i < rows; i++) {
+        item[i] = i / PROMPT;
+        at[i] = KEYS - PROMPT + i % PROMPT;
+    }
+    sherd_scope_begin(world);
+    sherd_tensor *t = sherd_from_data(world, SHERD_I32, (int64_t[]){prompts, ENTRIES}, 2, table);
+    sherd_tensor *of = sherd_from_data(world, SHERD_I32, &rows, 1, item);
+    sherd_tensor *where = sherd_from_data(world, SHERD_I32, &rows, 1, at);
+    sherd_tensor *k = sherd_scale(spread(wave(world, SHERD_F32, 4, pool, 9, 1, 0), mesh, "R"), 9);
+    sherd_tensor *q = wave(world, SHERD_F32, 3, (int64_t[]){rows, HEADS, WIDTH}, 4, 1, 0);
+    q = sherd_scale(spread(q, mesh, "R"), 1);
+    t = spread(sherd_mark_equal(t), mesh, "R");
+    of = spread(sherd_mark_equal(of), mesh, "R");
+    where = spread(sherd_mark_equal(where), mesh, "R");
+    CHECK_OK(sherd_world_check(world));
+    int64_t before = sherd_world_memory(world).device_live_bytes;
+    sherd_world_memory_reset(world);
+    sherd_tensor *y = sherd_attention_paged_rows(q, k, k, t, of, where, NULL);
+    CHECK(only_there(y));
+    CHECK_OK(sherd_world_check(world));
+    int64_t after = sherd_world_memory(world).device_peak_bytes;
+    sherd_scope_end(world);
+    return after - before - rows * HEADS * WIDTH * (int64_t)sizeof(float);
+}
+
+static void prompts_take_memory_for_one(sherd_world *world)
+{
+    const int64_t ranks = sherd_world_ranks(world);
+    const sherd_mesh *mesh = NULL;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL));
+    int64_t one = taken_by_prompts(world, mesh, 1), six = taken_by_prompts(world, mesh, 6);
+    CHECK(one > 0);
+    CHECK(six < 2 * one);
+}
+
 static const check_test tests[] = {
     {"blocks_are_copied_there", blocks_are_copied_there, {1, 2, 3, 4}},
     {"a_text_with_a_cache_is_the_text", a_text_with_a_cache_is_the_text, {1, 2, 3, 8}},
     {"so_is_one_with_a_cache_in_blocks", so_is_one_with_a_cache_in_blocks, {1, 2, 4}},
+    {"prompts_take_memory_for_one", prompts_take_memory_for_one, {1, 2}},
     {"bad_positions_are_refused", bad_positions_are_refused, {1, 3}},
 };
 

@@ -319,8 +319,7 @@ static bool few_there(const sherd__paging *p)
                         .together = p->together,
                         .first_block = p->block};
 
-    for (int64_t b = 0; b < p->batch; b++)
-        s.seen = sherd__max(s.seen, keys_of(p, b));
+    s.seen = sherd__paging_keys(p);
     return sherd__device_attention_cached(sherd__device_in(call), call->out[0]->dtype, &s,
                                           p->where_there, p->out, p->q, call->from[K],
                                           call->from[V]);
@@ -346,24 +345,38 @@ static const void *gather_there(const sherd__paging *p, int64_t b, void *room, i
     return room;
 }
 
-/* False: heads are too wide, or there is no memory. */
+/* False: heads are too wide. */
 static bool many_there(const sherd__paging *p)
 {
-    int64_t sums = p->s.all_heads * p->s.queries * (int64_t)sherd_dtype_bytes(p->dtype);
-    void *log_sum = sherd__device_scratch(p->call, sums); /* nobody reads it */
+    const sherd__paging_room *r = &p->room;
+
+    for (int64_t b = 0; b < p->batch; b++) {
+        const void *k = gather_there(p, b, r->k, K), *v = gather_there(p, b, r->v, V);
+        if (!attend_sequence(p, b, r->sums, k, v, NULL))
+            return false; /* the first one: heads are alike */
+    }
+    return true;
+}
+
+int64_t sherd__paging_keys(const sherd__paging *p)
+{
     int64_t keys = 0;
 
     for (int64_t b = 0; b < p->batch; b++)
         keys = sherd__max(keys, keys_of(p, b));
+    return keys;
+}
+
+bool sherd__paging_take_there(sherd__paging *p, int64_t queries, int64_t keys)
+{
+    sherd__paging_room *r = &p->room;
     int64_t bytes = room_for(p, sherd__ceil_div(keys, p->together) * p->together);
-    void *k = sherd__device_scratch(p->call, sherd__max(bytes, 1));
-    void *v = sherd__device_scratch(p->call, sherd__max(bytes, 1));
-    for (int64_t b = 0; log_sum && k && v && b < p->batch; b++) {
-        const void *keys_there = gather_there(p, b, k, K), *values = gather_there(p, b, v, V);
-        if (!attend_sequence(p, b, log_sum, keys_there, values, NULL))
-            return false; /* the first one: heads are alike */
-    }
-    return log_sum && k && v;
+
+    r->sums = sherd__device_scratch(p->call, p->s.all_heads * queries *
+                                                 (int64_t)sherd_dtype_bytes(p->dtype));
+    r->k = sherd__device_scratch(p->call, sherd__max(bytes, 1));
+    r->v = sherd__device_scratch(p->call, sherd__max(bytes, 1));
+    return r->sums && r->k && r->v;
 }
 
 bool sherd__paging_there(const sherd__paging *p)

@@ -125,6 +125,15 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
     return status ? status : sherd_way_add(ways, operand, &operand[Q]);
 }
 
+/* On the GPU; false: no kernel for these heads, or failed. */
+static bool batch_there(sherd__paging *p)
+{
+    if (!sherd__device_in(p->call))
+        return false;
+    return (p->few || sherd__paging_take_there(p, p->s.queries, sherd__paging_keys(p))) &&
+           sherd__paging_there(p);
+}
+
 static bool attend(sherd_call *call)
 {
     sherd__paging p = sherd__paging_of(call);
@@ -133,7 +142,7 @@ static bool attend(sherd_call *call)
         return false;
     if (!sherd__paging_check(&p))
         return false;
-    if (call->out[0]->count == 0 || sherd__paging_there(&p))
+    if (call->out[0]->count == 0 || batch_there(&p))
         return true;
     if (!sherd__leave_device(call))
         return false;
@@ -274,11 +283,21 @@ static bool check_runs(const sherd__paging *p, const int32_t *sequence)
     return true;
 }
 
-static bool rows_there(const sherd__paging *p, const int32_t *sequence)
+/* As batch_there. Memory for one run of many rows, whichever it is. */
+static bool rows_there(sherd__paging *p, const int32_t *sequence)
 {
+    int64_t rows = 0, keys = 0;
     sherd__paging part;
     bool good = sherd__device_in(p->call) != NULL;
 
+    for (run r = {0, 0, 0}; good && next_run(&r, p, sequence);) {
+        good = part_of(&part, p, &r);
+        if (!good || part.few)
+            continue;
+        rows = sherd__max(rows, r.rows);
+        keys = sherd__max(keys, sherd__paging_keys(&part));
+    }
+    good = good && (rows == 0 || sherd__paging_take_there(p, rows, keys));
     for (run r = {0, 0, 0}; good && next_run(&r, p, sequence);)
         good = part_of(&part, p, &r) && sherd__paging_there(&part);
     return good;

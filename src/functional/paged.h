@@ -21,7 +21,8 @@ enum {
 };
 enum { SHERD__POOL_BLOCKS, SHERD__POOL_TOGETHER, SHERD__POOL_HEADS, SHERD__POOL_WIDTH };
 
-/* Memory for one sequence with as many queries, few or many, as there may be. */
+/* Memory for one sequence with as many queries, few or many, as there may be. On the GPU few need
+ * none. */
 typedef struct sherd__paging_room {
     int64_t *seen;
     void *out, *log_sum, *few; /* of few queries */
@@ -58,7 +59,11 @@ bool sherd__paging_numbers(const sherd__paging *p, int operand, const int32_t **
 bool sherd__paging_check(const sherd__paging *p);
 /* Memory for parts of at most so many queries, of either kind. False: failed. */
 bool sherd__paging_take(sherd__paging *p, int64_t most_few, int64_t most_many);
-/* Attend. On the GPU; false: no kernel for these heads, or failed. Or on the CPU, with room. */
+/* Keys that any query of a part sees, at most. */
+int64_t sherd__paging_keys(const sherd__paging *p);
+/* The same on the GPU, for parts of many queries that see at most so many keys. */
+bool sherd__paging_take_there(sherd__paging *p, int64_t queries, int64_t keys);
+/* Attend, with room. On the GPU; false: no kernel for these heads, or failed. Or on the CPU. */
 bool sherd__paging_there(const sherd__paging *p);
 void sherd__paging_here(sherd__paging *p);
 
