@@ -121,6 +121,32 @@ static void softmaxes_are_plain(void)
     close_device();
 }
 
+/* Beside a maximum that is large a logarithm keeps all of its digits. */
+static void logarithms_beside_large_numbers(void)
+{
+    enum { ROWS = 2 };
+    static const int64_t sizes[] = {3, 1028, 8200};
+
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int i = 0; i < LEN(sizes); i++) {
+            const sherd__kernels *k = plain_of(dtypes[d]);
+            sherd_dtype s = statistics(dtypes[d]);
+            array x = room_for(dtypes[d], ROWS * sizes[i], 0), y = room_for(dtypes[d], x.n, 0);
+            array most = room_for(s, ROWS, 0), total = room_for(s, ROWS, 0);
+            for (int64_t n = 0; n < x.n; n++)
+                put_element(&x, n, n % 7 ? 16384 : 16368);
+            send(&x);
+            k->soft_stats(ROWS, sizes[i], 1, most.host, total.host, x.host);
+            k->soft(SHERD__LOG_SOFTMAX, ROWS, sizes[i], 1, y.host, x.host, most.host, total.host);
+            sherd__device_softmax(device, dtypes[d], SHERD__LOG_SOFTMAX, ROWS, sizes[i], y.data,
+                                  x.data);
+            same(&y, 5e-6, "logarithms");
+            drop(&x), drop(&y), drop(&most), drop(&total);
+        }
+    close_device();
+}
+
 /* Classes first.. of more, so some targets are elsewhere; statistics of the rest in a second part. */
 static void cross_entropy_is_plain(sherd_dtype dtype, int64_t rows, int64_t cols, int shift)
 {
@@ -193,6 +219,7 @@ static void classes_of_nothing_add_nothing(void)
 static const check_test tests[] = {
     {TEST(norms_are_plain)},
     {TEST(softmaxes_are_plain)},
+    {TEST(logarithms_beside_large_numbers)},
     {TEST(cross_entropies_are_plain)},
     {TEST(classes_of_nothing_add_nothing)},
 };

@@ -235,14 +235,14 @@ template <class K, class E> __device__ void softmax(const softmax_args &a)
                 sum += exp(v[i] - most);
         }
         sum = row_sum<K>(sum);
-        T less = most + log(sum), by = 1 / sum;
+        T by = a.log ? log(sum) : 1 / sum; /* beside a large maximum log(sum) would be rounded */
         UNROLL
         for (int64_t s = 0; s < slots<K, E>(a.cols); s++) {
             if (column<K, E>(s) >= a.cols)
                 continue;
             read(v, x, s);
             for (int i = 0; i < N; i++)
-                v[i] = a.log ? v[i] - less : exp(v[i] - most) * by;
+                v[i] = a.log ? v[i] - most - by : exp(v[i] - most) * by;
             store<E, N>((E *)a.y + r * a.cols + column<K, E>(s), v);
         }
     }
