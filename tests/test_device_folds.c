@@ -263,6 +263,32 @@ static void sums_run(void)
     close_gpu(&heap, device);
 }
 
+/* Numbers that a large one before them would swallow, were they added in the dtype. */
+static void small_numbers_add_up(void)
+{
+    static const int64_t sizes[][3] = {{2, 300, 1}, {2, 300, 3}, {1, 9000, 1}, {1, 700, 8}};
+    const float large = 1 << 24;
+    sherd__heap heap = {0};
+    sherd__device *device = open_gpu(&heap, "cuda", 0);
+
+    for (int i = 0; device && i < LEN(sizes); i++) {
+        const int64_t *size = sizes[i], columns = size[0] * size[2];
+        array x = blank(device, SHERD_F32, columns * size[1], 0);
+        array y = blank(device, SHERD_F32, x.n, 0);
+        for (int64_t k = 0; k < x.n; k++) {
+            int64_t m = k / size[2] % size[1];
+            ((float *)(void *)x.host)[k] = m ? 1 : large;
+            ((float *)(void *)y.host)[k] = (float)((double)large + (double)m);
+        }
+        upload(device, &x);
+        sherd__device_running_sum(device, SHERD_F32, size, false, y.gpu, x.gpu);
+        check_same(device, &y, "running sums beside a large number");
+        drop(device, &x);
+        drop(device, &y);
+    }
+    close_gpu(&heap, device);
+}
+
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 /* Law 0: products, 1: logarithms of sums, 2 to 5: recurrences, on the CPU and on the GPU. */
@@ -371,6 +397,7 @@ static const check_test tests[] = {
     {TEST(the_first_of_equals_is_found)},
     {TEST(gradients_of_log_sums)},
     {TEST(sums_run)},
+    {TEST(small_numbers_add_up)},
     {TEST(lines_run)},
     {TEST(extremes_run)},
 };
