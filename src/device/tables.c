@@ -7,10 +7,13 @@
 #include "order.h"
 #include "base/dtype.h"
 #include "base/num.h"
+#include "kernels/sums.h"
 #include "programs/tables_args.h"
 
 #include <limits.h>
 #include <string.h>
+
+_Static_assert((int)ADD_GROUP == (int)SHERD__ROWS_OF_SUM, "the GPU adds in the CPU's groups");
 
 static const char *const unit_name[SHERD__WIDE + 1] = {
     [1] = "unit_1", [2] = "unit_2", [4] = "unit_4", [8] = "unit_8", [16] = "unit_16"};

@@ -4,7 +4,7 @@
  * error does not grow with their number: one running sum of 10 million equal numbers in f32 is
  * wrong in the third digit. Rows added where indices say: places.h. Gradients of a convolution's
  * weights by oneDNN: some images at a time (conv_kept.c). Not so yet: those of one large image, or
- * of few products, rows that GPUs add by index, and products that are more numbers than terms.
+ * of few products, gradients of tables on GPUs, and products that are more numbers than terms.
  */
 #ifndef SHERD__KERNELS_SUMS_H
 #define SHERD__KERNELS_SUMS_H

@@ -3,8 +3,7 @@
  * Elements taken and put along a dim by index. Kernels that copy move units of 1 to 16 bytes, one a
  * thread; of equal indices the last one is stored, which is found by integers first. To add,
  * entries are sorted by index, so that equal ones follow one another in order, and a thread adds up
- * all that comes to one place; sums of a few have the bits of the CPU. An index that occurs very
- * often is slow.
+ * all that comes to one place, with the bits of the CPU. An index that occurs very often is slow.
  */
 
 /* Whether additions go through rows by pieces of 16 bytes. */
@@ -100,11 +99,38 @@ template <class UNIT> __device__ void entries(const entries_args &a)
     }
 }
 
+/* Add the rows of sorted places from t on, before `end`, that have the key; loads of several are on
+ * their way. */
+template <class E, int N>
+__device__ inline void add_rows(typename number<E>::sum *sum, const add_sorted_args &a,
+                                const E *src, uint32_t key, int64_t t, int64_t end)
+{
+    enum { AHEAD = 4 };
+    typename number<E>::sum x[AHEAD][N];
+
+    for (bool more = true; more; t += AHEAD) {
+        UNROLL
+        for (int u = 0; u < AHEAD; u++)
+            if (t + u < end && a.key[t + u] == key)
+                load<E, N>(x[u], src + a.position[t + u] * a.inner);
+        UNROLL
+        for (int u = 0; u < AHEAD; u++) {
+            more = t + u < end && a.key[t + u] == key;
+            if (more)
+                UNROLL
+            for (int k = 0; k < N; k++)
+                sum[k] += x[u][k];
+        }
+    }
+}
+
+/* Of more than ADD_GROUP rows the sums of groups are added in f64, as kernels/sums.h says. */
 template <class K, class E> __device__ void add_sorted(const add_sorted_args &a)
 {
     typedef typename number<E>::sum T;
-    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1, AHEAD = 4 };
-    T sum[N], x[AHEAD][N];
+    enum { N = K::WIDE ? 16 / (int)sizeof(E) : 1 };
+    T sum[N];
+    double total[N];
 
     for (int64_t i = global_thread(); i < a.outer * a.n * a.pieces; i += all_threads()) {
         int64_t row = i / a.pieces, c = (i - row * a.pieces) * N, o = row / a.n, t = row - o * a.n;
@@ -114,20 +140,28 @@ template <class K, class E> __device__ void add_sorted(const add_sorted_args &a)
         const E *src = (const E *)a.src + o * a.n * a.inner + c;
         E *dst = (E *)a.dst + (o * a.entries + key) * a.inner + c;
         load<E, N>(sum, dst);
-        for (bool more = true; more; t += AHEAD) {
-            UNROLL
-            for (int u = 0; u < AHEAD; u++)
-                if (t + u < a.n && a.key[t + u] == key)
-                    load<E, N>(x[u], src + a.position[t + u] * a.inner);
-            UNROLL
-            for (int u = 0; u < AHEAD; u++) {
-                more = t + u < a.n && a.key[t + u] == key;
-                if (more)
-                    UNROLL
-                for (int k = 0; k < N; k++)
-                    sum[k] += x[u][k];
-            }
+        bool more = sizeof(T) == 4 && t + ADD_GROUP < a.n && a.key[t + ADD_GROUP] == key;
+        if (!more) {
+            add_rows<E, N>(sum, a, src, key, t, a.n);
+            store<E, N>(dst, sum);
+            continue;
         }
+        UNROLL
+        for (int k = 0; k < N; k++)
+            total[k] = sum[k];
+        for (; more; t += ADD_GROUP) {
+            more = t + ADD_GROUP < a.n && a.key[t + ADD_GROUP] == key;
+            UNROLL
+            for (int k = 0; k < N; k++)
+                sum[k] = 0;
+            add_rows<E, N>(sum, a, src, key, t, more ? t + ADD_GROUP : a.n);
+            UNROLL
+            for (int k = 0; k < N; k++)
+                total[k] += sum[k];
+        }
+        UNROLL
+        for (int k = 0; k < N; k++)
+            sum[k] = (T)total[k];
         store<E, N>(dst, sum);
     }
 }

@@ -3,6 +3,8 @@
 #ifndef SHERD__PROGRAMS_TABLES_ARGS_H
 #define SHERD__PROGRAMS_TABLES_ARGS_H
 
+enum { ADD_GROUP = 64 /* rows that are added in f32: SHERD__ROWS_OF_SUM */ };
+
 /*
  * As sherd__pick: one side [outer,n,inner], the other [outer,entries,inner], index [outer,n,inner]
  * or [n] if flat. src and dst are of units. winner [outer,entries,inner]: the last j of each entry;
