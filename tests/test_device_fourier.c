@@ -54,11 +54,11 @@ static void transforms_are_plain(void)
                                 .n = shapes[s][1],
                                 .inner = shapes[s][2],
                                 .scale = bits & 4 ? 0.25 : 1};
-                one_is_plain(dtypes[d], &t, s == 1);
+                one_is_plain(dtypes[d], &t, s % 2);
                 t.kind = SHERD__FFT_FROM_HALF;
                 t.inverse = true;
                 t.folded = bits & 2;
-                one_is_plain(dtypes[d], &t, 0);
+                one_is_plain(dtypes[d], &t, s % 2);
             }
     close_device();
 }

@@ -133,6 +133,7 @@ void sherd__device_complex_mul(sherd__device *device, sherd_dtype dtype, bool co
                                const int64_t *a_stride, const void *b, const int64_t *b_stride)
 {
     complex_mul_args args = {.conj = conj, .dst = dst, .a = a, .b = b};
+    size_t element = sherd_dtype_bytes(dtype);
     int64_t pairs[2][SHERD_MAX_DIMS];
     sherd__box box;
 
@@ -141,6 +142,7 @@ void sherd__device_complex_mul(sherd__device *device, sherd_dtype dtype, bool co
         pairs[1][d] = b_stride[d] / 2;
     }
     sherd__box_of(&box, ndim, size, 2, (const int64_t *[]){pairs[0], pairs[1]});
+    args.aligned = sherd__is_aligned(a, 2 * element) && sherd__is_aligned(b, 2 * element);
     args.items = box.n;
     args.ndim = box.ndim;
     args.small = sherd__box_divisors(&box, args.multiplier, args.shift);

@@ -171,14 +171,16 @@ bool sherd__device_transforms(sherd__device *device, sherd_dtype dtype, const sh
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-/* [outer,n,inner] to [outer,inner,n], or back. */
+/* [outer,n,inner] to [outer,inner,n], or back; pairs in two parts, if a view begins between. */
 static void turn(const work *w, int64_t n, size_t bytes, bool back, void *dst, const void *src)
 {
     const sherd__fft *t = w->t;
-    const int64_t size[] = {t->outer, t->inner, n};
-    const int64_t slabs[] = {n * t->inner, 1, t->inner}, rows[] = {n * t->inner, n, 1};
+    int64_t parts = sherd__is_aligned(src, bytes) ? 1 : 2, slab = n * t->inner * parts;
+    const int64_t size[] = {t->outer, t->inner, n, parts};
+    const int64_t slabs[] = {slab, parts, t->inner * parts, 1};
+    const int64_t rows[] = {slab, n * parts, parts, 1};
 
-    sherd__device_copy_box(w->device, bytes, 3, size, dst, back ? slabs : rows, src,
+    sherd__device_copy_box(w->device, bytes / (size_t)parts, 4, size, dst, back ? slabs : rows, src,
                            back ? rows : slabs);
 }
 
@@ -188,6 +190,7 @@ static void scale(const work *w, int64_t m, int64_t inner, void *dst, const void
     const sherd__kernel kernel = {SHERD__PROGRAM_FIELDS, "fft_scale", NULL, w->dtype,
                                   SHERD_DTYPE_NONE};
     bool to = w->t->kind == SHERD__FFT_TO_HALF, from = w->t->kind == SHERD__FFT_FROM_HALF;
+    size_t real = sherd_dtype_bytes(w->dtype);
     const fft_scale_args args = {.items = w->t->outer * m * w->t->inner,
                                  .m = m,
                                  .inner = inner,
@@ -200,7 +203,8 @@ static void scale(const work *w, int64_t m, int64_t inner, void *dst, const void
                                            : from        ? 0.5
                                                          : 1,
                                  .sign = to && w->t->inverse ? -1 : 1,
-                                 .real_ends = from};
+                                 .real_ends = from,
+                                 .aligned = sherd__is_aligned(src, 2 * real)};
 
     sherd__device_launch(w->device, &kernel, sherd__grid_of(args.items), &args, sizeof args);
 }

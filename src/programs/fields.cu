@@ -137,13 +137,25 @@ template <class A, class B> __device__ void taps_grad(const taps_grad_args &a)
 
 /* ---- complex numbers ------------------------------------------------------------------------- */
 
+/* Pair i, at once where pairs lie on their own size: a view may begin between. */
+template <class E>
+__device__ inline pack<E, 2> pair_at(const void *from, int64_t i, int32_t aligned)
+{
+    const E *x = (const E *)from + 2 * i;
+
+    if (aligned)
+        return *(const pack<E, 2> *)x;
+    pack<E, 2> pair = {{x[0], x[1]}};
+    return pair;
+}
+
 template <class E> __device__ void complex_mul(const complex_mul_args &a)
 {
     int64_t at[2];
 
     for (int64_t i = global_thread(); i < a.items; i += all_threads()) {
         locate<2>(a, i, at);
-        pack<E, 2> x = ((const pack<E, 2> *)a.a)[at[0]], y = ((const pack<E, 2> *)a.b)[at[1]], z;
+        pack<E, 2> x = pair_at<E>(a.a, at[0], a.aligned), y = pair_at<E>(a.b, at[1], a.aligned), z;
         E imaginary = a.conj ? -y.x[1] : y.x[1];
         z.x[0] = x.x[0] * y.x[0] - x.x[1] * imaginary;
         z.x[1] = x.x[0] * imaginary + x.x[1] * y.x[0];
@@ -157,7 +169,7 @@ template <class E> __device__ void fft_scale(const fft_scale_args &a)
         int64_t at = i, k = split(&at, a.inner);
         split(&k, a.m);
         bool ends = k == 0 || 2 * k == a.n;
-        pack<E, 2> x = ((const pack<E, 2> *)a.src)[i];
+        pack<E, 2> x = pair_at<E>(a.src, i, a.aligned);
         E scale = (E)(ends ? a.scale : a.scale * a.middle);
         x.x[0] *= scale;
         x.x[1] = ends && a.real_ends ? (E)0 : x.x[1] * scale * (E)a.sign;

@@ -49,13 +49,13 @@ typedef struct taps_grad_args {
     const int64_t *reader;
 } taps_grad_args;
 
-/* Pairs; strides of a and b in pairs. */
+/* Pairs; strides of a and b in pairs. aligned: a and b lie on the size of a pair, as dst does. */
 typedef struct complex_mul_args {
     int64_t items;
     int32_t ndim, small;
     uint32_t multiplier[8], shift[8];
     int64_t size[8], stride[2][8];
-    int32_t conj;
+    int32_t conj, aligned;
     void *dst;
     const void *a, *b;
 } complex_mul_args;
@@ -70,7 +70,7 @@ typedef struct fft_scale_args {
     void *dst;
     const void *src;
     double scale, middle, sign;
-    int32_t real_ends;
+    int32_t real_ends, aligned; /* src lies on the size of a pair, as dst does */
 } fft_scale_args;
 
 #endif
