@@ -426,6 +426,35 @@ static void joined_is_plain(void)
     close_device();
 }
 
+/* Where a block has 99 KB heads that are too wide are left to the CPU, and no launch fails. */
+static void too_wide_for_less_memory_is_said(void)
+{
+    enum { MOST = 256, ROWS = 2 };
+
+    setenv("SHERD_EMULATED_CUDA_ARCH", "89", 1);
+    open_device();
+    for (int d = 0; d < LEN(dtypes); d++)
+        for (int64_t width = 32; width <= MOST; width *= 2) {
+            sherd_dtype type = dtypes[d];
+            sherd__attending s = problem(1, 1, 1, ROWS, ROWS, width);
+            array x = drawn(type, ROWS * MOST, 0, -1, 1, 1), y = room_for(type, 4 * x.n, 0);
+            array log_sum = room_for(statistics(type), ROWS, 0);
+            void *p = x.data, *to = y.data;
+            bool takes = sherd__device_attends(device, type, &s, SHERD__ATTENDING_FORWARD);
+            bool back = sherd__device_attends(device, type, &s, SHERD__ATTENDING_BACK);
+            CHECK_EQ(sherd__device_attention(device, type, &s, to, log_sum.data, p, p, p), takes);
+            CHECK_EQ(sherd__device_attention_grad(device, type, &s, to, to, to, p, p, p, p, to,
+                                                  log_sum.data),
+                     back);
+            CHECK(takes);
+            CHECK_EQ(back, width <= 64);
+            CHECK(sherd__device_wait(device));
+            drop(&x), drop(&y), drop(&log_sum);
+        }
+    close_device();
+    unsetenv("SHERD_EMULATED_CUDA_ARCH");
+}
+
 static void what_it_can_not_is_said(void)
 {
     float x[1] = {0};
@@ -434,14 +463,14 @@ static void what_it_can_not_is_said(void)
     sherd__attending masked = problem(1, 1, 1, 1, 1, 1), wider = masked, both = masked;
     both.mask = x;
     both.mask_dtype = SHERD_F32;
-    CHECK(sherd__device_attends(SHERD_F32, &both));
+    CHECK(sherd__device_attends(device, SHERD_F32, &both, SHERD__ATTENDING_FORWARD));
     both.softcap = 1;
-    CHECK(!sherd__device_attends(SHERD_F32, &both));
+    CHECK(!sherd__device_attends(device, SHERD_F32, &both, SHERD__ATTENDING_FORWARD));
     masked.mask = x;
     masked.mask_dtype = SHERD_F64;
     wider.width = 257;
-    CHECK(!sherd__device_attends(SHERD_F32, &masked));
-    CHECK(!sherd__device_attends(SHERD_F32, &wider));
+    CHECK(!sherd__device_attends(device, SHERD_F32, &masked, SHERD__ATTENDING_FORWARD));
+    CHECK(!sherd__device_attends(device, SHERD_F32, &wider, SHERD__ATTENDING_FORWARD));
     CHECK(!sherd__device_attention(device, SHERD_F32, &masked, x, x, x, x, x));
     CHECK(!sherd__device_attention(device, SHERD_F32, &wider, x, x, x, x, x));
     CHECK(!sherd__device_attention_grad(device, SHERD_F32, &masked, x, x, x, x, x, x, x, x, x));
@@ -455,6 +484,6 @@ static const check_test tests[] = {
     {TEST(pieces_are_plain)},        {TEST(masks_are_plain)},
     {TEST(dropout_is_plain)},        {TEST(joined_is_plain)},
     {TEST(what_it_can_not_is_said)}, {TEST(windows_and_caps_are_plain)},
-    {TEST(documents_are_plain)},
+    {TEST(documents_are_plain)},     {TEST(too_wide_for_less_memory_is_said)},
 };
 CHECK_MAIN(tests)

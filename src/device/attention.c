@@ -32,12 +32,6 @@ static int mask_kind_of(sherd_dtype dtype, sherd_dtype mask)
                                 : -1;
 }
 
-bool sherd__device_attends(sherd_dtype dtype, const sherd__attending *s)
-{
-    return sherd__device_computes(dtype) && s->width <= MOST_WIDTH &&
-           (!s->mask || (mask_kind_of(dtype, s->mask_dtype) >= 0 && s->softcap == 0));
-}
-
 static void add_mask(attending *a, sherd_dtype dtype, const sherd__attending *s)
 {
     int64_t bytes = (int64_t)sherd_dtype_bytes(s->mask_dtype);
@@ -107,7 +101,9 @@ static const char *const widths[][3] = {{"w32", "w32_tall", "w64_more"},
                                         {"w128", "w128", "w128_more"},
                                         {"w256_more", "w256_more", "w256_more"}};
 enum { TALL = 1, MORE };
-enum { FORWARD_TILES = 2 }; /* of attention.cu, at least */
+enum { FORWARD_TILES = 2, DQ_TILES = 3, BACK_TILES = 4 }; /* of attention.cu, at least */
+/* Bytes beside tiles of attention_half.cu, where rows are keys. */
+enum { KNOWN = ATTENTION_HALF_SIDE * 2 * (int)sizeof(float), KEPT = ATTENTION_HALF_SIDE * 8 };
 
 static bool has_more(const attending *a)
 {
@@ -155,6 +151,65 @@ static int sharing(const sherd__device *device, int bytes, int most)
     return (int)sherd__min(most, shared_of(device) / (bytes + TAKEN));
 }
 
+/* Bytes of a block with so many tiles of attention.cu and one of scores; *tile: of one of them. */
+static int plain_bytes(sherd_dtype dtype, const attending *a, int tiles, int *tile)
+{
+    int width = 32 << width_of(a), side = side_of(dtype, a->width);
+    int element = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype)),
+        gap = ATTENTION_PIECE / element;
+
+    *tile = side * (width + gap) * element;
+    return tiles * *tile + side * (side + gap) * element;
+}
+
+/* The same of attention_half.cu, with tiles of the block's own rows and two buffers of two. */
+static int half_bytes(const attending *a, int own_tiles, int rows)
+{
+    int width = 32 << width_of(a);
+
+    return (own_tiles * rows + 4 * ATTENTION_HALF_SIDE) * (width + ATTENTION_HALF_GAP) * 2;
+}
+
+/* As wide as the kernel for the gradient of a mask takes it. */
+static attending for_dmask(const attending *a)
+{
+    attending wider = *a;
+
+    wider.width = sherd__max(a->width, HALF_WIDTH);
+    return wider;
+}
+
+/* The most that a block of any kernel has, with one tile for each that it needs. */
+static int most_bytes(sherd_dtype dtype, const attending *a, sherd__attending_pass pass)
+{
+    bool back = pass != SHERD__ATTENDING_FORWARD;
+    attending wider = for_dmask(a);
+    int tile, bytes = plain_bytes(dtype, a, back ? BACK_TILES : FORWARD_TILES, &tile);
+
+    if (is_by_warps(dtype, a))
+        bytes = half_bytes(a, back ? 2 : 1, ATTENTION_HALF_SIDE) + (back ? 2 * (KNOWN + KEPT) : 0);
+    if (pass == SHERD__ATTENDING_TO_MASK) {
+        plain_bytes(dtype, &wider, 0, &tile);
+        bytes = (int)sherd__max(bytes, BACK_TILES * tile);
+    }
+    return bytes;
+}
+
+bool sherd__device_attends(const sherd__device *device, sherd_dtype dtype,
+                           const sherd__attending *s, sherd__attending_pass pass)
+{
+    const attending a = {.width = s->width,
+                         .window = s->window,
+                         .cap = s->softcap,
+                         .span = s->span,
+                         .mask = s->mask,
+                         .drops = s->p > 0};
+
+    return sherd__device_computes(dtype) && s->width <= MOST_WIDTH &&
+           (!s->mask || (mask_kind_of(dtype, s->mask_dtype) >= 0 && s->softcap == 0)) &&
+           sharing(device, most_bytes(dtype, &a, pass), 1) > 0;
+}
+
 /*
  * Launch `blocks` blocks for each tile of `length`. A block has shared memory for `tiles` tiles and
  * one of scores, and for a spare tile if that leaves as many blocks on a processor.
@@ -163,10 +218,8 @@ static void launch_plain(sherd__device *device, const char *family, sherd_dtype 
                          int64_t blocks, int64_t length, int tiles, attending *args)
 {
     bool more = has_more(args);
-    int which = width_of(args), width = 32 << which, side = side_of(dtype, args->width);
-    int element = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype)),
-        gap = ATTENTION_PIECE / element, tile = side * (width + gap) * element;
-    int bytes = tiles * tile + side * (side + gap) * element, most = which == 0 ? 3 : 2;
+    int which = width_of(args), side = side_of(dtype, args->width), most = which == 0 ? 3 : 2;
+    int tile, bytes = plain_bytes(dtype, args, tiles, &tile);
     sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, family, widths[which][more ? MORE : 0], dtype,
                             SHERD_DTYPE_NONE};
 
@@ -187,15 +240,14 @@ static void launch_half(sherd__device *device, const char *family, sherd_dtype d
                         int64_t length, int own_tiles, int more, const attending *args)
 {
     enum { SIDE = ATTENTION_HALF_SIDE, ENOUGH = 400 };
-    int which = width_of(args), width = 32 << which;
+    int which = width_of(args);
     bool masked = has_more(args);
     bool tall = which < 2 && !masked && heads * sherd__ceil_div(length, 2 * SIDE) >= ENOUGH;
     int rows = tall ? 2 * SIDE : SIDE;
     sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION_HALF, family,
                             widths[which][masked ? MORE : tall], dtype, SHERD_DTYPE_NONE};
     sherd__launch_grid grid = {heads * sherd__ceil_div(length, rows), ATTENTION_HALF_THREADS,
-                               (own_tiles * rows + 4 * SIDE) * (width + ATTENTION_HALF_GAP) * 2 +
-                                   more};
+                               half_bytes(args, own_tiles, rows) + more};
 
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
@@ -205,7 +257,7 @@ bool sherd__device_attention(sherd__device *device, sherd_dtype dtype, const she
 {
     int64_t heads = s->batch * s->groups * s->repeat;
 
-    if (!sherd__device_attends(dtype, s))
+    if (!sherd__device_attends(device, dtype, s, SHERD__ATTENDING_FORWARD))
         return false;
     attending args = args_of(dtype, s, q, k, v);
     args.wide = sherd__rows_are_wide(dtype, s->width,
@@ -239,26 +291,23 @@ static void launch_delta(sherd__device *device, sherd_dtype dtype, int64_t rows,
 static void launch_dmask(sherd__device *device, sherd_dtype dtype, const attending *args)
 {
     const int64_t *stride = args->mask_stride;
-    attending wider = *args;
+    const attending wider = for_dmask(args);
     int64_t blocks = (stride[0] ? args->batch : 1) * (stride[1] ? args->groups : 1) *
                      (stride[2] ? args->repeat : 1);
 
-    wider.width = sherd__max(args->width, HALF_WIDTH);
-    int side = side_of(dtype, wider.width), many = width_of(&wider);
-    int bytes = (int)sherd_dtype_bytes(sherd__statistics_dtype(dtype));
-    sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, "attention_dmask", widths[many][MORE], dtype,
-                            SHERD_DTYPE_NONE};
+    int side = side_of(dtype, wider.width), tile;
+    plain_bytes(dtype, &wider, 0, &tile);
+    sherd__kernel kernel = {SHERD__PROGRAM_ATTENTION, "attention_dmask",
+                            widths[width_of(&wider)][MORE], dtype, SHERD_DTYPE_NONE};
     blocks *= stride[3] ? sherd__ceil_div(args->queries, side) : 1;
     blocks *= stride[4] ? sherd__ceil_div(args->keys, side) : 1;
-    sherd__launch_grid grid = {blocks, ATTENTION_THREADS,
-                               side * 4 * ((32 << many) + ATTENTION_PIECE / bytes) * bytes};
+    sherd__launch_grid grid = {blocks, ATTENTION_THREADS, BACK_TILES * tile};
     sherd__device_launch(device, &kernel, grid, args, sizeof *args);
 }
 
 static void launch_grad(sherd__device *device, sherd_dtype dtype, const sherd__attending *s,
                         attending *args)
 {
-    enum { KNOWN = ATTENTION_HALF_SIDE * 2 * (int)sizeof(float), KEPT = ATTENTION_HALF_SIDE * 8 };
     int64_t groups = s->batch * s->groups, heads = groups * s->repeat;
     bool more = has_more(args);
 
@@ -268,8 +317,8 @@ static void launch_grad(sherd__device *device, sherd_dtype dtype, const sherd__a
         launch_half(device, "attention_half_dkv", dtype, groups, s->keys, 2,
                     2 * (KNOWN + (more ? KEPT : 0)), args);
     } else {
-        launch_plain(device, "attention_dq", dtype, heads, s->queries, 3, args);
-        launch_plain(device, "attention_dkv", dtype, groups, s->keys, 4, args);
+        launch_plain(device, "attention_dq", dtype, heads, s->queries, DQ_TILES, args);
+        launch_plain(device, "attention_dkv", dtype, groups, s->keys, BACK_TILES, args);
     }
 }
 
@@ -313,9 +362,11 @@ bool sherd__device_attention_back(sherd__device *device, sherd_dtype dtype,
                                   const sherd__attending *s, const sherd__attending_back *to)
 {
     int64_t rows = s->batch * s->groups * s->repeat * s->queries;
+    sherd__attending_pass pass =
+        to->dmask && s->mask ? SHERD__ATTENDING_TO_MASK : SHERD__ATTENDING_BACK;
     workspace w;
 
-    if (!sherd__device_attends(dtype, s))
+    if (!sherd__device_attends(device, dtype, s, pass))
         return false;
     if (take(device, dtype, rows, s->width, !to->dout, &w)) {
         attending args = args_of(dtype, s, to->q, to->k, to->v);

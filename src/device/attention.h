@@ -9,9 +9,17 @@
 
 #include "device.h"
 
+typedef enum sherd__attending_pass {
+    SHERD__ATTENDING_FORWARD,
+    SHERD__ATTENDING_BACK,
+    SHERD__ATTENDING_TO_MASK /* with the mask's gradient */
+} sherd__attending_pass;
+
 /* Whether there are kernels for a problem: heads up to 256 wide; a mask that is bool, of the dtype,
- * or of 16 bits, and not together with a softcap. */
-bool sherd__device_attends(sherd_dtype dtype, const sherd__attending *s);
+ * or of 16 bits, and not together with a softcap; and whether a block of this GPU has the memory
+ * that they take: 99 KB are too few for backward of heads wider than 64. */
+bool sherd__device_attends(const sherd__device *device, sherd_dtype dtype,
+                           const sherd__attending *s, sherd__attending_pass pass);
 
 /* dout, dlog_sum: NULL = zeroes. dmask, f64, as the mask lies, is added to; NULL = not wanted. */
 typedef struct sherd__attending_back {

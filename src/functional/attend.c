@@ -138,8 +138,11 @@ static bool attend_grad(sherd_call *call)
     const attend_attributes *attributes = call->attributes;
     int64_t bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
     sherd__attending s = sherd__attend_problem(call, G_Q);
+    sherd__device *device = sherd__device_in(call);
+    sherd__attending_pass pass =
+        attributes->wants_mask && s.mask ? SHERD__ATTENDING_TO_MASK : SHERD__ATTENDING_BACK;
 
-    if (sherd__device_in(call) && sherd__device_attends(call->out[Q]->dtype, &s))
+    if (device && sherd__device_attends(device, call->out[Q]->dtype, &s, pass))
         return attend_grad_there(call, &s);
     if (!sherd__leave_device(call))
         return false;

@@ -313,28 +313,34 @@ static bool attend_back(sherd_call *call)
 
 /* ---- where it is computed -------------------------------------------------------------------- */
 
-/* Whether the GPU has kernels for pieces: operands from q on. The same on all ranks. */
-static bool has_kernel(const sherd_call *call, int q)
+/* Whether the GPU has kernels for pieces: operands from q on. The same on all ranks whose GPUs are
+ * alike. */
+static bool has_kernel(const sherd_call *call, int q, sherd__attending_pass pass)
 {
+    const sherd__device *device = sherd__world_device(call->world);
     const sherd__attend_attributes *attributes = call->attributes;
     const sherd_tensor *queries = call->in[q], *mask = call->in[q + MASK];
     bool spans = sherd__attend_are_spans(mask); /* all kernels take them */
     const sherd__attending s = {.width = queries->shape[WIDTH],
+                                .window = 1, /* strips may have any option */
                                 .softcap = attributes->softcap,
                                 .mask = spans ? NULL : mask, /* whether there is one */
                                 .mask_dtype = mask ? mask->dtype : SHERD_DTYPE_NONE};
 
-    return sherd__fractions_there(call) && sherd__device_attends(queries->dtype, &s);
+    return device && sherd__fractions_there(call) &&
+           sherd__device_attends(device, queries->dtype, &s, pass);
 }
 
 static bool goes_there(const sherd_call *call)
 {
-    return has_kernel(call, Q);
+    return has_kernel(call, Q, SHERD__ATTENDING_FORWARD);
 }
 
 static bool goes_back_there(const sherd_call *call)
 {
-    return has_kernel(call, G_Q);
+    const sherd__attend_attributes *a = call->attributes;
+
+    return has_kernel(call, G_Q, a->wants_mask ? SHERD__ATTENDING_TO_MASK : SHERD__ATTENDING_BACK);
 }
 
 /* ---- how they lie ---------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ struct CUmod_st {
 namespace
 {
 
-enum { MOST_DEVICES = 16, USUAL_SHARED_BYTES = 48 * 1024, MOST_SHARED_BYTES = 227 * 1024 };
+enum { MOST_DEVICES = 16, USUAL_SHARED_BYTES = 48 * 1024 };
 
 struct machine {
     std::mutex mutex;
@@ -373,12 +373,23 @@ EXPORT int cuModuleGetFunction(CUfunction *out, CUmodule module, const char *nam
     return 0;
 }
 
+/* Memory of a block, at most. */
+static int most_shared_bytes()
+{
+    int architecture = number_in("SHERD_EMULATED_CUDA_ARCH", 90);
+
+    return 1024 * (architecture == 75                             ? 64
+                   : architecture == 80 || architecture == 87     ? 163
+                   : architecture < 90 || architecture / 10 == 12 ? 99
+                                                                  : 227);
+}
+
 EXPORT int cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
     if (call_fails())
         return failure();
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
-        value > MOST_SHARED_BYTES)
+        value > most_shared_bytes())
         return ERROR_INVALID_VALUE;
     function->shared = value;
     return 0;
