@@ -182,6 +182,36 @@ static void forward_is_plain(sherd_dtype dtype, const norm *n, const array *x, c
     drop(&parts);
 }
 
+/* Parts that a large one before them would swallow, were they joined in f32. */
+static void moments_are_joined_in_f64(void)
+{
+    enum { MANY = 65 };
+    const double large = 1 << 24, length = large + MANY - 1;
+
+    open_device();
+    for (int centred = 0; centred < 2; centred++) {
+        array parts = room_for(SHERD_F32, MANY * (centred ? 3 : 1), 0);
+        array mean = room_for(SHERD_F32, 1, 0), rstd = room_for(SHERD_F32, 1, 0);
+        for (int64_t p = 0; p < MANY; p++) {
+            if (centred) {
+                set(&parts, 3 * p, 1);
+                set(&parts, 3 * p + 1, 0.5);
+            }
+            set(&parts, centred ? 3 * p + 2 : p, p ? 1 : large);
+        }
+        send(&parts);
+        set(&mean, 0, 0.5);
+        set(&rstd, 0, 1);
+        sherd__device_row_moments_join(device, SHERD_F32, MANY, 1, length, 0,
+                                       centred ? mean.data : NULL, rstd.data, parts.data);
+        same(&rstd, 1e-7, "rstd of many parts");
+        if (centred)
+            same(&mean, 0, "mean of many parts");
+        drop(&parts), drop(&mean), drop(&rstd);
+    }
+    close_device();
+}
+
 static void backward_is_plain(sherd_dtype dtype, const norm *n, const array *x, const array *weight,
                               const array *mean, const array *rstd)
 {
@@ -268,9 +298,7 @@ static void attention_of_parts(void)
 }
 
 static const check_test tests[] = {
-    {TEST(softmax_of_parts)},
-    {TEST(parts_are_joined)},
-    {TEST(norms_of_parts)},
-    {TEST(attention_of_parts)},
+    {TEST(softmax_of_parts)},          {TEST(parts_are_joined)},   {TEST(norms_of_parts)},
+    {TEST(moments_are_joined_in_f64)}, {TEST(attention_of_parts)},
 };
 CHECK_MAIN(tests)

@@ -242,27 +242,26 @@ template <class K, class E> __device__ void row_moments(const row_moments_args &
     }
 }
 
-/* By Chan's formula, in the order of parts. T: f32 or f64. */
+/* By Chan's formula, in f64, in the order of parts. T: f32 or f64. */
 template <class T> __device__ void row_moments_join(const row_moments_join_args &a)
 {
     for (int64_t r = global_thread(); r < a.rows; r += all_threads()) {
         const T *part = (const T *)a.moments + r;
-        T count = 0, mean = 0, squares = 0;
+        double count = 0, mean = 0, squares = 0;
         for (int64_t p = 0; p < a.parts; p++, part += (a.mean ? 3 : 1) * a.rows) {
-            if (!a.mean) {
-                squares += part[0];
+            double n = part[0];
+            if (!a.mean)
+                squares += n;
+            if (!a.mean || n == 0)
                 continue;
-            }
-            T n = part[0], all = count + n, apart = part[a.rows] - mean;
-            if (n == 0)
-                continue;
-            mean += count == 0 ? part[a.rows] : apart * (n / all);
-            squares += part[2 * a.rows] + (count == 0 ? (T)0 : apart * apart * (count * (n / all)));
+            double all = count + n, own = part[a.rows], apart = own - mean;
+            mean = count == 0 ? own : mean + apart * (n / all);
+            squares += part[2 * a.rows] + (count == 0 ? 0 : apart * apart * (count * (n / all)));
             count = all;
         }
         if (a.mean)
-            ((T *)a.mean)[r] = mean;
-        ((T *)a.rstd)[r] = (T)(1 / sqrt((double)squares / (a.length > 1 ? a.length : 1) + a.eps));
+            ((T *)a.mean)[r] = (T)mean;
+        ((T *)a.rstd)[r] = (T)(1 / sqrt(squares / (a.length > 1 ? a.length : 1) + a.eps));
     }
 }
 
