@@ -22,6 +22,14 @@ static inline int64_t sherd__plus(int64_t a, int64_t b)
     return sherd__add(a, b, &sum) ? sum : (int64_t)1 << SHERD__SIZE_LIMIT_LOG2;
 }
 
+/* The product of size[n], times `first`. */
+static inline int64_t sherd__times_all(int64_t first, int n, const int64_t *size)
+{
+    for (int i = 0; i < n; i++)
+        first = sherd__times(first, size[i]);
+    return first;
+}
+
 /* part / whole of n, rounded up; part <= whole, whole > 0. Exact. */
 static inline int64_t sherd__part_of(int64_t n, int64_t part, int64_t whole)
 {

@@ -49,8 +49,7 @@ static int64_t local_groups(int64_t groups, int64_t whole, int64_t mine)
 /* Of the elements of an array: other sizes may be any beside one of 0. */
 static int64_t count_of(int64_t first, int64_t second, const int64_t *size)
 {
-    return sherd__times(sherd__times(first, second),
-                        sherd__times(size[0], sherd__times(size[1], size[2])));
+    return sherd__times_all(sherd__times(first, second), SHERD__CONV_DIMS, size);
 }
 
 /* How many elements of big, weight and small this rank has. */

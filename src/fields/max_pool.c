@@ -20,7 +20,7 @@ enum { AT = 1 };
 /* Of the elements of a piece: other sizes may be any beside one of 0. */
 static int64_t count(int64_t outer, const int64_t *size)
 {
-    return sherd__times(outer, sherd__times(size[0], sherd__times(size[1], size[2])));
+    return sherd__times_all(outer, SHERD__POOL_DIMS, size);
 }
 
 /* The pieces of what is read and made; spatial dims are the last ones. */

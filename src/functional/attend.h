@@ -165,14 +165,34 @@ typedef struct sherd__cached_attributes {
             SHERD_FIELD(sherd__cached_attributes, grouped, BOOL)    \
     }
 
-sherd__cached_attributes sherd__cached_attributes_of(const sherd_tensor *q,
-                                                     const sherd_cached_options *options);
+/*
+ * Apply such an operator to in[operands], of which q is the first, [positions,heads,width] with or
+ * without a batch before. Operands that fit give q by so many groups of heads, and a result as q; 0
+ * groups: they do not fit, and are refused as they are.
+ */
+sherd_tensor *sherd__apply_cached(const sherd_op *op, sherd_tensor **in, int operands,
+                                  int64_t groups, const sherd_cached_options *options);
 /* What is wrong with them; NULL: nothing. */
 const char *sherd__cached_fault(sherd_call *call);
 /* Whether q has been put into groups: a caller's q of five dims is none. */
 static inline bool sherd__is_grouped(const sherd_call *call)
 {
     return ((const sherd__cached_attributes *)call->attributes)->grouped;
+}
+/* The problem of few queries, whose first and last keys are 2 x queries numbers at `seen`. */
+static inline sherd__cached sherd__cached_few(const sherd__attending *s, int64_t queries,
+                                              int64_t keys, int64_t *seen)
+{
+    return (sherd__cached){.queries = queries,
+                           .groups = s->groups,
+                           .repeat = s->repeat,
+                           .width = s->width,
+                           .keys = keys,
+                           .key_row = s->groups * s->width,
+                           .seen = seen,
+                           .before = s->window && seen ? seen + queries : NULL,
+                           .scale = s->scale,
+                           .softcap = s->softcap};
 }
 /* The first key that a query at a position sees. */
 int64_t sherd__cached_before(int64_t window, int64_t position);

@@ -133,19 +133,11 @@ bool sherd__paging_check(const sherd__paging *p)
 static sherd__cached few_of(const sherd__paging *p, int64_t queries)
 {
     int64_t *seen = p->room.seen;
+    sherd__cached s = sherd__cached_few(&p->s, queries, p->most, seen);
 
-    return (sherd__cached){.queries = queries,
-                           .groups = p->s.groups,
-                           .repeat = p->s.repeat,
-                           .width = p->s.width,
-                           .keys = p->most,
-                           .key_row = p->s.groups * p->s.width,
-                           .seen = seen,
-                           .before = p->s.window && seen ? seen + queries : NULL,
-                           .scale = p->s.scale,
-                           .softcap = p->s.softcap,
-                           .block = seen ? seen + 2 * queries : NULL,
-                           .together = p->together};
+    s.block = seen ? seen + 2 * queries : NULL;
+    s.together = p->together;
+    return s;
 }
 
 static bool take_few(sherd__paging *p, int64_t queries)

@@ -152,16 +152,7 @@ static bool attend_few(cache *c)
 {
     const int32_t *where = c->where;
     int64_t *seen = sherd_call_scratch(c->call, 2 * c->queries * (int64_t)sizeof *seen);
-    sherd__cached s = {.queries = c->queries,
-                       .groups = c->s.groups,
-                       .repeat = c->s.repeat,
-                       .width = c->s.width,
-                       .keys = c->room,
-                       .key_row = c->s.groups * c->s.width,
-                       .seen = seen,
-                       .before = c->s.window && seen ? seen + c->queries : NULL,
-                       .scale = c->s.scale,
-                       .softcap = c->s.softcap};
+    sherd__cached s = sherd__cached_few(&c->s, c->queries, c->room, seen);
     void *workspace = sherd_call_scratch(c->call, c->kernels->attention_cached_workspace(&s));
 
     if (c->dry)
@@ -468,23 +459,11 @@ sherd_tensor *sherd_attention_cached_with(sherd_tensor *q, sherd_tensor *k, sher
                                           sherd_tensor *positions,
                                           const sherd_cached_options *options)
 {
-    sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
-    bool fits = q && k && v && positions && !misfit((sherd_tensor *[]){q, k, v, positions});
-    int64_t n[5] = {0};
+    sherd_tensor *in[] = {q, k, v, positions};
+    bool fits = q && k && v && positions && !misfit(in);
 
-    attributes.grouped = fits;
-    for (int d = 0; fits && d < 4; d++)
-        n[d < 3 ? d : WIDTH] = q->shape[d];
-    if (fits) {
-        n[GROUPS] = k->shape[2];
-        n[REPEAT] = q->shape[2] / k->shape[2];
-        q = sherd_view(q, n, 5);
-    }
-    sherd_tensor *out = sherd_apply(&sherd__attention_cached_op,
-                                    (sherd_tensor *[]){q, k, v, positions}, OPERANDS, &attributes);
-    return fits && !sherd_tensor_failed(out)
-               ? sherd_view(out, (int64_t[]){n[0], n[1], n[GROUPS] * n[REPEAT], n[WIDTH]}, 4)
-               : out;
+    return sherd__apply_cached(&sherd__attention_cached_op, in, OPERANDS, fits ? k->shape[2] : 0,
+                               options);
 }
 
 sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,

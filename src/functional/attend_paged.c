@@ -188,20 +188,11 @@ sherd_tensor *sherd_attention_paged_with(sherd_tensor *q, sherd_tensor *k, sherd
                                          sherd_tensor *table, sherd_tensor *positions,
                                          const sherd_cached_options *options)
 {
-    sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
     sherd_tensor *in[] = {q, k, v, table, positions};
     bool fits = q && k && v && table && positions && !misfit(in);
-    int64_t n[4] = {0}, groups = 0;
 
-    attributes.grouped = fits;
-    for (int d = 0; fits && d < 4; d++)
-        n[d] = q->shape[d];
-    if (fits) {
-        groups = k->shape[HEADS];
-        in[Q] = sherd_view(q, (int64_t[]){n[0], n[1], groups, n[2] / groups, n[3]}, 5);
-    }
-    sherd_tensor *out = sherd_apply(&sherd__attention_paged_op, in, OPERANDS, &attributes);
-    return fits && !sherd_tensor_failed(out) ? sherd_view(out, n, 4) : out;
+    return sherd__apply_cached(&sherd__attention_paged_op, in, OPERANDS, fits ? k->shape[HEADS] : 0,
+                               options);
 }
 
 sherd_tensor *sherd_attention_paged(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
@@ -362,18 +353,9 @@ sherd_tensor *sherd_attention_paged_rows(sherd_tensor *q, sherd_tensor *k, sherd
                                          sherd_tensor *positions,
                                          const sherd_cached_options *options)
 {
-    sherd__cached_attributes attributes = sherd__cached_attributes_of(q, options);
     sherd_tensor *in[] = {q, k, v, table, positions, sequence};
     bool fits = q && k && v && table && positions && sequence && !rows_misfit(in);
-    int64_t n[3] = {0}, groups = 0;
 
-    attributes.grouped = fits;
-    for (int d = 0; fits && d < 3; d++)
-        n[d] = q->shape[d];
-    if (fits) {
-        groups = k->shape[HEADS];
-        in[Q] = sherd_view(q, (int64_t[]){1, n[0], groups, n[1] / groups, n[2]}, 5);
-    }
-    sherd_tensor *out = sherd_apply(&sherd__attention_paged_rows_op, in, OPERANDS + 1, &attributes);
-    return fits && !sherd_tensor_failed(out) ? sherd_view(out, n, 3) : out;
+    return sherd__apply_cached(&sherd__attention_paged_rows_op, in, OPERANDS + 1,
+                               fits ? k->shape[HEADS] : 0, options);
 }

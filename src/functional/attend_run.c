@@ -51,14 +51,23 @@ double sherd__attend_operations(const sherd__attending *s)
 
 /* ---- queries with positions of their own ----------------------------------------------------- */
 
-sherd__cached_attributes sherd__cached_attributes_of(const sherd_tensor *q,
-                                                     const sherd_cached_options *options)
+sherd_tensor *sherd__apply_cached(const sherd_op *op, sherd_tensor **in, int operands,
+                                  int64_t groups, const sherd_cached_options *options)
 {
+    sherd_tensor *q = in[0];
     const sherd_cached_options o = options ? *options : (sherd_cached_options){0};
     const sherd_attention_options scaled = {.scale = o.scale};
+    const sherd__cached_attributes attributes = {.scale = sherd__attend_scale(q, &scaled),
+                                                 .softcap = o.softcap,
+                                                 .window = o.window,
+                                                 .grouped = groups > 0};
 
-    return (sherd__cached_attributes){
-        .scale = sherd__attend_scale(q, &scaled), .softcap = o.softcap, .window = o.window};
+    if (groups > 0) {
+        const int64_t *end = q->shape + q->ndim, batch = q->ndim > 3 ? end[-4] : 1;
+        in[0] = sherd_view(q, (int64_t[]){batch, end[-3], groups, end[-2] / groups, end[-1]}, 5);
+    }
+    sherd_tensor *out = sherd_apply(op, in, operands, &attributes);
+    return groups > 0 && !sherd_tensor_failed(out) ? sherd_view(out, q->shape, q->ndim) : out;
 }
 
 const char *sherd__cached_fault(sherd_call *call)

@@ -385,14 +385,10 @@ static const char share[] = "/proc/self/autogroup"; /* "/autogroup-25 nice -20\n
 static void read_share(char *out, size_t room)
 {
     char text[64];
-    int file = open(share, O_RDONLY | O_CLOEXEC);
-    ssize_t n = file < 0 ? 0 : read(file, text, sizeof text - 1);
 
-    text[n < 0 ? 0 : n] = 0;
+    sherd__read_file(share, text, sizeof text);
     const char *last = strrchr(text, ' ');
     snprintf(out, room, "%s", last ? last + 1 : "");
-    if (file >= 0)
-        close(file);
 }
 
 /* Where that is not allowed, it stays as it is. */

@@ -25,12 +25,6 @@ typedef struct averaging {
 
 /* ---- what does not fit ----------------------------------------------------------------------- */
 
-static bool same_shape(const sherd_tensor *a, const sherd_tensor *b)
-{
-    return a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
-}
-
 /* Why the values of b cannot be written to a; NULL: they can. */
 static const char *fault(const sherd_named_state *to, const sherd_named_state *from)
 {
@@ -38,7 +32,7 @@ static const char *fault(const sherd_named_state *to, const sherd_named_state *f
 
     if (strcmp(to->path, from->path) || strcmp(to->name, from->name) || to->buffer != from->buffer)
         return "stands in the place of";
-    if (!same_shape(a, b))
+    if (!sherd__same_shape(a, b))
         return "has another shape than";
     if (a->dtype != b->dtype && !(sherd__has_fractions(a->dtype) && sherd__has_fractions(b->dtype)))
         return "has another dtype than";

@@ -91,8 +91,7 @@ static sherd_status check(const sherd__loading *what, sherd_tensor *to)
 {
     sherd_tensor *from = what->t;
 
-    if (from->dtype == to->dtype && from->ndim == to->ndim &&
-        memcmp(from->shape, to->shape, (size_t)to->ndim * sizeof to->shape[0]) == 0)
+    if (from->dtype == to->dtype && sherd__same_shape(from, to))
         return SHERD_OK;
     return sherd__module_fail(what->module, SHERD_EINVAL, "%s: \"%s\" is %s, what is loaded is %s",
                               what->function, what->name, sherd_tensor_text(to),
