@@ -207,10 +207,11 @@ static int end_parent(sherd_world *world, void *payload)
     return 0;
 }
 
-static int spawn_without_descriptors(void)
+/* Of so many files, the standard ones among them, and with so many ranks. */
+static int spawn_with_files(rlim_t files, int ranks)
 {
-    sherd_world_options options = {.ranks = 2, .as = SHERD_PROCESSES};
-    struct rlimit limit = {3, 3};
+    sherd_world_options options = {.ranks = ranks, .as = SHERD_PROCESSES};
+    struct rlimit limit = {files, files};
     int exit_status;
 
     for (int fd = 3; fd < 64; fd++)
@@ -219,22 +220,31 @@ static int spawn_without_descriptors(void)
            sherd_spawn(&exit_status, &options, end_parent, NULL);
 }
 
-/* A signal that can not be read from a descriptor ends the ranks all the same. */
-static void signals_need_no_descriptor(void)
+/*
+ * A signal that can not be read from a descriptor ends the ranks all the same; and so does one that
+ * can, where there are more ranks than files, and so none for each rank.
+ */
+static void signals_need_few_descriptors(void)
 {
+    static const struct {
+        rlim_t files;
+        int ranks;
+    } cases[] = {{3, 2}, {4, 8}};
     int status = 0;
 
     survivors =
         mmap(NULL, sizeof *survivors, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!CHECK(survivors != MAP_FAILED))
         return;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0)
-        _exit(spawn_without_descriptors());
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-    CHECK_EQ(atomic_load(survivors), 0);
+    for (int i = 0; i < LEN(cases); i++) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(spawn_with_files(cases[i].files, cases[i].ranks));
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+        CHECK_EQ(atomic_load(survivors), 0);
+    }
     munmap(survivors, sizeof *survivors);
 }
 
@@ -242,6 +252,6 @@ static const check_test tests[] = {
     {TEST(ranks_have_time_to_save)},       {TEST(a_server_that_has_drained_has_not_failed)},
     {TEST(they_have_not_for_ever)},        {TEST(survivors_have_time_to_save)},
     {TEST(what_is_ignored_stays_ignored)}, {TEST(other_signals_are_passed_on)},
-    {TEST(signals_need_no_descriptor)},
+    {TEST(signals_need_few_descriptors)},
 };
 LAUNCHED_MAIN(tests, play_rank)

@@ -172,25 +172,33 @@ static void look_for_missing(sherd__rank_watch *w)
             lose(w, SHERD__END_EXITED, r, w->child[r].code);
 }
 
+static nfds_t add_fd(struct pollfd *fds, nfds_t count, int fd)
+{
+    if (fd >= 0)
+        fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+    return count;
+}
+
+/* Only descriptors that there are: poll refuses a list that is longer than a process may have
+ * files. */
 static void sleep_a_while(sherd__rank_watch *w)
 {
     struct pollfd *fds = w->fds;
-    nfds_t count = 0;
+    nfds_t count = add_fd(fds, 0, w->signal_fd);
     bool blind = w->signal_fd < 0;
 
     for (int r = 0; r < w->ranks; r++) {
         const sherd__child *child = &w->child[r];
         if (!child->ended) {
             blind |= child->fd < 0;
-            fds[count++] = (struct pollfd){.fd = child->fd, .events = POLLIN};
+            count = add_fd(fds, count, child->fd);
         }
         if (child->inner.lives)
-            fds[count++] = (struct pollfd){.fd = child->inner.fd, .events = POLLIN};
+            count = add_fd(fds, count, child->inner.fd);
     }
-    fds[count++] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
     nfds_t all = count + (nfds_t)(w->output ? sherd__output_poll(w->output, fds + count) : 0);
     int ready = poll(fds, all, blind ? TICK_BLIND_MS : TICK_MS);
-    if (w->signal_fd < 0 || (ready > 0 && fds[count - 1].revents))
+    if (w->signal_fd < 0 || ready < 0 || fds[0].revents)
         sherd__read_signals(w);
     if (ready <= 0)
         return;
