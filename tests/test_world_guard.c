@@ -40,10 +40,15 @@ static void meet(table *t)
         sched_yield();
 }
 
+static bool bare; /* ranks have no standard output */
+
 static bool gather(void *self, const void *mine, size_t bytes, void *all)
 {
+    static const char warning[] = "what an MPI may have to say";
     seat *s = self;
 
+    if (bare) /* whatever has that number now */
+        CHECK(write(1, warning, sizeof warning) < 0);
     if (bytes > MOST)
         return false;
     memcpy(s->table->text[s->rank], mine, bytes);
@@ -215,6 +220,8 @@ static void play(void (*what)(sherd_world *world), bool kills, char *out, char *
         if (r == 1 && lesser)
             take_less();
         here = (seat){.table = t, .rank = r, .said = fdopen(dup(said), "a")};
+        if (bare)
+            close(1);
         sherd_world *world = open_world(&here);
         if (r == 1)
             what(world);
@@ -238,6 +245,18 @@ static char out[PROGRAM_TEXT], err[PROGRAM_TEXT];
 static void who_ends_unseen_is_named_and_its_guard_goes(void)
 {
     play(end_unseen, false, out, err);
+    CHECK_EQ(times(out, "EPEER "), 1);
+    CHECK_EQ(times(out, ": rank 1 ended before closing its world"), 1);
+    CHECK_EQ(times(err, ": rank 1 ended before closing its world"), 1);
+}
+
+/* Nothing of the library's gets its number: neither memory, into which others would print, nor what
+ * a guard watches, which closes such files. */
+static void ranks_need_no_standard_output(void)
+{
+    bare = true;
+    play(end_with_thread, false, out, err);
+    bare = false;
     CHECK_EQ(times(out, "EPEER "), 1);
     CHECK_EQ(times(out, ": rank 1 ended before closing its world"), 1);
     CHECK_EQ(times(err, ": rank 1 ended before closing its world"), 1);
@@ -288,6 +307,7 @@ static void a_guard_has_its_ranks_share_of_the_cores(void)
 
 static const check_test tests[] = {
     {TEST(who_ends_unseen_is_named_and_its_guard_goes)},
+    {TEST(ranks_need_no_standard_output)},
     {TEST(who_ends_with_a_thread_is_named_at_once)},
     {TEST(who_becomes_another_program_is_named_at_once)},
     {TEST(who_is_killed_after_one_that_was_asked_is_not_reported)},

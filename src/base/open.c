@@ -6,15 +6,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+int sherd__beyond_standard(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int reason = errno;
+    close(fd);
+    errno = reason;
+    return higher;
+}
+
 int sherd__open_file(const char *path, int flags)
 {
-    int low = open(path, flags | O_CLOEXEC, 0666);
-
-    if (low < 0 || low > STDERR_FILENO)
-        return low;
-    int fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    int reason = errno;
-    close(low);
-    errno = reason;
-    return fd;
+    return sherd__beyond_standard(open(path, flags | O_CLOEXEC, 0666));
 }

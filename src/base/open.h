@@ -10,4 +10,8 @@
 /* As open(), with O_CLOEXEC; the descriptor is never 0, 1 or 2. -1 and errno on failure. */
 int sherd__open_file(const char *path, int flags);
 
+/* The same for one that is open already, or for -1: another descriptor in place of 0, 1 or 2. It is
+ * closed by an exec. -1 and errno on failure; then it is closed. */
+int sherd__beyond_standard(int fd);
+
 #endif

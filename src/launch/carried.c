@@ -16,6 +16,8 @@
 #include "world/priced.h"
 #include "world/remote.h"
 
+#include "base/open.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,7 +33,7 @@ static void map_of(sherd__arena *out, const sherd__hello *first, const char *fun
     char path[64];
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", first->pid, first->fd);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = sherd__open_file(path, O_RDWR);
     if (fd < 0) {
         sherd__fail(diag, SHERD_ENOTSUP,
                     "can not open the memory of the first rank here (%s): %s; ranks of one machine "

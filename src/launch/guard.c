@@ -25,6 +25,8 @@
 #include "watch.h"
 #include "world/inside.h"
 
+#include "base/open.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -439,7 +441,7 @@ sherd__world_guard *sherd__guard_post(const sherd__arena *arena, int rank, uint6
     watched mine = {.arena = *arena,
                     .rank = rank,
                     .number = (int)getpid(),
-                    .process = (int)syscall(SYS_pidfd_open, getpid(), 0),
+                    .process = sherd__beyond_standard((int)syscall(SYS_pidfd_open, getpid(), 0)),
                     .main = getpid() == gettid(),
                     .keeps = has_sanitizer(),
                     .asks = !is_robust(),

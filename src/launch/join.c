@@ -13,6 +13,8 @@
 #include "world/dry.h"
 #include "world/inside.h"
 
+#include "base/open.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +152,7 @@ static bool map_through_launcher(sherd__arena *arena, const invitation *in)
         launcher.start != in->launcher_start)
         return false;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", in->launcher, in->fd);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = sherd__open_file(path, O_RDWR);
     bool good = fd >= 0 && map_of(arena, fd, in, &unused);
     if (fd >= 0)
         close(fd);

@@ -2,6 +2,8 @@
 /* Files without names: see shared_file.h. */
 #include "shared_file.h"
 
+#include "base/open.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -68,7 +70,7 @@ static int open_anywhere(size_t bytes, const char **where)
 
 int sherd__shared_file(size_t bytes, const char **where)
 {
-    int fd = open_anywhere(bytes, where);
+    int fd = sherd__beyond_standard(open_anywhere(bytes, where));
     int reason = fd < 0 ? 0 : extend(fd, bytes);
 
     if (!reason)
