@@ -257,6 +257,37 @@ static void a_signal_does_not_end_the_trace(void)
     munmap(s, sizeof *s);
 }
 
+/* Another process that reads the first kilobyte of a trace. */
+static pid_t read_some_of(const char *path)
+{
+    char text[1 << 12];
+    pid_t reader = fork();
+
+    if (reader)
+        return reader;
+    int file = open(path, O_RDONLY);
+    ssize_t n = 0;
+    for (size_t all = 0; n >= 0 && all < 1000; all += (size_t)n)
+        n = read(file, text, sizeof text);
+    _exit(0);
+}
+
+/* As with files: the kernel's signal would end the rank. */
+static void a_reader_that_is_gone_ends_the_trace_only(void)
+{
+    scene *s = shared();
+
+    begin_trace();
+    unlink(trace_path);
+    if (CHECK_EQ(mkfifo(trace_path, 0600), 0)) {
+        pid_t reader = read_some_of(trace_path);
+        CHECK_EQ(run(s, 2, SHERD_PROCESSES), 0);
+        waitpid(reader, NULL, 0);
+    }
+    end_trace();
+    munmap(s, sizeof *s);
+}
+
 static int64_t written(void)
 {
     struct stat file;
@@ -407,6 +438,7 @@ static const check_test tests[] = {
     {TEST(a_rank_that_dies_leaves_its_trace)},
     {TEST(a_file_that_can_not_be_written_is_an_error)},
     {TEST(a_limit_on_files_ends_the_trace_only)},
+    {TEST(a_reader_that_is_gone_ends_the_trace_only)},
     {TEST(a_signal_does_not_end_the_trace)},
     {TEST(it_ends_also_where_nobody_can_be_told)},
     {TEST(whatever_names_are_it_can_be_read)},

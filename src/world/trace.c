@@ -120,9 +120,9 @@ void sherd__trace_flush(sherd_world *world)
     size_t done = write_text(t);
     const char *why =
         done > 0 ? "the disk is full, or the file as large as it may be" : strerror(errno);
-    sherd__file_signal_drop(&limit);
     if (done < t->used)
         end_trace(world, why);
+    sherd__file_signal_drop(&limit);
     t->written += (int64_t)t->used;
     t->used = 0;
     if (t->file >= 0 && t->written > most_bytes)
