@@ -365,10 +365,9 @@ sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch
     if (*here && !status) {
         world->lent = true;
         *exit_status = plan->body(world, plan->payload);
-        status = sherd__world_close(world, NULL);
+        status = sherd__world_close(world, diag->text);
         diag->status = status;
         diag->told = in.rank > 0 || sherd__is_lost(status);
-        memcpy(diag->text, arena.control->post[in.rank].last_text, sizeof diag->text);
     }
     sherd__arena_unmap(&arena);
     return status;
