@@ -4,6 +4,7 @@
  * none of those takes part in its world. This test is what it starts, too.
  */
 #define CHECK_PURE
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -11,7 +12,7 @@
 #include "sherd/carrier.h"
 #include "world/world.h"
 
-enum { RANKS = 2, OPENINGS = 40 };
+enum { RANKS = 2, OPENINGS = 40, FEW_KB = 1024 };
 
 static const char *self; /* this program */
 
@@ -132,10 +133,21 @@ static int open_files(void)
     return count;
 }
 
+/* KB of a file that are in memory. */
+static long size_of(int fd)
+{
+    struct stat file;
+
+    return fstat(fd, &file) ? 0 : (long)file.st_blocks / 2;
+}
+
+/* Later worlds take no more files, nor more of the arena, than the first one. */
 static int open_often(void)
 {
+    const char *given = getenv("SHERD_ARENA_FD"); /* not of a program that has joined before */
+    int files = 0, arena = given ? atoi(given) : -1;
+    long size = 0;
     sherd_world *world;
-    int files = 0;
 
     for (int i = 0; i < OPENINGS; i++) {
         if (sherd_world_open(&world, NULL))
@@ -143,8 +155,9 @@ static int open_often(void)
         if (!works(world) || sherd_world_ranks(world) != RANKS || sherd_world_close(world))
             return NO_CALL;
         files = i == 0 ? open_files() : files;
+        size = i == 0 ? size_of(arena) : size;
     }
-    return open_files() == files ? 0 : CHILD_FAILED;
+    return open_files() == files && size_of(arena) < size + FEW_KB ? 0 : CHILD_FAILED;
 }
 
 /* Another program in the same process is the same rank. */
@@ -179,6 +192,32 @@ static int do_inside(sherd_world *world, void *payload)
     return value ? value : works(world) ? 0 : NO_CALL;
 }
 
+/* The child goes on with what the body returns to, and is told what it is. */
+static int fork_body(sherd_world *world, void *payload)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    (void)world, (void)payload;
+    if (pid == 0)
+        return 0;
+    waitpid(pid, &status, 0);
+    return status == 0 ? 0 : FORKED;
+}
+
+static int spawn_forking(void)
+{
+    char error[SHERD_ERROR_BYTES] = "";
+    int exit_status = 0;
+    pid_t own = getpid();
+    const sherd_world_options options = {.error = error};
+
+    sherd_status status = sherd_spawn(&exit_status, &options, fork_body, NULL);
+    if (own == getpid())
+        return status ? NO_WORLD : exit_status;
+    return status == SHERD_EINVAL && strstr(error, "forked") ? 0 : 1;
+}
+
 static int play(const char *mode)
 {
     sherd_world *world;
@@ -191,6 +230,8 @@ static int play(const char *mode)
         return be_carried();
     if (strcmp(mode, "becomes") == 0)
         return become("opens");
+    if (strcmp(mode, "returns") == 0)
+        return spawn_forking();
     for (int i = 0; i < LEN(deeds); i++) {
         if (strcmp(mode, deeds[i].name) != 0)
             continue;
@@ -239,6 +280,11 @@ static void a_process_opens_many_worlds(void)
     check_launched(RANKS, "becomes");
 }
 
+static void a_body_that_forks_says_in_the_child_what_it_is(void)
+{
+    check_launched(RANKS, "returns");
+}
+
 static void what_a_carried_rank_starts_is_alone(void)
 {
     check_launched(1, "carried");
@@ -248,6 +294,7 @@ static const check_test tests[] = {
     {TEST(a_launched_rank_may_do_as_it_likes)},
     {TEST(a_spawned_rank_may_do_as_it_likes)},
     {TEST(a_process_opens_many_worlds)},
+    {TEST(a_body_that_forks_says_in_the_child_what_it_is)},
     {TEST(what_a_carried_rank_starts_is_alone)},
 };
 

@@ -211,6 +211,7 @@ typedef struct sherd__post {
     sherd__word taken; /* the last meeting whose verdict it has acted upon */
     uint64_t base;     /* where its next world begins, once it has closed one */
     uint64_t held;     /* bytes of memory that its region takes */
+    int lanes;         /* that its last world had, once it has closed one */
     sherd__meeting kind;
     sherd_status status;
     uint64_t arguments;

@@ -152,17 +152,16 @@ static void destroy(sherd_world *world, bool done)
         sherd__arena_unmap(&arena);
 }
 
-/* The group of all ranks has lane 0; lanes of a former world are given up. False for lack of
- * memory. */
+/*
+ * The group of all ranks has lane 0; lanes of a former world are given up, and no others touched:
+ * each has pages of its own, which looking at them would fill. False for lack of memory.
+ */
 static bool start_lanes(sherd_world *world)
 {
     sherd__group *whole = &world->whole;
 
-    for (int lane = 1; lane < SHERD__LANES; lane++) {
-        sherd__lane *own = sherd__own_lane(world, lane);
-        if (world->round && atomic_load(&own->leader))
-            atomic_store(&own->leader, 0);
-    }
+    for (int lane = 1; lane < world->post->lanes; lane++)
+        atomic_store(&sherd__own_lane(world, lane)->leader, 0);
     world->lanes = 1;
     if (!sherd__seen_reserve(world, 1))
         return false;
@@ -363,6 +362,7 @@ sherd_status sherd__world_close(sherd_world *world, char *text)
     sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
     if (world->post) {
         world->post->base = world->base;
+        world->post->lanes = world->lanes;
         snprintf(world->post->last_text, sizeof world->post->last_text, "%s",
                  status ? world->diag.text : "");
         world->post->last_status = status;
