@@ -277,6 +277,26 @@ static void files_that_can_not_be_are_refused(void)
     }
 }
 
+/* Cut off, it would be one name for all ranks' files. */
+static void a_path_that_is_too_long_is_refused(void)
+{
+    enum { LONG = 4088 };
+    static char folder[LONG + 1], line[LONG + 512];
+
+    snprintf(folder, sizeof folder, "/tmp/sherd-long-XXXXXX");
+    if (!CHECK(mkdtemp(folder) != NULL))
+        return;
+    size_t length = strlen(folder);
+    for (size_t at = length; at + 2 <= LONG; at += 2)
+        memcpy(folder + at, "/.", 3);
+    snprintf(line, sizeof line, "%s run -n 2 --logs %s %s lines", SHERD, folder, self);
+    const program_end *end = program_run(line);
+    CHECK_EQ(end->status, 1);
+    CHECK(strstr(end->err, "File name too long") != NULL);
+    folder[length] = '\0';
+    CHECK_EQ(rmdir(folder), 0);
+}
+
 /* Pipes of many ranks are more files than a shell may allow; the ranks have what it allows. */
 static void many_ranks_need_no_higher_limit(void)
 {
@@ -464,6 +484,7 @@ static const check_test tests[] = {
     {TEST(a_line_without_end_goes_on_in_pieces)},
     {TEST(each_rank_has_files_of_its_own)},
     {TEST(files_that_can_not_be_are_refused)},
+    {TEST(a_path_that_is_too_long_is_refused)},
     {TEST(many_ranks_need_no_higher_limit)},
     {TEST(rank_0_alone_has_the_input)},
     {TEST(a_slow_reader_stops_nobody_from_watching)},

@@ -62,8 +62,9 @@ static sherd_status open_log(sherd__stream *s, const char *folder, const char *e
 {
     char path[PATH_MAX];
 
-    snprintf(path, sizeof path, "%s/rank-%d.%s", folder, s->rank, end);
-    s->log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    errno = ENAMETOOLONG;
+    if (snprintf(path, sizeof path, "%s/rank-%d.%s", folder, s->rank, end) < (int)sizeof path)
+        s->log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (s->log < 0)
         return sherd__fail(diag, SHERD_EINVAL, "can not write %.200s: %s", path, strerror(errno));
     return SHERD_OK;
