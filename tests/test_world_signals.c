@@ -193,6 +193,26 @@ static void other_signals_are_passed_on(void)
     }
 }
 
+/* A job that is suspended: the launcher may be stopped after a rank, and go on before it. */
+static void time_in_which_the_launcher_is_stopped_does_not_count(void)
+{
+    enum { SEEN_MS = 150, STOPPED_MS = 500 }; /* the launcher has seen it; watch.c */
+    program p = start_two("listens");
+    pid_t rank = process_of(&p, 1);
+
+    send_signal(rank, SIGSTOP);
+    pause_for(SEEN_MS);
+    send_signal(p.pid, SIGSTOP);
+    pause_for(STOPPED_MS);
+    send_signal(p.pid, SIGCONT);
+    pause_for(SEEN_MS);
+    send_signal(rank, SIGCONT);
+    send_signal(p.pid, SIGUSR2); /* shows that it goes on */
+    CHECK(program_says(&p, "usr2 0", patience) && program_says(&p, "usr2 1", patience));
+    send_signal(p.pid, SIGTERM);
+    check_terminated(&p, false);
+}
+
 /* ---- without a descriptor -------------------------------------------------------------------- */
 
 static atomic_int *survivors; /* ranks that the signal has not reached */
@@ -252,6 +272,7 @@ static const check_test tests[] = {
     {TEST(ranks_have_time_to_save)},       {TEST(a_server_that_has_drained_has_not_failed)},
     {TEST(they_have_not_for_ever)},        {TEST(survivors_have_time_to_save)},
     {TEST(what_is_ignored_stays_ignored)}, {TEST(other_signals_are_passed_on)},
+    {TEST(time_in_which_the_launcher_is_stopped_does_not_count)},
     {TEST(signals_need_few_descriptors)},
 };
 LAUNCHED_MAIN(tests, play_rank)

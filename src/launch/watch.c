@@ -10,6 +10,8 @@
 #include "watch.h"
 #include "world/inside.h"
 
+#include "base/num.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,6 +128,31 @@ static void look_if_stopped(sherd__rank_watch *w, int rank)
     sherd__kill_rank(child, SIGKILL);
 }
 
+/* A time, if it is one, so much later, but no later than `most`. */
+static int64_t put_off(int64_t at, int64_t by, int64_t most)
+{
+    return at ? sherd__min(at + by, most) : 0;
+}
+
+/*
+ * A round counts as at most one tick: time in which this process was stopped itself, as all of a
+ * job that is suspended are, was not theirs.
+ */
+static void begin_round(sherd__rank_watch *w)
+{
+    int64_t now = sherd__now(), away = w->round ? now - w->round - (int64_t)TICK_MS * MS : 0;
+
+    w->round = now;
+    if (away <= 0)
+        return;
+    for (int r = 0; r < w->ranks; r++) {
+        sherd__child *child = &w->child[r];
+        child->stopped_since = put_off(child->stopped_since, away, now);
+        child->inner.stopped_since = put_off(child->inner.stopped_since, away, now);
+    }
+    w->kill_at = put_off(w->kill_at, away, now + w->grace_ns);
+}
+
 /* What the kernel has to tell of a child: that it was stopped, goes on, or has ended. */
 static void reap(sherd__rank_watch *w, int rank)
 {
@@ -240,6 +267,7 @@ void sherd__watch_all(sherd__rank_watch *w)
 {
     open_fds(w);
     for (;;) {
+        begin_round(w);
         for (int r = 0; r < w->ranks; r++) {
             look_behind(w, r);
             reap(w, r);

@@ -84,6 +84,7 @@ typedef struct sherd__rank_watch {
     int signal;        /* that is to end this process; 0 = none */
     bool lost_first;   /* the world had ended before that signal came */
     int64_t kill_at;   /* when survivors are killed, ns; 0 = not yet */
+    int64_t round;     /* when the last round of watching began, ns */
     bool taken;        /* the flight record of a failure is in `flight` */
     bool differs;      /* ... which was EDIFFER, and may be dealt with yet */
 } sherd__rank_watch;
