@@ -480,18 +480,12 @@ static void full_streams_end_with_their_reader(void)
 }
 
 static const check_test tests[] = {
-    {TEST(lines_are_marked_and_whole)},
-    {TEST(a_line_without_end_goes_on_in_pieces)},
-    {TEST(each_rank_has_files_of_its_own)},
-    {TEST(files_that_can_not_be_are_refused)},
-    {TEST(a_path_that_is_too_long_is_refused)},
-    {TEST(many_ranks_need_no_higher_limit)},
-    {TEST(rank_0_alone_has_the_input)},
-    {TEST(a_slow_reader_stops_nobody_from_watching)},
-    {TEST(a_slow_reader_gets_the_flight_record)},
-    {TEST(a_reader_that_is_gone_ends_the_ranks)},
-    {TEST(what_can_not_be_written_is_lost)},
-    {TEST(what_goes_to_a_closed_output_is_lost)},
+    {TEST(lines_are_marked_and_whole)},           {TEST(a_line_without_end_goes_on_in_pieces)},
+    {TEST(each_rank_has_files_of_its_own)},       {TEST(files_that_can_not_be_are_refused)},
+    {TEST(a_path_that_is_too_long_is_refused)},   {TEST(many_ranks_need_no_higher_limit)},
+    {TEST(rank_0_alone_has_the_input)},           {TEST(a_slow_reader_stops_nobody_from_watching)},
+    {TEST(a_slow_reader_gets_the_flight_record)}, {TEST(a_reader_that_is_gone_ends_the_ranks)},
+    {TEST(what_can_not_be_written_is_lost)},      {TEST(what_goes_to_a_closed_output_is_lost)},
     {TEST(full_streams_end_with_their_reader)},
 };
 LAUNCHED_MAIN(tests, play_rank)

@@ -269,9 +269,12 @@ static void signals_need_few_descriptors(void)
 }
 
 static const check_test tests[] = {
-    {TEST(ranks_have_time_to_save)},       {TEST(a_server_that_has_drained_has_not_failed)},
-    {TEST(they_have_not_for_ever)},        {TEST(survivors_have_time_to_save)},
-    {TEST(what_is_ignored_stays_ignored)}, {TEST(other_signals_are_passed_on)},
+    {TEST(ranks_have_time_to_save)},
+    {TEST(a_server_that_has_drained_has_not_failed)},
+    {TEST(they_have_not_for_ever)},
+    {TEST(survivors_have_time_to_save)},
+    {TEST(what_is_ignored_stays_ignored)},
+    {TEST(other_signals_are_passed_on)},
     {TEST(time_in_which_the_launcher_is_stopped_does_not_count)},
     {TEST(signals_need_few_descriptors)},
 };
