@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <grp.h>
 #include <sys/resource.h>
 
 static const double patience = 10;
@@ -49,11 +50,26 @@ static void listen_to_signals(int rank)
     }
 }
 
+/* As a user of many groups; without the right to be one it is as any. */
+static void join_groups(void)
+{
+    gid_t group[1000];
+
+    for (int i = 0; i < LEN(group); i++)
+        group[i] = 1000000u + (gid_t)i;
+    if (setgroups(LEN(group), group))
+        puts("without groups");
+}
+
 static int play_rank(const char *mode)
 {
     bool survives = strcmp(mode, "survives") == 0;
     sherd_world *world;
 
+    if (strncmp(mode, "grouped:", 8) == 0) {
+        join_groups();
+        mode += 8;
+    }
     signal(SIGTERM, note);
     signal(SIGUSR2, note);
     if (sherd_world_open(&world, NULL))
@@ -180,7 +196,7 @@ static void what_is_ignored_stays_ignored(void)
 
 static void other_signals_are_passed_on(void)
 {
-    static const char *const modes[] = {"listens", "behind:listens"};
+    static const char *const modes[] = {"listens", "behind:listens", "grouped:listens"};
 
     for (int i = 0; i < LEN(modes); i++) {
         program p = start_two(modes[i]);

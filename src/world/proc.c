@@ -27,25 +27,16 @@ bool sherd__read_file(const char *path, char *out, size_t room)
     return n >= 0;
 }
 
-static bool read_of(int pid, const char *name, char *out, size_t room)
-{
-    char path[64];
-
-    if (pid)
-        snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
-    else
-        snprintf(path, sizeof path, "/proc/self/%s", name);
-    return sherd__read_file(path, out, room);
-}
-
 bool sherd__process_look(int pid, sherd__process *out)
 {
-    char text[1024];
+    char path[64] = "/proc/self/stat", text[1024];
     const char *at;
     unsigned long long start;
 
     memset(out, 0, sizeof *out);
-    if (!read_of(pid, "stat", text, sizeof text) || !(at = strrchr(text, ')')))
+    if (pid)
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    if (!sherd__read_file(path, text, sizeof text) || !(at = strrchr(text, ')')))
         return false; /* the name before it may hold anything */
     if (sscanf(at + 1,
                " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
@@ -63,13 +54,27 @@ uint64_t sherd__pid_space(void)
     return stat("/proc/self/ns/pid", &space) ? 0 : (uint64_t)space.st_ino;
 }
 
+/* A piece at a time: the groups of the user come before that line, and may be thousands. */
 bool sherd__catches(int pid, int signal)
 {
-    char text[4096];
-    const char *at;
+    enum { LINE = 64 }; /* bytes; it has less */
+    char path[64], text[1024];
     unsigned long long caught = 0;
+    bool found = false;
+    size_t kept = 0;
+    ssize_t n;
 
-    if (!read_of(pid, "status", text, sizeof text) || !(at = strstr(text, "\nSigCgt:")))
-        return false;
-    return sscanf(at, "\nSigCgt: %llx", &caught) == 1 && caught >> (signal - 1) & 1;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && !found && (n = read(fd, text + kept, sizeof text - 1 - kept)) > 0) {
+        size_t length = kept + (size_t)n;
+        text[length] = '\0';
+        const char *at = strstr(text, "\nSigCgt:");
+        found = at && strchr(at + 1, '\n') && sscanf(at, "\nSigCgt: %llx", &caught) == 1;
+        kept = length < LINE ? length : LINE;
+        memmove(text, text + length - kept, kept);
+    }
+    if (fd >= 0)
+        close(fd);
+    return caught >> (signal - 1) & 1;
 }
