@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 
+#include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdio.h>
@@ -212,7 +213,8 @@ static bool wait_in_rounds(sherd_world *world, const sherd__wait *wait)
             since = 0;
             continue;
         }
-        if (++round > longest)
+        round += round < INT_MAX; /* a wait of hours that asks MPI has so many */
+        if (round > longest)
             longest = round;
         if (round <= spins) {
             if (round > EAGER)
