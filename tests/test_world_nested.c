@@ -5,6 +5,7 @@
  */
 #define CHECK_PURE
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -160,6 +161,37 @@ static int open_often(void)
     return open_files() == files && size_of(arena) < size + FEW_KB ? 0 : CHILD_FAILED;
 }
 
+/* As in sandboxes whose kernel can not make holes in memory that processes share. */
+static bool keeps_pages;
+
+int madvise(void *at, size_t bytes, int advice)
+{
+    if (keeps_pages && advice == MADV_REMOVE) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_madvise, at, bytes, advice);
+}
+
+/* What former worlds have left in the arena is there for later ones. */
+static int fill_often(void)
+{
+    enum { BYTES = 5 << 20 };
+    sherd_world *world;
+
+    keeps_pages = true;
+    for (int i = 0; i < 4; i++) {
+        if (sherd_world_open(&world, NULL))
+            return NO_WORLD;
+        sherd__block *block = sherd__block_take(world, BYTES, true);
+        bool good = sherd_world_check(world) == SHERD_OK;
+        sherd__block_give(world, block);
+        if (sherd_world_close(world) || !good)
+            return NO_CALL;
+    }
+    return 0;
+}
+
 /* Another program in the same process is the same rank. */
 static int become(const char *mode)
 {
@@ -230,6 +262,8 @@ static int play(const char *mode)
         return be_carried();
     if (strcmp(mode, "becomes") == 0)
         return become("opens");
+    if (strcmp(mode, "fills") == 0)
+        return fill_often();
     if (strcmp(mode, "returns") == 0)
         return spawn_forking();
     for (int i = 0; i < LEN(deeds); i++) {
@@ -278,6 +312,9 @@ static void a_process_opens_many_worlds(void)
 {
     check_launched(RANKS, "opens");
     check_launched(RANKS, "becomes");
+    setenv("SHERD_ARENA_BYTES", "16M", 1);
+    check_launched(RANKS, "fills");
+    unsetenv("SHERD_ARENA_BYTES");
 }
 
 static void a_body_that_forks_says_in_the_child_what_it_is(void)

@@ -18,12 +18,16 @@ static void count_back(sherd_world *world, size_t bytes)
     world->post->held -= bytes;
 }
 
+/* Where the kernel does not take them they stay, and are the next world's: so they do not count
+ * until that holds them. */
 void sherd__give_region(sherd_world *world)
 {
     sherd__store *store = &world->store;
 
-    if (world->post->held && !madvise(store->base, store->room, MADV_REMOVE))
-        count_back(world, (size_t)world->post->held);
+    if (!world->post->held)
+        return;
+    (void)madvise(store->base, store->room, MADV_REMOVE);
+    count_back(world, (size_t)world->post->held);
 }
 
 bool sherd__chunks_open(sherd_world *world)
