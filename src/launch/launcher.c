@@ -88,7 +88,10 @@ static int fork_programs(launch *l, int report)
     return l->options->ranks;
 }
 
-/* Starts all, and waits until they have become the program; if one can not, none is left. */
+/*
+ * Starts all, and waits until they have become the program, which closes their ends of the pipe; if
+ * one can not, none is left.
+ */
 static sherd_status start_programs(launch *l, sherd__diag *diag)
 {
     int report[2], reason = 0, ranks = l->options->ranks;
@@ -101,7 +104,6 @@ static sherd_status start_programs(launch *l, sherd__diag *diag)
     if (started < ranks) {
         sherd__fail(diag, SHERD_ENOMEM, "process %d of %d does not start: %s", started, ranks,
                     strerror(cause));
-        /* The end of file comes when all have become the program. */
     } else if (read(report[0], &reason, sizeof reason) == (ssize_t)sizeof reason) {
         sherd__fail(diag, SHERD_EINVAL, "can not run %s: %s", l->options->argv[0],
                     strerror(reason));
