@@ -3,7 +3,8 @@
  * Autocast: operands are cast to the precision that suits an operator, before anything else is done
  * with them. A 16-bit copy is kept with the storage that it was made from (sherd__image_of), until
  * that is written or freed. Each use of it records a cast of its own, so that gradients of uses
- * have the operand's precision and add up there.
+ * have the operand's precision and add up there. Whether there is a copy is each rank's own affair
+ * (a slice may cover the storage of one rank only): with and without it the same is noted.
  */
 #include "operator.h"
 
@@ -30,13 +31,18 @@ static sherd_tensor *counted(const sherd_call *call, int i)
     return sherd__slot(call->op, i)->flags & APART ? NULL : call->in[i];
 }
 
-/* Another use of the copy: note and record what sherd_cast would. */
+/* Another use of the copy: note and record what sherd_cast would, which other ranks may call. */
 static void record_use(sherd_tensor *t, sherd_tensor *copy)
 {
     const cast_attributes attributes = {(int)copy->dtype};
-    uint64_t hash = t->layout ? sherd__hash_fields(&sherd__cast_op, &attributes) : 0;
+    sherd_call call; /* large, and mostly unused */
 
-    sherd__note(sherd__cast_op.name, &t, 1, hash, &copy, 1);
+    call.op = &sherd__cast_op;
+    call.attributes = &attributes;
+    call.world = t->world;
+    call.results = 1;
+    call.out[0] = copy;
+    sherd__note_call(&call, &t, 1, t->layout ? sherd__hash_fields(call.op, call.attributes) : 0);
     sherd__origin_pass(&t, 1, &copy, 1); /* it may have been made before the run */
     copy->autograd.requires_grad = false;
     sherd__record_node(t->world, &sherd__cast_op, &t, 1, &copy, 1, &attributes, sizeof attributes);
@@ -49,9 +55,19 @@ static void share_life(const sherd_tensor *t, sherd_tensor *copy)
     copy->storage->leaf |= copy->autograd.of_leaf;
 }
 
+/* Whether handlers may do something else instead of a cast. */
+static bool is_handled(sherd_world *world)
+{
+    sherd__ops *ops = sherd__ops_of(world);
+
+    return ops->overrides && (sherd__override_of(ops, &sherd__cast_op, SHERD_ABOVE_TAPE) ||
+                              sherd__override_of(ops, &sherd__cast_op, SHERD_BELOW_TAPE));
+}
+
 static sherd_tensor *to_low(sherd_tensor *t, sherd_dtype dtype)
 {
-    sherd_tensor *copy = sherd__image_of(t, dtype);
+    bool keeps = !is_handled(t->world);
+    sherd_tensor *copy = keeps ? sherd__image_of(t, dtype) : NULL;
 
     if (copy && sherd_tensor_failed(copy))
         return copy;
@@ -61,9 +77,11 @@ static sherd_tensor *to_low(sherd_tensor *t, sherd_dtype dtype)
         copy = sherd_cast(t, dtype);
         if (sherd_tensor_failed(copy))
             return copy;
-        sherd__keep_image(t, copy);
+        if (keeps)
+            sherd__keep_image(t, copy);
     }
-    share_life(t, copy);
+    if (keeps)
+        share_life(t, copy);
     sherd__take_wide(copy, &sherd__cast_op, t->dtype, false);
     return copy;
 }

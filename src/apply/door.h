@@ -101,6 +101,11 @@ bool sherd__guard_results(const sherd__guard *guard, sherd__run *run, bool good)
 bool sherd__rehearse(sherd__run *run);
 /* The call has computed its results: note it in the ledger, and record it (record.c). */
 void sherd__record(sherd__run *run);
+/*
+ * The note alone, of a call that has its results: `what` is the hash of all that ranks must agree
+ * on besides operands.
+ */
+void sherd__note_call(const sherd_call *call, sherd_tensor *const *in, int ins, uint64_t what);
 
 sherd__answers *sherd__answers_create(sherd__heap *heap);
 void sherd__answers_destroy(sherd__answers *all);

@@ -33,35 +33,35 @@ static bool is_of_backward(const sherd__run *run)
 }
 
 /*
- * The hash of all that ranks must agree on besides operands. A handler below the tape may compute
- * something else, so either all ranks have replaced forward, or none. The attributes of a whole
- * count in each of its parts, so that ranks which differ in them are told so, and not that they do
- * other parts later.
+ * A part of an operator that is composed of others has the name and the attributes of the whole,
+ * which is what the program has called. The attributes count in each of the parts, so that ranks
+ * which differ in them are told so, and not that they do other parts later.
  */
-static uint64_t what_else(sherd__run *run, const sherd_call *outer)
+void sherd__note_call(const sherd_call *call, sherd_tensor *const *in, int ins, uint64_t what)
 {
-    uint64_t hash = 0;
+    const sherd_call *outer = sherd__ops_of(call->world)->composed, *said = outer ? outer : call;
+    bool shared = call->out[0]->layout != NULL;
 
-    if (run->call.out[0]->layout)
-        hash = sherd__attributes_hash(run);
-    if (outer && run->call.out[0]->layout)
-        hash = sherd__hash_word(hash, sherd__hash_fields(outer->op, outer->attributes));
-    return run->replaced ? ~hash : hash;
+    if (outer && shared)
+        what = sherd__hash_word(what, sherd__hash_fields(outer->op, outer->attributes));
+    sherd__note(said->op->name, in, ins, what, call->out, call->results);
+    if (shared)
+        sherd__say_call(call->out[0], said->op, said->attributes, outer != NULL);
 }
 
-/* In the ledger: a part of an operator that is composed of others has the name and the attributes
- * of the whole, which is what the program has called. */
+/*
+ * In the ledger. A handler below the tape may compute something else, so either all ranks have
+ * replaced forward, or none.
+ */
 static void note(sherd__run *run)
 {
     sherd_call *call = &run->call;
-    const sherd_call *outer = sherd__ops_of(call->world)->composed, *said = outer ? outer : call;
+    uint64_t what = call->out[0]->layout ? sherd__attributes_hash(run) : 0;
     int noted = call->operands;
 
     if (run->adds)
         run->arg[noted++] = run->into.tensor;
-    sherd__note(said->op->name, run->arg, noted, what_else(run, outer), call->out, call->results);
-    if (call->out[0]->layout)
-        sherd__say_call(call->out[0], said->op, said->attributes, outer != NULL);
+    sherd__note_call(call, run->arg, noted, run->replaced ? ~what : what);
 }
 
 void sherd__record(sherd__run *run)
