@@ -79,6 +79,42 @@ static void terms_are_added_once_however_many(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static bool multiply(sherd_call *call)
+{
+    double *y = call->to[0];
+
+    for (int64_t i = 0; i < call->out[0]->count; i++) {
+        y[i] = 1;
+        for (int k = 0; k < call->operands; k++)
+            y[i] *= ((const double *)call->from[k])[i];
+    }
+    return true;
+}
+
+static const sherd_op product_op = {.name = "test_product",
+                                    .operand = {{"x", SHERD_OP_REPEATED}},
+                                    .result = {{"y", 0}},
+                                    .rule = "...->...",
+                                    .linearity = SHERD_LINEAR,
+                                    .forward = multiply};
+
+/* On each axis any one factor may stay pending: more ways than can be tried, or counted. */
+static void factors_are_pending_on_all_axes(sherd_world *world)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "a=%d,b=1,c=1,d=1,e=1,f=1,g=1,h=1", sherd_world_ranks(world));
+    const sherd_layout *sums = layout_of(mesh_of(world, text), 1, (int64_t[]){2},
+                                         "P(sum)P(sum)P(sum)P(sum)P(sum)P(sum)P(sum)P(sum)", NULL);
+    sherd_tensor *in[SHERD_MAX_OPERANDS];
+
+    for (int k = 0; k < SHERD_MAX_OPERANDS; k++)
+        in[k] = sherd_constant_on(sums, SHERD_F64, 2);
+    sherd_tensor *y = sherd_apply(&product_op, in, SHERD_MAX_OPERANDS, NULL);
+    CHECK_NEAR(sherd_item(sherd_sum(y)), 2 * ldexp(1, SHERD_MAX_OPERANDS), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const char *wide(sherd_call *call)
 {
     call->ndim[0] = 200;
@@ -103,6 +139,7 @@ static void dims_are_not_too_many(sherd_world *world)
 static const check_test tests[] = {
     {TEST(the_last_operand_may_be_a_scalar), {1, 2}},
     {TEST(terms_are_added_once_however_many), {1, 2, 3}},
+    {TEST(factors_are_pending_on_all_axes), {1, 2}},
     {TEST(dims_are_not_too_many), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -280,12 +280,14 @@ static bool has_terms(const search *s)
 
 /*
  * For axis a and all after it: each pending factor may stay alone, or the terms only, or all are
- * settled.
+ * settled. Of many factors on many axes these are too many even to count.
  */
 static void choose_pending(search *s, int a)
 {
     unsigned pending = 0;
 
+    if (s->tried >= CANDIDATES || s->status)
+        return;
     while (a < s->mesh->axes) {
         for (int i = 0; i < s->rule->operands; i++)
             pending |= s->operands[i] ? s->operands[i]->pending_axes & 1u << a : 0;
@@ -294,8 +296,7 @@ static void choose_pending(search *s, int a)
         a++;
     }
     if (a == s->mesh->axes) {
-        if (s->tried < CANDIDATES && !s->status)
-            try_candidate(s);
+        try_candidate(s);
         return;
     }
     for (int i = 0; i < s->rule->operands && s->run->call.linearity == SHERD_LINEAR; i++)
