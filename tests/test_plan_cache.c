@@ -120,6 +120,34 @@ static void large_plans_are_bounded_by_their_bytes(void)
     move_paper_close(&p);
 }
 
+/* So is a layout that lists the cuts of many ranks, which a plan keeps. */
+static void plans_are_bounded_by_the_bytes_of_layouts(void)
+{
+    enum { RANKS = 16384, PLANS = 430, MOST = (64 << 20) / (10 * RANKS) };
+    static int64_t sizes[RANKS];
+    const int64_t *by_dim[] = {sizes};
+    const sherd_placement rows = sherd_shard(0);
+    int64_t n = 0;
+    paper p;
+
+    paper_open(&p, RANKS);
+    p.space.most_idle = 0;
+    const sherd_mesh *mesh = paper_mesh(&p, "x=16384");
+    for (int i = 0; i < RANKS; i++)
+        n += sizes[i] = i % 3;
+    for (int i = 0; i < PLANS; i++) {
+        const sherd_layout *from = NULL;
+        int mark = sherd__layouts_mark(&p.space);
+        sizes[3 * i + 2]--, sizes[3 * i]++;
+        CHECK_OK(sherd_layout_create(&from, mesh, 1, &n, &rows,
+                                     &(sherd_layout_options){.sizes = by_dim}));
+        find(from, paper_placed(&p, mesh, 1, &n, "R"));
+        sherd__layouts_cut(&p.space, mark);
+    }
+    CHECK(p.space.layouts.count <= MOST + 1); /* 8 bytes for a cut, and 2 in the text */
+    move_paper_close(&p);
+}
+
 /* A plan keeps its layouts, and the bounded cache keeps it; what a search looked at is gone at
  * once. */
 static void many_plans_leave_as_many_as_are_kept(void)
@@ -430,6 +458,7 @@ static const check_test tests[] = {
     {TEST(the_same_question_gets_the_same_plan)},
     {TEST(the_least_recently_used_plan_goes)},
     {TEST(large_plans_are_bounded_by_their_bytes)},
+    {TEST(plans_are_bounded_by_the_bytes_of_layouts)},
     {TEST(many_plans_leave_as_many_as_are_kept)},
     {TEST(a_cached_find_is_quick)},
     {TEST(fingerprints_are_of_content)},

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The solver: whether operands fit a rule with their present layouts; if they do, the layouts of
- * the results; and the cache of answers. A hit costs one hash of the labels and one table lookup; a
- * miss interns layouts and, if operands do not fit, searches (search.c). The table is bounded: an
- * answer that was not used since the last round of replacements is dropped.
+ * the results. If they do not, it searches (search.c). Answers are kept (answers.c), so all of this
+ * runs once for each new question; it interns a layout for each result.
  */
-#include "door.h"
+#include "answers.h"
 #include "solve.h"
 
 #include <string.h>
-
-#include "base/hash.h"
 
 /* ---- whether operands fit a rule as they are ---------------------------------------------- */
 
@@ -186,158 +183,6 @@ static sherd_status result_layout(const sherd_layout **out, const sherd__fit *fi
     return sherd__layout_intern(out, &spec);
 }
 
-/* ---- the cache ------------------------------------------------------------------------------ */
-
-/*
- * The key of an answer: the operator, the operands' layouts, and what else the answer depends on:
- * the rule and shapes that describe has set; the attributes, for an operator with ways.
- */
-typedef struct question {
-    sherd__run *run;
-    const sherd_layout *const *operands;
-} question;
-
-/* Its layouts are counted. */
-typedef struct answer {
-    sherd__placing placing;
-    bool used; /* since the hand went by */
-    uint64_t hash;
-    const sherd_op *op;
-    int count, results;
-    const sherd_layout *operands[SHERD_MAX_OPERANDS];
-    sherd_linearity linearity;
-    sherd_reduce_op reduces;
-    sherd__rule rule;                                 /* of an operator that describes */
-    int64_t shape[SHERD_MAX_RESULTS][SHERD_MAX_DIMS]; /* likewise */
-    void *attributes;                                 /* of one with ways */
-    sherd_dtype dtype;                                /* likewise: it may set their price */
-} answer;
-
-enum { ANSWERS_KEPT = 4096 };
-
-struct sherd__answers {
-    sherd__map map;
-    answer *slot[ANSWERS_KEPT]; /* the same */
-    int count, hand;
-};
-
-static uint64_t hash_of(const question *q)
-{
-    const sherd__run *run = q->run;
-    const sherd_op *op = run->call.op;
-    uint64_t hash = sherd__hash_word(0x6f706572, (uint64_t)(uintptr_t)op);
-
-    for (int i = 0; i < run->call.operands; i++)
-        hash = sherd__hash_word(hash, q->operands[i] ? q->operands[i]->hash : 0);
-    if (op->describe) {
-        hash = sherd__hash_word(hash, run->call.linearity);
-        hash = sherd__hash_word(hash, run->call.reduces);
-    }
-    if (op->ways) /* from attributes and layouts follow linearity and reduction */
-        return sherd__hash_word(hash, run->dtype) ^ sherd__attributes_hash(q->run);
-    if (op->describe) {
-        hash = sherd__hash_bytes(hash, run->rule.operand,
-                                 (size_t)run->call.operands * sizeof run->rule.operand[0]);
-        hash = sherd__hash_bytes(hash, run->rule.result,
-                                 (size_t)run->call.results * sizeof run->rule.result[0]);
-    }
-    return hash;
-}
-
-static bool same_rule(const answer *a, const sherd__run *run)
-{
-    if (a->linearity != run->call.linearity || a->reduces != run->call.reduces ||
-        memcmp(a->rule.operand, run->rule.operand,
-               (size_t)a->count * sizeof run->rule.operand[0]) != 0 ||
-        memcmp(a->rule.result, run->rule.result, (size_t)a->results * sizeof run->rule.result[0]) !=
-            0)
-        return false;
-    for (int j = 0; j < a->results; j++)
-        for (int d = 0; a->rule.result[j][d]; d++)
-            if (a->shape[j][d] != run->call.shape[j][d])
-                return false;
-    return true;
-}
-
-static bool is_answer(const void *item, const void *key)
-{
-    const answer *a = item;
-    const question *q = key;
-    const sherd_call *call = &q->run->call;
-
-    if (a->op != call->op || a->count != call->operands)
-        return false;
-    for (int i = 0; i < a->count; i++)
-        if (a->operands[i] != q->operands[i])
-            return false;
-    if (a->op->ways && a->dtype != q->run->dtype)
-        return false;
-    if (a->attributes && !sherd__same_fields(a->op, a->attributes, call->attributes))
-        return false;
-    return !a->op->describe || a->op->ways || same_rule(a, q->run);
-}
-
-static void count_layouts(const answer *a)
-{
-    for (int i = 0; i < a->count; i++) {
-        sherd_layout_retain(a->operands[i]);
-        sherd_layout_retain(a->placing.operand[i]);
-    }
-    for (int j = 0; j < a->results; j++)
-        sherd_layout_retain(a->placing.result[j]);
-}
-
-static void forget(sherd__answers *all, answer *a)
-{
-    for (int i = 0; i < a->count; i++) {
-        sherd_layout_release(a->operands[i]);
-        sherd_layout_release(a->placing.operand[i]);
-    }
-    for (int j = 0; j < a->results; j++)
-        sherd_layout_release(a->placing.result[j]);
-    sherd__free(all->map.heap, a->attributes);
-    sherd__free(all->map.heap, a);
-}
-
-void sherd__answers_destroy(sherd__answers *all)
-{
-    if (!all)
-        return;
-    for (int i = 0; i < all->count; i++)
-        forget(all, all->slot[i]);
-    sherd__map_clear(&all->map);
-    sherd__free(all->map.heap, all);
-}
-
-sherd__answers *sherd__answers_create(sherd__heap *heap)
-{
-    sherd__answers *all = sherd__alloc(heap, 1, sizeof *all);
-
-    if (all)
-        all->map.heap = heap;
-    return all;
-}
-
-/*
- * A free place: that of the next answer not used since the hand last passed it (clock algorithm).
- */
-static answer **free_slot(sherd__answers *all)
-{
-    if (all->count < ANSWERS_KEPT)
-        return &all->slot[all->count++];
-    for (;; all->hand = (all->hand + 1) % ANSWERS_KEPT) {
-        answer *a = all->slot[all->hand];
-        if (!a->used)
-            break;
-        a->used = false;
-    }
-    answer **slot = &all->slot[all->hand];
-    all->hand = (all->hand + 1) % ANSWERS_KEPT;
-    sherd__map_remove(&all->map, (*slot)->hash, *slot);
-    forget(all, *slot);
-    return slot;
-}
-
 /* ---- solving -------------------------------------------------------------------------------- */
 
 /*
@@ -366,7 +211,7 @@ static unsigned terms_to_leave_out(const sherd__run *run, const sherd__placing *
     return op->adds && away ? once | 1u << SHERD_ONCE_ADDED : once;
 }
 
-static bool on_one_mesh(sherd__diag *diag, const question *q)
+static bool on_one_mesh(sherd__diag *diag, const sherd__question *q)
 {
     const sherd_layout *first = NULL;
 
@@ -401,7 +246,7 @@ static sherd_status solve_rule(sherd__placing *placing, sherd__run *run,
     return status;
 }
 
-static bool find_answer(answer *a, const question *q)
+static bool find_answer(sherd__answer *a, const sherd__question *q)
 {
     sherd__run *run = q->run;
     const sherd_op *op = run->call.op;
@@ -416,6 +261,7 @@ static bool find_answer(answer *a, const question *q)
         return false;
     a->placing.once = terms_to_leave_out(run, &a->placing);
     a->op = op;
+    a->dtype = run->dtype;
     a->linearity = run->call.linearity;
     a->reduces = run->call.reduces;
     a->count = run->call.operands;
@@ -429,7 +275,7 @@ static bool find_answer(answer *a, const question *q)
 }
 
 /* Copy what else the answer of an operator with ways depends on. False if memory runs out. */
-static bool keep_attributes(sherd__heap *heap, answer *a, const sherd_call *call)
+static bool keep_attributes(sherd__heap *heap, sherd__answer *a, const sherd_call *call)
 {
     if (!call->op->ways || !call->op->attributes)
         return true;
@@ -440,28 +286,24 @@ static bool keep_attributes(sherd__heap *heap, answer *a, const sherd_call *call
 }
 
 /* Add a new answer; NULL: the reason is in the diag. */
-static answer *learn(sherd__answers *all, const question *q, uint64_t hash)
+static sherd__answer *learn(sherd__answers *all, const sherd__question *q, uint64_t hash)
 {
     const sherd_call *call = &q->run->call;
-    answer *a = sherd__alloc(all->map.heap, 1, sizeof *a);
-    bool memory = a && keep_attributes(all->map.heap, a, call);
+    sherd__heap *heap = all->map.heap;
+    sherd__answer *a = sherd__alloc(heap, 1, sizeof *a);
+    bool memory = a && keep_attributes(heap, a, call);
     bool good = memory && find_answer(a, q), added = false;
 
     if (good)
-        added = sherd__map_add(&all->map, hash, a);
+        added = sherd__answer_keep(all, a, hash);
     if (!memory || (good && !added))
         sherd__no_memory(sherd__world_diag(call->world), call->op->name);
-    if (!added) {
-        if (a)
-            sherd__free(all->map.heap, a->attributes);
-        sherd__free(all->map.heap, a);
-        return NULL;
-    }
-    a->hash = hash;
-    a->dtype = q->run->dtype;
-    count_layouts(a);
-    *free_slot(all) = a;
-    return a;
+    if (added)
+        return a;
+    if (a)
+        sherd__free(heap, a->attributes);
+    sherd__free(heap, a);
+    return NULL;
 }
 
 /* The rule is needed for a new answer. Shapes that do not fit have no answer either. */
@@ -480,9 +322,9 @@ const sherd__placing *sherd__solve(sherd__run *run, const sherd_layout *const *o
 {
     sherd_world *world = run->call.world;
     sherd__answers *all = sherd__ops_of(world)->answers;
-    question q = {run, operands};
-    uint64_t hash = hash_of(&q);
-    answer *a = sherd__map_find(&all->map, hash, is_answer, &q);
+    sherd__question q = {run, operands};
+    uint64_t hash = sherd__question_hash(&q);
+    sherd__answer *a = sherd__answer_find(all, &q, hash);
 
     if (!a) {
         if (!compile(run) || !on_one_mesh(sherd__world_diag(world), &q))

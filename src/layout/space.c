@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The space that owns meshes and layouts, and the list of layouts that scopes hold. */
+#include "bytes.h"
 #include "inside.h"
 
 #include <string.h>
@@ -85,6 +86,19 @@ bool sherd__layouts_reserve(sherd__space *space)
     if (list)
         space->held = list;
     return list != NULL;
+}
+
+size_t sherd__layout_bytes(const sherd_layout *layout)
+{
+    if (!layout)
+        return 0;
+    size_t bytes = sizeof *layout + strlen(layout->text) + strlen(layout->placements) + 2;
+    for (int d = 0; d < layout->spec.ndim; d++) {
+        const sherd__dim *dim = &layout->spec.dim[d];
+        if (dim->cuts)
+            bytes += ((size_t)sherd__dim_parts(layout->spec.mesh, dim) + 1) * sizeof *dim->cuts;
+    }
+    return bytes;
 }
 
 void sherd__space_clear(sherd__space *space)

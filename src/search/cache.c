@@ -2,11 +2,13 @@
 /*
  * The plans of a space, by (from, to, element size, options), or by window. Layouts are interned,
  * so a lookup hashes two stored numbers and compares two pointers, or finds the plan noted with the
- * layout: tens of nanoseconds. The table is bounded by number and, since a schedule may list all
- * ranks, by bytes; the least recently used plan is dropped. A plan that runs is kept by a count.
+ * layout: tens of nanoseconds. The table is bounded by number and, since schedules and layouts may
+ * list all ranks, by bytes; the least recently used plan is dropped. A plan that runs is kept by a
+ * count.
  */
 #include "planners.h"
 #include "plans.h"
+#include "layout/bytes.h"
 #include "plan/window_schedule.h"
 
 #include "base/dtype.h"
@@ -70,11 +72,17 @@ static sherd_layout *source_of(const entry *e)
     return (sherd_layout *)(uintptr_t)e->plan->from; /* a note is no content */
 }
 
-/* Without what is sent for it, which is made later, and by messages only. */
+/*
+ * With the layouts that it counts; without what is sent for it, which is made later, and by
+ * messages only.
+ */
 static size_t bytes_of(const sherd_plan *plan)
 {
-    size_t bytes = sizeof *plan;
+    size_t bytes = sizeof *plan + sherd__layout_bytes(plan->from);
 
+    for (int i = 0; i < plan->steps; i++) /* each begins where the one before it ends */
+        if (plan->step[i].to != plan->step[i].from)
+            bytes += sherd__layout_bytes(plan->step[i].to);
     for (int i = 0; plan->mine && i < plan->steps; i++) {
         const sherd__schedule *s = plan->mine[i];
         if (s)
