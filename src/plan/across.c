@@ -164,19 +164,26 @@ bool sherd__stand_of(sherd__stand *out, const sherd__side *side, int rank)
     return true;
 }
 
-bool sherd__across_stays(const sherd__across *a)
+/* Whether ranks of one side have the same box on the other; and those that are not there none. */
+static bool boxes_stay(const sherd__side *side, const sherd__side *other, bool all_there)
 {
     int64_t at[SHERD_MAX_AXES] = {0};
-    sherd__stand source, target;
+    sherd__stand mine, theirs;
 
     do {
-        int rank = sherd__mesh_rank_at(a->to.mesh, at);
-        sherd__stand_of(&target, &a->to, rank);
-        if (!sherd__stand_of(&source, &a->from, rank) ||
-            !sherd__box_equal(&source.box, &target.box))
+        int rank = sherd__mesh_rank_at(side->mesh, at);
+        sherd__stand_of(&mine, side, rank);
+        bool there = sherd__stand_of(&theirs, other, rank);
+        if (there ? !sherd__box_equal(&mine.box, &theirs.box)
+                  : all_there || sherd__box_count(&mine.box) > 0)
             return false;
-    } while (sherd__next(a->to.mesh, all_axes(a->to.mesh), at));
+    } while (sherd__next(side->mesh, all_axes(side->mesh), at));
     return true;
+}
+
+bool sherd__across_stays(const sherd__across *a)
+{
+    return boxes_stay(&a->to, &a->from, true) && boxes_stay(&a->from, &a->to, false);
 }
 
 /* ---- shards --------------------------------------------------------------------------------- */
