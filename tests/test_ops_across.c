@@ -4,6 +4,7 @@
 
 #include "sherd/autograd.h"
 #include "sherd/ops.h"
+#include "sherd/ops_shape.h"
 
 static const char *const pairs[][2] = {
     {"2@0,1", "2@2,1"}, {"3", "2@2,0"}, {"2@0,2", "3@2,1,0"}, {"2@0,1", "1@2"}};
@@ -239,6 +240,36 @@ static void a_bad_plan_is_an_error_on_all(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "makes no pending") != NULL);
 }
 
+/*
+ * A step fails when rank 0 has written what has moved to another mesh of the same ranks, and the
+ * others have not: that is lost, and its source is there, and equal on all ranks.
+ */
+static void what_is_written_there_is_not_lost_here(sherd_world *world)
+{
+    const sherd_mesh *line = line_of_ranks(world), *other = NULL;
+    const int64_t shape[] = {6}, ranks = sherd_world_ranks(world);
+    const char *const name = "other";
+
+    CHECK_OK(sherd_mesh_create(&other, world, 1, &ranks, &name, NULL));
+    sherd_tensor *t = sherd_constant_on(layout_of(line, 1, shape, "R", NULL), SHERD_F64, 1);
+    sherd_tensor *y = sherd_redistribute(t, layout_of(other, 1, shape, "R", NULL), NULL);
+    CHECK_OK(sherd_world_check(world));
+    if (sherd_world_rank(world) == 0) {
+        CHECK(!sherd_tensor_failed(sherd_fill(y, 7)));
+        atomic_store(&check_state->mark, 1);
+    } else {
+        while (!atomic_load(&check_state->mark))
+            usleep(100);
+        sherd_world_fail(world, SHERD_EINVAL, "not this one");
+    }
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(sherd_tensor_failed(y) && !sherd_tensor_failed(t));
+    CHECK_NEAR(sherd_item(sherd_sum(t)), 6, 0);
+    CHECK_OK(sherd_world_check(world));
+    if (sherd_world_rank(world) == 0)
+        atomic_store(&check_state->mark, 0);
+}
+
 static const check_test tests[] = {
     {TEST(a_gradient_comes_back_across), {3, 4}},
     {TEST(ranks_with_one_coordinate_are_a_mesh), {8}},
@@ -247,6 +278,7 @@ static const check_test tests[] = {
     {TEST(whoever_is_left_out_of_a_move_is_named), {4, 5}},
     {TEST(gradients_of_two_meshes_add_up), {3}},
     {TEST(a_rank_outside_has_nothing_and_goes_on), {3}},
+    {TEST(what_is_written_there_is_not_lost_here), {2, 3}},
     {TEST(ranks_with_other_planners_all_get_ediffer), {2}},
     {TEST(a_bad_plan_is_an_error_on_all), {2}},
 };

@@ -164,28 +164,6 @@ bool sherd__stand_of(sherd__stand *out, const sherd__side *side, int rank)
     return true;
 }
 
-/* Whether ranks of one side have the same box on the other; and those that are not there none. */
-static bool boxes_stay(const sherd__side *side, const sherd__side *other, bool all_there)
-{
-    int64_t at[SHERD_MAX_AXES] = {0};
-    sherd__stand mine, theirs;
-
-    do {
-        int rank = sherd__mesh_rank_at(side->mesh, at);
-        sherd__stand_of(&mine, side, rank);
-        bool there = sherd__stand_of(&theirs, other, rank);
-        if (there ? !sherd__box_equal(&mine.box, &theirs.box)
-                  : all_there || sherd__box_count(&mine.box) > 0)
-            return false;
-    } while (sherd__next(side->mesh, all_axes(side->mesh), at));
-    return true;
-}
-
-bool sherd__across_stays(const sherd__across *a)
-{
-    return boxes_stay(&a->to, &a->from, true) && boxes_stay(&a->from, &a->to, false);
-}
-
 /* ---- shards --------------------------------------------------------------------------------- */
 
 /* How many of the ascending cuts[0, count) are not above `value`. */
@@ -340,7 +318,6 @@ typedef struct maker {
     sherd__across across;
     int rank;
     bool gives, takes; /* in the source's mesh, in the target's */
-    bool shares;       /* see sherd__step_shares */
     sherd__stand source, target;
     sherd__load *load;
 } maker;
@@ -431,7 +408,6 @@ static void find(sherd__schedule *s, const void *what)
     s->ndim = m->across.ndim;
     s->op = m->across.change.op;
     s->divisor = m->across.change.divisor;
-    s->shares = m->shares;
     memcpy(s->source_size, m->source.box.size, sizeof s->source_size);
     memcpy(s->target_size, m->target.box.size, sizeof s->target_size);
     if (m->takes)
@@ -456,7 +432,6 @@ sherd_status sherd__across_schedule(sherd__schedule **out, sherd__space *space,
     if (status == SHERD_OK) {
         m.gives = sherd__stand_of(&m.source, &m.across.from, rank);
         m.takes = sherd__stand_of(&m.target, &m.across.to, rank);
-        m.shares = m.takes && step->kind == SHERD_STEP_SLICE && sherd__across_stays(&m.across);
         status = sherd__schedule_make(out, space, find, &m, rank, element_bytes);
     }
     sherd__free(space->heap, m.load);

@@ -40,13 +40,6 @@ void sherd__across_close(sherd__across *a);
 /* False if the rank is not in the mesh; then the box is empty. */
 bool sherd__stand_of(sherd__stand *out, const sherd__side *side, int rank);
 
-/*
- * Whether all ranks of the target have the same box in the source, and no others have elements
- * there: then the result may share the storage, as what is written to it shows in the source on all
- * ranks that have it.
- */
-bool sherd__across_stays(const sherd__across *a);
-
 /* The number that coordinates have on some axes of a mesh, row-major. */
 int64_t sherd__number_on(const sherd_mesh *mesh, unsigned axes, const int64_t *at);
 

@@ -26,7 +26,7 @@ typedef struct sherd__change {
     int64_t addends;   /* product of the extents of the reduced axes */
     sherd_reduce_op op;
     double divisor; /* of avg; the product of the extents of its axes */
-    /* between two meshes: the lists are empty; all axes but `reduced` only say if boxes stay */
+    /* between two meshes: the lists are empty, and all axes cut otherwise: nothing is shared */
     bool across;
 } sherd__change;
 

@@ -234,10 +234,8 @@ sherd_status sherd__across_find(sherd__change *change, sherd__amounts *amounts, 
     if (status == SHERD_OK)
         count(&t);
     *change = t.across.change;
-    if (status == SHERD_OK && !sherd__across_stays(&t.across)) {
-        change->gathered = (1u << from->spec.mesh->axes) - 1;
-        change->cut = (1u << to->spec.mesh->axes) - 1;
-    }
+    change->gathered = (1u << from->spec.mesh->axes) - 1;
+    change->cut = (1u << to->spec.mesh->axes) - 1;
     sherd__free(space->heap, t.cell);
     sherd__free(space->heap, t.load);
     sherd__free(space->heap, t.saved);
