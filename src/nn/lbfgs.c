@@ -183,39 +183,48 @@ static sherd__lbfgs_pair *next_pair(sherd_lbfgs *l)
     return p->s ? p : NULL;
 }
 
+/* A pair for the history, in the place of the oldest one if that is full. False: no memory. */
+static bool add_pair(sherd_lbfgs *l, const double *s, const double *y, double product)
+{
+    sherd__lbfgs_pair *p = next_pair(l);
+
+    if (!p)
+        return refuse(l, SHERD_ENOMEM, "out of memory for the history");
+    memcpy(p->s, s, sherd__bytes(l->n) * sizeof *s);
+    memcpy(p->y, y, sherd__bytes(l->n) * sizeof *y);
+    p->inverse = 1 / product;
+    if (l->pairs == l->with.history)
+        l->first = (l->first + 1) % l->with.history;
+    else
+        l->pairs++;
+    return true;
+}
+
 /*
  * After a step: x becomes the parameters as they are, and what changed is remembered. *moved: the
  * largest change of a parameter on any rank.
  */
 static bool remember(sherd_lbfgs *l, double *moved)
 {
-    sherd__lbfgs_pair *p = next_pair(l);
-    double product[2];
+    double *s = l->room, *y = l->old, product[2];
 
-    if (!p)
-        return refuse(l, SHERD_ENOMEM, "out of memory for the history");
-    if (!sherd__lbfgs_load_parameters(l, p->s))
+    if (!sherd__lbfgs_load_parameters(l, s))
         return false;
     for (int64_t i = 0; i < l->n; i++) {
-        double now = p->s[i];
-        p->s[i] = now - l->x[i];
-        p->y[i] = l->best[i] - l->old[i];
+        double now = s[i];
+        s[i] = now - l->x[i];
+        y[i] = l->best[i] - l->old[i];
         l->x[i] = now;
     }
-    if (!sherd__lbfgs_largest(l, p->s, moved) ||
-        !sherd__lbfgs_dots(l, 2, (const double *const[]){p->s, p->y},
-                           (const double *const[]){p->y, p->y}, product))
+    if (!sherd__lbfgs_largest(l, s, moved) ||
+        !sherd__lbfgs_dots(l, 2, (const double *const[]){s, y}, (const double *const[]){y, y},
+                           product))
         return false;
-    /* Without curvature there is nothing to learn; NaN likewise. */
+    /* Without curvature there is nothing to learn, and what is known stays; NaN likewise. */
     if (!(product[0] > DBL_EPSILON * product[1]))
         return true;
-    p->inverse = 1 / product[0];
     l->scale = product[0] / product[1];
-    if (l->pairs == l->with.history)
-        l->first = (l->first + 1) % l->with.history;
-    else
-        l->pairs++;
-    return true;
+    return add_pair(l, s, y, product[0]);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */

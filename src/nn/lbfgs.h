@@ -23,7 +23,8 @@ struct sherd_lbfgs {
     int64_t *at;        /* [all->count] where each parameter begins in a vector */
     int64_t n, counted; /* elements; those that this rank counts are the first */
     /* Vectors, in one allocation, which is x: the parameters before a step; the gradient that was
-     * asked for last, that of the best point, and that before the step; the direction. */
+     * asked for last, that of the best point, and that before the step; the direction. After a step
+     * `room` and `old` are the changes that it has made, of parameters and gradient. */
     double *x, *g, *best, *old, *way, *room;
     sherd__lbfgs_pair *pair; /* [history] a ring; the oldest is `first` */
     double *share;           /* [history] of each pair in the direction */
