@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * L-BFGS over blocks that are tensor-parallel, fully sharded, or both, takes the same way as over
- * plain ones: losses of all steps agree.
+ * plain ones: losses of all steps agree. On a function that bends both ways it goes PyTorch's way.
  */
 #include "models.h"
 #include "sherd/lbfgs.h"
+#include "sherd/ops_elements.h"
 
 enum { HEADS = 2, HEAD = 3, WIDTH = HEADS * HEAD, HIDDEN = 10, STEPS = 4, BATCH = 6, LENGTH = 3 };
 
@@ -72,7 +73,60 @@ static void every_way_to_lie_takes_the_same_way(sherd_world *world)
     }
 }
 
+/* ---- a function that bends both ways --------------------------------------------------------- */
+
+typedef struct valley {
+    sherd_module *m;
+    double asked[16]; /* an element of the parameter in each call */
+    int calls;
+} valley;
+
+/* The sum of - cos(a): between its minima the slope falls. */
+static sherd_tensor *valleys(void *payload)
+{
+    valley *v = payload;
+    sherd_tensor *a = sherd_module_parameter(v->m, "a");
+    sherd_tensor *loss = sherd_neg(sherd_sum(sherd_cos(a)));
+    double x[MOST];
+
+    whole(a, x);
+    if (v->calls < LEN(v->asked))
+        v->asked[v->calls] = x[0];
+    v->calls++;
+    sherd_backward(loss);
+    return loss;
+}
+
+/* The numbers are those of torch.optim.LBFGS(lr=1.25, max_iter=8, history_size=1). */
+static void a_step_without_curvature_leaves_a_full_history_as_it_is(sherd_world *world)
+{
+    static const double there[] = {
+        2,          1.89583333333, 0.7112846968, -2.5672085446, -0.70571481, 1.5164173096,
+        -0.1674874, 0.1336513573,  -0.0335708917};
+    static const char *const ways[] = {NULL, "R", "S(0)"};
+    const sherd_lbfgs_options options = {.fixed = true, .history = 1, .iterations = 8};
+
+    for (int w = 0; w < LEN(ways); w++) {
+        valley v = {.m = container(world, NULL, NULL)};
+        sherd_lbfgs *lbfgs = NULL;
+        sherd_scope_begin(world);
+        sherd_tensor *a = wave(world, SHERD_F64, 1, SHAPE(12), 1, 0, 2);
+        a = ways[w] ? spread(a, line_of_ranks(world), ways[w]) : a;
+        CHECK_OK(sherd_module_add_parameter(v.m, "a", a));
+        CHECK_OK(sherd_lbfgs_create(&lbfgs, v.m, &options));
+        sherd_lbfgs_step(lbfgs, 1.25, valleys, &v, NULL);
+        CHECK_EQ(v.calls, LEN(there));
+        for (int i = 0; i < LEN(there); i++)
+            CHECK_NEAR(v.asked[i], there[i], 1e-7);
+        sherd_lbfgs_destroy(lbfgs);
+        sherd_module_destroy(v.m);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(every_way_to_lie_takes_the_same_way), {2, 3, 4}},
+    {TEST(a_step_without_curvature_leaves_a_full_history_as_it_is), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

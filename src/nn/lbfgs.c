@@ -8,6 +8,7 @@
 #include "nn/lbfgs.h"
 
 #include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -42,6 +43,8 @@ static bool read_loss(const sherd_lbfgs *l, sherd_tensor *loss, double *value)
 {
     if (!loss)
         return refuse(l, SHERD_EINVAL, "the function of the loss returned NULL");
+    if (loss->world != l->world)
+        return refuse(l, SHERD_EINVAL, "the loss is of another world");
     if (sherd_tensor_failed(loss)) {
         sherd__raise_failed(l->world, sherd__lbfgs_step_name);
         return false;
@@ -397,9 +400,9 @@ static sherd_lbfgs_options with_defaults(const sherd_lbfgs_options *options)
 
     o.history = o.history ? o.history : 10;
     o.iterations = o.iterations ? o.iterations : 20;
-    o.evaluations = o.evaluations       ? o.evaluations
-                    : o.iterations == 1 ? 2
-                                        : (int)(o.iterations * INT64_C(5) / 4);
+    int64_t evaluations = o.iterations == 1 ? 2 : o.iterations * INT64_C(5) / 4;
+    if (o.evaluations == 0)
+        o.evaluations = (int)sherd__min(evaluations, INT_MAX);
     o.tolerance_grad = o.tolerance_grad == 0 ? 1e-7 : o.tolerance_grad;
     o.tolerance_change = o.tolerance_change == 0 ? 1e-9 : o.tolerance_change;
     return o;
