@@ -15,8 +15,10 @@ typedef struct job {
     sherd_pipeline *pipeline;
     sherd_microbatches work;
     /* 1: a feed, 2: no input, 3: a loss that is NULL, 4: of several elements, 5: one that runs it
-     * again, 6: destroys it, 7: a hook on the gradient of a weight, 8: ties two */
+     * again, 6: destroys it, 7: a hook on the gradient of a weight, 8: ties two,
+     * 9: a loss of another world, 10: a plain one that has failed */
     int fails;
+    sherd_tensor *foreign;
     int64_t hooked;     /* calls of the hook */
     int64_t microbatch; /* at this one */
 } job;
@@ -42,6 +44,11 @@ static sherd_tensor *find_loss(void *payload, int64_t microbatch, const sherd_ar
 
     if (j->fails == 3 && now)
         return NULL;
+    if (j->fails == 9 && now)
+        return j->foreign;
+    if (j->fails == 10 && now)
+        return sherd_add(sherd_constant(j->world, SHERD_F64, SHAPE(2), 1, 1),
+                         sherd_constant(j->world, SHERD_F64, SHAPE(3), 1, 1));
     if (j->fails == 5 && now)
         CHECK(isnan(sherd_pipeline_run(j->pipeline, &j->work)));
     if (j->fails == 6 && now)
@@ -224,10 +231,15 @@ static void make_mistakes(sherd_world *world, sherd_pipeline_schedule schedule)
                                          "cannot run it again",
                                          "it is running",
                                          "the hook has seen it",
-                                         "the pipeline is running"};
+                                         "the pipeline is running",
+                                         " is of another world",
+                                         "sherd_add: "};
+    sherd_world *other = NULL;
     job j;
 
+    CHECK_OK(sherd_world_alone(&other, &(sherd_world_options){.no_pin = true}));
     open_job(&j, world, schedule);
+    j.foreign = sherd_constant(other, SHERD_F64, NULL, 0, 1);
     CHECK_OK(sherd_pipeline_create(&j.pipeline, world, j.stage, STAGES, schedule));
     double good = run_well(&j);
     for (j.fails = 1; j.fails < LEN(wanted); j.fails++)
@@ -246,6 +258,7 @@ static void make_mistakes(sherd_world *world, sherd_pipeline_schedule schedule)
             j.fails = fails;
         }
     close_job(&j);
+    CHECK_OK(sherd_world_close(other));
 }
 
 static void mistakes_of_one_stage_are_told_to_all(sherd_world *world)

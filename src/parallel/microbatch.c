@@ -195,9 +195,13 @@ static bool find_loss(const turn *t, const sherd_args *results)
     sherd__scope_leave(t->p->world, floor);
     if (!loss && t->work->forward_only)
         return true;
-    if (!loss || (!sherd_tensor_failed(loss) && sherd_tensor_count(loss) != 1)) {
+    bool ours = loss && loss->world == t->p->world;
+    if (!ours || (!sherd_tensor_failed(loss) && sherd_tensor_count(loss) != 1)) {
         sherd__raise(t->p->world, SHERD_EINVAL, "%s: the loss of microbatch %lld is %s", name,
-                     (long long)t->microbatch, loss ? sherd_tensor_text(loss) : "NULL");
+                     (long long)t->microbatch,
+                     ours   ? sherd_tensor_text(loss)
+                     : loss ? "of another world"
+                            : "NULL");
         return false;
     }
     if (sherd_tensor_failed(loss) || !add_loss(t, loss))
