@@ -457,6 +457,28 @@ static void views_of_any_strides_are_loaded_and_made_equal(sherd_world *world)
     }
 }
 
+/* A state of a broken file, say. */
+static void a_count_that_counts_no_steps_is_refused(sherd_world *world)
+{
+    static const int64_t bad[] = {-1, -7, INT64_MAX};
+    run r = make(world, ADAMW, SHERD_F32, (const char *const[]){"S(0)", "R", ""});
+    double before[MOST];
+
+    sherd_scope_begin(world);
+    sherd_tensor *w = sherd_module_parameter(r.part, "weight");
+    int64_t n = whole(sherd_detach(w), before);
+    for (int i = 0; i < LEN(bad); i++) {
+        sherd_tensor *steps = sherd_from_data(world, SHERD_I64, NULL, 0, &bad[i]);
+        CHECK_OK(sherd_optimizer_load(r.o, "part.weight.steps", sherd_mark_equal(steps), -1));
+        step(&r, SHERD_F32, 1);
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "which is no number of steps") != NULL);
+        CHECK_EQ(distance_to(sherd_detach(w), before, n), 0);
+    }
+    sherd_scope_end(world);
+    give_up(&r);
+}
+
 static const check_test tests[] = {
     {TEST(a_run_taken_up_again_is_the_run_that_went_on), {1, 2, 3, 4}},
     {TEST(what_has_not_begun_can_be_saved), {1, 2, 3}},
@@ -465,6 +487,7 @@ static const check_test tests[] = {
     {TEST(what_is_frozen_has_no_state), {1, 2, 3, 4, 8}},
     {TEST(what_is_thawed_gets_its_state_in_a_step), {1, 2, 3, 4}},
     {TEST(no_memory_leaves_what_was_there), {1, 2, 3}},
+    {TEST(a_count_that_counts_no_steps_is_refused), {1, 2, 3}},
     {TEST(exact_copies_are_equal_where_parameters_were_made_equal), {1, 2, 3, 4}},
     {TEST(views_of_any_strides_are_loaded_and_made_equal), {1, 2, 3, 4}},
 };

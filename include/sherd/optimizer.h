@@ -437,7 +437,8 @@ SHERD_API double sherd_optimizers_clip_norm(const sherd_optimizers *all, double 
  *             the first step of a parameter that was frozen, or on GPUs
  * @errors     EINVAL a learning rate that is negative or not finite, or a grad_scale that is not
  *             finite (nothing changes then); state that was lost in an earlier step that failed;
- *             EDIFFER; ENOMEM; EPEER; all by the alarm
+ *             a count of steps that was loaded and is none; EDIFFER; ENOMEM; EPEER; all by the
+ *             alarm
  */
 SHERD_API void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate,
                                     double grad_scale);

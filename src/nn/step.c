@@ -94,6 +94,20 @@ bool sherd__optimizer_count(sherd__optimized *item, sherd__update *u)
     return u->steps != 0;
 }
 
+/* Whether a count of steps, which was loaded maybe, can be counted on. */
+static bool has_count(const sherd_optimizer *o, const sherd__optimized *item)
+{
+    sherd_tensor *steps = item->tensor[SHERD__OPTIMIZER_STEPS];
+    const int64_t *n = steps && steps->count ? sherd__data(steps) : NULL;
+
+    if (!n || (*n >= 0 && *n < INT64_MAX))
+        return true;
+    sherd__raise(o->world, SHERD_EINVAL,
+                 "sherd_optimizer_step: the state %s is %lld, which is no number of steps",
+                 item->name[SHERD__OPTIMIZER_STEPS], (long long)*n);
+    return false;
+}
+
 /* Refuse a step if state was lost, because an earlier step changed it on some ranks only. */
 static bool has_state(const sherd_optimizer *o, const sherd__optimized *item)
 {
@@ -105,7 +119,7 @@ static bool has_state(const sherd_optimizer *o, const sherd__optimized *item)
                          item->name[i]);
             return false;
         }
-    return true;
+    return has_count(o, item);
 }
 
 /* ---- before a step --------------------------------------------------------------------------- */
