@@ -379,6 +379,30 @@ static void one_tensor_needs_no_tie(sherd_world *world)
     sherd_module_destroy(j.plain);
 }
 
+/* Modules deep in a tree have paths of any length. */
+static void a_path_may_be_long(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "x=1");
+    char name[400] = "", path[LEN(name) + 16];
+    sherd_stage stage[2];
+    sherd_pipeline *p = NULL;
+
+    memset(name, 'a', sizeof name - 1);
+    snprintf(path, sizeof path, "%s.weight", name);
+    for (int i = 0; i < 2; i++) {
+        stage[i] = (sherd_stage){mesh, container(world, NULL, NULL), NULL};
+        linear_layer(stage[i].module, name, SHERD_F64, DIM, DIM, i + 1);
+        CHECK_OK(sherd_parallelize(stage[i].module, mesh, "x", NULL, 0));
+    }
+    CHECK_OK(sherd_pipeline_create(&p, world, stage, 2, SHERD_PIPELINE_1F1B));
+    CHECK_OK(sherd_pipeline_tie(p, 0, path, 1, path));
+    path[0] = 'b';
+    CHECK_EQ(sherd_pipeline_tie(p, 0, path, 1, path), SHERD_EINVAL);
+    sherd_pipeline_destroy(p);
+    for (int i = 0; i < 2; i++)
+        sherd_module_destroy(stage[i].module);
+}
+
 /* The first stage's rank alone: what the other copy says is taken to be what this one says. */
 static void a_tie_can_be_dry(sherd_world *world)
 {
@@ -405,5 +429,6 @@ static const check_test tests[] = {{TEST(at_one_place_it_trains_as_one_table), {
                                    {TEST(layouts_and_meshes_may_differ), {3, 4}},
                                    {TEST(both_want_gradients_or_none), {2, 3}},
                                    {TEST(one_tensor_needs_no_tie), {1, 2}},
+                                   {TEST(a_path_may_be_long), {1, 2}},
                                    {TEST(a_tie_can_be_dry), {1}}};
 CHECK_MAIN(tests)

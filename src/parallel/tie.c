@@ -14,6 +14,7 @@
 #include "autograd/tape.h"
 #include "base/hash.h"
 #include "layout/layout.h"
+#include "nn/module.h"
 #include "apply/operator.h"
 #include "sherd/ops.h"
 
@@ -33,15 +34,10 @@ static bool is_here(const sherd_pipeline *p, int stage)
 static sherd_tensor *parameter_at(sherd_module *m, const char *path)
 {
     const char *dot = strrchr(path, '.');
-    char head[256];
 
-    if (!dot)
-        return sherd_module_parameter(m, path);
-    if ((size_t)(dot - path) >= sizeof head)
-        return NULL;
-    snprintf(head, sizeof head, "%.*s", (int)(dot - path), path);
-    m = sherd_module_find(m, head);
-    return m ? sherd_module_parameter(m, dot + 1) : NULL;
+    if (dot)
+        m = sherd__module_at(m, path, (size_t)(dot - path));
+    return sherd_module_parameter(m, dot ? dot + 1 : path);
 }
 
 /* Whether a parameter is one of an earlier tie. */
