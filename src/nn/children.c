@@ -149,7 +149,8 @@ static const char *belongs(sherd_module *module, const sherd_module *child)
 {
     if (child->parent)
         return "it has a parent";
-    return child == sherd__module_root(module) ? "it is the root of this tree" : NULL;
+    bool above = child == module || (child->children > 0 && child == sherd__module_root(module));
+    return above ? "it is the root of this tree" : NULL;
 }
 
 sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_module *child)

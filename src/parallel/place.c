@@ -146,7 +146,8 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
     if (fault)
         return refuse(module, p, fault);
     int at = mesh->root_axis[axis];
-    bool placed = placed_axes(sherd__module_root(module), p->tensor) >> at & 1 ||
+    bool placed = (!sherd__is_named_once(p->tensor) &&
+                   placed_axes(sherd__module_root(module), p->tensor) >> at & 1) ||
                   (p->tensor->layout && p->tensor->layout->shard_axes >> at & 1);
     status = make_layout(&layout, p->tensor, mesh, axis, placement, granule);
     if (status)
