@@ -409,6 +409,41 @@ static void an_unpack_may_run_a_backward(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static sherd_tensor *let_go(sherd_tensor *grad, void *payload)
+{
+    sherd_tensor **held = payload;
+
+    (void)grad;
+    sherd_tensor_release(*held);
+    *held = NULL;
+    return NULL;
+}
+
+/* Then nothing of the call stays with what a backward may run again. */
+static void a_hook_may_release_what_gradients_are_asked_for(sherd_world *world)
+{
+    for (int leaf = 0; leaf < 2; leaf++) {
+        sherd_tensor *held, *gradient, *loss;
+        sherd_scope_begin(world);
+        sherd_scope_begin(world);
+        sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *y = leaf ? x : doubled(x);
+        held = sherd_tensor_retain(y);
+        loss = sherd_tensor_retain(total(product(y, y)));
+        sherd_scope_end(world);
+        CHECK_OK(sherd_tensor_hook(NULL, y, let_go, &held, NULL));
+        sherd_gradients(&gradient, &y, 1, &loss, 1, &(sherd_gradients_options){.retain = true});
+        CHECK(held == NULL);
+        const double *data = sherd_tensor_read(gradient);
+        CHECK(data && data[0] == (leaf ? 4 : 8));
+        gradient = NULL;
+        sherd_backward(loss);
+        CHECK(gradient == NULL);
+        sherd_tensor_release(loss);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(an_unpack_may_run_a_backward), {1}},
     {TEST(a_hook_sees_the_complete_gradient_once), {1, 2, 3, 4, 8}},
@@ -419,6 +454,7 @@ static const check_test tests[] = {
     {TEST(a_leaf_that_is_an_output_is_hooked_too), {1, 2}},
     {TEST(a_hook_may_remove_itself_and_others), {1, 2}},
     {TEST(hooks_may_go_together), {1, 2}},
+    {TEST(a_hook_may_release_what_gradients_are_asked_for), {1, 2, 3}},
     {TEST(a_hook_may_run_another_backward_but_not_this_one), {1, 2, 3}},
     {TEST(what_a_hook_does_wrong_stays_in_it), {1, 2, 3}},
     {TEST(what_has_no_gradient_takes_no_hook), {1, 2}},

@@ -276,6 +276,20 @@ static uint64_t first_of(sherd_tensor *const *inputs, int n)
     return first;
 }
 
+/* The inputs are held meanwhile: a hook may release one, and its gradient is still to be handed
+ * out. */
+static void hold(const sherd__pass *p, sherd_tensor *const *inputs, int n, bool on)
+{
+    for (int i = 0; i < n; i++) {
+        if (!inputs[i] || inputs[i]->world != p->world)
+            continue;
+        if (on)
+            sherd_tensor_retain(inputs[i]);
+        else
+            sherd_tensor_release(inputs[i]);
+    }
+}
+
 /* Capture the gradient of each input. An input that is listed twice is captured once. */
 static bool capture(const sherd__pass *p, sherd_tensor **out, sherd_tensor *const *inputs, int n)
 {
@@ -384,9 +398,11 @@ void sherd_gradients(sherd_tensor **out, sherd_tensor *const *inputs, int n,
             out[i] = failed;
         return;
     }
+    hold(&p, inputs, n, true);
     if (are_outputs(&p, outputs, count) && capture(&p, out, inputs, n)) {
         p.first = first_of(inputs, n);
         run(&p, outputs, o->gradients, count);
     }
     hand_out(&p, out, inputs, n, o->unused);
+    hold(&p, inputs, n, false);
 }
