@@ -79,6 +79,7 @@ typedef struct valley {
     sherd_module *m;
     double asked[16]; /* an element of the parameter in each call */
     int calls;
+    bool closes; /* `careless` tries to close the world */
 } valley;
 
 /* The sum of - cos(a): between its minima the slope falls. */
@@ -125,8 +126,55 @@ static void a_step_without_curvature_leaves_a_full_history_as_it_is(sherd_world 
     }
 }
 
+/* Ends scopes that are not its own, and leaves some of its own open. */
+static sherd_tensor *careless(void *payload)
+{
+    valley *v = payload;
+    sherd_world *world = sherd_module_world(v->m);
+
+    for (int i = 0; i < 4; i++)
+        sherd_scope_end(world);
+    for (int i = 0; i < 3; i++)
+        sherd_scope_begin(world);
+    if (v->closes)
+        CHECK_EQ(sherd_world_close(world), SHERD_EINVAL);
+    return valleys(v);
+}
+
+static void fit_carelessly(sherd_world *world, bool closes)
+{
+    valley v = {.m = container(world, NULL, NULL), .closes = closes};
+    int depth = sherd_scope_depth(world);
+    sherd_lbfgs *lbfgs = NULL;
+    double x[MOST];
+
+    sherd_scope_begin(world);
+    sherd_tensor *kept = wave(world, SHERD_F64, 1, SHAPE(3), 1, 0, 7);
+    CHECK_OK(sherd_module_add_parameter(v.m, "a", wave(world, SHERD_F64, 1, SHAPE(4), 1, 0, 1)));
+    CHECK_OK(sherd_lbfgs_create(&lbfgs, v.m, NULL));
+    CHECK_NEAR(sherd_lbfgs_step(lbfgs, 1, careless, &v, NULL), -4, 1e-9);
+    CHECK_EQ(sherd_scope_depth(world), depth + 1);
+    CHECK_EQ(whole(kept, x), 3);
+    CHECK_EQ(x[2], 7);
+    sherd_lbfgs_destroy(lbfgs);
+    sherd_module_destroy(v.m);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void what_a_loss_does_to_scopes_stays_in_it(sherd_world *world)
+{
+    sherd_world *alone = NULL;
+
+    fit_carelessly(world, false);
+    CHECK_OK(sherd_world_alone(&alone, &(sherd_world_options){.no_pin = true}));
+    fit_carelessly(alone, true);
+    CHECK_OK(sherd_world_close(alone));
+}
+
 static const check_test tests[] = {
     {TEST(every_way_to_lie_takes_the_same_way), {2, 3, 4}},
+    {TEST(what_a_loss_does_to_scopes_stays_in_it), {1, 2}},
     {TEST(a_step_without_curvature_leaves_a_full_history_as_it_is), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

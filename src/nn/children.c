@@ -149,6 +149,7 @@ static const char *belongs(sherd_module *module, const sherd_module *child)
 {
     if (child->parent)
         return "it has a parent";
+    /* Only what has children is above another module: no walk for the others. */
     bool above = child == module || (child->children > 0 && child == sherd__module_root(module));
     return above ? "it is the root of this tree" : NULL;
 }

@@ -65,15 +65,16 @@ static bool read_loss(const sherd_lbfgs *l, sherd_tensor *loss, double *value)
 static bool compute(run *r, double *loss)
 {
     sherd_lbfgs *l = r->l;
-    int depth = sherd_scope_depth(l->world);
 
     sherd_optimizer_clear(l->all);
-    sherd_scope_begin(l->world);
-    bool good = read_loss(l, r->loss(r->payload), loss);
+    int floor = sherd__scope_enter(l->world);
+    sherd_tensor *t = r->loss(r->payload);
+    sherd__scope_leave(l->world, floor);
+    bool good = read_loss(l, t, loss);
     if (good)
         sherd_optimizer_settle(l->all);
     good = good && !sherd__alarmed(l->world) && sherd__lbfgs_load_gradients(l, l->g);
-    sherd_scope_end_to(l->world, depth);
+    sherd_scope_end(l->world);
     return good && !sherd__alarmed(l->world);
 }
 
