@@ -186,10 +186,43 @@ static void the_order_of_a_call_that_failed_is_forgotten(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* As a hook on a gradient: ends the backward of one rank, before it has run anything again. */
+static sherd_tensor *fails_first(sherd_tensor *grad, void *payload)
+{
+    if (payload && sherd_world_rank(sherd_tensor_world(grad)) == 0)
+        sherd_world_fail(sherd_tensor_world(grad), SHERD_EINVAL, "rank 0 has had enough");
+    return NULL;
+}
+
+/* The others have run a part of it again, and begun to gather what comes next. */
+static void the_order_of_a_backward_that_failed_is_forgotten(sherd_world *world)
+{
+    part parts[3] = {{NULL, NULL, NULL}};
+    sherd_module *m = make(world, stack_forward, parts, 3, N);
+
+    for (int i = 0; i < 3; i++)
+        sherd_module_checkpoint(sherd_module_child(m, i), true);
+    CHECK_OK(sherd_fully_shard(m, line_of_ranks(world), "tp", NULL));
+    for (int step = 0; step < 5; step++) {
+        bool fails = step == 2;
+        sherd_scope_begin(world);
+        sherd_tensor *y = sherd_module_call(m, wave(world, SHERD_F64, 1, SHAPE(N), 5, 1, 0));
+        /* A rank that is late may have seen the failure already. */
+        CHECK(!sherd_tensor_hook(NULL, y, fails_first, fails ? m : NULL, NULL) || fails);
+        sherd_backward(sherd_sum(y));
+        CHECK_EQ(sherd_world_check(world), fails ? SHERD_EINVAL : SHERD_OK);
+        for (int i = 0; i < 3; i++)
+            sherd_clear_grad(sherd_module_parameter(sherd_module_child(m, i), "w"));
+        sherd_scope_end(world);
+    }
+    sherd_module_destroy(m);
+}
+
 static const check_test tests[] = {
     {TEST(what_was_gathered_ahead_is_what_is_there), {1, 2, 3, 4}},
     {TEST(what_is_loaded_is_new_on_all_ranks), {1, 2, 3, 4, 8}},
     {TEST(what_was_moved_before_a_load_is_kept), {2, 3, 4, 8}},
     {TEST(the_order_of_a_call_that_failed_is_forgotten), {1, 2, 3, 4}},
+    {TEST(the_order_of_a_backward_that_failed_is_forgotten), {1, 2, 3, 4}},
 };
 CHECK_MAIN(tests)

@@ -357,7 +357,7 @@ static sherd_status run(job *j)
         status = sherd__no_memory(sherd__world_diag(j->world), function);
     if (status)
         return status;
-    *j->all = (sherd__sharding){.world = j->world, .refs = 1, .axes = j->axes};
+    *j->all = (sherd__sharding){.world = j->world, .refs = 1, .axes = j->axes, .order = 1};
     sherd_scope_begin(j->world);
     status = make_units(j, j->module, NULL);
     if (!status)

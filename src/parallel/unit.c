@@ -125,7 +125,7 @@ static void drop_ahead(sherd__sharding *all)
     all->ahead = NULL;
     if (!u)
         return;
-    u->replayed = false;
+    u->again = 0;
     if (!u->in) /* it may be arriving, and must not take what a failed step has gathered */
         drop(u);
 }
@@ -190,7 +190,7 @@ static sherd__unit *follower_of(const sherd__sharding *all, const sherd__unit *u
     sherd__unit *prior = u->came == all->order ? u->prior : NULL;
 
     if (u->module->checkpointed && sherd__is_replayed(all->world)) /* in backward */
-        return prior && prior->replayed && prior->module->checkpointed ? prior : NULL;
+        return prior && prior->again == all->order && prior->module->checkpointed ? prior : NULL;
     return all->running && u->order == all->order ? u->next : NULL;
 }
 
@@ -198,7 +198,8 @@ static void begin_next(sherd__sharding *all, sherd__unit *u)
 {
     sherd__unit *next = u->prefetches ? follower_of(all, u) : NULL;
 
-    u->replayed |= sherd__is_replayed(all->world);
+    if (sherd__is_replayed(all->world))
+        u->again = all->order;
     if (!next || next->gathered || next->depth > 0 || (next->outer && next->outer->in) ||
         sherd__is_held(next))
         return;
@@ -424,6 +425,7 @@ void sherd__unit_join(sherd__unit *u, sherd__sharding *all)
     sherd__sharding_release(u->all);
     u->all = all;
     u->next = u->prior = NULL;
+    u->again = 0;
     all->refs++;
 }
 

@@ -11,7 +11,7 @@ typedef struct sherd__sharding {
     int refs;
     unsigned axes;             /* bits of the root mesh's, which are gathered over at once */
     uint64_t failed;           /* checks that had failed when the order of calls was learned */
-    uint64_t order;            /* how often it is learned anew */
+    uint64_t order;            /* how often it was learned, from 1 on */
     int running;               /* calls of the root under way */
     struct sherd__unit *last;  /* the unit that was called last in this forward */
     struct sherd__unit *ahead; /* gathered before its call */
@@ -38,7 +38,8 @@ typedef struct sherd__unit {
     struct sherd__unit *next;  /* the one that was called after this one, the last time */
     struct sherd__unit *prior; /* the one that was called before this one */
     uint64_t order, came;      /* `next`, and `prior`, are of this one, as in sharding */
-    bool replayed;             /* it was run again in a backward, and may be in the next */
+    /* since this one it was run again in a backward, and may be in the next; 0: it was not */
+    uint64_t again;
     int refs, depth;           /* depth: calls of the module under way */
     /* as the options of its sherd_fully_shard say: */
     bool keeps, prefetches, leaves_inputs;
