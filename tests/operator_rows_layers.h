@@ -141,15 +141,17 @@ static inline void want_keys(call_plan *p, int64_t positions, int64_t heads)
 {
     for (int i = 1; i < 3; i++) {
         need *w = want_same(p, i, 'x');
-        w->shape[1] = positions;
-        w->shape[2] = heads;
+        w->shape[w->ndim - 3] = positions;
+        w->shape[w->ndim - 2] = heads;
     }
 }
 
 static inline bool draw_attention(call_plan *p, uint64_t *dice)
 {
+    const int64_t *last = p->in[0].shape + p->in[0].ndim - 3;
+
     p->number[0] = roll(dice, 2);
-    want_keys(p, p->number[0] ? p->in[0].shape[1] : 1 + roll(dice, 4), p->in[0].shape[2]);
+    want_keys(p, p->number[0] ? last[0] : 1 + roll(dice, 4), last[1]);
     return true;
 }
 
@@ -157,15 +159,16 @@ static inline bool draw_attention(call_plan *p, uint64_t *dice)
  * that broadcasts. */
 static inline bool draw_general(call_plan *p, uint64_t *dice)
 {
-    const int64_t *q = p->in[0].shape;
-    int64_t heads = q[2], t = 1 + roll(dice, 4);
-    int way = roll(dice, 5), skipped = roll(dice, 3);
+    int batches = p->in[0].ndim - 3;
+    const int64_t *q = p->in[0].shape, *last = q + batches;
+    int64_t heads = last[1], t = 1 + roll(dice, 4);
+    int way = roll(dice, 5), skipped = roll(dice, batches + 2);
 
     if (way == 4) {
         p->number[0] = roll(dice, 2);
         p->number[2] = p->number[0] ? 1 + roll(dice, 3) : 0;
         p->number[3] = !p->number[0] || roll(dice, 2);
-        want_keys(p, p->number[0] ? q[1] : t, heads);
+        want_keys(p, p->number[0] ? last[0] : t, heads);
         return true;
     }
 
@@ -177,9 +180,13 @@ static inline bool draw_general(call_plan *p, uint64_t *dice)
     p->number[1] = way == 1;
     if (way < 2)
         return true;
-    int64_t shape[] = {roll(dice, 2) ? q[0] : 1, roll(dice, 2) ? q[2] : 1, roll(dice, 2) ? q[1] : 1,
-                       t};
-    want(p, 3, way == 2 ? 'x' : 'b', 4 - skipped, shape + skipped);
+    int64_t shape[SHERD_MAX_DIMS];
+    for (int d = 0; d < batches; d++)
+        shape[d] = roll(dice, 2) ? q[d] : 1;
+    for (int d = 0; d < 2; d++)
+        shape[batches + d] = roll(dice, 2) ? last[1 - d] : 1;
+    shape[batches + 2] = t;
+    want(p, 3, way == 2 ? 'x' : 'b', batches + 3 - skipped, shape + skipped);
     return true;
 }
 

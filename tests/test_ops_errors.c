@@ -50,7 +50,7 @@ WRONG(norm_scalar, sherd_layer_norm(sherd_sum(Z(4, 3)), NULL, NULL, 1e-5))
 WRONG(embedding_dtype, sherd_embedding(Z(4, 3), Z(2)))
 WRONG(embedding_table, sherd_embedding(Z(4, 3, 2), IDS(2)))
 WRONG(embedding_range, sherd_embedding(Z(0, 3), IDS(2, 2)))
-WRONG(attention_dims, sherd_attention(Z(2, 3, 4), Z(2, 3, 4), Z(2, 3, 4), NULL))
+WRONG(attention_dims, sherd_attention(Z(2, 4), Z(2, 4), Z(2, 4), NULL))
 WRONG(attention_heads, sherd_attention(Z(2, 3, 4, 2), Z(2, 3, 3, 2), Z(2, 3, 3, 2), NULL))
 WRONG(attention_causal, sherd_attention(Z(2, 3, 4, 2), Z(2, 5, 4, 2), Z(2, 5, 4, 2),
                                         &(sherd_attention_options){.causal = true}))
@@ -107,8 +107,8 @@ static const wrong_case wrong_cases[] = {
     {embedding_range,
      "sherd_embedding: ids[0,0] = 0 is outside of [0,0): weight is f32[0,3]%s, ids is i32[2,2]%s"},
     {attention_dims,
-     "sherd_attention: q, k and v must have four dims [batch,positions,heads,width]: q is "
-     "f32[2,3,4]%s, k is f32[2,3,4]%s, v is f32[2,3,4]%s"},
+     "sherd_attention: q, k and v must have three to seven dims [...,positions,heads,width], and "
+     "as many: q is f32[2,4]%s, k is f32[2,4]%s, v is f32[2,4]%s"},
     {attention_heads, "sherd_attention: dim 2 of q is 4, dim 2 of k is 3: they must be equal: q is "
                       "f32[2,3,4,2]%s, k is f32[2,3,3,2]%s, v is f32[2,3,3,2]%s"},
     {attention_causal, "sherd_attention: causal attention needs as many queries as keys: q is "

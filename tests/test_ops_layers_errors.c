@@ -67,11 +67,24 @@ static void wrong_options_get_one_clear_line(sherd_world *world)
     says(world,
          sherd_attention(F(1, 2, 4, 2), F(1, 3, 4, 2), F(1, 3, 4, 2),
                          &(sherd_attention_options){.mask = F(4, 3)}),
-         "sherd_attention_general: dim 1 of q is 2, dim 3 of mask is 4: they must be equal");
+         "sherd_attention: the mask must broadcast to [...,heads,queries,keys]: q is f32[1,2,4,2] "
+         "on");
     says(world,
          sherd_attention(F(1, 2, 4, 2), F(1, 3, 4, 2), F(1, 3, 4, 2),
                          &(sherd_attention_options){.mask = F(5, 1, 1)}),
-         "the mask must broadcast to [batch,heads,queries,keys]: q is");
+         "the mask must broadcast to [...,heads,queries,keys]: q is");
+    says(world,
+         sherd_attention(F(2, 5, 2, 4, 2), F(2, 5, 3, 4, 2), F(2, 5, 3, 4, 2),
+                         &(sherd_attention_options){.mask = F(2, 4, 2, 3)}),
+         "sherd_attention: the mask must broadcast to [...,heads,queries,keys]: q is f32[2,5,2,4,");
+    says(world,
+         sherd_attention(F(1, 2, 4, 2), F(1, 3, 3, 2), F(1, 3, 3, 2),
+                         &(sherd_attention_options){.mask = F(2, 3)}),
+         "sherd_attention: the heads of q must be a multiple of those of k: q is f32[1,2,4,2] on");
+    says(world,
+         sherd_attention(F(1, 2, 4, 2), F(1, 3, 4, 2), F(1, 3, 4, 2),
+                         &(sherd_attention_options){.mask = I(2, 3)}),
+         "sherd_attention: the mask must be bool or of the dtype of q: q is");
     says(world,
          sherd_attention(F(1, 2, 4, 2), F(1, 3, 4, 2), F(1, 3, 4, 2),
                          &(sherd_attention_options){.dropout = 1, .generator = &g}),

@@ -195,7 +195,7 @@ typedef enum sherd_attention_way {
 typedef struct sherd_attention_options {
     bool causal;  /* position s sees positions 0..s */
     double scale; /* 0 = 1/sqrt(width) */
-    /* broadcasts to [batch, heads, s, t]; bool: false hides a key; of q's dtype: added to scores */
+    /* broadcasts to [..., heads, s, t]; bool: false hides a key; of q's dtype: added to scores */
     sherd_tensor *mask;
     /* probability, in [0, 1), that an attention weight is dropped; the others are scaled up */
     double dropout;
@@ -203,9 +203,9 @@ typedef struct sherd_attention_options {
     sherd_attention_way way;
     int64_t window; /* position s sees positions s - window + 1 .. s; needs causal; 0 = 0..s */
     double softcap; /* scores become softcap tanh(score / softcap), before the mask; 0 = no */
-    /* i32 [batch or 1, s, 2]: position s sees positions spans[s,0] .. spans[s,1] - 1 only, such as
-     * those of its document (sherd_document_spans, ops_layers.h). Neither number may fall from one
-     * position to the next. Not together with a mask */
+    /* i32 [..., s, 2], each dim of batch as of q or 1: position s sees positions spans[s,0] ..
+     * spans[s,1] - 1 only, such as those of its document (sherd_document_spans, ops_layers.h).
+     * Neither number may fall from one position to the next. Not together with a mask */
     sherd_tensor *spans;
     /* rows of q, k and v, and so of masks and spans, are in the order of sherd_zigzag for so many
      * shards (ops_layers.h); positions above are those before. Needs s = t; 0 = in order */
@@ -213,21 +213,25 @@ typedef struct sherd_attention_options {
 } sherd_attention_options;
 
 /**
- * softmax(q k^T scale + mask) v for each head: q [batch, s, heads, width], k and v [batch, t,
- * heads, width] -> shape of q. k and v may have fewer heads, a divisor of q's; then neighbouring
- * heads of q share one. A query that sees no key gets zeros. A hidden key has the weight 0, but 0
- * times NaN or infinity is NaN: as in PyTorch, keys and values that are hidden from only some
- * queries must be finite. Which weights are dropped depends only on the generator and the global
- * indices; backward draws them again. There are gradients for q, k, v, and for a mask that is
- * added.
+ * softmax(q k^T scale + mask) v for each head: q [..., s, heads, width], k and v [..., t, heads,
+ * width] -> shape of q. There are up to four dims of batch: windows of a field are [batch, windows,
+ * s, heads, width], their mask [windows, 1, s, t], a learned bias [heads, s, t]. k and v may have
+ * fewer heads, a divisor of q's; then neighbouring heads of q share one. A query that sees no key
+ * gets zeros. A hidden key has the weight 0, but 0 times NaN or infinity is NaN: as in PyTorch,
+ * keys and values that are hidden from only some queries must be finite. Which weights are dropped
+ * depends only on the generator and the global indices; backward draws them again. There are
+ * gradients for q, k, v, and for a mask that is added: summed over the dims in which it was
+ * stretched, and pending on the axes that shard these.
  *
- * Batch and heads may be sharded; a sharded width is gathered. Sequences may be sharded too, with
- * any cuts. The result has the layout of q (if only k and v are sharded, q is sliced like them).
- * Keys that causality or the window hides from all queries of a rank are neither sent there nor
- * computed with. Then later shards have more work than earlier ones; rows in zigzag order give all
- * the same (options->zigzag), and sherd_balanced_cuts does by shards of other sizes. What a window
- * or spans hide is not computed. With the ring, no rank holds more of k and v than two pieces, its
- * own included.
+ * Each dim of batch, and heads, may be sharded by axes of its own; nothing moves if q, k, v and the
+ * dims that the mask has are sharded alike. A sharded width is gathered. Sequences may be sharded
+ * too, with any cuts. The result has the layout of q (if only k and v are sharded, q is sliced like
+ * them). Keys that causality or the window hides from all queries of a rank are neither sent there
+ * nor computed with. Then later shards have more work than earlier ones; rows in zigzag order give
+ * all the same (options->zigzag), and sherd_balanced_cuts does by shards of other sizes. What a
+ * window or spans hide is not computed. With the ring, no rank holds more of k and v than two
+ * pieces, its own included. If sequences are sharded, dims of batch are merged (sherd_reshape), and
+ * a mask that is stretched in only some of them is repeated.
  *
  * @collective see above; heads that share keys but are on different ranks are moved first. If
  *             sequences are sharded in p pieces, RING makes at most 2(p-1) calls in forward and
@@ -241,8 +245,8 @@ typedef struct sherd_attention_options {
  * @owns       scope
  * @errors     see above; EINVAL a mask that does not broadcast, dropout outside [0, 1) or without a
  *             generator, an unknown way, a scale that is not finite, a window that is negative or
- *             not causal, a softcap that is negative or not finite, spans that are not i32 [batch
- *             or 1, s, 2], fall within a rank's piece, or come with a mask; a negative zigzag, one
+ *             not causal, a softcap that is negative or not finite, spans that are not i32 [...,
+ *             s, 2], fall within a rank's piece, or come with a mask; a negative zigzag, one
  *             of more keys than queries or fewer
  */
 SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,

@@ -9,8 +9,8 @@
  * - Attention: sherd_attention_pieces over a sequence that stays sharded; sherd_attention_with if
  *   the logarithms of the sums are asked for; sherd_attention_general with a mask, a window, a
  *   softcap, dropout or shared heads; otherwise sherd_attention. The operands of
- *   sherd_attention_general and of sherd_attention_pieces are [batch, positions, groups, heads of
- *   a group, width].
+ *   sherd_attention_general are [..., positions, groups, heads of a group, width], those of
+ *   sherd_attention_pieces have one dim of batch.
  */
 #ifndef SHERD_OPS_LAYERS_H
 #define SHERD_OPS_LAYERS_H
@@ -56,7 +56,7 @@ SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_ten
 
 /**
  * sherd_attention with a second result: for each query the logarithm of the sum of exp(score) over
- * its keys, [batch, heads, s], f32 for 16-bit dtypes. With it, results over parts of the keys can
+ * its keys, [..., heads, s], f32 for 16-bit dtypes. With it, results over parts of the keys can
  * be combined. It is -inf for a query that sees no key, and is not affected by dropout. Gradients
  * flow through both results. Returns false after a failure; both results are the failed tensor
  * then.

@@ -74,6 +74,14 @@ static bool is_part_of(const char *name, const char *whole)
     return strncmp(name, whole, n) == 0 && name[n] == ' ';
 }
 
+/* Whether it is one of several operators of a function: "sherd_attention_general". */
+static bool is_kind_of(const char *name, const char *function)
+{
+    size_t n = strlen(function);
+
+    return n > 0 && strncmp(name, function, n) == 0 && name[n] == '_';
+}
+
 /* The function that the program has called comes first, where that is not the operator. */
 void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)
 {
@@ -89,9 +97,10 @@ void sherd__refuse(const sherd_call *call, sherd_status status, const char *form
         write_operands(outer, operands);
     bool part = outer && is_part_of(call->op->name, outer->op->name);
     const char *around = sherd__doing_around(call->world, outer ? outer->op->name : call->op->name);
+    bool kind = !outer && is_kind_of(call->op->name, around);
     sherd__fail_tensor(call->world, distributed, status, "%s%s%s%s%s: %s: %s", around,
-                       *around ? ": " : "", outer ? outer->op->name : "",
-                       outer && !part ? ": " : "", part ? "" : call->op->name,
+                       *around && !kind ? ": " : "", outer ? outer->op->name : "",
+                       outer && !part ? ": " : "", part || kind ? "" : call->op->name,
                        *reason ? reason : "it failed and did not say why", operands);
 }
 

@@ -23,57 +23,90 @@ enum { MASK_DIMS = SHERD__MASK_DIMS };
 
 typedef sherd__attend_attributes attend_attributes;
 
-static void add_mask(sherd__attending *s, const sherd_tensor *mask, const void *data)
+/* Where dims begin that are not of the batch: what stands before it is not there without any. */
+static int behind_batch(const sherd_tensor *q)
 {
-    s->mask = data;
-    s->mask_dtype = mask->dtype;
-    sherd__row_major(MASK_DIMS, mask->local, s->mask_stride);
-    for (int d = 0; d < MASK_DIMS; d++)
-        if (mask->shape[d] == 1)
-            s->mask_stride[d] = 0;
+    return q->ndim - QUERY_DIMS;
 }
 
-sherd__attending sherd__attend_problem(const sherd_call *call, int q)
+/* The mask, and from one item to the next in each dim of the batch. */
+static void add_mask(sherd__attending *s, sherd__attend_level *dim, int batches,
+                     const sherd_tensor *mask, const void *data)
+{
+    int64_t stride[SHERD_MAX_DIMS];
+
+    s->mask = data;
+    s->mask_dtype = mask->dtype;
+    sherd__row_major(mask->ndim, mask->local, stride);
+    for (int d = 0; d < mask->ndim; d++) {
+        if (mask->shape[d] == 1)
+            stride[d] = 0;
+        if (d < batches)
+            dim[d].mask = stride[d];
+        else
+            s->mask_stride[d - batches + 1] = stride[d];
+    }
+}
+
+/* The same of spans. */
+static void add_spans(sherd__attending *s, sherd__attend_level *dim, int batches,
+                      const sherd_tensor *spans, const void *data)
+{
+    int64_t stride[SHERD_MAX_DIMS];
+
+    s->span = data;
+    sherd__row_major(spans->ndim, spans->local, stride);
+    for (int d = 0; d < batches; d++)
+        dim[d].span = spans->shape[d] == 1 ? 0 : stride[d];
+}
+
+sherd__attend_parts sherd__attend_problem(const sherd_call *call, int q)
 {
     const attend_attributes *attributes = call->attributes;
     const sherd_tensor *queries = call->in[q], *mask = call->in[q + MASK];
-    const int64_t *size = queries->local;
+    int batches = sherd__attend_batches(queries), at = behind_batch(queries);
+    const int64_t *size = queries->local, *shape = queries->shape;
+    const sherd_tensor *keys = call->in[q + K];
     sherd_box box = sherd_tensor_box(queries);
-    sherd__attending s = {.batch = size[BATCH],
-                          .groups = size[GROUPS],
-                          .repeat = size[REPEAT],
-                          .queries = size[POSITIONS],
-                          .keys = call->in[q + K]->local[POSITIONS],
-                          .width = size[WIDTH],
+    sherd__attend_level dim[SHERD_MAX_DIMS] = {{0}};
+    sherd__attending s = {.groups = size[at + GROUPS],
+                          .repeat = size[at + REPEAT],
+                          .queries = size[at + POSITIONS],
+                          .keys = keys->local[at + POSITIONS],
+                          .width = size[at + WIDTH],
                           .scale = attributes->scale,
                           .causal = attributes->causal,
                           .softcap = attributes->softcap,
-                          .first_query = box.offset[POSITIONS],
-                          .all_queries = queries->shape[POSITIONS],
-                          .all_keys = call->in[q + K]->shape[POSITIONS],
+                          .first_query = box.offset[at + POSITIONS],
+                          .all_queries = shape[at + POSITIONS],
+                          .all_keys = keys->shape[at + POSITIONS],
                           .p = attributes->p,
                           .key = attributes->key,
-                          .first = {box.offset[BATCH], box.offset[GROUPS], box.offset[REPEAT]},
-                          .all_heads = queries->shape[GROUPS] * queries->shape[REPEAT],
-                          .all_repeat = queries->shape[REPEAT]};
+                          .first = {0, box.offset[at + GROUPS], box.offset[at + REPEAT]},
+                          .all_heads = shape[at + GROUPS] * shape[at + REPEAT],
+                          .all_repeat = shape[at + REPEAT]};
+    int64_t items = 1;
 
+    for (int d = batches - 1; d >= 0; items *= shape[d], d--) {
+        dim[d] = (sherd__attend_level){.size = size[d], .first = items};
+        s.first[0] += box.offset[d] * items;
+    }
     if (attributes->window < s.all_keys)
         s.window = attributes->window;
-    if (sherd__attend_are_spans(mask)) {
-        s.span = call->from[q + MASK];
-        s.span_batch = mask->shape[BATCH] == 1 ? 0 : 2 * s.queries;
-    } else if (mask) {
-        add_mask(&s, mask, call->from[q + MASK]);
-    }
-    return s;
+    if (sherd__attend_are_spans(mask))
+        add_spans(&s, dim, batches, mask, call->from[q + MASK]);
+    else if (mask)
+        add_mask(&s, dim, batches, mask, call->from[q + MASK]);
+    return sherd__attend_split(&s, batches, dim);
 }
 
 static double operations_of(const sherd_call *call, int q)
 {
-    const sherd__attending s = sherd__attend_problem(call, q);
+    const sherd__attend_parts parts = sherd__attend_problem(call, q);
+    const sherd__attending s = parts.s;
     int64_t lo = s.first_query, hi = lo + s.queries;
 
-    return 4 * (double)(s.batch * s.groups * s.repeat) * (double)s.width *
+    return 4 * (double)(parts.parts * s.batch * s.groups * s.repeat) * (double)s.width *
            sherd__attend_pairs_of(lo, hi, s.all_queries, s.all_keys, call->attributes);
 }
 
@@ -88,11 +121,15 @@ double sherd__attend_general_operations_back(const sherd_call *call)
 }
 
 /* "b1rst": the letters of the mask's dims, '1' for one that broadcasts; "bsu" of spans. */
-static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
+static void label_mask(const sherd_tensor *mask, int batches, char label[SHERD_MAX_DIMS + 1])
 {
-    strcpy(label, sherd__attend_are_spans(mask) ? "bsu" : "bgrst");
+    bool spans = sherd__attend_are_spans(mask);
+    char batch[SHERD__ATTEND_BATCHES + 1];
+
+    sherd__attend_letters(batch, batches);
+    snprintf(label, SHERD_MAX_DIMS + 1, "%s%s", batch, spans ? "su" : "grst");
     for (int d = 0; mask && d < mask->ndim; d++)
-        if (mask->shape[d] == 1 && (d == 0 || !sherd__attend_are_spans(mask)))
+        if (mask->shape[d] == 1 && (d < batches || !spans))
             label[d] = '1';
 }
 
@@ -111,7 +148,7 @@ void sherd__attend_give_mask(sherd_call *call, const double *sum)
 }
 
 /* By the GPU, which has kernels for it. False: failed. */
-static bool attend_grad_there(sherd_call *call, const sherd__attending *s)
+static bool attend_grad_there(sherd_call *call, const sherd__attend_parts *s)
 {
     const attend_attributes *attributes = call->attributes;
     static const sherd__attend_there at = {G_DOUT, G_DLOG_SUM, G_Q, G_OUT, G_LOG_SUM};
@@ -137,12 +174,12 @@ static bool attend_grad(sherd_call *call)
 {
     const attend_attributes *attributes = call->attributes;
     int64_t bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
-    sherd__attending s = sherd__attend_problem(call, G_Q);
+    sherd__attend_parts s = sherd__attend_problem(call, G_Q);
     sherd__device *device = sherd__device_in(call);
     sherd__attending_pass pass =
-        attributes->wants_mask && s.mask ? SHERD__ATTENDING_TO_MASK : SHERD__ATTENDING_BACK;
+        attributes->wants_mask && s.s.mask ? SHERD__ATTENDING_TO_MASK : SHERD__ATTENDING_BACK;
 
-    if (device && sherd__device_attends(device, call->out[Q]->dtype, &s, pass))
+    if (device && sherd__device_attends(device, call->out[Q]->dtype, &s.s, pass))
         return attend_grad_there(call, &s);
     if (!sherd__leave_device(call))
         return false;
@@ -168,12 +205,13 @@ static bool attend_grad(sherd_call *call)
 const char *sherd__attend_describe_grad(sherd_call *call)
 {
     const attend_attributes *attributes = call->attributes;
-    char label[MASK_DIMS + 1];
+    int batches = sherd__attend_batches(call->in[G_Q]);
+    char label[SHERD_MAX_DIMS + 1], rule[SHERD_RULE_BYTES];
 
-    label_mask(call->in[G_MASK], label);
-    snprintf(call->rule, sizeof call->rule,
-             "bsgrw,bgrs,bsgrw,btgw,btgw,%s,bsgrw,bgrs->bsgrw,btgw,btgw,%s", label,
-             attributes->wants_mask ? label : "1");
+    label_mask(call->in[G_MASK], batches, label);
+    snprintf(rule, sizeof rule, "*sgrw,*grs,*sgrw,*tgw,*tgw,%s,*sgrw,*grs->*sgrw,*tgw,*tgw,%s",
+             label, attributes->wants_mask ? label : "1");
+    sherd__attend_rule(call, batches, rule);
     return NULL;
 }
 
@@ -215,15 +253,17 @@ static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
     sherd__attend_gradients(node, &attend_grad_op, grad_out, grad_in);
 }
 
-/* Heads as groups of one. */
+/* Heads as groups of one, of q or of logarithms of sums: one dim more, before the last. */
 static sherd_tensor *in_groups(sherd_tensor *t)
 {
-    const int64_t *n = t ? t->shape : NULL;
+    int64_t shape[SHERD_MAX_DIMS];
 
     if (!t || sherd_tensor_failed(t))
         return t;
-    return t->ndim == 4 ? sherd_view(t, (int64_t[]){n[0], n[1], n[2], 1, n[3]}, 5)
-                        : sherd_view(t, (int64_t[]){n[0], n[1], 1, n[2]}, 4);
+    memcpy(shape, t->shape, (size_t)t->ndim * sizeof *shape);
+    shape[t->ndim] = shape[t->ndim - 1];
+    shape[t->ndim - 1] = 1;
+    return sherd_view(t, shape, t->ndim + 1);
 }
 
 void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
@@ -242,9 +282,9 @@ void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
     const int64_t *shape;
 
     sherd_apply_all(grad, &attend_grad_op, in, G_OPERANDS, &attributes);
-    sherd_node_shape(node, Q, &shape);
+    int ndim = sherd_node_shape(node, Q, &shape);
     if (sherd_node_wants(node, Q))
-        grad_in[Q] = sherd_view(grad[Q], shape, 4);
+        grad_in[Q] = sherd_view(grad[Q], shape, ndim);
     for (int i = K; i <= V; i++)
         if (sherd_node_wants(node, i))
             grad_in[i] = grad[i];
@@ -252,39 +292,62 @@ void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+const char *sherd__attend_describe_dims(const sherd_call *call, int q_dims)
+{
+    int extra = call->in[Q]->ndim - q_dims;
+
+    if (extra < -1 || extra >= SHERD__ATTEND_BATCHES || call->in[K]->ndim != 4 + extra ||
+        call->in[V]->ndim != 4 + extra)
+        return SHERD__ATTEND_DIMS;
+    return NULL;
+}
+
+/* Of a mask or spans, which may have been put into groups of heads. */
+static const char *describe_mask(const sherd_tensor *q, const sherd_tensor *mask)
+{
+    int batches = sherd__attend_batches(q);
+
+    if (sherd__attend_are_spans(mask))
+        return mask->ndim != batches + 2 || mask->shape[batches + 1] != 2
+                   ? "spans must be [...,queries,2]"
+                   : NULL;
+    if (mask->dtype != SHERD_BOOL && mask->dtype != q->dtype)
+        return "the mask must be bool or of the dtype of q";
+    return mask->ndim != q->ndim - QUERY_DIMS + MASK_DIMS
+               ? "the mask must broadcast to [...,heads,queries,keys]"
+               : NULL;
+}
+
 const char *sherd__attend_describe(sherd_call *call)
 {
     const attend_attributes *attributes = call->attributes;
     const sherd_tensor *q = call->in[Q], *k = call->in[K], *mask = call->in[MASK];
-    char label[MASK_DIMS + 1];
+    char label[SHERD_MAX_DIMS + 1], rule[SHERD_RULE_BYTES];
+    const char *fault = sherd__attend_describe_dims(call, QUERY_DIMS);
+    int at = behind_batch(q);
 
-    if (q->ndim != QUERY_DIMS || k->ndim != 4)
-        return "q, k and v must have four dims [batch,positions,heads,width]";
+    if (fault)
+        return fault;
     if (!isfinite(attributes->scale))
         return sherd_call_reason(call, "scale is %g: it must be finite", attributes->scale);
-    if (attributes->causal && q->shape[POSITIONS] != k->shape[POSITIONS])
+    if (attributes->causal && q->shape[at + POSITIONS] != k->shape[at + POSITIONS])
         return "causal attention needs as many queries as keys";
     if (!(attributes->p >= 0 && attributes->p < 1))
         return sherd_call_reason(call, "a dropout of %g is outside of [0,1)", attributes->p);
-    const char *fault =
-        sherd__attend_fault(call, attributes->causal, attributes->window, attributes->softcap);
+    fault = sherd__attend_fault(call, attributes->causal, attributes->window, attributes->softcap);
+    if (!fault && mask)
+        fault = describe_mask(q, mask);
     if (fault)
         return fault;
-    if (sherd__attend_are_spans(mask) && (mask->ndim != 3 || mask->shape[2] != 2))
-        return "spans must be [batch,queries,2]";
-    if (mask && !sherd__attend_are_spans(mask) && mask->dtype != SHERD_BOOL &&
-        mask->dtype != q->dtype)
-        return "the mask must be bool or of the dtype of q";
-    if (mask && !sherd__attend_are_spans(mask) && mask->ndim != MASK_DIMS)
-        return "the mask must broadcast to [batch,heads,queries,keys]";
-    label_mask(mask, label);
-    snprintf(call->rule, sizeof call->rule, "bsgrw,btgw,btgw,%s->bsgrw,bgrs", label);
+    label_mask(mask, sherd__attend_batches(q), label);
+    snprintf(rule, sizeof rule, "*sgrw,*tgw,*tgw,%s->*sgrw,*grs", label);
+    sherd__attend_rule(call, sherd__attend_batches(q), rule);
     return NULL;
 }
 
 static bool attend(sherd_call *call)
 {
-    sherd__attending s = sherd__attend_problem(call, Q);
+    sherd__attend_parts s = sherd__attend_problem(call, Q);
 
     if (!sherd__attend_check_spans(call))
         return false;
@@ -305,192 +368,3 @@ const sherd_op sherd__attention_general_op = {
     .dry = attend,
     .on_device = sherd__fractions_there,
     .backward = general_back};
-
-/* ---- from the public options ----------------------------------------------------------------- */
-
-static bool are_grouped(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v)
-{
-    return q && k && v && q->ndim == 4 && k->ndim == 4 && v->ndim == 4 &&
-           k->shape[2] == v->shape[2] && k->shape[2] > 0 && k->shape[2] < q->shape[2] &&
-           q->shape[2] % k->shape[2] == 0;
-}
-
-bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
-                              const sherd_attention_options *options)
-{
-    return (options && (options->mask || options->dropout != 0 || options->window != 0 ||
-                        options->softcap != 0 || options->spans ||
-                        (unsigned)options->way > SHERD_ATTENTION_HEADS)) ||
-           are_grouped(q, k, v);
-}
-
-/*
- * A mask of up to four dims as [batch,groups,repeat,queries,keys]; one that does not fit is left as
- * it is, and refused later.
- */
-static sherd_tensor *spread_mask(sherd_tensor *mask, int64_t groups, int64_t repeat)
-{
-    int64_t shape[MASK_DIMS] = {1, 1, 1, 1, 1};
-
-    if (!mask || sherd_tensor_failed(mask) || mask->ndim > 4)
-        return mask;
-    for (int d = 0; d < mask->ndim; d++) {
-        int at = d + 4 - mask->ndim; /* of [batch,heads,queries,keys] */
-        if (at == 1 && mask->shape[d] != 1) {
-            shape[1] = groups;
-            shape[2] = repeat;
-            if (mask->shape[d] != groups * repeat)
-                return mask;
-        } else {
-            shape[at == 0 ? 0 : at + 1] = mask->shape[d];
-        }
-    }
-    return sherd_view(mask, shape, MASK_DIMS);
-}
-
-/* The results with heads as one dim. */
-static void join_heads(sherd_tensor *out[2], const sherd_tensor *q, bool summed)
-{
-    out[OUT] = sherd_view(out[OUT], q->shape, 4);
-    if (summed)
-        out[LOG_SUM] =
-            sherd_view(out[LOG_SUM], (int64_t[]){q->shape[0], q->shape[2], q->shape[1]}, 3);
-}
-
-static const char *fault_of(const sherd_attention_options *o, const sherd_tensor *q,
-                            const sherd_tensor *k)
-{
-    if (o->zigzag < 0)
-        return "zigzag is negative";
-    if (o->zigzag > 1 && q->shape[POSITIONS] != k->shape[POSITIONS])
-        return "zigzag needs as many queries as keys";
-    if (o->dropout != 0 && !o->generator)
-        return "dropout without a generator";
-    if (o->mask && o->spans)
-        return "spans together with a mask";
-    if (o->spans && o->spans->dtype != SHERD_I32)
-        return "spans must be i32";
-    if (o->mask && o->mask->ndim > 4)
-        return "the mask has more than four dims";
-    return o->way < SHERD_ATTENTION_CHEAPEST || o->way > SHERD_ATTENTION_HEADS
-               ? "there is no such way"
-               : NULL;
-}
-
-void sherd__attend_in_order(sherd_tensor **out, sherd_tensor *const *in, int64_t zigzag)
-{
-    const sherd_tensor *mask = in[MASK];
-
-    for (int i = Q; i <= V; i++)
-        out[i] = sherd_unzigzag(in[i], POSITIONS, zigzag);
-    out[MASK] = in[MASK];
-    if (sherd__attend_are_spans(mask) && mask->ndim == 3)
-        out[MASK] = sherd_unzigzag(in[MASK], 1, zigzag);
-    for (int d = 3; mask && mask->ndim == MASK_DIMS && d < MASK_DIMS; d++)
-        if (mask->shape[d] != 1)
-            out[MASK] = sherd_unzigzag(out[MASK], d, zigzag);
-}
-
-/* Sequences are not sharded, or will be gathered. */
-static bool apply(sherd_tensor *out[2], sherd_tensor *const *in,
-                  const attend_attributes *attributes, bool general, bool summed)
-{
-    attend_attributes plain = *attributes;
-    sherd_tensor *ordered[OPERANDS];
-
-    plain.zigzag = 0;
-    if (attributes->zigzag > 1)
-        sherd__attend_in_order(ordered, in, attributes->zigzag);
-    sherd_tensor *const *x = attributes->zigzag > 1 ? ordered : in;
-    bool good = general ? sherd_apply_all(out, &sherd__attention_general_op, x, OPERANDS, &plain)
-                        : sherd__attend_fast(out, x, attributes->scale, attributes->causal);
-    if (good && attributes->zigzag > 1) {
-        out[OUT] = sherd_zigzag(out[OUT], POSITIONS, attributes->zigzag);
-        if (summed)
-            out[LOG_SUM] = sherd_zigzag(out[LOG_SUM], -1, attributes->zigzag);
-    }
-    return good;
-}
-
-/* Move the shards from the sequence to heads, and the results back. */
-static bool apply_in_heads(sherd_tensor *out[2], sherd_tensor *const *in,
-                           const attend_attributes *attributes, const sherd__choice *choice,
-                           bool general)
-{
-    const sherd_redistribute_options begin = {.begin = true};
-    sherd_tensor *there[OPERANDS] = {in[Q], in[K], in[V], in[MASK]};
-
-    for (int i = Q; i <= V; i++)
-        if (there[i]->layout)
-            there[i] = sherd_redistribute(there[i], choice->to[i], &begin);
-    if (!apply(out, there, attributes, general, choice->back_sum != NULL))
-        return false;
-    out[OUT] = sherd_redistribute(out[OUT], choice->back, NULL);
-    if (choice->back_sum)
-        out[LOG_SUM] = sherd_redistribute(out[LOG_SUM], choice->back_sum, NULL);
-    return true;
-}
-
-static bool apply_sharded(sherd_tensor *out[2], sherd_tensor *const *in,
-                          const attend_attributes *attributes, sherd_attention_way asked,
-                          bool general, bool summed)
-{
-    attend_attributes mine = *attributes;
-    sherd__choice choice;
-
-    if (sherd_tensor_failed(in[Q]))
-        return apply(out, in, attributes, general, summed);
-    if (sherd__attend_choose(&choice, in, &mine, asked)) {
-        out[OUT] = out[LOG_SUM] = sherd__fail_diag(in[Q]->world, true);
-        return false;
-    }
-    if (choice.way == SHERD_ATTENTION_CHEAPEST)
-        return apply(out, in, attributes, general, summed);
-    if (!summed)
-        choice.back_sum = NULL;
-    if (choice.way == SHERD_ATTENTION_HEADS)
-        return apply_in_heads(out, in, attributes, &choice, general);
-    mine.ring = choice.way == SHERD_ATTENTION_RING;
-    return sherd_apply_all(out, &sherd__attention_pieces_op, in, OPERANDS, &mine);
-}
-
-bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                   const sherd_attention_options *options, bool summed)
-{
-    const sherd_attention_options o = options ? *options : (sherd_attention_options){0};
-    attend_attributes attributes = {.scale = sherd__attend_scale(q, options),
-                                    .causal = o.causal,
-                                    .p = o.dropout,
-                                    .window = o.window,
-                                    .zigzag = o.zigzag,
-                                    .softcap = o.softcap};
-    sherd_tensor *in[OPERANDS] = {q, k, v, o.spans ? o.spans : o.mask};
-    sherd_world *world = NULL;
-
-    for (int i = 0; i < OPERANDS && !world; i++)
-        world = sherd_tensor_world(in[i]);
-    if (o.dropout != 0 && o.generator && world)
-        attributes.key = sherd__next_key(world, o.generator);
-    bool good = q && k && q->ndim == 4 && k->ndim == 4 && !sherd_tensor_failed(q);
-    const char *fault = good ? fault_of(&o, q, k) : NULL;
-    if (fault) {
-        out[OUT] = out[LOG_SUM] =
-            sherd__fail_tensor(world, q->layout != NULL, SHERD_EINVAL,
-                               "sherd_attention: %s: q is %s", fault, sherd_tensor_text(q));
-        return false;
-    }
-    if (good) {
-        int64_t groups = are_grouped(q, k, v) ? k->shape[2] : q->shape[2];
-        int64_t repeat = groups ? q->shape[2] / groups : 1;
-        in[Q] =
-            sherd_view(q, (int64_t[]){q->shape[0], q->shape[1], groups, repeat, q->shape[3]}, 5);
-        in[MASK] = o.spans ? o.spans : spread_mask(o.mask, groups, repeat);
-    }
-    bool general = sherd__attend_is_general(q, k, v, options);
-    if (!(sherd__attend_is_sharded(q, k, v)
-              ? apply_sharded(out, in, &attributes, o.way, general, summed)
-              : apply(out, in, &attributes, general, summed)))
-        return false;
-    join_heads(out, q, summed);
-    return !sherd_tensor_failed(out[OUT]) && !sherd_tensor_failed(out[LOG_SUM]);
-}

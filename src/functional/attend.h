@@ -10,7 +10,8 @@
 
 /*
  * Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth.
- * In the place of a mask there may be spans, i32 [batch or 1,positions,2].
+ * In the place of a mask there may be spans, i32 [batch or 1,positions,2]. There may be no dim of
+ * batch, or several, up to SHERD__ATTEND_BATCHES; then all dims behind come so many later.
  */
 enum { SHERD__Q, SHERD__K, SHERD__V, SHERD__ATTEND_MASK, SHERD__ATTEND_OPERANDS };
 enum {
@@ -22,6 +23,13 @@ enum {
     SHERD__QUERY_DIMS
 };
 enum { SHERD__MASK_DIMS = 5 }; /* [batch,groups,heads of a group,queries,keys] */
+enum { SHERD__ATTEND_BATCHES = SHERD_MAX_DIMS - 4 };
+
+/* Dims of batch of q in groups. */
+static inline int sherd__attend_batches(const sherd_tensor *q)
+{
+    return q->ndim - (SHERD__QUERY_DIMS - 1);
+}
 
 typedef struct sherd__attend_attributes {
     double scale, p, softcap;
@@ -44,11 +52,49 @@ typedef struct sherd__attend_attributes {
             SHERD_FIELD(sherd__attend_attributes, ring, BOOL)        \
     }
 
+/* The letters of so many dims of batch in rules; and the rule of a call, with them for each `*`. */
+void sherd__attend_letters(char out[SHERD__ATTEND_BATCHES + 1], int batches);
+void sherd__attend_rule(sherd_call *call, int batches, const char *text);
+
+/*
+ * A dim of batch, or some that are as one: items, and from one to the next items here, elements of
+ * the mask, numbers of the spans, items of the whole.
+ */
+typedef struct sherd__attend_level {
+    int64_t size, item, mask, span, first;
+} sherd__attend_level;
+
+/* Problems for kernels: of one `s` is the first. level[0] is its batch. */
+typedef struct sherd__attend_parts {
+    sherd__attending s;
+    int levels;
+    int64_t parts;
+    sherd__attend_level level[SHERD__ATTEND_BATCHES + 1];
+} sherd__attend_parts;
+
+/* Of dims of batch, outer ones first, whose `item` is not read; s has no batch yet. */
+sherd__attend_parts sherd__attend_split(const sherd__attending *s, int dims,
+                                        const sherd__attend_level *dim);
+
+/* Part i, its first item, and where its mask begins, in elements. */
+typedef struct sherd__attend_part {
+    sherd__attending s;
+    int64_t item, mask;
+} sherd__attend_part;
+
+sherd__attend_part sherd__attend_part_of(const sherd__attend_parts *p, int64_t i);
+
 /*
  * The attention that this rank computes, if it has all keys; the operands from `q` on are q, k, v
  * and the mask.
  */
-sherd__attending sherd__attend_problem(const sherd_call *call, int q);
+sherd__attend_parts sherd__attend_problem(const sherd_call *call, int q);
+
+/* As one part. */
+static inline sherd__attend_parts sherd__attend_whole(const sherd__attending *s)
+{
+    return (sherd__attend_parts){.s = *s, .levels = 1, .parts = 1};
+}
 
 /* Scratch for the kernels of a dtype. NULL: failed. */
 void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem);
@@ -87,33 +133,39 @@ bool sherd__attend_check_spans(sherd_call *call);
 
 /* One kernel for all of a problem, whose items may have spans of their own. */
 void sherd__attend_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
-                          const sherd__attending *problem, void *const *out, const void *const *q,
-                          void *workspace);
+                          const sherd__attend_parts *problem, void *const *out,
+                          const void *const *q, void *workspace);
 void sherd__attend_grad_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
-                               const sherd__attending *problem, const sherd__attend_arrays *arrays,
-                               void *workspace);
+                               const sherd__attend_parts *problem,
+                               const sherd__attend_arrays *arrays, void *workspace);
 
 /*
  * Run the fastest kernels that can do it; `out` gets the result and the logarithms of sums. False:
  * failed.
  */
-bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *const *out,
+bool sherd__attend_run(sherd_call *call, const sherd__attend_parts *problem, void *const *out,
                        const void *const *q);
-bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
+bool sherd__attend_run_back(sherd_call *call, const sherd__attend_parts *problem,
                             const sherd__attend_arrays *arrays);
 
 /*
  * The same on the GPU, of an operator whose operands begin with q, k and v. False: it does not run
  * there, or the GPU has no kernel for the problem; nothing was done.
  */
-bool sherd__attend_there_run(sherd_call *call, const sherd__attending *problem);
+bool sherd__attend_there_run(sherd_call *call, const sherd__attend_parts *problem);
 /* Which operands backward has where; k and v follow q. dlog_sum: -1 = there is none. */
 typedef struct sherd__attend_there {
     int dout, dlog_sum, q, result, log_sum;
 } sherd__attend_there;
 /* dmask, of the GPU, is added to; NULL = not wanted. */
-bool sherd__attend_grad_there(sherd_call *call, const sherd__attending *problem,
+bool sherd__attend_grad_there(sherd_call *call, const sherd__attend_parts *problem,
                               const sherd__attend_there *at, double *dmask);
+
+#define SHERD__ATTEND_DIMS \
+    "q, k and v must have three to seven dims [...,positions,heads,width], and as many"
+
+/* What is wrong with the dims of q, k and v, if q has so many with one dim of batch; NULL: nothing. */
+const char *sherd__attend_describe_dims(const sherd_call *call, int q_dims);
 
 /* Describe: what q, k, v and the mask must be, and the rule of forward. */
 const char *sherd__attend_describe(sherd_call *call);
@@ -205,7 +257,7 @@ double sherd__cached_operations(const sherd__attending *s, int64_t rows, int64_t
 /* Leave out the first keys of a problem if no query sees them. Returns how many those are. */
 int64_t sherd__attend_skip(sherd__attending *s);
 
-/* The same for q in groups of one head, on 5 dims, by the operator without groups. */
+/* The same for q in groups of one head by the operator without groups. */
 bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal);
 
 /* The backward of an operator whose operands are q, k, v, and whose results are these two. */

@@ -7,6 +7,7 @@
 #include "attend.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "sherd/ops_elements.h"
@@ -33,14 +34,18 @@ static sherd_tensor *earlier_keys(sherd_world *world, int64_t n, int64_t window)
     return sherd_tril(sherd_constant(world, SHERD_BOOL, (int64_t[]){n, n}, 2, 1), -window);
 }
 
-/* True outside of spans, [batch or 1,1,1,queries,keys]. */
+/* True outside of spans, [batch or 1..,1,1,queries,keys]. */
 static sherd_tensor *outside_of(sherd_tensor *spans, int64_t keys)
 {
-    const int64_t shape[] = {spans->shape[0], 1, 1, spans->shape[1], 1};
+    int batches = spans->ndim - 2;
+    int64_t shape[SHERD_MAX_DIMS];
     sherd_tensor *at = sherd_arange(spans->world, SHERD_I32, 0, (double)keys, 1), *side[2];
 
+    memcpy(shape, spans->shape, (size_t)batches * sizeof *shape);
+    shape[batches] = shape[batches + 1] = shape[batches + 3] = 1;
+    shape[batches + 2] = spans->shape[batches];
     for (int i = 0; i < 2; i++)
-        side[i] = sherd_view(sherd_narrow(spans, 2, i, 1), shape, 5);
+        side[i] = sherd_view(sherd_narrow(spans, batches + 1, i, 1), shape, batches + 4);
     return sherd_logical_or(sherd_lt(at, side[0]), sherd_ge(at, side[1]));
 }
 
@@ -49,19 +54,20 @@ static sherd_tensor *masked(sherd_tensor *scores, sherd_tensor *mask)
     if (!mask)
         return scores;
     if (sherd__attend_are_spans(mask))
-        return sherd_masked_fill(scores, outside_of(mask, scores->shape[4]), -(double)INFINITY);
+        return sherd_masked_fill(scores, outside_of(mask, scores->shape[scores->ndim - 1]),
+                                 -(double)INFINITY);
     return mask->dtype == SHERD_BOOL
                ? sherd_masked_fill(scores, sherd_logical_not(mask), -(double)INFINITY)
                : sherd_add(scores, sherd_cast(mask, scores->dtype));
 }
 
-/* [batch,groups,heads of a group,queries,keys] */
+/* [...,groups,heads of a group,queries,keys] */
 static sherd_tensor *scores_of(sherd_tensor *const *in, const sherd__attend_attributes *a)
 {
     sherd_dtype dtype = sherd__statistics_dtype(in[SHERD__Q]->dtype);
     sherd_tensor *q = sherd_cast(in[SHERD__Q], dtype), *k = sherd_cast(in[SHERD__K], dtype);
-    int64_t n = in[SHERD__Q]->shape[SHERD__POSITIONS];
-    sherd_tensor *scores = sherd_scale(product_of("bsgrw,btgw->bgrst", q, k), a->scale);
+    int64_t n = in[SHERD__Q]->shape[sherd__attend_batches(in[SHERD__Q])];
+    sherd_tensor *scores = sherd_scale(product_of("...sgrw,...tgw->...grst", q, k), a->scale);
 
     if (a->softcap != 0)
         scores = sherd_scale(sherd_tanh(sherd_scale(scores, 1 / a->softcap)), a->softcap);
@@ -78,12 +84,13 @@ static sherd_tensor *attended(sherd_tensor *const *in, const sherd__attend_attri
 {
     sherd_tensor *scores = scores_of(in, a);
     sherd_tensor *blind =
-        sherd_eq_scalar(sherd_logsumexp(sherd_detach(scores), 4, true), -(double)INFINITY);
+        sherd_eq_scalar(sherd_logsumexp(sherd_detach(scores), -1, true), -(double)INFINITY);
 
     scores = sherd_masked_fill(scores, blind, 0);
     if (result == LOG_SUM)
-        return sherd_logsumexp(scores, 4, false);
-    return product_of("bgrst,btgw->bsgrw", sherd_masked_fill(sherd_softmax(scores, 4), blind, 0),
+        return sherd_logsumexp(scores, -1, false);
+    return product_of("...grst,...tgw->...sgrw",
+                      sherd_masked_fill(sherd_softmax(scores, -1), blind, 0),
                       sherd_cast(in[SHERD__V], scores->dtype));
 }
 
@@ -96,8 +103,8 @@ sherd_tensor *sherd__attend_formula(sherd_node *node, sherd_tensor *const *in, i
     if (a->zigzag <= 1)
         return attended(in, a, result);
     sherd__attend_in_order(ordered, in, a->zigzag);
-    return sherd_zigzag(attended(ordered, a, result), result == LOG_SUM ? -1 : SHERD__POSITIONS,
-                        a->zigzag);
+    return sherd_zigzag(attended(ordered, a, result),
+                        result == LOG_SUM ? -1 : sherd__attend_batches(in[SHERD__Q]), a->zigzag);
 }
 
 sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale, bool causal,
@@ -105,11 +112,14 @@ sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale,
 {
     const sherd__attend_attributes a = {.scale = scale, .causal = causal};
     const sherd_tensor *q = in[SHERD__Q];
-    const int64_t *n = q->shape, groups[] = {n[0], n[1], n[2], 1, n[3]};
-    sherd_tensor *y = attended(
-        (sherd_tensor *[]){sherd_view(in[SHERD__Q], groups, 5), in[SHERD__K], in[SHERD__V], NULL},
-        &a, result);
+    int ndim = q->ndim;
+    int64_t groups[SHERD_MAX_DIMS];
 
-    return result == LOG_SUM ? sherd_view(y, (int64_t[]){n[0], n[2], n[1]}, 3)
-                             : sherd_view(y, n, 4);
+    memcpy(groups, q->shape, (size_t)ndim * sizeof *groups);
+    groups[ndim] = groups[ndim - 1];
+    groups[ndim - 1] = 1;
+    sherd_tensor *y = attended((sherd_tensor *[]){sherd_view(in[SHERD__Q], groups, ndim + 1),
+                                                  in[SHERD__K], in[SHERD__V], NULL},
+                               &a, result);
+    return result == LOG_SUM ? sherd_squeeze(y, -2) : sherd_view(y, q->shape, ndim);
 }

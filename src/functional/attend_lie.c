@@ -24,7 +24,7 @@
 
 enum { Q = SHERD__Q, K, V, MASK };
 enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH, QUERY_DIMS };
-enum { KEY_HEADS = 2, KEY_DIMS = 4, SUM_DIMS = 4 };
+enum { KEY_HEADS = 2, KEY_DIMS = 4, SUM_DIMS = 4, LAST_DIMS = 3 };
 
 /* Dims of q that a mask and the logarithms of sums have, in their order. */
 static const int sum_dim[SUM_DIMS] = {BATCH, GROUPS, REPEAT, POSITIONS};
@@ -247,7 +247,7 @@ bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, cons
     bool sharded = false;
 
     for (int i = 0; i < SHERD__ATTEND_MASK; i++) {
-        if (!all[i] || !all[i]->storage || all[i]->ndim != KEY_DIMS)
+        if (!all[i] || !all[i]->storage || all[i]->ndim != all[0]->ndim || all[i]->ndim < LAST_DIMS)
             return false;
         const sherd_layout *layout = all[i]->layout;
         if (!layout)
@@ -255,11 +255,15 @@ bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, cons
         if (mesh && layout->spec.mesh != mesh)
             return false;
         mesh = layout->spec.mesh;
-        sharded = sharded || sherd__dim_parts(mesh, &layout->spec.dim[POSITIONS]) > 1;
+        sharded =
+            sharded || sherd__dim_parts(mesh, &layout->spec.dim[all[i]->ndim - LAST_DIMS]) > 1;
     }
-    return sharded && q->shape[BATCH] == k->shape[BATCH] && q->shape[3] == k->shape[3] &&
-           k->shape[KEY_HEADS] > 0 && q->shape[KEY_HEADS] % k->shape[KEY_HEADS] == 0 &&
-           memcmp(k->shape, v->shape, KEY_DIMS * sizeof *k->shape) == 0;
+    if (!sharded || memcmp(k->shape, v->shape, (size_t)k->ndim * sizeof *k->shape) != 0)
+        return false;
+    int batches = q->ndim - LAST_DIMS;
+    const int64_t *a = q->shape + batches, *b = k->shape + batches;
+    return memcmp(q->shape, k->shape, (size_t)batches * sizeof *q->shape) == 0 && a[2] == b[2] &&
+           b[1] > 0 && a[1] % b[1] == 0;
 }
 
 /* ---- the cheapest way ------------------------------------------------------------------------ */

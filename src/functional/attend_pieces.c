@@ -44,7 +44,8 @@ static void attend_strip(sherd__turn *r, const sherd__piece *p, const sherd__str
                                     r->more_log_sum);
         return;
     }
-    sherd__attend_kernel(r->kernels, r->dtype, &x->s, to, in, r->workspace);
+    const sherd__attend_parts whole = sherd__attend_whole(&x->s);
+    sherd__attend_kernel(r->kernels, r->dtype, &whole, to, in, r->workspace);
     if (r->started)
         r->kernels->attention_join(&x->s, out, log_sum, to[0], to[1]);
     r->started = true;
@@ -204,10 +205,11 @@ static void grad_strip(sherd__turn *r, const sherd__piece *p, const sherd__strip
         .result = sherd__turn_at(r->result, x->at_query, dtype),
         .log_sum = sherd__turn_at(r->log_sums, x->at_row, r->dtype)};
 
+    const sherd__attend_parts whole = sherd__attend_whole(s);
     if (r->device)
         grad_there(r, x, &a);
     else
-        sherd__attend_grad_kernel(r->kernels, r->dtype, s, &a, r->workspace);
+        sherd__attend_grad_kernel(r->kernels, r->dtype, &whole, &a, r->workspace);
     if (more)
         add(r, dtype, queries, dq, out[0]);
     for (int i = 0; i < 2 && apart; i++)

@@ -163,30 +163,40 @@ static bool settle(sherd_call *call, sherd__done done, bool *left)
 
 /* ---- items with spans of their own ----------------------------------------------------------- */
 
-/* Kernels take one item at a time, if they differ in spans. There is no mask then. */
-static int64_t items_of(const sherd__attending *s)
+/* Kernels take one item of a part at a time, if they differ in spans. There is no mask then. */
+static int64_t alike(const sherd__attend_parts *p)
 {
-    return s->span && s->span_batch ? s->batch : 1;
+    return p->s.span && p->s.span_batch ? p->s.batch : 1;
 }
 
-/* Item b as a problem, and where it begins in what has queries, keys, or a number of each row. */
+static int64_t items_of(const sherd__attend_parts *p)
+{
+    return p->parts * alike(p);
+}
+
+/*
+ * What kernels take in step i, and where it begins in what has queries, keys, a number of each row,
+ * and in the mask.
+ */
 typedef struct item {
     sherd__attending s;
-    int64_t queries, keys, rows;
+    int64_t queries, keys, rows, mask;
 } item;
 
-static item item_of(const sherd__attending *s, int64_t b)
+static item item_of(const sherd__attend_parts *p, int64_t i)
 {
-    item x = {.s = *s};
+    const sherd__attend_part part = sherd__attend_part_of(p, i / alike(p));
+    int64_t b = i % alike(p), first = part.item + b;
+    item x = {.s = part.s, .mask = part.mask};
 
-    if (items_of(s) == 1)
+    x.rows = first * x.s.groups * x.s.repeat * x.s.queries;
+    x.queries = x.rows * x.s.width;
+    x.keys = first * x.s.groups * x.s.keys * x.s.width;
+    if (alike(p) == 1)
         return x;
-    x.rows = b * s->groups * s->repeat * s->queries;
-    x.queries = x.rows * s->width;
-    x.keys = b * s->groups * s->keys * s->width;
     x.s.batch = 1;
     x.s.first[0] += b;
-    x.s.span += b * s->span_batch;
+    x.s.span += b * x.s.span_batch;
     return x;
 }
 
@@ -213,7 +223,7 @@ static item_arrays arrays_of(const sherd__attend_arrays *a, const item *x, sherd
 {
     const int64_t at[3] = {x->queries, x->keys, x->keys};
     sherd_dtype sums = sherd__statistics_dtype(dtype);
-    item_arrays y = {.dmask = a->dmask,
+    item_arrays y = {.dmask = a->dmask ? a->dmask + x->mask : NULL,
                      .dout = behind(a->dout, x->queries, dtype),
                      .dlog_sum = behind(a->dlog_sum, x->rows, sums),
                      .result = behind(a->result, x->queries, dtype),
@@ -240,8 +250,8 @@ static item_arrays results_of(void *const *out, const void *const *q, const item
 }
 
 void sherd__attend_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
-                          const sherd__attending *problem, void *const *out, const void *const *q,
-                          void *workspace)
+                          const sherd__attend_parts *problem, void *const *out,
+                          const void *const *q, void *workspace)
 {
     for (int64_t b = 0; b < items_of(problem); b++) {
         const item x = item_of(problem, b);
@@ -251,8 +261,8 @@ void sherd__attend_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
 }
 
 void sherd__attend_grad_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
-                               const sherd__attending *problem, const sherd__attend_arrays *arrays,
-                               void *workspace)
+                               const sherd__attend_parts *problem,
+                               const sherd__attend_arrays *arrays, void *workspace)
 {
     for (int64_t b = 0; b < items_of(problem); b++) {
         const item x = item_of(problem, b);
@@ -263,8 +273,9 @@ void sherd__attend_grad_kernel(const sherd__kernels *kernels, sherd_dtype dtype,
 }
 
 /* By tiles; the first item says whether they can. */
-static sherd__done tile_items(const sherd__attention_tiles *tiles, const sherd__attending *problem,
-                              void *const *out, const void *const *q, void *workspace)
+static sherd__done tile_items(const sherd__attention_tiles *tiles,
+                              const sherd__attend_parts *problem, void *const *out,
+                              const void *const *q, void *workspace)
 {
     sherd__done done = SHERD__DONE;
 
@@ -277,7 +288,7 @@ static sherd__done tile_items(const sherd__attention_tiles *tiles, const sherd__
 }
 
 static sherd__done tile_items_back(const sherd__attention_tiles *tiles,
-                                   const sherd__attending *problem,
+                                   const sherd__attend_parts *problem,
                                    const sherd__attend_arrays *arrays, void *workspace)
 {
     sherd__done done = SHERD__DONE;
@@ -293,7 +304,7 @@ static sherd__done tile_items_back(const sherd__attention_tiles *tiles,
 
 /* ---- on the CPU ------------------------------------------------------------------------------ */
 
-bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *const *out,
+bool sherd__attend_run(sherd_call *call, const sherd__attend_parts *problem, void *const *out,
                        const void *const *q)
 {
     const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
@@ -301,22 +312,22 @@ bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *
     bool left, dry = sherd__is_dry(call->world);
     sherd__done done;
 
-    if (has_no_heads(problem))
+    if (has_no_heads(&problem->s))
         return true;
-    void *workspace = tiles_workspace(call, problem, &done);
+    void *workspace = tiles_workspace(call, &problem->s, &done);
     if (workspace && dry)
-        done = tiles->fits(problem) ? SHERD__DONE : SHERD__CANNOT;
+        done = tiles->fits(&problem->s) ? SHERD__DONE : SHERD__CANNOT;
     else if (workspace)
         done = tile_items(tiles, problem, out, q, workspace);
     if (!settle(call, done, &left) || !left)
         return !left && done == SHERD__DONE;
-    workspace = sherd__attend_workspace(call, dtype, problem);
+    workspace = sherd__attend_workspace(call, dtype, &problem->s);
     if (workspace && !dry)
         sherd__attend_kernel(sherd__kernels_in(call), dtype, problem, out, q, workspace);
     return workspace != NULL;
 }
 
-bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
+bool sherd__attend_run_back(sherd_call *call, const sherd__attend_parts *problem,
                             const sherd__attend_arrays *a)
 {
     const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
@@ -324,16 +335,16 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
     bool plain = a->dmask || a->dlog_sum || !a->dout, left, dry = sherd__is_dry(call->world);
     sherd__done done = SHERD__CANNOT;
 
-    if (has_no_heads(problem))
+    if (has_no_heads(&problem->s))
         return true;
-    void *workspace = plain ? NULL : tiles_workspace(call, problem, &done);
+    void *workspace = plain ? NULL : tiles_workspace(call, &problem->s, &done);
     if (workspace && dry)
-        done = tiles->fits(problem) ? SHERD__DONE : SHERD__CANNOT;
+        done = tiles->fits(&problem->s) ? SHERD__DONE : SHERD__CANNOT;
     else if (workspace)
         done = tile_items_back(tiles, problem, a, workspace);
     if (!settle(call, done, &left) || !left)
         return !left && done == SHERD__DONE;
-    workspace = sherd__attend_workspace(call, dtype, problem);
+    workspace = sherd__attend_workspace(call, dtype, &problem->s);
     if (workspace && !dry)
         sherd__attend_grad_kernel(sherd__kernels_in(call), dtype, problem, a, workspace);
     return workspace != NULL;
@@ -341,33 +352,63 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
 
 /* ---- on the GPU ------------------------------------------------------------------------------ */
 
-bool sherd__attend_there_run(sherd_call *call, const sherd__attending *problem)
+/* Part i; the GPU knows items with spans of their own. */
+static item part_of(const sherd__attend_parts *p, int64_t i)
 {
-    sherd__device *device = sherd__device_in(call);
+    const sherd__attend_part part = sherd__attend_part_of(p, i);
+    item x = {.s = part.s, .mask = part.mask};
 
-    return device &&
-           sherd__device_attention(device, call->out[0]->dtype, problem, call->to[0], call->to[1],
-                                   call->from[Q], call->from[K], call->from[V]);
+    x.rows = part.item * x.s.groups * x.s.repeat * x.s.queries;
+    x.queries = x.rows * x.s.width;
+    x.keys = part.item * x.s.groups * x.s.keys * x.s.width;
+    return x;
 }
 
-bool sherd__attend_grad_there(sherd_call *call, const sherd__attending *problem,
+/* The first part says whether there is a kernel: they differ in where they are only. */
+bool sherd__attend_there_run(sherd_call *call, const sherd__attend_parts *problem)
+{
+    sherd__device *device = sherd__device_in(call);
+    sherd_dtype dtype = call->out[0]->dtype;
+    bool done = device != NULL;
+
+    for (int64_t i = 0; i < problem->parts && done; i++) {
+        const item x = part_of(problem, i);
+        const item_arrays y = results_of(call->to, call->from, &x, dtype);
+        done = sherd__device_attention(device, dtype, &x.s, y.out[0], y.out[1], y.q[Q], y.q[K],
+                                       y.q[V]);
+    }
+    return done;
+}
+
+bool sherd__attend_grad_there(sherd_call *call, const sherd__attend_parts *problem,
                               const sherd__attend_there *at, double *dmask)
 {
     sherd__device *device = sherd__device_in(call);
-    const void *const *q = call->from + at->q;
+    sherd_dtype dtype = call->out[0]->dtype;
+    const sherd__attend_arrays a = {.out = call->to,
+                                    .dmask = dmask,
+                                    .q = call->from + at->q,
+                                    .dout = call->from[at->dout],
+                                    .dlog_sum = at->dlog_sum < 0 ? NULL : call->from[at->dlog_sum],
+                                    .result = call->from[at->result],
+                                    .log_sum = call->from[at->log_sum]};
+    bool done = device != NULL;
 
-    return device && sherd__device_attention_back(
-                         device, call->out[0]->dtype, problem,
-                         &(sherd__attending_back){
-                             .dq = call->to[Q],
-                             .dk = call->to[K],
-                             .dv = call->to[V],
-                             .dmask = dmask,
-                             .dout = call->from[at->dout],
-                             .dlog_sum = at->dlog_sum < 0 ? NULL : call->from[at->dlog_sum],
-                             .q = q[Q],
-                             .k = q[K],
-                             .v = q[V],
-                             .out = call->from[at->result],
-                             .log_sum = call->from[at->log_sum]});
+    for (int64_t i = 0; i < problem->parts && done; i++) {
+        const item x = part_of(problem, i);
+        const item_arrays y = arrays_of(&a, &x, dtype);
+        done = sherd__device_attention_back(device, dtype, &x.s,
+                                            &(sherd__attending_back){.dq = y.out[Q],
+                                                                     .dk = y.out[K],
+                                                                     .dv = y.out[V],
+                                                                     .dmask = y.dmask,
+                                                                     .dout = y.dout,
+                                                                     .dlog_sum = y.dlog_sum,
+                                                                     .q = y.q[Q],
+                                                                     .k = y.q[K],
+                                                                     .v = y.q[V],
+                                                                     .out = y.result,
+                                                                     .log_sum = y.log_sum});
+    }
+    return done;
 }

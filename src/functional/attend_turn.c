@@ -112,7 +112,7 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
     r->dtype = queries->dtype == SHERD_F64 ? SHERD_F64 : SHERD_F32;
     r->kernels = sherd__kernels_of(sherd__world_kernels(call->world), r->dtype);
     r->plan = sherd__round_of(queries->layout, keys->layout, a);
-    r->s = sherd__attend_problem(call, q);
+    r->s = sherd__attend_problem(call, q).s;
     r->split = a->zigzag > 1;
     if (sherd__coordinate(queries, coordinate))
         r->mine = sherd__dim_shard(spec->mesh, &spec->dim[POSITIONS], coordinate);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention. Batch and heads may be sharded, and each rank computes its own heads; sequences and
+ * Attention. Dims of batch and heads may be sharded, and each rank computes its own; sequences and
  * width are gathered here (attend_pieces.c is for sequences that stay sharded). The scores are
  * never kept: backward computes them again from q, k and the logarithms of their sums.
  */
 #include "attend.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/num.h"
 #include "kernels/engine.h"
 #include "sherd/ops_layers.h"
 
 enum { Q, K, V, OPERANDS };
+enum { POSITIONS, HEADS, WIDTH, LAST_DIMS }; /* of q, k and v, behind those of the batch */
 enum { OUT, LOG_SUM };
 
 typedef struct attention_attributes {
@@ -24,19 +26,23 @@ typedef struct attention_attributes {
 static sherd__attending problem_of(const sherd_call *call, int q, int k)
 {
     const attention_attributes *attributes = call->attributes;
-    const int64_t *size = call->in[q]->local;
+    int batches = call->in[q]->ndim - LAST_DIMS;
+    const int64_t *size = call->in[q]->local + batches;
+    int64_t keys = call->in[k]->local[batches + POSITIONS], items = 1;
 
-    return (sherd__attending){.batch = size[0],
-                              .groups = size[2],
+    for (int d = 1; d <= batches; d++)
+        items *= size[-d];
+    return (sherd__attending){.batch = items,
+                              .groups = size[HEADS],
                               .repeat = 1,
-                              .queries = size[1],
-                              .keys = call->in[k]->local[1],
-                              .width = size[3],
+                              .queries = size[POSITIONS],
+                              .keys = keys,
+                              .width = size[WIDTH],
                               .scale = attributes->scale,
                               .causal = attributes->causal,
-                              .all_queries = size[1],
-                              .all_keys = call->in[k]->local[1],
-                              .all_heads = size[2],
+                              .all_queries = size[POSITIONS],
+                              .all_keys = keys,
+                              .all_heads = size[HEADS],
                               .all_repeat = 1};
 }
 
@@ -47,7 +53,8 @@ enum { G_DOUT, G_Q, G_K, G_V, G_OUT, G_LOG_SUM, G_OPERANDS };
 static bool attend_back(sherd_call *call)
 {
     static const sherd__attend_there arrays_of = {G_DOUT, -1, G_Q, G_OUT, G_LOG_SUM};
-    sherd__attending problem = problem_of(call, G_Q, G_K);
+    const sherd__attending all = problem_of(call, G_Q, G_K);
+    const sherd__attend_parts problem = sherd__attend_whole(&all);
 
     if (sherd__attend_grad_there(call, &problem, &arrays_of, NULL))
         return true;
@@ -67,6 +74,13 @@ static double operations_back(const sherd_call *call)
     return 2.5 * sherd__attend_operations(&problem);
 }
 
+static const char *describe_back(sherd_call *call)
+{
+    sherd__attend_rule(call, call->in[G_Q]->ndim - LAST_DIMS,
+                       "*shw,*shw,*thw,*thw,*shw,*hs->*shw,*thw,*thw");
+    return NULL;
+}
+
 static const sherd_op attention_grad_op = {
     .name = "sherd_attention backward",
     .operand = {{"dout", 0}, {"q", 0}, {"k", 0}, {"v", 0}, {"out", 0}, {"log_sum", SHERD_OP_ANY}},
@@ -74,8 +88,8 @@ static const sherd_op attention_grad_op = {
     .field = {SHERD_FIELD(attention_attributes, scale, DOUBLE),
               SHERD_FIELD(attention_attributes, causal, BOOL)},
     .attributes = sizeof(attention_attributes),
-    .rule = "bshw,bshw,bthw,bthw,bshw,bhs->bshw,bthw,bthw",
     .whole = "stw",
+    .describe = describe_back,
     .forward = attend_back,
     .dry = attend_back,
     .operations = operations_back,
@@ -114,20 +128,24 @@ static void attention_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 static const char *describe(sherd_call *call)
 {
     const attention_attributes *attributes = call->attributes;
+    const char *fault = sherd__attend_describe_dims(call, 4);
+    int batches = call->in[Q]->ndim - LAST_DIMS;
 
-    for (int i = Q; i <= V; i++)
-        if (call->in[i]->ndim != 4)
-            return "q, k and v must have four dims [batch,positions,heads,width]";
+    if (fault)
+        return fault;
     if (!isfinite(attributes->scale))
         return sherd_call_reason(call, "scale is %g: it must be finite", attributes->scale);
-    if (attributes->causal && call->in[Q]->shape[1] != call->in[K]->shape[1])
+    if (attributes->causal &&
+        call->in[Q]->shape[batches + POSITIONS] != call->in[K]->shape[batches + POSITIONS])
         return "causal attention needs as many queries as keys";
+    sherd__attend_rule(call, batches, "*shw,*thw,*thw->*shw,*hs");
     return NULL;
 }
 
 static bool attend(sherd_call *call)
 {
-    sherd__attending problem = problem_of(call, Q, K);
+    const sherd__attending all = problem_of(call, Q, K);
+    const sherd__attend_parts problem = sherd__attend_whole(&all);
 
     if (sherd__attend_there_run(call, &problem))
         return true;
@@ -154,7 +172,7 @@ const sherd_op sherd__attention_op = {
     .field = {SHERD_FIELD(attention_attributes, scale, DOUBLE),
               SHERD_FIELD(attention_attributes, causal, BOOL)},
     .attributes = sizeof(attention_attributes),
-    .rule = "bshw,bthw,bthw->bshw,bhs",
+    .rule = "...shw,...thw,...thw->...shw,...hs", /* for tables: describe writes what "..." is */
     .whole = "stw",
     .describe = describe,
     .forward = attend,
@@ -185,7 +203,7 @@ const sherd_op sherd__attention_with_op = {
     .field = {SHERD_FIELD(attention_attributes, scale, DOUBLE),
               SHERD_FIELD(attention_attributes, causal, BOOL)},
     .attributes = sizeof(attention_attributes),
-    .rule = "bshw,bthw,bthw->bshw,bhs",
+    .rule = "...shw,...thw,...thw->...shw,...hs", /* for tables: describe writes what "..." is */
     .whole = "stw",
     .describe = describe,
     .forward = attend,
@@ -206,15 +224,22 @@ bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double sc
 {
     attention_attributes attributes = {scale, causal};
     const int64_t *n = in[Q]->shape;
+    int ndim = in[Q]->ndim, batches = sherd__attend_batches(in[Q]);
+    int64_t shape[SHERD_MAX_DIMS];
 
     if (sherd_tensor_failed(in[Q]))
         return sherd_apply_all(out, &sherd__attention_with_op, in, OPERANDS, &attributes);
-    sherd_tensor *q = sherd_view(in[Q], (int64_t[]){n[0], n[1], n[2], n[4]}, 4);
+    memcpy(shape, n, (size_t)(ndim - 2) * sizeof *shape);
+    shape[ndim - 2] = n[ndim - 1];
+    sherd_tensor *q = sherd_view(in[Q], shape, ndim - 1);
     bool good = sherd_apply_all(out, &sherd__attention_with_op, (sherd_tensor *[]){q, in[K], in[V]},
                                 OPERANDS, &attributes);
     if (good) {
-        out[OUT] = sherd_view(out[OUT], n, 5);
-        out[LOG_SUM] = sherd_view(out[LOG_SUM], (int64_t[]){n[0], n[2], 1, n[1]}, 4);
+        out[OUT] = sherd_view(out[OUT], n, ndim);
+        shape[batches] = n[batches + 1];
+        shape[batches + 1] = 1;
+        shape[batches + 2] = n[batches];
+        out[LOG_SUM] = sherd_view(out[LOG_SUM], shape, batches + 3);
     }
     return good;
 }
