@@ -389,6 +389,21 @@ row("attention with heads 4x256x8x64, causal", "attention", {"scale": 0.125, "ca
     lambda q, k, v: F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), is_causal=True, scale=0.125).transpose(1, 2), tolerance=1e-4)
 
 
+# Heads by groups of one: [..., positions, groups, 1, width]. Of windows: [batch, windows, ...].
+def attend_by_groups(q, k, v, mask):
+    heads = [t.transpose(-3, -2) for t in (q.squeeze(-2), k, v)]
+    return F.scaled_dot_product_attention(*heads, attn_mask=mask.squeeze(-3), scale=0.125).transpose(-3, -2).unsqueeze(-2)
+
+
+for name, shape, mask in [("4x256x8x64, a mask of all heads", (4, 256, 8, 64), T(1, 1, 1, 256, 256, grad=False)),
+                          ("4x256x8x64, a bias for each head", (4, 256, 8, 64), T(1, 8, 1, 256, 256)),
+                          ("8x64 windows of 49x4x32, a mask of windows", (8, 64, 49, 4, 32), T(1, 64, 1, 1, 49, 49, grad=False)),
+                          ("8x64 windows of 49x4x32, seen keys", (8, 64, 49, 4, 32), T(1, 64, 1, 1, 49, 49, kind="b")),
+                          ("8x64 windows of 49x4x32, a bias for each head", (8, 64, 49, 4, 32), T(1, 1, 4, 1, 49, 49))]:
+    row(f"attention with heads {name}", "attention_general", {"scale": 0.125}, [T(*shape[:-1], 1, shape[-1]), T(*shape), T(*shape), mask],
+        attend_by_groups, tolerance=1e-4, unchecked=(1,))
+
+
 def rotated(x, base=10000):
     n, half = x.shape[1], x.shape[-1] // 2
     angle = torch.arange(n)[:, None] * base ** (-torch.arange(half) / half)

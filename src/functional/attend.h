@@ -164,7 +164,7 @@ bool sherd__attend_grad_there(sherd_call *call, const sherd__attend_parts *probl
 #define SHERD__ATTEND_DIMS \
     "q, k and v must have three to seven dims [...,positions,heads,width], and as many"
 
-/* What is wrong with the dims of q, k and v, if q has so many with one dim of batch; NULL: nothing. */
+/* What is wrong with the dims of q, k and v, if q has so many with one of batch; NULL: nothing. */
 const char *sherd__attend_describe_dims(const sherd_call *call, int q_dims);
 
 /* Describe: what q, k, v and the mask must be, and the rule of forward. */

@@ -313,7 +313,7 @@ static bool attend_merged(sherd_tensor *out[2], sherd_tensor *const *in,
     return !sherd_tensor_failed(out[OUT]) && (!summed || !sherd_tensor_failed(out[LOG_SUM]));
 }
 
-/* ---- the way of every call that is not simple ------------------------------------------------- */
+/* ---- the way of every call that is not simple ------------------------------------------------ */
 
 /* Heads by groups, and the mask with them. */
 static void group(sherd_tensor **in, sherd_tensor *spans, sherd_tensor *mask)
