@@ -206,6 +206,30 @@ static bool turn_vector(const sherd__kernels *k, const sherd__product *p, const 
     return k->product_fits(to);
 }
 
+/*
+ * Whether an f64 matrix, whose terms lie along its rows, is multiplied by one vector. Kernels of
+ * tiles take rows of both operands, and have one of them then.
+ */
+static bool is_by_vector(const sherd__product *p)
+{
+    bool column = p->n == 1 && !p->ta && !p->b_row, row = p->m == 1 && !p->ta && p->tb;
+
+    return p->dtype == SHERD_F64 && p->result == SHERD_F64 && !p->c_row && p->k > FEW &&
+           (column || row);
+}
+
+/* An element is the sum of a row, whose order depends on k alone. */
+static void multiply_by_vector(const sherd__product *p, double *c, const double *a, const double *b)
+{
+    bool column = p->n == 1;
+    const sherd__product one = {SHERD_F64, SHERD_F64, .adds = p->adds, .m = 1, .n = 1, .k = p->k};
+    const double *matrix = column ? a : b, *vector = column ? b : a;
+    int64_t rows = column ? p->m : p->n, given = column ? p->a_row : p->b_row;
+
+    for (int64_t i = 0; i < rows; i++, matrix += given ? given : p->k)
+        sherd__dots(&one, 1, c + i, matrix, vector);
+}
+
 static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, void *c, const void *a,
                          const void *b, const void *bias)
 {
@@ -216,6 +240,14 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
     if (is_of_few(p)) {
         if (!sherd__is_dry(call->world))
             multiply_plain(k, p, c, a, b, bias);
+        return true;
+    }
+    if (is_by_vector(p)) {
+        if (!sherd__is_dry(call->world)) {
+            multiply_by_vector(p, c, a, b);
+            if (p->bias)
+                add_bias(k, p, c, bias);
+        }
         return true;
     }
     if (turn_vector(k, p, r, &turned)) {
@@ -348,6 +380,29 @@ static bool multiply_long(sherd_call *call, const sherd__product *p, room *r, vo
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+/*
+ * A matrix that is stored turned, times a vector, is one row times the matrix as it is stored: c^T =
+ * b^T a^T, with the same numbers in memory. Then it is read along its rows, once.
+ */
+static bool is_by_turned(const sherd__product *p)
+{
+    bool whole = p->dtype == SHERD_F32 || p->dtype == SHERD_F64;
+
+    return whole && p->result == p->dtype && p->n == 1 && p->ta && !p->bias && !p->b_row &&
+           !p->c_row;
+}
+
+static void turn_product(sherd__product *p)
+{
+    *p = (sherd__product){.dtype = p->dtype,
+                          .result = p->result,
+                          .adds = p->adds,
+                          .m = 1,
+                          .n = p->m,
+                          .k = p->k,
+                          .b_row = p->a_row};
+}
+
 bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c, const void *a,
                      const void *b, const void *bias)
 {
@@ -355,6 +410,12 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
     bool good = true;
 
     p.bias = bias != NULL;
+    if (is_by_turned(&p)) {
+        const void *vector = b;
+        b = a;
+        a = vector;
+        turn_product(&p);
+    }
     if (sherd__is_small_product(&p)) {
         if (!sherd__is_dry(call->world))
             sherd__small_products(&p, times, c, a, b);
