@@ -10,6 +10,7 @@
 #include "sherd/carrier.h"
 #include "sherd/mesh.h"
 #include "sherd/layout.h"
+#include "sherd/numbers.h"
 #include "sherd/plan.h"
 #include "sherd/scope.h"
 #include "sherd/tensor.h"

@@ -1,31 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Figures of a run. Each rank counts for itself; at the end the counts become tensors whose
- * placement is a pending maximum or average over all ranks, and reading the whole tensor settles
- * it.
+ * Figures of a run. Each rank counts for itself; at the end all ranks get the largest counts, or
+ * the averages.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "figures.h"
-
-/* Reduce n numbers over all ranks, in place. */
-static void across_ranks(const trainer *t, sherd_reduce_op op, double *values, int64_t n)
-{
-    const sherd_placement pending[] = {sherd_partial(op), sherd_partial(op), sherd_partial(op)};
-    const double *result;
-
-    if (sherd_world_is_dry(t->world)) /* what the others have is not known */
-        return;
-    sherd_scope_begin(t->world);
-    sherd_tensor *mine = sherd_from_data(t->world, SHERD_F64, &n, 1, values);
-    sherd_tensor *all = sherd_full(sherd_from_local(mine, t->mesh, pending, NULL));
-    result = sherd_tensor_read(all);
-    if (result && n > 0)
-        memcpy(values, result, (size_t)n * sizeof *values);
-    sherd_scope_end(t->world);
-}
 
 /* ---- while training ------------------------------------------------------------------------- */
 
@@ -42,7 +24,7 @@ static void count_parameters(figures *f, const trainer *t, sherd_named_parameter
         local += elements;
         f->params_total += sherd_tensor_count(all[i].tensor);
     }
-    across_ranks(t, SHERD_MAX, &local, 1);
+    (void)sherd_reduce_numbers(&local, 1, t->mesh, SHERD_MAX);
     f->params_local = (int64_t)local;
 }
 
@@ -147,8 +129,8 @@ sherd_status figures_end(figures *f, const trainer *t)
     for (int64_t i = warm; i < f->steps; i++)
         f->mean_seconds += f->seconds[i] / (double)(f->steps - warm);
 
-    across_ranks(t, SHERD_MAX, bytes, 2);
-    across_ranks(t, SHERD_AVG, values, 3 * f->comms);
+    (void)(sherd_reduce_numbers(bytes, 2, t->mesh, SHERD_MAX) &&
+           sherd_reduce_numbers(values, 3 * f->comms, t->mesh, SHERD_AVG));
     f->peak_bytes = (int64_t)bytes[0];
     f->saved_bytes = (int64_t)bytes[1];
     for (int i = 0; i < f->comms; i++) {

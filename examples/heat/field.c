@@ -97,18 +97,6 @@ bool field_step(field *f)
 
 /* ---- what came out -------------------------------------------------------------------------- */
 
-/* Reduce numbers over all ranks, in place; at the next check it is known whether that went well. */
-static void across_ranks(const field *f, sherd_reduce_op op, double *values, int64_t n)
-{
-    const sherd_placement pending = sherd_partial(op), all[] = {pending, pending, pending};
-
-    sherd_scope_begin(f->world);
-    sherd_tensor *mine = sherd_from_data(f->world, SHERD_F64, &n, 1, values);
-    sherd_full_read(values, (size_t)n * sizeof *values, sherd_from_local(mine, f->mesh, all, NULL),
-                    SHERD_F64, -1);
-    sherd_scope_end(f->world);
-}
-
 /* Checksums add up modulo 2^64: as quarters, which doubles add exactly. */
 sherd_status field_measure(figures *out, const field *f)
 {
@@ -126,8 +114,8 @@ sherd_status field_measure(figures *out, const field *f)
     most[1] = out->height;
     for (int i = 0; i < 4; i++)
         quarter[i] = (double)(out->checksum >> (16 * i) & 0xffff);
-    across_ranks(f, SHERD_MAX, most, 2);
-    across_ranks(f, SHERD_SUM, quarter, 4);
+    (void)(sherd_reduce_numbers(most, 2, f->mesh, SHERD_MAX) &&
+           sherd_reduce_numbers(quarter, 4, f->mesh, SHERD_SUM)); /* a failure: the check's */
     *out = (figures){.error = most[0], .height = most[1]};
     for (int i = 0; i < 4; i++)
         out->checksum += (uint64_t)quarter[i] << (16 * i);

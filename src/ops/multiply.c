@@ -381,8 +381,8 @@ static bool multiply_long(sherd_call *call, const sherd__product *p, room *r, vo
 /* ---- all ------------------------------------------------------------------------------------- */
 
 /*
- * A matrix that is stored turned, times a vector, is one row times the matrix as it is stored: c^T =
- * b^T a^T, with the same numbers in memory. Then it is read along its rows, once.
+ * A matrix that is stored turned, times a vector, is one row times the matrix as it is stored: c^T
+ * = b^T a^T, with the same numbers in memory. Then it is read along its rows, once.
  */
 static bool is_by_turned(const sherd__product *p)
 {
