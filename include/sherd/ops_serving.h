@@ -35,14 +35,19 @@ typedef struct sherd_sample_options {
  * last one kept are kept too. A logit of -infinity is never drawn. Of several largest logits a
  * temperature of 0 takes the first.
  *
- * @collective see ops.h. Rows may be sharded; a sharded last dim is gathered, or its shards are
- *             moved to another dim, whatever is cheaper
+ * @collective see ops.h. Rows may be sharded. If only the last dim is, in shards of 1024 logits or
+ *             more, these stay where they are: ranks share the work, and exchange a few numbers for
+ *             each row (with top_k 1 KB, with top_p 4 KB); rows with a top_k above 128 are
+ *             gathered. Otherwise a sharded last dim is gathered, or its shards are moved to
+ *             another dim
  * @shapes     logits: [..., n], of any floating-point dtype; key: i32 or i64 [..., words], with at
  *             least one word; options: NULL = all NULL; the result: i32 [...]
- * @numerics   f64; random numbers of 48 bits; what is drawn may change with the version, and
- *             between machines where a number falls between two indices to the last bit. Time for n
- *             exponentials and, with top_k or top_p, some passes over the row; 24 bytes of memory
- *             for each element of one row
+ * @numerics   weights are f64 exponentials, rounded down to integers whose sums are exact: so the
+ *             layout does not matter. Less than 2^-62 times twice the row's length of the largest
+ *             weight is never drawn. Random numbers of 48 bits; what is drawn may change with the
+ *             version, and between machines where a number falls between two indices to the last
+ *             bit. Time for some passes over the row and n exponentials (with a top_k of up to 128,
+ *             for as many); 28 bytes of memory for each element of one row, of shards 4 MB more
  * @owns       scope; it has no gradient
  * @errors     see ops.h; EINVAL no dims, a row of no elements or of more than i32 counts, shapes or
  *             dtypes of keys and options that do not fit; a logit that is NaN or +infinity, a row

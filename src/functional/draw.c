@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a row draws. A weight is exp((x - most) / temperature), rounded down to an integer, of which
+ * the largest is such that the sum of a row fits 62 bits. For top_k the largest few logits are kept
+ * in order while the row is passed over once, and the others are not looked at again. For top_p
+ * weights are added up in bins, and only those of one bin are compared with each other. That, and
+ * a large top_k, is done by selection: n steps on average, without sorting.
+ */
+#include "draw.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+
+void sherd__draw_room(sherd__row *d, void *room, int64_t n)
+{
+    d->n = n;
+    d->x = room;
+    d->w = d->x + n;
+    d->weight = (int64_t *)(void *)(d->w + n);
+    d->at = (int32_t *)(void *)(d->weight + n);
+}
+
+/* ---- thresholds by selection ---------------------------------------------------------------- */
+
+/*
+ * The largest t such that what is at least t has a mass of `target` or more, of c[n], which gets
+ * into disorder; the mass is a number of elements, or their sum. Pivots are taken here and there,
+ * so that no order of elements makes it slow.
+ */
+static int64_t threshold(int64_t *c, int64_t n, int64_t target, bool by_count)
+{
+    uint64_t where = 0;
+    int64_t above = 0, least = 0;
+
+    for (int64_t lo = 0, hi = n; lo < hi;) {
+        where = sherd__hash_word(where, (uint64_t)lo);
+        int64_t pivot = c[lo + (int64_t)(where % (uint64_t)(hi - lo))];
+        int64_t more = 0, same = 0;
+        int64_t a = lo, b = hi; /* [lo, a) is larger than the pivot, [b, hi) less */
+        for (int64_t i = lo; i < b;) {
+            int64_t x = c[i], mass = by_count ? 1 : x;
+            if (x < pivot) {
+                c[i] = c[--b];
+                c[b] = x;
+                continue;
+            }
+            if (x > pivot) {
+                more += mass;
+                c[i] = c[a];
+                c[a++] = x;
+            } else {
+                same += mass;
+            }
+            i++;
+        }
+        least = pivot;
+        if (above + more >= target && a > lo) {
+            hi = a;
+        } else if (above + more + same >= target) {
+            return pivot;
+        } else {
+            above += more + same;
+            lo = b;
+        }
+    }
+    return least;
+}
+
+/* An integer that is in the order of doubles; its own inverse. */
+static int64_t ordered(int64_t bits)
+{
+    return bits < 0 ? bits ^ INT64_MAX : bits;
+}
+
+static int64_t key_of(double x)
+{
+    int64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return ordered(bits);
+}
+
+static double of_key(int64_t key)
+{
+    int64_t bits = ordered(key);
+    double x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* ---- the largest ---------------------------------------------------------------------------- */
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* NaN if there is one. Four at a time, as a comparison waits for the one before. */
+static double largest(const sherd__row *d)
+{
+    double m[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    const double *x = d->x;
+    bool good = true;
+    int64_t i = 0;
+
+    for (; i + 4 <= d->n; i += 4) {
+        m[0] = larger(x[i], m[0]);
+        m[1] = larger(x[i + 1], m[1]);
+        m[2] = larger(x[i + 2], m[2]);
+        m[3] = larger(x[i + 3], m[3]);
+        good &= x[i] == x[i] && x[i + 1] == x[i + 1];
+        good &= x[i + 2] == x[i + 2] && x[i + 3] == x[i + 3];
+    }
+    for (; i < d->n; i++) {
+        m[0] = larger(x[i], m[0]);
+        good &= x[i] == x[i];
+    }
+    return good ? larger(larger(m[0], m[1]), larger(m[2], m[3])) : (double)NAN;
+}
+
+void sherd__draw_first(const sherd__row *d, int64_t count, double *list)
+{
+    int64_t have = 0;
+
+    if (count == 1) {
+        *list = largest(d);
+        return;
+    }
+    for (int64_t i = 0; i < d->n; i++) {
+        const double x = d->x[i];
+        if (x <= (have == count ? list[count - 1] : -INFINITY))
+            continue;
+        int64_t at = have < count ? have++ : count - 1;
+        for (; at > 0 && list[at - 1] < x; at--)
+            list[at] = list[at - 1];
+        list[at] = x;
+        if (x != x) {
+            list[0] = x;
+            return;
+        }
+    }
+    for (; have < count; have++)
+        list[have] = -INFINITY;
+}
+
+int64_t sherd__draw_listed(const sherd__row *d)
+{
+    return d->top_k > 0 && d->top_k <= SHERD__LIKELY ? d->top_k : 1;
+}
+
+const char *sherd__draw_fault(const sherd__row *d)
+{
+    if (d->most != d->most)
+        return "a logit is NaN";
+    if (d->most == INFINITY)
+        return "a logit is infinite";
+    if (d->most == -INFINITY)
+        return "all logits of a row are -infinity";
+    if (!(d->temperature >= 0))
+        return "a temperature is negative or NaN";
+    if (!(d->top_p > 0 && d->top_p <= 1))
+        return "a top_p is not in (0, 1]";
+    if (!(d->min_p >= 0 && d->min_p <= 1))
+        return "a min_p is not in [0, 1]";
+    return NULL;
+}
+
+/* The shard whose list goes on with the largest number; -1: all have ended. */
+static int64_t next_of(int64_t shards, int64_t width, const double *lists, const int64_t *next)
+{
+    int64_t best = -1;
+
+    for (int64_t s = 0; s < shards; s++)
+        if (next[s] < width &&
+            (best < 0 || lists[s * width + next[s]] > lists[best * width + next[best]]))
+            best = s;
+    return best;
+}
+
+bool sherd__draw_top(sherd__row *d, int64_t shards, int64_t width, const double *lists,
+                     int64_t *next)
+{
+    d->least = -INFINITY;
+    if (d->top_k <= 0 || d->top_k >= d->length)
+        return true;
+    if (d->top_k > SHERD__LIKELY)
+        return false;
+    memset(next, 0, (size_t)shards * sizeof *next);
+    for (int64_t i = 0; i < d->top_k; i++) {
+        int64_t s = next_of(shards, width, lists, next);
+        d->least = lists[s * width + next[s]++];
+    }
+    return true;
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+
+/* 2^62, divided by the least power of 2 that is not less than the row's length. */
+static double scale_of(const sherd__row *d)
+{
+    double scale = 0x1p62;
+
+    for (int64_t n = 1; n < d->length; n *= 2)
+        scale /= 2;
+    return scale;
+}
+
+/*
+ * Weights of n logits, with room for as many numbers; their sum. An infinite temperature makes them
+ * equal.
+ */
+static int64_t weights_of(const sherd__row *d, int64_t n, const double *x, double *w,
+                          int64_t *weight)
+{
+    const double by = 1 / d->temperature, scale = scale_of(d);
+    const double most = d->most, min_p = d->min_p;
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < n && by > 0; i++)
+        w[i] = (x[i] - most) * by;
+    for (int64_t i = 0; i < n && by == 0; i++)
+        w[i] = x[i] == -INFINITY ? x[i] : 0;
+    d->f64->unary(SHERD__EXP, n, w, w, NULL);
+    for (int64_t i = 0; i < n; i++) {
+        weight[i] = w[i] >= min_p ? (int64_t)(w[i] * scale) : 0;
+        sum += weight[i];
+    }
+    return sum;
+}
+
+int64_t sherd__draw_weigh(sherd__row *d)
+{
+    const double least = d->least;
+    int64_t kept = 0;
+
+    if (least == -INFINITY) { /* all: their indices are not written down */
+        d->kept = -1;
+        return weights_of(d, d->n, d->x, d->w, d->weight);
+    }
+    for (int64_t i = 0; i < d->n; i++)
+        if (d->x[i] >= least) {
+            d->at[kept] = (int32_t)i;
+            d->w[kept++] = d->x[i];
+        }
+    d->kept = kept;
+    return weights_of(d, kept, d->w, d->w, d->weight);
+}
+
+static int64_t count_of(const sherd__row *d)
+{
+    return d->kept < 0 ? d->n : d->kept;
+}
+
+/* What top_p keeps at least, of a sum. */
+static int64_t part_of(const sherd__row *d, int64_t total)
+{
+    double part = ceil(d->top_p * (double)total);
+
+    return part >= (double)total ? total : sherd__max((int64_t)part, 1);
+}
+
+/* The bin of a weight, which is not 0: by its size, four to a power of 2. */
+static int bin_of(int64_t weight)
+{
+    const double x = (double)weight;
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return (int)(bits >> 50) - (1023 << 2);
+}
+
+/* In two tables in turn: an addition to a bin waits for the one before. */
+void sherd__draw_spread(const sherd__row *d, sherd__bins *bins)
+{
+    const int64_t n = count_of(d);
+    sherd__bins table[2] = {{{0}, {0}}, {{0}, {0}}};
+
+    for (int64_t i = 0; i < n; i++)
+        if (d->weight[i] > 0) {
+            int bin = bin_of(d->weight[i]);
+            table[i & 1].mass[bin] += d->weight[i];
+            table[i & 1].count[bin]++;
+        }
+    for (int j = 0; j < SHERD__BINS; j++) {
+        bins->mass[j] = table[0].mass[j] + table[1].mass[j];
+        bins->count[j] = table[0].count[j] + table[1].count[j];
+    }
+}
+
+int sherd__draw_bin(const sherd__row *d, int64_t total, const sherd__bins *bins, int64_t *target)
+{
+    int bin = SHERD__BINS - 1;
+
+    *target = part_of(d, total);
+    while (bin > 0 && bins->mass[bin] < *target)
+        *target -= bins->mass[bin--];
+    return bin;
+}
+
+int64_t sherd__draw_take(const sherd__row *d, int bin, int64_t *to)
+{
+    const int64_t n = count_of(d);
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (d->weight[i] > 0 && bin_of(d->weight[i]) == bin)
+            to[count++] = d->weight[i];
+    return count;
+}
+
+int64_t sherd__draw_threshold(int64_t *c, int64_t n, int64_t target)
+{
+    return threshold(c, n, target, false);
+}
+
+int64_t sherd__draw_likely(const sherd__row *d, int64_t total, int64_t shards, int64_t width,
+                           const double *lists, int64_t *next, void *room)
+{
+    const int64_t n = shards * width, target = part_of(d, total);
+    int64_t *weight = room, sum = 0, s;
+
+    weights_of(d, n, lists, (double *)(void *)(weight + n), weight);
+    memset(next, 0, (size_t)shards * sizeof *next);
+    while ((s = next_of(shards, width, lists, next)) >= 0) {
+        int64_t i = s * width + next[s]++;
+        if (lists[i] < d->least || weight[i] == 0)
+            break;
+        sum += weight[i];
+        if (sum >= target)
+            return weight[i];
+        if (next[s] == d->top_k) /* its list ends, and more may be equal to the last one */
+            break;
+    }
+    return 0;
+}
+
+int64_t sherd__draw_leave(sherd__row *d, int64_t least)
+{
+    const int64_t n = count_of(d);
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        d->weight[i] = d->weight[i] >= least ? d->weight[i] : 0;
+        sum += d->weight[i];
+    }
+    return sum;
+}
+
+int64_t sherd__draw_place(const sherd__row *d, int64_t total)
+{
+    double place = d->u * (double)total;
+
+    return place < (double)total ? sherd__min((int64_t)place, total - 1) : total - 1;
+}
+
+int64_t sherd__draw_find(const sherd__row *d, int64_t place)
+{
+    const int64_t n = count_of(d);
+    int64_t i = 0;
+
+    for (int64_t sum = 0; i < n - 1; i++) {
+        sum += d->weight[i];
+        if (sum > place)
+            break;
+    }
+    return d->kept < 0 ? i : d->at[i];
+}
+
+/* ---- a whole row ---------------------------------------------------------------------------- */
+
+/* The least weight that top_p keeps. */
+static int64_t least_likely(const sherd__row *d, int64_t total)
+{
+    int64_t *c = (int64_t *)(void *)d->w, n = 0, target;
+    sherd__bins bins;
+
+    if (count_of(d) <= SHERD__LIKELY) {
+        for (int64_t i = 0; i < count_of(d); i++)
+            if (d->weight[i] > 0)
+                c[n++] = d->weight[i];
+        return threshold(c, n, part_of(d, total), false);
+    }
+    sherd__draw_spread(d, &bins);
+    int bin = sherd__draw_bin(d, total, &bins, &target);
+    return threshold(c, sherd__draw_take(d, bin, c), target, false);
+}
+
+static double select_top(const sherd__row *d)
+{
+    int64_t *c = d->weight;
+
+    for (int64_t i = 0; i < d->n; i++)
+        c[i] = key_of(d->x[i]);
+    return of_key(threshold(c, d->n, d->top_k, true));
+}
+
+int64_t sherd__draw_whole(sherd__row *d, const char **fault)
+{
+    const bool lists = d->top_k > 0 && d->top_k <= SHERD__LIKELY && d->n > SHERD__LIKELY;
+    double list[SHERD__LIKELY];
+    int64_t next;
+
+    sherd__draw_first(d, lists ? d->top_k : 1, list);
+    d->most = list[0];
+    *fault = sherd__draw_fault(d);
+    if (*fault)
+        return -1;
+    if (d->temperature == 0) {
+        int64_t i = 0;
+        while (d->x[i] != d->most)
+            i++;
+        return i;
+    }
+    d->least = -INFINITY;
+    if (d->top_k > 0 && d->top_k < d->n && !(lists && sherd__draw_top(d, 1, d->top_k, list, &next)))
+        d->least = select_top(d);
+    int64_t total = sherd__draw_weigh(d);
+    if (d->top_p < 1)
+        total = sherd__draw_leave(d, least_likely(d, total));
+    return sherd__draw_find(d, sherd__draw_place(d, total));
+}
