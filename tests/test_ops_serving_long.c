@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "functional/draw.h"
+#include "dry.h"
 #include "groups.h"
 #include "sherd/ops_serving.h"
 #include "tensors.h"
@@ -207,6 +208,28 @@ static void a_few_numbers_travel(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* With a top_k, so that what is exchanged does not depend on the logits. */
+static void draw_once(sherd_world *world, void *context)
+{
+    const sherd_layout *l = layout_of(line_of_ranks(world), 2, SIZES(3, LONG), "S(1)", NULL);
+    const sherd_sample_options how = {
+        .top_k = data(world, SHERD_I32, SIZES(3), 1, (int32_t[]){5, 1, 9}),
+        .top_p = data(world, SHERD_F32, SIZES(3), 1, (float[]){0.5F, 0.5F, 1})};
+    sherd_tensor *key = data(world, SHERD_I32, SIZES(3, 1), 2, (int32_t[]){5, 6, 7});
+    sherd_generator numbers = sherd_generator_named("logits");
+
+    (void)context;
+    sherd_sample_rows(sherd_random_on(l, SHERD_F32, sherd_uniform(0, 4), &numbers), key, &how);
+}
+
+static void dry_ranks_exchange_as_much(sherd_world *world)
+{
+    sherd_world *dry = dry_as(world);
+
+    CHECK(same_in(world, dry, draw_once, NULL));
+    CHECK_OK(sherd_world_close(dry));
+}
+
 static void a_fault_in_one_shard_fails_on_all(sherd_world *world)
 {
     sherd_tensor *x = sherd_constant(world, SHERD_F32, SIZES(1, LONG), 2, 0);
@@ -246,6 +269,7 @@ static const check_test tests[] = {
     {TEST(long_rows_may_be_cut_anywhere), {2, 4, 8}},
     {TEST(thresholds_are_those_of_sorted_weights), {1}},
     {TEST(a_few_numbers_travel), {2, 3, 8}},
+    {TEST(dry_ranks_exchange_as_much), {2, 3}},
     {TEST(a_fault_in_one_shard_fails_on_all), {1, 2, 3, 8}},
     {TEST(no_memory_for_a_long_row_fails_on_all), {2}},
 };
