@@ -250,7 +250,7 @@ static void faulty_rows_are_refused_on_all_ranks(sherd_world *world)
     static const struct {
         float x, t, p;
         const char *says;
-    } bad[] = {{NAN, 1, 1, "sherd_sample_rows: a logit is NaN"},
+    } bad[] = {{NAN, 1, 1, "sherd_sample_rows: row 0: a logit is NaN"},
                {INFINITY, 1, 1, "a logit is infinite"},
                {-INFINITY, 1, 1, "all logits of a row are -infinity"},
                {0, -1, 1, "a temperature is negative or NaN"},
@@ -263,11 +263,37 @@ static void faulty_rows_are_refused_on_all_ranks(sherd_world *world)
         refused(world, bad[i].says);
     }
     /* On one rank only. */
+    char says[40];
     batch b = make_batch();
     b.logits[N * ROWS - 1] = NAN;
     const sherd_layout *l = layout_of(line_of_ranks(world), 2, SIZES(ROWS, N), "S(0)", NULL);
     sherd_sample_rows(sherd_distribute(logits_of(world, &b), l, -1), keys_of(world, &b), NULL);
-    refused(world, "a logit is NaN");
+    snprintf(says, sizeof says, "row %d: a logit is NaN", ROWS - 1);
+    refused(world, says);
+}
+
+/* Each kind of fault in a row of its own; the others are drawn as without them. */
+static void faulty_rows_may_be_marked(sherd_world *world)
+{
+    batch b = make_batch();
+    const int32_t *good = draw(world, &b);
+    const sherd_layout *l = layout_of(line_of_ranks(world), 2, SIZES(ROWS, N), "S(0)", NULL);
+
+    b.logits[N + 3] = NAN;
+    b.logits[4 * N - 1] = INFINITY;
+    for (int j = 0; j < N; j++)
+        b.logits[5 * N + j] = -INFINITY;
+    b.temperature[7] = -1;
+    b.top_p[9] = 0;
+    b.min_p[11] = 2;
+    sherd_sample_options how = options_of(world, &b);
+    how.marks = true;
+    sherd_tensor *x = sherd_distribute(logits_of(world, &b), l, -1);
+    const int32_t *y =
+        sherd_tensor_read(sherd_full(sherd_sample_rows(x, keys_of(world, &b), &how)));
+    for (int i = 0; y && i < ROWS; i++)
+        CHECK_EQ(y[i], i % 2 && i < 12 ? -1 : good[i]);
+    CHECK_OK(sherd_world_check(world));
 }
 
 /* Rows in two dims, and no rows; a key of other words is another one. */
@@ -319,6 +345,7 @@ static const check_test tests[] = {
     {TEST(indices_come_as_often_as_softmax_says), {1}},
     {TEST(the_ends_of_options_are_greedy_or_all), {1}},
     {TEST(faulty_rows_are_refused_on_all_ranks), {1, 2, 3, 4}},
+    {TEST(faulty_rows_may_be_marked), {1, 2, 3}},
     {TEST(rows_may_lie_in_dims), {1}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };

@@ -208,6 +208,28 @@ static void a_few_numbers_travel(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Beside rows that are gathered, or drawn by shards. */
+static void faulty_long_rows_may_be_marked(sherd_world *world)
+{
+    const sherd_layout *l = layout_of(line_of_ranks(world), 2, SIZES(5, LONG), "S(1)", NULL);
+    sherd_tensor *key = data(world, SHERD_I32, SIZES(5, 1), 2, (int32_t[]){5, 6, 7, 8, 9});
+    sherd_tensor *x = sherd_constant(world, SHERD_F32, SIZES(5, LONG), 2, 0);
+    sherd_sample_options how = {
+        .top_k = data(world, SHERD_I32, SIZES(5), 1, (int32_t[]){200, 200, 9, 9, 0}),
+        .top_p = data(world, SHERD_F32, SIZES(5), 1, (float[]){0.5F, 0.5F, 0.5F, 0.5F, 0.5F})};
+    const int32_t *good = sherd_tensor_read(sherd_sample_rows(sherd_mark_equal(x), key, &how));
+
+    float *at = sherd_tensor_write(x);
+    at[LONG + 77] = NAN;
+    at[4 * LONG - 3] = INFINITY;
+    how.marks = true;
+    const int32_t *y = sherd_tensor_read(
+        sherd_full(sherd_sample_rows(sherd_distribute(sherd_mark_equal(x), l, -1), key, &how)));
+    for (int i = 0; y && good && i < 5; i++)
+        CHECK_EQ(y[i], i % 2 ? -1 : good[i]);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* With a top_k, so that what is exchanged does not depend on the logits. */
 static void draw_once(sherd_world *world, void *context)
 {
@@ -238,7 +260,7 @@ static void a_fault_in_one_shard_fails_on_all(sherd_world *world)
     const sherd_layout *l = layout_of(line_of_ranks(world), 2, SIZES(1, LONG), "S(1)", NULL);
     sherd_sample_rows(sherd_distribute(sherd_mark_equal(x), l, -1),
                       data(world, SHERD_I32, SIZES(1, 1), 2, (int32_t[]){5}), NULL);
-    refused(world, "a logit is NaN");
+    refused(world, "row 0: a logit is NaN");
 }
 
 static _Thread_local sherd_tensor *drawn[4];
@@ -271,6 +293,7 @@ static const check_test tests[] = {
     {TEST(a_few_numbers_travel), {2, 3, 8}},
     {TEST(dry_ranks_exchange_as_much), {2, 3}},
     {TEST(a_fault_in_one_shard_fails_on_all), {1, 2, 3, 8}},
+    {TEST(faulty_long_rows_may_be_marked), {1, 2, 3, 8}},
     {TEST(no_memory_for_a_long_row_fails_on_all), {2}},
 };
 CHECK_MAIN(tests)

@@ -15,12 +15,16 @@
 
 SHERD_BEGIN
 
-/* One element for each row, of the shape of the logits without the last dim. NULL: see there. */
+/*
+ * Tensors have one element for each row, of the shape of the logits without the last dim; NULL: see
+ * there.
+ */
 typedef struct sherd_sample_options {
     sherd_tensor *temperature; /* f32, logits are divided by it; 0: the largest logit. NULL = 1 */
     sherd_tensor *top_k;       /* i32, only so many of the largest; 0 or less: all. NULL = 0 */
     sherd_tensor *top_p;       /* f32, (0, 1]: the largest that have this probability. NULL = 1 */
     sherd_tensor *min_p;       /* f32, [0, 1]: at least this part of the largest one's. NULL = 0 */
+    bool marks;                /* a row of which nothing can be drawn gets -1: see @errors */
 } sherd_sample_options;
 
 /**
@@ -52,7 +56,9 @@ typedef struct sherd_sample_options {
  * @errors     see ops.h; EINVAL no dims, a row of no elements or of more than i32 counts, shapes or
  *             dtypes of keys and options that do not fit; a logit that is NaN or +infinity, a row
  *             of which all are -infinity, a temperature that is negative or NaN, a top_p or min_p
- *             out of range: the whole call fails then, so a server checks what clients send
+ *             out of range: the whole call fails, and the text has the first such row. With
+ *             options->marks only that row gets -1, and the others are drawn: so one request whose
+ *             logits overflow does not end the step of all
  */
 SHERD_API sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *key,
                                           const sherd_sample_options *options);

@@ -21,6 +21,13 @@ bool sherd__sample_stays(const sherd_tensor *logits);
 /* Of how many shards the rows of this call are; 1: they are whole. */
 int64_t sherd__sample_shards(const sherd_call *call);
 
+typedef struct sherd__sampling {
+    bool marks; /* as in sherd_sample_options */
+} sherd__sampling;
+
+/* Whether row i of those here, which has a fault, is marked by -1; false: the call fails by it. */
+bool sherd__sample_marked(sherd_call *call, int64_t i, const char *fault);
+
 /* Options, number and length of row i; and its logits, or this shard's, to d->x. */
 void sherd__sample_row(const sherd_call *call, int64_t i, sherd__row *d);
 void sherd__sample_load(const sherd_call *call, int64_t i, const sherd__row *d);
@@ -41,6 +48,7 @@ typedef struct sherd__batch {
     sherd__bins *bins;          /* [rows]: of this shard; or NULL */
     int32_t *index;             /* [rows]: what is drawn of rows that are gathered */
     bool *left;                 /* [rows]: the row is gathered */
+    bool *bad;                  /* [rows]: nothing can be drawn */
     sherd__row *draw;           /* [rows] */
     int64_t rooms;              /* so many rows have rooms of their own; the others share one */
     bool *weighed;              /* [rows]: the row's room has its weights */

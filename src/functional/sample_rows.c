@@ -83,6 +83,28 @@ static double option(const sherd_call *call, int operand, int64_t i, double othe
     return call->in[operand] ? (double)((const float *)call->from[operand])[i] : otherwise;
 }
 
+/* The number of row i of those here among all. */
+static int64_t row_number(const sherd_call *call, int64_t i)
+{
+    const sherd_box box = sherd_tensor_box(call->out[0]);
+    int64_t number = 0, times = 1;
+
+    for (int d = box.ndim - 1; d >= 0; d--) {
+        number += (box.offset[d] + i % box.size[d]) * times;
+        times *= call->out[0]->shape[d];
+        i /= box.size[d];
+    }
+    return number;
+}
+
+bool sherd__sample_marked(sherd_call *call, int64_t i, const char *fault)
+{
+    const sherd__sampling *how = call->attributes;
+
+    return how->marks || sherd_call_fail(call, SHERD_EINVAL, "row %lld: %s",
+                                         (long long)row_number(call, i), fault);
+}
+
 void sherd__sample_row(const sherd_call *call, int64_t i, sherd__row *d)
 {
     const sherd_tensor *logits = call->in[LOGITS], *key = call->in[KEY];
@@ -124,8 +146,8 @@ static bool sample(sherd_call *call)
         sherd__sample_row(call, i, &d);
         sherd__sample_load(call, i, &d);
         int64_t index = sherd__draw_whole(&d, &fault);
-        if (fault)
-            return sherd_call_fail(call, SHERD_EINVAL, "%s", fault);
+        if (fault && !sherd__sample_marked(call, i, fault))
+            return false;
         ((int32_t *)call->to[0])[i] = (int32_t)index;
     }
     return true;
@@ -146,6 +168,8 @@ const sherd_op sherd__sample_rows_op = {
                 {"top_p", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
                 {"min_p", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
     .result = {{"y", SHERD_OP_INDEX}},
+    .field = {SHERD_FIELD(sherd__sampling, marks, BOOL)},
+    .attributes = sizeof(sherd__sampling),
     .rule = "...m,...k,...,...,...,...->...",
     .whole = "mk" SHERD__ROW_LETTERS,
     .joined = "n",
@@ -157,8 +181,9 @@ const sherd_op sherd__sample_rows_op = {
 sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *key,
                                 const sherd_sample_options *options)
 {
-    const sherd_sample_options o = options ? *options : (sherd_sample_options){NULL};
+    const sherd_sample_options o = options ? *options : (sherd_sample_options){.marks = false};
+    const sherd__sampling how = {o.marks};
     sherd_tensor *in[OPERANDS] = {logits, key, o.temperature, o.top_k, o.top_p, o.min_p};
 
-    return sherd_apply(&sherd__sample_rows_op, in, OPERANDS, NULL);
+    return sherd_apply(&sherd__sample_rows_op, in, OPERANDS, &how);
 }

@@ -107,7 +107,6 @@ sherd__row *sherd__sample_weighed(sherd__batch *b, int64_t r, int64_t *sum)
 /* The largest of all shards, and from them what top_k leaves out, or why the call fails. */
 static bool find_first(sherd__batch *b)
 {
-    const char *fault = NULL;
     double *own = sherd_call_scratch(b->call, b->rows * b->width * (int64_t)sizeof *own);
     bool dry = sherd__is_dry(b->call->world);
 
@@ -128,18 +127,21 @@ static bool find_first(sherd__batch *b)
         for (int64_t s = 1; s < b->shards; s++)
             if (!(list[s * b->width] <= d->most) && d->most == d->most)
                 d->most = list[s * b->width];
-        fault = fault ? fault : sherd__draw_fault(d);
         d->least = -INFINITY;
+        const char *fault = sherd__draw_fault(d);
+        b->bad[r] = fault;
+        if (fault && !sherd__sample_marked(b->call, r, fault))
+            return false;
         b->left[r] = b->width > 1 && !fault && d->temperature > 0 &&
                      !sherd__draw_top(d, b->shards, b->width, list, b->next);
     }
-    return !fault || sherd_call_fail(b->call, SHERD_EINVAL, "%s", fault);
+    return true;
 }
 
 /* Whether row r draws by weights of shards. */
 bool sherd__sample_weighs(const sherd__batch *b, int64_t r)
 {
-    return b->draw[r].temperature > 0 && !b->left[r];
+    return !b->bad[r] && !b->left[r] && b->draw[r].temperature > 0;
 }
 
 /* Not if all rows take their largest logit, or are gathered. */
@@ -275,7 +277,7 @@ static bool find_indices(sherd__batch *b)
     bool dry = sherd__is_dry(b->call->world);
 
     for (int64_t r = 0; own && r < b->rows && !dry; r++)
-        own[r] = b->left[r]                   ? -1
+        own[r] = b->left[r] || b->bad[r]      ? -1
                  : b->draw[r].temperature > 0 ? find_own(b, r, first)
                                               : find_largest(b, r, first);
     const int32_t *found = own ? sherd__sample_exchange(b, SHERD_I32, b->rows, own, &stride) : NULL;
@@ -303,6 +305,7 @@ static bool prepare(sherd__batch *b)
     b->sums = sherd_call_scratch(b->call, cells * word);
     b->next = sherd_call_scratch(b->call, b->shards * word);
     b->left = sherd_call_scratch(b->call, rows);
+    b->bad = sherd_call_scratch(b->call, rows);
     b->weighed = sherd_call_scratch(b->call, rows);
     b->index = sherd_call_scratch(b->call, rows * (int64_t)sizeof *b->index);
     b->scratch = sherd_call_scratch(b->call, 2 * b->shards * b->width * word);
@@ -312,8 +315,8 @@ static bool prepare(sherd__batch *b)
         b->limit = sherd_call_scratch(b->call, rows * word);
         b->bins = sherd_call_scratch(b->call, rows * (int64_t)sizeof *b->bins);
     }
-    if (!b->lists || !b->sums || !b->next || !b->left || !b->weighed || !b->index || !b->scratch ||
-        !b->draw || !room || (b->call->in[TOP_P] && (!b->limit || !b->bins)))
+    if (!b->lists || !b->sums || !b->next || !b->left || !b->bad || !b->weighed || !b->index ||
+        !b->scratch || !b->draw || !room || (b->call->in[TOP_P] && (!b->limit || !b->bins)))
         return false;
     for (int64_t r = 0; r < rows && !sherd__is_dry(b->call->world); r++) {
         sherd__draw_room(&b->draw[r], room + sherd__min(r, b->rooms) * one, n);
