@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Vectors along a dim: cross products, by a kernel; unit vectors, angles, and gates between halves,
- * made of other operators. Over a sharded dim ranks exchange sums, all of a call at once.
+ * Vectors along a dim: cross products, by a kernel; unit vectors and angles, made of other
+ * operators. Over a sharded dim ranks exchange sums, all of a call at once.
  */
 #include "apply/sketch.h"
 #include "shared.h"
@@ -260,74 +260,4 @@ sherd_tensor *sherd_cosine_similarity(sherd_tensor *a, sherd_tensor *b, int dim,
 {
     return sherd_apply(&sherd__cosine_similarity_op, (sherd_tensor *[]){a, b}, 2,
                        &(along){.eps = eps, .dim = dim});
-}
-
-/* ---- gates ----------------------------------------------------------------------------------- */
-
-static const char *describe_glu(sherd_call *call)
-{
-    const along *at = call->attributes;
-    const sherd_tensor *a = call->in[0];
-    int dim = sherd__dim_of(at->dim, a->ndim);
-
-    if (dim >= 0 && a->shape[dim] % 2)
-        return sherd_call_reason(call, "dim %d has no halves", dim);
-    return describe(call);
-}
-
-static bool glu(sherd_call *call)
-{
-    const along *at = call->attributes;
-    sherd_tensor *a = call->in[0];
-    int64_t half = a->shape[sherd__dim_of(at->dim, a->ndim)] / 2;
-    sherd_tensor *gate = sherd_sigmoid(sherd_narrow(a, at->dim, half, half));
-
-    call->out[0] = sherd_mul(sherd_narrow(a, at->dim, 0, half), gate);
-    return true;
-}
-
-const sherd_op sherd__glu_op = {.name = "sherd_glu",
-                                .summary = "half of a dim, times the sigmoid of the other half",
-                                .operand = {{"a", 0}},
-                                .result = {{"y", 0}},
-                                FIELDS,
-                                .describe = describe_glu,
-                                .compose = glu};
-
-sherd_tensor *sherd_glu(sherd_tensor *a, int dim)
-{
-    return sherd_apply(&sherd__glu_op, &a, 1, &(along){.dim = dim});
-}
-
-/* One slope for all, or one for each channel. */
-static const char *describe_prelu(sherd_call *call)
-{
-    const sherd_tensor *a = call->in[0], *slope = call->in[1];
-    int64_t channels = a->ndim > 1 ? a->shape[1] : 1;
-
-    if (slope->ndim != 1 || (slope->shape[0] != 1 && slope->shape[0] != channels))
-        return sherd_call_reason(call, "slope must be [1] or [%lld]", (long long)channels);
-    return NULL;
-}
-
-static bool prelu(sherd_call *call)
-{
-    sherd_tensor *a = sherd__without_pending(call->in[0]), *slope = call->in[1];
-
-    for (int d = 2; d < a->ndim && slope->shape[0] != 1; d++)
-        slope = sherd_unsqueeze(slope, -1);
-    call->out[0] = sherd_where(sherd_gt_scalar(a, 0), a, sherd_mul(a, slope));
-    return true;
-}
-
-const sherd_op sherd__prelu_op = {.name = "sherd_prelu",
-                                  .summary = "a > 0 ? a : slope a",
-                                  .operand = {{"a", 0}, {"slope", 0}},
-                                  .result = {{"y", 0}},
-                                  .describe = describe_prelu,
-                                  .compose = prelu};
-
-sherd_tensor *sherd_prelu(sherd_tensor *a, sherd_tensor *slope)
-{
-    return sherd_apply(&sherd__prelu_op, (sherd_tensor *[]){a, slope}, 2, NULL);
 }
