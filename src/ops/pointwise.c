@@ -165,7 +165,7 @@ static bool scale(sherd_call *call)
 {
     const scale_attributes *attributes = call->attributes;
 
-    sherd__unary_in(call, SHERD__SCALE, call->from[0], &attributes->factor);
+    sherd__unary_in(call, SHERD__SCALE, sherd__in_order(call), &attributes->factor);
     return true;
 }
 
@@ -183,6 +183,7 @@ const sherd_op sherd__scale_op = {.name = "sherd_scale",
                                   .field = {SHERD_FIELD(scale_attributes, factor, DOUBLE)},
                                   .attributes = sizeof(scale_attributes),
                                   .rule = "...->...",
+                                  .strided = true,
                                   .linearity = SHERD_LINEAR,
                                   .forward = scale,
                                   .on_device = sherd__fractions_there,
@@ -223,7 +224,7 @@ static bool shift(sherd_call *call)
     const shift_attributes *attributes = call->attributes;
     double addend = call->once >> SHERD_ONCE_ADDED ? 0 : attributes->addend;
 
-    sherd__unary_in(call, SHERD__SHIFT, call->from[0], &addend);
+    sherd__unary_in(call, SHERD__SHIFT, sherd__in_order(call), &addend);
     return true;
 }
 
@@ -240,6 +241,7 @@ const sherd_op sherd__add_scalar_op = {.name = "sherd_add_scalar",
                                        .field = {SHERD_FIELD(shift_attributes, addend, DOUBLE)},
                                        .attributes = sizeof(shift_attributes),
                                        .rule = "...->...",
+                                       .strided = true,
                                        .linearity = SHERD_LINEAR,
                                        .numbers = SHERD_NUMBERS,
                                        .adds = true,

@@ -50,25 +50,86 @@ static const char *describe_sum_to(sherd_call *call)
     return NULL;
 }
 
+/* The dims of more than one local element. Returns how many there are. */
+static int dims_of(const sherd_tensor *t, int *dim)
+{
+    int n = 0;
+
+    for (int d = 0; d < t->ndim; d++)
+        if (t->local[d] != 1)
+            dim[n++] = d;
+    return n;
+}
+
+/* Sort them as they lie in memory, outermost first. False: the piece has holes or overlaps. */
+static bool sort_dims(const sherd_tensor *t, int n, int *dim)
+{
+    int64_t run = 1;
+
+    for (int i = 1; i < n; i++) {
+        int at = i, d = dim[i];
+        for (; at > 0 && t->stride[dim[at - 1]] < t->stride[d]; at--)
+            dim[at] = dim[at - 1];
+        dim[at] = d;
+    }
+    for (int i = n - 1; i >= 0; run *= t->local[dim[i--]])
+        if (t->stride[dim[i]] != run)
+            return false;
+    return true;
+}
+
 /* Neighbouring dims that are all kept or all summed. */
 typedef struct run {
     int64_t size;
     bool summed;
 } run;
 
-static int runs_of(const sherd_tensor *t, unsigned dims, run *runs)
+/* The runs of dims in this order; -1: it would turn those of the result. */
+static int runs_of(const sherd_tensor *t, unsigned dims, int n, const int *dim, run *runs)
 {
-    int count = 0;
+    int count = 0, kept = -1;
 
-    for (int d = 0; d < t->ndim; d++) {
-        bool summed = dims >> d & 1;
-        if (t->local[d] == 1)
-            continue; /* a pass that sums one element would only copy */
+    for (int i = 0; i < n; i++) {
+        bool summed = dims >> dim[i] & 1;
+        if (!summed && dim[i] < kept)
+            return -1;
+        kept = summed ? kept : dim[i];
         if (count && runs[count - 1].summed == summed)
-            runs[count - 1].size *= t->local[d];
+            runs[count - 1].size *= t->local[dim[i]];
         else
-            runs[count++] = (run){t->local[d], summed};
+            runs[count++] = (run){t->local[dim[i]], summed};
     }
+    return count;
+}
+
+bool sherd__compact_operand(sherd_call *call)
+{
+    const sherd_tensor *t = call->in[0];
+    size_t element = sherd_dtype_bytes(t->dtype);
+    int64_t stride[SHERD_MAX_DIMS], bytes = t->count * (int64_t)element;
+
+    if (t->count == 0 || sherd__is_contiguous(t))
+        return true;
+    void *to = sherd__device_in(call) ? sherd__device_scratch(call, bytes)
+                                      : sherd_call_scratch(call, bytes);
+    if (!to)
+        return false;
+    sherd__row_major(t->ndim, t->local, stride);
+    if (!sherd__is_dry(call->world))
+        sherd__copy_in(call, element, t->ndim, t->local, to, stride, call->from[0], t->stride);
+    call->from[0] = to;
+    return true;
+}
+
+/* The runs of operand 0 as it lies in memory, or else of its copy. -1: no memory. */
+static int runs_in_memory(sherd_call *call, unsigned dims, run *runs)
+{
+    const sherd_tensor *t = call->in[0];
+    int dim[SHERD_MAX_DIMS], n = dims_of(t, dim);
+    int count = sort_dims(t, n, dim) ? runs_of(t, dims, n, dim, runs) : -1;
+
+    if (count < 0 && sherd__compact_operand(call))
+        count = runs_of(t, dims, dims_of(t, dim), dim, runs);
     return count;
 }
 
@@ -130,7 +191,6 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
     const sherd_tensor *in = call->in[0], *out = call->out[0];
     const sherd__kernels *kernels = sherd__kernels_in(call);
     run runs[SHERD_MAX_DIMS];
-    const void *src = call->from[0];
     void *dst = call->to[0];
 
     if (out->count == 0)
@@ -141,7 +201,10 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
             sherd__fill_in(call, 0, 0);
         return true;
     }
-    int count = runs_of(in, dims, runs), left, i = next_run(runs, count, &left);
+    int count = runs_in_memory(call, dims, runs), left, i = next_run(runs, count, &left);
+    const void *src = call->from[0];
+    if (count < 0)
+        return false;
     bool widen = left > 1 && sherd__is_half(out->dtype); /* so that the sum is rounded once */
     if (sherd__device_in(call))
         return sum_there(call, runs, count);
@@ -300,11 +363,17 @@ static void sum_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
         sherd__apply_like(grad_in, &spread_op, in, 2, &to, like);
 }
 
+/* In whatever order the elements lie. */
 static bool sum(sherd_call *call)
 {
     const sherd_tensor *in = call->in[0];
     sherd__device *device = sherd__device_in(call);
+    int dim[SHERD_MAX_DIMS];
 
+    if (!sort_dims(in, dims_of(in, dim), dim) && !sherd__compact_operand(call))
+        return false;
+    if (sherd__is_dry(call->world))
+        return true;
     if (call->out[0]->count && device)
         sherd__device_sum(device, in->dtype, call->to[0], call->from[0], 1, in->count, 1, false);
     else if (call->out[0]->count)
@@ -319,7 +388,9 @@ const sherd_op sherd__sum_op = {.name = "sherd_sum",
                                 .result = {{"y", 0}},
                                 .rule = "...->",
                                 .linearity = SHERD_LINEAR,
+                                .strided = true,
                                 .forward = sum,
+                                .dry = sum,
                                 .on_device = sherd__fractions_there,
                                 .backward = sum_back};
 

@@ -162,6 +162,8 @@ static bool fold_widely(sherd_call *call, sherd_reduce_op op)
 
 static bool sum_over(sherd_call *call)
 {
+    if (!sherd__has_fractions(call->in[0]->dtype) && !sherd__compact_operand(call))
+        return false;
     if (sherd__device_in(call) && !sherd__has_fractions(call->in[0]->dtype))
         return fold_there(call, SHERD__FOLD_SUM);
     return sherd__has_fractions(call->in[0]->dtype)
@@ -182,6 +184,7 @@ const sherd_op sherd__sum_over_op = {.name = "sherd_sum_over",
                                      SHERD__DIMS_FIELDS,
                                      .linearity = SHERD_LINEAR,
                                      .numbers = SHERD_EVERYTHING,
+                                     .strided = true,
                                      .describe = describe_sum,
                                      .forward = sum_over,
                                      .dry = sum_over,

@@ -38,6 +38,12 @@ typedef struct sherd__run_product {
 bool sherd__multiply_runs(sherd_call *call, sherd__product p, const sherd__run_product *run,
                           int64_t runs);
 
+/*
+ * Operand 0 in the order of result 0, which is of its shape and dtype: where it is or, if it lies
+ * otherwise, copied into the result, over which forward then writes.
+ */
+const void *sherd__in_order(const sherd_call *call);
+
 /* Elementwise, into result 0, which has the dtype of the operands: elements.c. */
 void sherd__unary_in(const sherd_call *call, sherd__unary_kind kind, const void *from,
                      const double *parameter);
@@ -52,7 +58,11 @@ void sherd__copy_in(const sherd_call *call, size_t element_bytes, int ndim, cons
                     void *dst, const int64_t *dst_stride, const void *src,
                     const int64_t *src_stride);
 
-/* The sum of operand 0 over dims (bits) into result 0. False: failed. */
+/* Operand 0 of a forward that takes it `strided` as a row-major copy in scratch memory, unless it
+ * is row-major. False: no memory. */
+bool sherd__compact_operand(sherd_call *call);
+
+/* The sum of operand 0, which may be strided, over dims (bits) into result 0. False: failed. */
 bool sherd__sum_dims(sherd_call *call, unsigned dims);
 
 /*

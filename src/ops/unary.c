@@ -22,7 +22,7 @@ static bool compute(sherd_call *call)
     const unary_attributes *attributes = call->attributes;
     sherd__unary_kind kind = (sherd__unary_kind)(call->op - sherd__unary_ops);
 
-    sherd__unary_in(call, kind, call->from[0], attributes ? attributes->parameter : NULL);
+    sherd__unary_in(call, kind, sherd__in_order(call), attributes ? attributes->parameter : NULL);
     return true;
 }
 
@@ -148,8 +148,9 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
 #define OPERATOR(name_, text, numbers_, at, ...)                                               \
     {                                                                                          \
         .name = "sherd_" #name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", 0}}, \
-        .rule = "...->...", .forward = compute, .on_device = sherd__numbers_there,             \
-        .backward = differentiate, .needs = {NEEDS_##at}, NUMBERS_##numbers_, __VA_ARGS__      \
+        .rule = "...->...", .strided = true, .forward = compute,                               \
+        .on_device = sherd__numbers_there, .backward = differentiate, .needs = {NEEDS_##at},   \
+        NUMBERS_##numbers_, __VA_ARGS__                                                        \
     }
 
 const sherd_op sherd__unary_ops[SHERD__UNARY_KINDS] = {
