@@ -83,7 +83,6 @@ static double mish_slope(double x)
 #include "elements_body.inc"
 
 #define INSTALL(table, type)                              \
-    (table)->binary_grad = sherd__binary_grad_##type;     \
     (table)->compare = sherd__compare_##type;             \
     (table)->fold = sherd__fold_##type;                   \
     (table)->extreme = sherd__extreme_##type;             \

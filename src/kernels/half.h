@@ -40,29 +40,31 @@ static inline uint16_t sherd__to_bf16(float x)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
+/* Without a branch, here and below, so that loops of it become vectors. */
 static inline float sherd__from_f16(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, fraction = h & 0x3FFu;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, size = h & 0x7FFFu, bits = size << 13;
+    /* Subnormal numbers are steps behind 2^-14, which is taken off. */
+    uint32_t small = sherd__float_bits(sherd__float_of(bits + (113u << 23)) - 0x1p-14f);
+    uint32_t y = bits + (112u << 23);
 
-    if (exponent == 31) /* infinite, or a NaN, which becomes quiet */
-        return sherd__float_of(sign | 0x7F800000u | fraction << 13 | (fraction ? 0x400000u : 0));
-    if (exponent == 0)
-        return sherd__float_of(sign | sherd__float_bits((float)fraction * 0x1p-24f));
-    return sherd__float_of(sign | (exponent + 112) << 23 | fraction << 13);
+    y += size >= 0x7C00u ? 112u << 23 : 0; /* infinite, or a NaN, */
+    y |= size > 0x7C00u ? 0x400000u : 0;   /* which becomes quiet */
+    y = size < 0x400u ? small : y;
+    return sherd__float_of(sign | y);
 }
 
 static inline uint16_t sherd__to_f16(float x)
 {
     uint32_t bits = sherd__float_bits(x), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
-
-    if (size > 0x7F800000u)
-        return (uint16_t)(sign | 0x7E00u | (size >> 13 & 0x3FFu));
-    if (size >= 0x477FF000u) /* 65520 and more */
-        return (uint16_t)(sign | 0x7C00u);
-    if (size >= 0x38800000u) /* 2^-14: normal numbers; a carry counts the exponent up */
-        return (uint16_t)(sign | (((size + 0xFFFu + (size >> 13 & 1u)) >> 13) - (112u << 10)));
     /* Beside 0.5 the sum has steps of 2^-24, as subnormal numbers have: the addition rounds. */
-    return (uint16_t)(sign | (sherd__float_bits(sherd__float_of(size) + 0.5f) - 0x3F000000u));
+    uint32_t small = sherd__float_bits(sherd__float_of(size) + 0.5f) - 0x3F000000u;
+    uint32_t normal = ((size + 0xFFFu + (size >> 13 & 1u)) >> 13) - (112u << 10); /* carries too */
+    uint32_t y = size < 0x38800000u ? small : normal;
+
+    y = size < 0x477FF000u ? y : 0x7C00u; /* 65520 and more */
+    y = size <= 0x7F800000u ? y : 0x7E00u | (size >> 13 & 0x3FFu);
+    return (uint16_t)(sign | y);
 }
 
 /* The f32 on either side of x whose last bit is 1, or x itself if it is an f32. */

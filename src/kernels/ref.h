@@ -14,21 +14,21 @@ extern const sherd__kernels sherd__ref_f64;
 extern const sherd__kernels sherd__whole_i32, sherd__whole_i64, sherd__whole_u8, sherd__whole_bool;
 
 /* Kernels of elements.c, order.c, by type: an X-list of what each has. */
-#define SHERD__FUNCTION_KERNELS(type)                                                            \
-    void sherd__unary_##type(sherd__unary_kind kind, int64_t n, void *dst, const void *src,      \
-                             const double *parameter);                                           \
-    void sherd__unary_grad_##type(sherd__unary_kind kind, int64_t n, void *dx, const void *at,   \
-                                  const void *dy, const double *parameter);                      \
-    void sherd__binary_##type(sherd__binary_kind kind, int ndim, const int64_t *size, void *dst, \
-                              const void *a, const int64_t *a_stride, const void *b,             \
-                              const int64_t *b_stride);                                          \
-    void sherd__soft_join_##type(int64_t parts, int64_t n, void *most, void *total,              \
+#define SHERD__FUNCTION_KERNELS(type)                                                             \
+    void sherd__unary_##type(sherd__unary_kind kind, int64_t n, void *dst, const void *src,       \
+                             const double *parameter);                                            \
+    void sherd__unary_grad_##type(sherd__unary_kind kind, int64_t n, void *dx, const void *at,    \
+                                  const void *dy, const double *parameter);                       \
+    void sherd__binary_##type(sherd__binary_kind kind, int ndim, const int64_t *size, void *dst,  \
+                              const void *a, const int64_t *a_stride, const void *b,              \
+                              const int64_t *b_stride);                                           \
+    void sherd__binary_grad_##type(sherd__binary_kind kind, int which, int ndim,                  \
+                                   const int64_t *size, void *dst, const void *dy, const void *a, \
+                                   const int64_t *a_stride, const void *b,                        \
+                                   const int64_t *b_stride);                                      \
+    void sherd__soft_join_##type(int64_t parts, int64_t n, void *most, void *total,               \
                                  const void *stats);
 #define SHERD__ELEMENT_KERNELS(type)                                                               \
-    void sherd__binary_grad_##type(sherd__binary_kind kind, int which, int ndim,                   \
-                                   const int64_t *size, void *dst, const void *dy, const void *a,  \
-                                   const int64_t *a_stride, const void *b,                         \
-                                   const int64_t *b_stride);                                       \
     void sherd__soft_stats_##type(int64_t outer, int64_t mid, int64_t inner, void *most,           \
                                   void *total, const void *src);                                   \
     void sherd__soft_##type(sherd__soft_kind kind, int64_t outer, int64_t mid, int64_t inner,      \
