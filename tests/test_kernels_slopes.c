@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of functions of two operands by vectors, of f32 and f64, against the plain ones: odd
- * numbers beside ordinary ones, strides, rows, and where the gradient is written over dy; and
- * square roots of f32, which have the bits of the plain ones, whatever instructions make them.
+ * Gradients of functions of two operands by vectors, against the plain ones, and those of 16 bits
+ * against f32's: odd numbers beside ordinary ones, strides, rows, and where the gradient is written
+ * over dy; and square roots, which have the bits of the plain ones, whatever instructions make
+ * them.
  */
 #define CHECK_PURE
 #include <math.h>
@@ -31,17 +32,24 @@ static void draw(sherd_dtype dtype, void *x, bool second)
 
 static double number_at(sherd_dtype dtype, const void *x, int64_t i)
 {
-    return dtype == SHERD_F32 ? (double)((const float *)x)[i] : ((const double *)x)[i];
+    double y;
+
+    sherd__cast(SHERD_F64, dtype, 1, &y, (const char *)x + (size_t)i * sherd_dtype_bytes(dtype));
+    return y;
 }
 
 static void compare(sherd_dtype dtype, const char *name, int kind, int which, const void *got,
                     const void *want)
 {
-    double most = dtype == SHERD_F32 ? 1e-6 : 1e-14;
+    double most = dtype == SHERD_F64   ? 1e-14
+                  : dtype == SHERD_F32 ? 1e-6
+                  : dtype == SHERD_F16 ? 0x1p-10
+                                       : 0x1p-7; /* a last bit, where f32 rounds otherwise */
 
     for (int i = 0; i < N; i++) {
         double x = number_at(dtype, got, i), y = number_at(dtype, want, i);
-        bool same = x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= most * fabs(y);
+        double least = dtype == SHERD_F16 ? 0x1p-24 : 0; /* one subnormal step */
+        bool same = x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= fmax(most * fabs(y), least);
         if (!CHECK(same))
             fprintf(stderr, "  %s: function %d, operand %d: [%d] is %.9g, not %.9g\n", name, kind,
                     which, i, x, y);
@@ -85,6 +93,20 @@ static void slopes_of_two_are_as_plain(void)
         try_slopes(SHERD_F64, &list[v], &sherd__ref_f64);
 }
 
+/* Of every table of 16 bits against the plain one, whose numbers go through f32. */
+static void slopes_of_16_bits_are_as_plain(void)
+{
+    fast_set sets[FAST_SETS];
+    sherd__kernels plain[2], fast[2];
+
+    sherd__install_half_ref(&plain[0], &plain[1]);
+    for (int v = fast_sets(sets) - 1; v >= 0; v--) {
+        sets[v].half(&fast[0], &fast[1]);
+        try_slopes(SHERD_BF16, &fast[0], &plain[0]);
+        try_slopes(SHERD_F16, &fast[1], &plain[1]);
+    }
+}
+
 /* Of all powers of two there are, and of fractions, of which some lie in each block. */
 static void roots_have_the_bits_of_plain_ones(void)
 {
@@ -106,8 +128,66 @@ static void roots_have_the_bits_of_plain_ones(void)
         }
 }
 
+/* The odd roots of j of the numbers below 2^bits: m^2 = j modulo 2^bits. j is 1 modulo 8. */
+static void roots_of(int64_t j, int bits, uint64_t root[4])
+{
+    uint64_t m = 1, all = (UINT64_C(1) << bits) - 1;
+
+    for (int k = 3; k < bits; k++)
+        if ((m * m - (uint64_t)j) >> k & 1)
+            m += UINT64_C(1) << (k - 1);
+    for (int i = 0; i < 4; i++)
+        root[i] = ((i & 1 ? -m : m) + (i & 2 ? UINT64_C(1) << (bits - 1) : 0)) & all;
+}
+
+/*
+ * The numbers from 1 to 4 whose roots are next to the middle between two f64: with m that middle,
+ * in units of 2^-53 and odd, x is m^2 - j in units of 2^-106. Returns how many there are.
+ */
+static int hardest_roots(double *x, int most)
+{
+    enum { FAR = 1024 };
+    int n = 0;
+
+    for (int bits = 54; bits <= 55; bits++)
+        for (int64_t j = 1 - FAR; j < FAR; j += 8) {
+            uint64_t root[4];
+            roots_of(j, bits, root);
+            for (int i = 0; i < 4; i++) {
+                __extension__ typedef unsigned __int128 wide;
+                wide square = ((wide)root[i] * root[i] - (wide)j) >> bits;
+                bool is_one = root[i] >> 53 == 1 && square >> 52 == 1;
+                if (is_one && n < most)
+                    x[n++] = ldexp((double)(uint64_t)square, bits - 106);
+            }
+        }
+    return n;
+}
+
+static void hardest_roots_of_f64_are_rounded_right(void)
+{
+    enum { MOST = 2048 };
+    static double x[MOST], got[MOST], want[MOST];
+    sherd__kernels list[FAST_SETS];
+    int n = hardest_roots(x, MOST), some = n;
+
+    CHECK(n > 200);
+    sherd__ref_f64.uniform(MOST - some, x + some, 1, 4, sherd__philox_key(7, 0, 0), 0);
+    for (int v = versions_f64(list) - 1; v >= 0; v--)
+        for (int power = -1074; power < 1024; power += 34) {
+            double scale = ldexp(1, power);
+            for (int i = 0; i < MOST; i++)
+                want[i] = x[i] * scale;
+            list[v].unary(SHERD__SQRT, MOST, got, want, NULL);
+            sherd__ref_f64.unary(SHERD__SQRT, MOST, want, want, NULL);
+            CHECK(memcmp(got, want, sizeof got) == 0);
+        }
+}
+
 static const check_test tests[] = {
     {TEST(slopes_of_two_are_as_plain)},
+    {TEST(slopes_of_16_bits_are_as_plain)},
+    {TEST(hardest_roots_of_f64_are_rounded_right)},
     {TEST(roots_have_the_bits_of_plain_ones)},
 };
 CHECK_MAIN(tests)

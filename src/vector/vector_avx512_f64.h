@@ -52,9 +52,26 @@ INLINE vf v_rest(vf a, vf b, vf product)
 {
     return _mm512_fmsub_pd(a, b, product);
 }
+/*
+ * The bits of _mm512_sqrt_pd, as in vector_avx512.h. Two steps leave root and by 3 ulp off at most,
+ * so the last one is off by 16 2^-106 before it is rounded. Nearer than that to the middle between
+ * two numbers are the roots of some hundred numbers only, all of which test_kernels_slopes.c tries.
+ */
 INLINE vf v_sqrt(vf x)
 {
-    return _mm512_sqrt_pd(x);
+    const vf half = _mm512_set1_pd(0.5);
+    vf y = _mm512_rsqrt14_pd(x), root = _mm512_mul_pd(x, y), by = _mm512_mul_pd(half, y);
+    vm near = (vm)(_mm512_cmp_pd_mask(_mm512_set1_pd(0x1p-900), x, _CMP_LT_OQ) &
+                   _mm512_cmp_pd_mask(x, _mm512_set1_pd(0x1p900), _CMP_LT_OQ));
+
+    if (__builtin_expect(near != 0xFF, 0))
+        return _mm512_sqrt_pd(x);
+    for (int i = 0; i < 2; i++) {
+        vf left = _mm512_fnmadd_pd(root, by, half);
+        root = _mm512_fmadd_pd(root, left, root);
+        by = _mm512_fmadd_pd(by, left, by);
+    }
+    return _mm512_fmadd_pd(_mm512_fnmadd_pd(root, root, x), by, root);
 }
 INLINE vf v_min(vf a, vf b)
 {
@@ -67,6 +84,12 @@ INLINE vf v_max(vf a, vf b)
 INLINE vf v_nearest(vf x)
 {
     return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+/* x * 2^n for whole n, rounded once. fast_numbers_f64.inc has it for the others. */
+#define HAS_TIMES_POWER
+INLINE vf v_times_power(vf x, vf n)
+{
+    return _mm512_scalef_pd(x, n);
 }
 INLINE vm v_less(vf a, vf b)
 {

@@ -133,6 +133,21 @@ EMULATED_LANES __m512 emulated_scalef_ps(__m512 x, __m512 y)
 #define _mm512_maskz_scalef_ps(m, x, y) \
     emulated_mask_blend_ps(m, emulated_set1_ps(0), emulated_scalef_ps(x, y))
 
+/* Of f64, whose y is whole. */
+EMULATED_LANES __m512d emulated_scalef_pd(__m512d x, __m512d y)
+{
+    enum { FAR = 3000 };
+    emulated_bits a = {.d = x}, b = {.d = y};
+
+    for (int i = 0; i < 8; i++) {
+        double by = fmin(fmax(b.f64[i], -FAR), FAR);
+        emulated_fault(by != rint(by), "vscalefpd: a fraction is not emulated");
+        a.f64[i] = isnan(b.f64[i]) ? b.f64[i] : ldexp(a.f64[i], (int)by);
+    }
+    return a.d;
+}
+#define _mm512_scalef_pd emulated_scalef_pd
+
 /*
  * 1 / x. The manual allows a relative error below 2^-14, except for powers of two, which are exact;
  * here it is nine tenths of that, up or down. CPUs are better as a rule, and differ from each other.
@@ -187,5 +202,19 @@ EMULATED_LANES __m512 emulated_rsqrt14_ps(__m512 x)
     return a.f;
 }
 #define _mm512_rsqrt14_ps emulated_rsqrt14_ps
+
+/* Of f64, likewise; up or down by its upper half. */
+EMULATED_LANES __m512d emulated_rsqrt14_pd(__m512d x)
+{
+    emulated_bits a = {.d = x};
+
+    for (int i = 0; i < 8; i++) {
+        double off = a.u64[i] >> 44 & 1 ? 0.9 / 16384 : -0.9 / 16384, root = sqrt(a.f64[i]);
+        bool exact = (a.u64[i] & 0x1FFFFFFFFFFFFF) == 0x10000000000000 || isinf(root);
+        a.f64[i] = (exact || root == 0 ? 1 : 1 + off) / root;
+    }
+    return a.d;
+}
+#define _mm512_rsqrt14_pd emulated_rsqrt14_pd
 
 #endif

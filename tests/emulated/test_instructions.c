@@ -68,15 +68,22 @@ static void arithmetic_of_f64_is_that_of_c(void)
         __mmask8 most = _mm512_cmp_pd_mask(a.d, b.d, _CMP_LE_OQ);
         __mmask8 none = _mm512_cmp_pd_mask(a.d, b.d, _CMP_UNORD_Q), m = (__mmask8)roll(&dice, 256);
         vector chosen = {.d = _mm512_mask_blend_pd(m, a.d, b.d)};
+        const int scale = (int)roll(&dice, 4000) - 2000;
         for (int i = 0; i < 8; i++) {
             double x = a.f64[i], y = b.f64[i], z = c.f64[i];
             const double want[] = {fma(x, y, z),  fma(-x, y, z), fma(x, y, -z), sqrt(x),
-                                   x < y ? x : y, x > y ? x : y, nearbyint(x)};
-            const __m512d got[] = {
-                _mm512_fmadd_pd(a.d, b.d, c.d),    _mm512_fnmadd_pd(a.d, b.d, c.d),
-                _mm512_fmsub_pd(a.d, b.d, c.d),    _mm512_sqrt_pd(a.d),
-                _mm512_min_pd(a.d, b.d),           _mm512_max_pd(a.d, b.d),
-                _mm512_roundscale_pd(a.d, NEAREST)};
+                                   x < y ? x : y, x > y ? x : y, nearbyint(x),  ldexp(x, scale)};
+            const __m512d got[] = {_mm512_fmadd_pd(a.d, b.d, c.d),
+                                   _mm512_fnmadd_pd(a.d, b.d, c.d),
+                                   _mm512_fmsub_pd(a.d, b.d, c.d),
+                                   _mm512_sqrt_pd(a.d),
+                                   _mm512_min_pd(a.d, b.d),
+                                   _mm512_max_pd(a.d, b.d),
+                                   _mm512_roundscale_pd(a.d, NEAREST),
+                                   _mm512_scalef_pd(a.d, _mm512_set1_pd(scale))};
+            double inverse = ((vector){.d = _mm512_rsqrt14_pd(a.d)}).f64[i];
+            if (isnormal(x) && x > 0)
+                CHECK(fabs(inverse * sqrt(x) - 1) < 0x1p-14);
             for (int k = 0; k < LEN(want); k++)
                 CHECK(same_f64(((vector){.d = got[k]}).f64[i], want[k]));
             CHECK_EQ(less >> i & 1, x < y);
