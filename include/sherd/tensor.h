@@ -374,8 +374,8 @@ typedef struct sherd_redistribute_options {
  *             options->among or the world; complete on return unless options->begin is set
  * @shapes     to: a layout of the same global shape, of the same world; options: NULL = all zero
  * @numerics   values are copied bit for bit; each step of the plan adds in rank order
- * @owns       the result belongs to the scope; `t` is only read. If no dim is cut otherwise on
- *             any rank, the result shares the storage of `t`, and an in-place write changes both
+ * @owns       the result belongs to the scope; `t` is only read. On the mesh of `t`, if no rank has
+ *             other elements, the result shares the storage: an in-place write changes both
  * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` has not, a
  *             dtype that is not floating-point while `t` requires a gradient, an `among` that lacks
  *             a rank of a mesh or this one; ENOTSUP an average of integers; EDIFFER; ENOMEM; EPEER

@@ -14,7 +14,7 @@
 
 enum { BYTES_KEPT = 64 << 20 };
 
-uint64_t sherd__question_hash(const sherd__question *q)
+uint64_t sherd__question_hash(const sherd__solver_question *q)
 {
     const sherd__run *run = q->run;
     const sherd_op *op = run->call.op;
@@ -37,7 +37,7 @@ uint64_t sherd__question_hash(const sherd__question *q)
     return hash;
 }
 
-static bool same_rule(const sherd__answer *a, const sherd__run *run)
+static bool same_rule(const sherd__solver_answer *a, const sherd__run *run)
 {
     if (a->linearity != run->call.linearity || a->reduces != run->call.reduces ||
         memcmp(a->rule.operand, run->rule.operand,
@@ -54,8 +54,8 @@ static bool same_rule(const sherd__answer *a, const sherd__run *run)
 
 static bool is_answer(const void *item, const void *key)
 {
-    const sherd__answer *a = item;
-    const sherd__question *q = key;
+    const sherd__solver_answer *a = item;
+    const sherd__solver_question *q = key;
     const sherd_call *call = &q->run->call;
 
     if (a->op != call->op || a->count != call->operands)
@@ -70,7 +70,7 @@ static bool is_answer(const void *item, const void *key)
     return !a->op->describe || a->op->ways || same_rule(a, q->run);
 }
 
-static void count_layouts(const sherd__answer *a)
+static void count_layouts(const sherd__solver_answer *a)
 {
     for (int i = 0; i < a->count; i++) {
         sherd_layout_retain(a->operands[i]);
@@ -80,7 +80,7 @@ static void count_layouts(const sherd__answer *a)
         sherd_layout_retain(a->placing.result[j]);
 }
 
-static void forget(sherd__answers *all, sherd__answer *a)
+static void forget(sherd__answers *all, sherd__solver_answer *a)
 {
     for (int i = 0; i < a->count; i++) {
         sherd_layout_release(a->operands[i]);
@@ -119,12 +119,12 @@ static void drop_one(sherd__answers *all)
     for (;; all->hand++) {
         if (all->hand >= all->count)
             all->hand = 0;
-        sherd__answer *a = all->slot[all->hand];
+        sherd__solver_answer *a = all->slot[all->hand];
         if (!a->used)
             break;
         a->used = false;
     }
-    sherd__answer *last = all->slot[all->hand];
+    sherd__solver_answer *last = all->slot[all->hand];
     all->slot[all->hand++] = all->slot[--all->count];
     all->bytes -= last->bytes;
     sherd__map_remove(&all->map, last->hash, last);
@@ -132,7 +132,7 @@ static void drop_one(sherd__answers *all)
 }
 
 /* A layout counts once for what it is in a row: mostly operands stay as they are. */
-static size_t bytes_of(const sherd__answer *a)
+static size_t bytes_of(const sherd__solver_answer *a)
 {
     size_t bytes = sizeof *a + (a->attributes ? a->op->attributes : 0);
     const sherd_layout *before = NULL;
@@ -152,7 +152,7 @@ static size_t bytes_of(const sherd__answer *a)
     return bytes;
 }
 
-bool sherd__answer_keep(sherd__answers *all, sherd__answer *a, uint64_t hash)
+bool sherd__answer_keep(sherd__answers *all, sherd__solver_answer *a, uint64_t hash)
 {
     if (!sherd__map_add(&all->map, hash, a))
         return false;
@@ -167,7 +167,8 @@ bool sherd__answer_keep(sherd__answers *all, sherd__answer *a, uint64_t hash)
     return true;
 }
 
-sherd__answer *sherd__answer_find(sherd__answers *all, const sherd__question *q, uint64_t hash)
+sherd__solver_answer *sherd__answer_find(sherd__answers *all, const sherd__solver_question *q,
+                                         uint64_t hash)
 {
     return sherd__map_find(&all->map, hash, is_answer, q);
 }

@@ -211,7 +211,7 @@ static unsigned terms_to_leave_out(const sherd__run *run, const sherd__placing *
     return op->adds && away ? once | 1u << SHERD_ONCE_ADDED : once;
 }
 
-static bool on_one_mesh(sherd__diag *diag, const sherd__question *q)
+static bool on_one_mesh(sherd__diag *diag, const sherd__solver_question *q)
 {
     const sherd_layout *first = NULL;
 
@@ -246,7 +246,7 @@ static sherd_status solve_rule(sherd__placing *placing, sherd__run *run,
     return status;
 }
 
-static bool find_answer(sherd__answer *a, const sherd__question *q)
+static bool find_answer(sherd__solver_answer *a, const sherd__solver_question *q)
 {
     sherd__run *run = q->run;
     const sherd_op *op = run->call.op;
@@ -275,7 +275,7 @@ static bool find_answer(sherd__answer *a, const sherd__question *q)
 }
 
 /* Copy what else the answer of an operator with ways depends on. False if memory runs out. */
-static bool keep_attributes(sherd__heap *heap, sherd__answer *a, const sherd_call *call)
+static bool keep_attributes(sherd__heap *heap, sherd__solver_answer *a, const sherd_call *call)
 {
     if (!call->op->ways || !call->op->attributes)
         return true;
@@ -286,11 +286,12 @@ static bool keep_attributes(sherd__heap *heap, sherd__answer *a, const sherd_cal
 }
 
 /* Add a new answer; NULL: the reason is in the diag. */
-static sherd__answer *learn(sherd__answers *all, const sherd__question *q, uint64_t hash)
+static sherd__solver_answer *learn(sherd__answers *all, const sherd__solver_question *q,
+                                   uint64_t hash)
 {
     const sherd_call *call = &q->run->call;
     sherd__heap *heap = all->map.heap;
-    sherd__answer *a = sherd__alloc(heap, 1, sizeof *a);
+    sherd__solver_answer *a = sherd__alloc(heap, 1, sizeof *a);
     bool memory = a && keep_attributes(heap, a, call);
     bool good = memory && find_answer(a, q), added = false;
 
@@ -322,9 +323,9 @@ const sherd__placing *sherd__solve(sherd__run *run, const sherd_layout *const *o
 {
     sherd_world *world = run->call.world;
     sherd__answers *all = sherd__ops_of(world)->answers;
-    sherd__question q = {run, operands};
+    sherd__solver_question q = {run, operands};
     uint64_t hash = sherd__question_hash(&q);
-    sherd__answer *a = sherd__answer_find(all, &q, hash);
+    sherd__solver_answer *a = sherd__answer_find(all, &q, hash);
 
     if (!a) {
         if (!compile(run) || !on_one_mesh(sherd__world_diag(world), &q))
