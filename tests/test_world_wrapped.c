@@ -63,10 +63,36 @@ static void two_at_once_are_one_rank(void)
     }
 }
 
+/* ---- a child that is no rank ----------------------------------------------------------------- */
+
+/* Until a process is gone, and not only dead. */
+static int outlive(int process)
+{
+    double end = program_clock() + 2;
+
+    while (kill(process, 0) == 0 && program_clock() < end)
+        program_pause(0.005);
+    return kill(process, 0) == 0 ? 96 : 0;
+}
+
+/* As the orphans of a container of which the launcher is the first process. */
+static void children_that_a_launcher_did_not_start_are_waited_for(void)
+{
+    char line[1024];
+
+    snprintf(line, sizeof line, "/bin/sh -c sleep\t0.01&exec\t%s\trun\t-n\t1\t--\t%s\toutlives:$!",
+             SHERD, self);
+    const program_end *end = program_run(line);
+    CHECK_EQ(end->status, 0);
+    CHECK_TEXT(end->err, "");
+}
+
 /* ---- one behind a wrapper -------------------------------------------------------------------- */
 
 static int play_rank(const char *mode)
 {
+    if (strncmp(mode, "outlives:", 9) == 0)
+        return outlive(atoi(mode + 9));
     char error[SHERD_ERROR_BYTES] = "";
     sherd_world *world;
 
@@ -164,6 +190,6 @@ static void they_work_as_others_do(void)
 static const check_test tests[] = {
     {TEST(they_work_as_others_do)},   {TEST(they_end_with_their_launcher)},
     {TEST(one_that_dies_ends_all)},   {TEST(one_that_is_stopped_ends_all)},
-    {TEST(two_at_once_are_one_rank)},
+    {TEST(two_at_once_are_one_rank)}, {TEST(children_that_a_launcher_did_not_start_are_waited_for)},
 };
 LAUNCHED_MAIN(tests, play_rank)

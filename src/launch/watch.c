@@ -179,6 +179,26 @@ static void reap(sherd__rank_watch *w, int rank)
 }
 
 /*
+ * The launcher is the first process of some containers, and gets their orphans: nobody else waits
+ * for those, and what nobody waits for stays.
+ */
+static void reap_orphans(const sherd__rank_watch *w)
+{
+    bool ours = !w->launcher;
+    siginfo_t info;
+
+    while (!ours) {
+        memset(&info, 0, sizeof info);
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid == 0)
+            return;
+        for (int r = 0; r < w->ranks; r++)
+            ours |= w->child[r].pid == info.si_pid && !w->child[r].ended; /* the next round's */
+        if (!ours)
+            (void)waitpid(info.si_pid, NULL, WNOHANG);
+    }
+}
+
+/*
  * A rank that ended without ever opening its world is lost only if others opened theirs; one that
  * has closed it, if others have come to a meeting since, of the next world.
  */
@@ -273,6 +293,7 @@ void sherd__watch_all(sherd__rank_watch *w)
             reap(w, r);
             look_if_stopped(w, r);
         }
+        reap_orphans(w);
         look_for_missing(w);
         sherd__recorder_look(w);
         if (all_ended(w))
