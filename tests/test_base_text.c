@@ -77,8 +77,8 @@ static void check_numbers(void)
     static const char *const texts[] = {"0",      "1.5",       "-2.5e-07", "3e+20",
                                         "1e+300", "0.0009765", "1.5e+13",  "123456.789"};
     static const char *const none[] = {"", ".", "e5", "x1", "+", ",5", "inf", "nan"};
-    static const char *const ends[] = {"1.5,", "2x", "3e", "4.5.6", "7e+"};
-    static const int used[] = {3, 1, 1, 3, 1};
+    static const char *const ends[] = {"1.5,", "2x", "3e", "4.5.6", "7e+", "8e 5", "9e+\n1"};
+    static const int used[] = {3, 1, 1, 3, 1, 1, 1};
     char text[64];
     double value;
 

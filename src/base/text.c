@@ -36,6 +36,11 @@ void sherd__write_number(sherd__writer *w, int digits, double value)
     }
 }
 
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
 /* With its point taken out, and the exponent less, it reads alike in all locales. */
 const char *sherd__read_number(double *out, const char *text)
 {
@@ -47,7 +52,7 @@ const char *sherd__read_number(double *out, const char *text)
 
     if (*at == '+' || *at == '-')
         whole[n++] = *at++;
-    for (; n < MOST && ((*at >= '0' && *at <= '9') || (*at == '.' && !point)); at++) {
+    for (; n < MOST && (is_digit(*at) || (*at == '.' && !point)); at++) {
         point = point || *at == '.';
         if (*at == '.')
             continue;
@@ -59,9 +64,12 @@ const char *sherd__read_number(double *out, const char *text)
     if (digits == 0)
         return text;
     char *end;
-    long exponent = *at == 'e' || *at == 'E' ? strtol(at + 1, &end, 10) : 0;
-    if ((*at == 'e' || *at == 'E') && end != at + 1)
+    long exponent = 0;
+    const char *power = at + (*at == 'e' || *at == 'E');
+    if (power != at && is_digit(power[*power == '+' || *power == '-'])) { /* no blank before it */
+        exponent = strtol(power, &end, 10);
         at = end;
+    }
     exponent = exponent < -9999 ? -9999 : exponent > 9999 ? 9999 : exponent;
     snprintf(whole + n, sizeof whole - (size_t)n, "e%ld", exponent - after);
     *out = strtod(whole, NULL);
@@ -103,11 +111,6 @@ void sherd__write_quoted(sherd__writer *w, const char *text)
     for (const char *at = line; *at; at++)
         sherd__write(w, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
     sherd__write(w, "\"");
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
 }
 
 static bool is_letter(char c)
