@@ -212,7 +212,8 @@ static void other_signals_are_passed_on(void)
 /* A job that is suspended: the launcher may be stopped after a rank, and go on before it. */
 static void time_in_which_the_launcher_is_stopped_does_not_count(void)
 {
-    enum { SEEN_MS = 150, STOPPED_MS = 500 }; /* the launcher has seen it; watch.c */
+    /* The launcher has seen it, would take it for dead, and looks again: see watch.c. */
+    enum { SEEN_MS = 120, STOPPED_MS = 500, AGAIN_MS = 50 };
     program p = start_two("listens");
     pid_t rank = process_of(&p, 1);
 
@@ -221,7 +222,7 @@ static void time_in_which_the_launcher_is_stopped_does_not_count(void)
     send_signal(p.pid, SIGSTOP);
     pause_for(STOPPED_MS);
     send_signal(p.pid, SIGCONT);
-    pause_for(SEEN_MS);
+    pause_for(AGAIN_MS);
     send_signal(rank, SIGCONT);
     send_signal(p.pid, SIGUSR2); /* shows that it goes on */
     CHECK(program_says(&p, "usr2 0", patience) && program_says(&p, "usr2 1", patience));
