@@ -4,6 +4,7 @@
  * none of those takes part in its world. This test is what it starts, too.
  */
 #define CHECK_PURE
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -161,6 +162,19 @@ static int open_often(void)
     return open_files() == files && size_of(arena) < size + FEW_KB ? 0 : CHILD_FAILED;
 }
 
+/* The launcher is there, but nothing can be opened that says so. */
+static int open_without_files(void)
+{
+    const struct rlimit none = {3, 3};
+    char error[SHERD_ERROR_BYTES] = "";
+    sherd_world *world;
+
+    if (setrlimit(RLIMIT_NOFILE, &none) ||
+        sherd_world_open(&world, &(sherd_world_options){.error = error}) != SHERD_ENOMEM)
+        return CHILD_FAILED;
+    return strstr(error, "ulimit -n") ? 0 : CHILD_FAILED;
+}
+
 /* As in sandboxes whose kernel can not make holes in memory that processes share. */
 static bool keeps_pages;
 
@@ -264,6 +278,8 @@ static int play(const char *mode)
         return become("opens");
     if (strcmp(mode, "fills") == 0)
         return fill_often();
+    if (strcmp(mode, "without") == 0)
+        return open_without_files();
     if (strcmp(mode, "returns") == 0)
         return spawn_forking();
     for (int i = 0; i < LEN(deeds); i++) {
@@ -317,6 +333,11 @@ static void a_process_opens_many_worlds(void)
     unsetenv("SHERD_ARENA_BYTES");
 }
 
+static void a_rank_without_files_says_so(void)
+{
+    check_launched(RANKS, "without");
+}
+
 static void a_body_that_forks_says_in_the_child_what_it_is(void)
 {
     check_launched(RANKS, "returns");
@@ -331,6 +352,7 @@ static const check_test tests[] = {
     {TEST(a_launched_rank_may_do_as_it_likes)},
     {TEST(a_spawned_rank_may_do_as_it_likes)},
     {TEST(a_process_opens_many_worlds)},
+    {TEST(a_rank_without_files_says_so)},
     {TEST(a_body_that_forks_says_in_the_child_what_it_is)},
     {TEST(what_a_carried_rank_starts_is_alone)},
 };

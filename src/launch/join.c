@@ -15,6 +15,7 @@
 
 #include "base/open.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,24 @@ static bool claim(const sherd__arena *arena, const invitation *in)
     return false;
 }
 
+/* Whether the launcher is there, as far as can be seen; EPEER, ENOMEM. */
+static sherd_status look_for_launcher(const sherd__control *control, sherd__diag *diag)
+{
+    sherd__process launcher;
+
+    errno = 0;
+    bool seen = sherd__process_look(control->launcher, &launcher);
+    if (!seen && (errno == EMFILE || errno == ENFILE))
+        return sherd__fail(diag, SHERD_ENOMEM,
+                           "nothing can be opened that shows the launcher of this rank, process "
+                           "%d: %s: raise `ulimit -n`",
+                           control->launcher, strerror(errno));
+    if (!seen || launcher.start != control->launcher_start)
+        return sherd__fail(diag, SHERD_EPEER, "the launcher of this rank, process %d, is gone",
+                           control->launcher);
+    return SHERD_OK;
+}
+
 /*
  * Become the rank: this process now ends with its launcher, which watches it even if a wrapper has
  * started it.
@@ -216,14 +235,11 @@ static bool claim(const sherd__arena *arena, const invitation *in)
 static sherd_status be_rank(const sherd__arena *arena, invitation *in, sherd__diag *diag)
 {
     const sherd__control *control = arena->control;
-    sherd__process launcher;
 
     in->line = sherd__lifeline_hold(control, in->line);
     if (in->line < 0 && control->launcher_space && control->launcher_space == sherd__pid_space() &&
-        (!sherd__process_look(control->launcher, &launcher) ||
-         launcher.start != control->launcher_start))
-        return sherd__fail(diag, SHERD_EPEER, "the launcher of this rank, process %d, is gone",
-                           control->launcher);
+        look_for_launcher(control, diag))
+        return diag->status;
     if (!write_joined(in) || (sherd__is_in_job() && !sherd__say_joined(false)))
         return sherd__no_memory(diag, "sherd_world_open");
     sherd__post_process(&arena->control->post[in->rank]);
