@@ -40,7 +40,7 @@ typedef struct sherd__unit {
     uint64_t order, came;      /* `next`, and `prior`, are of this one, as in sharding */
     /* since this one it was run again in a backward, and may be in the next; 0: it was not */
     uint64_t again;
-    int refs, depth;           /* depth: calls of the module under way */
+    int refs, depth; /* depth: calls of the module under way */
     /* as the options of its sherd_fully_shard say: */
     bool keeps, prefetches, leaves_inputs;
     sherd_dtype dtype, reduce, output; /* SHERD_DTYPE_NONE: as parameters, gradients, outputs are */
