@@ -383,6 +383,17 @@ static void interleaved_turns_are_those_of_the_paper(sherd_world *world)
     }
 }
 
+/* With other numbers of stages at the places a place begins with thousands of forwards more. */
+static void an_order_of_many_microbatches_is_soon_found(sherd_world *world)
+{
+    sherd__turns t = {.places = 3, .stages = 4, .count = 8001};
+    double begin = seconds();
+
+    CHECK(sherd__turns_fit(&t, sherd__world_heap(world)));
+    CHECK(t.extra > t.count);
+    CHECK(seconds() - begin < 4);
+}
+
 static const check_test tests[] = {{TEST(turns_are_complete_and_end), {1}},
                                    {TEST(several_stages_keep_what_the_header_says), {1}},
                                    {TEST(zero_bubble_takes_the_time_of_the_paper), {1}},
@@ -390,5 +401,6 @@ static const check_test tests[] = {{TEST(turns_are_complete_and_end), {1}},
                                    {TEST(there_and_back_no_place_waits), {1}},
                                    {TEST(there_and_back_turns_are_those_of_pytorch), {1}},
                                    {TEST(forwards_alone_are_half_of_it), {1}},
+                                   {TEST(an_order_of_many_microbatches_is_soon_found), {1}},
                                    {TEST(interleaved_turns_are_those_of_the_paper), {1}}};
 CHECK_MAIN(tests)

@@ -317,18 +317,44 @@ static bool open_game(game *g, const sherd__turns *t, sherd__heap *heap)
     return true;
 }
 
-bool sherd__turns_fit(sherd__turns *t, sherd__heap *heap)
+/* Whether all places come to the end if each begins with so many forwards more. */
+static bool ends(bool *room, sherd__turns *t, int64_t extra, sherd__heap *heap)
 {
-    int64_t all = t->count * stages_at(t, 0);
     game g;
 
-    for (t->extra = 0; t->extra <= all; t->extra++) {
-        if (!open_game(&g, t, heap))
-            return false;
-        bool ended = play(&g);
+    t->extra = extra;
+    *room = open_game(&g, t, heap);
+    bool ended = *room && play(&g);
+    if (*room)
         close_game(&g, heap);
+    return ended;
+}
+
+/*
+ * One more after the other as long as there are few, then up by steps that double, and down to the
+ * least: where places have not equally many stages it is about twice the number of microbatches,
+ * which may be thousands.
+ */
+bool sherd__turns_fit(sherd__turns *t, sherd__heap *heap)
+{
+    int64_t low = 0, high = t->count * stages_at(t, 0); /* with that all forwards come first */
+    const int64_t few = 4 * (int64_t)t->places;
+    bool room = true, ended = false;
+
+    for (int64_t at = 0; room && !ended && at < high; at = at < few ? at + 1 : 2 * at) {
+        ended = ends(&room, t, at, heap);
         if (ended)
-            return true;
+            high = at;
+        else
+            low = at + 1;
     }
-    return true;
+    while (room && low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (ends(&room, t, middle, heap))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    t->extra = high;
+    return room;
 }

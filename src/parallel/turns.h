@@ -9,7 +9,10 @@
 /* A channel's sender may be so many sends ahead: see SHERD__DEPTH, of which a send takes two. */
 enum { SHERD__SENDS_AHEAD = 8 };
 
-/* Microbatches times stages: what fits is found by playing, which takes a second for as many. */
+/*
+ * Microbatches times stages: what fits is found by playing, which takes a second for as many, and
+ * some ten times that where places have not equally many stages.
+ */
 enum { SHERD__TURNS_MOST = 1 << 24 };
 
 typedef struct sherd__turns {
@@ -26,7 +29,10 @@ int sherd__turns_place(const sherd__turns *turns, int stage);
 /* Write the turns of a place to out[...], or NULL to count only; returns how many there are. */
 int64_t sherd__turns_of(const sherd__turns *turns, int place, sherd_pipeline_turn *out);
 
-/* Find the least `extra` with which no place waits for ever. False: no memory. */
+/*
+ * Find an `extra` with which no place waits for ever: the least one, or, where that is more than
+ * four for each place, one that is enough where one less is not. False: no memory.
+ */
 bool sherd__turns_fit(sherd__turns *turns, sherd__heap *heap);
 
 #endif
