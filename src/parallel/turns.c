@@ -9,8 +9,8 @@
  * With v stages at each of p places, place i begins with p - i - 1 forwards, or with
  * 2 (p - i - 1) + (v - 1) p if v > 1. That is known to work where p divides the number of
  * microbatches. Where it does not, or where places have not equally many stages, turns are played:
- * if all places come to wait for each other, each begins with one forward more. With all forwards
- * first (GPipe) nothing waits in a circle.
+ * if all places come to wait for each other, each begins with more forwards, as few as will do.
+ * With all forwards first (GPipe) nothing waits in a circle.
  *
  * With zero bubbles (Qi et al., "Zero Bubble Pipeline Parallelism", 2023: ZB-H1) a backward of
  * weights comes after a backward of inputs as soon as more than i are outstanding at place i. So
