@@ -52,7 +52,8 @@ static bool target_open(target *t, const char *path)
         t->to = fopen(path, "we");
         return t->to != NULL;
     }
-    int fd = create_beside(t, name, sizeof name);
+    errno = ENOENT; /* of "", beside which there could be a file */
+    int fd = *path ? create_beside(t, name, sizeof name) : -1;
     if (fd < 0)
         return false;
     close(fd);

@@ -192,8 +192,9 @@ bool cli_record_possible(const char *path)
     const char *slash = strrchr(path, '/');
     struct stat file;
 
-    if (stat(path, &file) == 0 && S_ISDIR(file.st_mode)) {
-        errno = EISDIR;
+    bool is_folder = stat(path, &file) == 0 && S_ISDIR(file.st_mode);
+    if (is_folder || !*path) { /* "" is no name, though its folder could be written to */
+        errno = is_folder ? EISDIR : ENOENT;
         return false;
     }
     if (!is_replaced(path))

@@ -242,6 +242,7 @@ static void refusals(void)
         {"check --calibrate f --mesh 2 --ranks-as fish", 2, "--ranks-as: expected processes"},
         {"check --calibrate f --mesh x=1", 1, "the mesh (x=1) has 1 ranks, but the job 1"},
         {"check --calibrate /nowhere/f --mesh 2", 1, "\"/nowhere/f\": No such file or directory"},
+        {"check --calibrate= --mesh 2", 1, "\"\": No such file or directory"},
     };
 
     for (int i = 0; i < LEN(list); i++)

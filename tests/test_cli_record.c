@@ -393,6 +393,21 @@ static void a_record_stands_behind_what_is_printed(void)
         CHECK(strstr(at, "\"why\": \"rank 2 was killed by signal 9") != NULL);
 }
 
+/* Before the program runs. */
+static void what_can_not_be_written_is_refused(void)
+{
+    static const char *const paths[] = {"", "/tmp", "/nowhere/record", "/proc/version/record"};
+
+    for (int i = 0; i < LEN(paths); i++) {
+        char options[160];
+        snprintf(options, sizeof options, "-n 1 --record=%s", paths[i]);
+        program p = launch(options, "differs");
+        const program_end *end = end_of(&p);
+        CHECK_EQ(end->status, 2);
+        CHECK(strstr(end->err, "sherd run: --record: can not write ") != NULL);
+    }
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static void fill(void *out, size_t bytes, uint64_t *dice)
@@ -441,6 +456,7 @@ static const check_test tests[] = {
     {TEST(many_ranks_fit_a_screen)},
     {TEST(the_record_is_had_as_json)},
     {TEST(a_record_replaces_a_file)},
+    {TEST(what_can_not_be_written_is_refused)},
     {TEST(a_record_stands_behind_what_is_printed)},
     {TEST(whatever_stands_there_is_read)},
 };
