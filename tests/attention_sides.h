@@ -7,11 +7,12 @@
 
 enum { ROOM = 300000, LINE = 64 };
 
-/* Inputs q, k, v, dout; results out, log_sum, dq, dk, dv. */
+/* Inputs q, k, v, dout; results out, log_sum, dq, dk, dv, and what a mask of numbers gets. */
 typedef struct side {
     sherd__kernels kernels;
     float *result[5];
     float *space;
+    double *dmask;
 } side;
 
 static float *input[4];
@@ -26,7 +27,7 @@ static inline float *array(void)
 
 static inline side open_side(void)
 {
-    side s = {.kernels = sherd__ref_f32, .space = array()};
+    side s = {.kernels = sherd__ref_f32, .space = array(), .dmask = malloc(sizeof(double) * ROOM)};
     for (int i = 0; i < 5; i++)
         s.result[i] = array();
     return s;
@@ -37,6 +38,7 @@ static inline void close_side(side *s)
     for (int i = 0; i < 5; i++)
         free(s->result[i]);
     free(s->space);
+    free(s->dmask);
 }
 
 static inline void open_inputs(void)
@@ -79,6 +81,17 @@ static inline int64_t watched(const sherd__attending *s)
     return 64 + sherd__max(queries, sherd__max(keys, sums));
 }
 
+/* Elements of a mask that has a gradient; 0: there is none. */
+static inline int64_t learned(const sherd__attending *s)
+{
+    const int64_t size[] = {s->batch, s->groups, s->repeat, s->queries, s->all_keys};
+    int64_t n = 1;
+
+    for (int d = 0; d < 5; d++)
+        n += (size[d] - 1) * s->mask_stride[d];
+    return s->mask && s->mask_dtype != SHERD_BOOL && n < ROOM ? n : 0;
+}
+
 /* Forward and backward; the workspace begins off a cache line, and its end is watched. */
 static inline void run(side *s, const sherd__attending *shape, const float *dlog_sum)
 {
@@ -91,9 +104,11 @@ static inline void run(side *s, const sherd__attending *shape, const float *dlog
     s->space[1 + need] = 77;
     s->kernels.attention(shape, s->result[0], s->result[1], input[0], input[1], input[2],
                          s->space + 1);
-    s->kernels.attention_grad(shape, s->result[2], s->result[3], s->result[4], NULL, input[3],
-                              dlog_sum, input[0], input[1], input[2], s->result[0], s->result[1],
-                              s->space + 1);
+    for (int64_t i = 0; i < learned(shape); i++)
+        s->dmask[i] = 1; /* is added to */
+    s->kernels.attention_grad(shape, s->result[2], s->result[3], s->result[4],
+                              learned(shape) ? s->dmask : NULL, input[3], dlog_sum, input[0],
+                              input[1], input[2], s->result[0], s->result[1], s->space + 1);
     CHECK_EQ(s->space[1 + need], 77);
 }
 
@@ -117,6 +132,15 @@ static inline void compare(const side *plain, const side *fast, const sherd__att
         }
 }
 
+static inline void compare_masks(const side *plain, const side *fast, const sherd__attending *s)
+{
+    int64_t wrong = 0;
+
+    for (int64_t i = 0; i < learned(s); i++)
+        wrong += !(fabs(plain->dmask[i] - fast->dmask[i]) <= 1e-4 * (1 + fabs(plain->dmask[i])));
+    CHECK_EQ(wrong, 0);
+}
+
 static inline void try_with(side *plain, side *fast, const sherd__attending *shape,
                             const float *dlog_sum)
 {
@@ -128,6 +152,7 @@ static inline void try_with(side *plain, side *fast, const sherd__attending *sha
         fast->kernels = list[i];
         run(fast, shape, dlog_sum);
         compare(plain, fast, shape);
+        compare_masks(plain, fast, shape);
     }
 }
 
