@@ -239,8 +239,8 @@ typedef struct sherd_attention_options {
  *             two in backward; HEADS four in forward and four in backward
  * @shapes     options: NULL = all zero; causal needs s = t, and may be combined with a mask
  * @numerics   backward computes the softmax again, from the saved logarithms of its sums. The
- *             gradient of a mask takes a plain kernel with f64 sums, in f32 about twenty times
- *             slower. Results over parts of a sharded sequence are combined in an order that
+ *             gradient of a mask is summed in f64; of 16-bit dtypes it takes kernels of f32, not
+ *             tiles. Results over parts of a sharded sequence are combined in an order that
  *             depends on layouts only, in f32 for 16-bit dtypes
  * @owns       scope
  * @errors     see above; EINVAL a mask that does not broadcast, dropout outside [0, 1) or without a
