@@ -34,17 +34,25 @@ static void set_piece(const scene *s, sherd_ghosts *g, double plus)
             plus + (double)global_of(&own, sherd_layout_shape(s->layout), k);
 }
 
+/* Of what this rank has of a box, where `beyond` is beyond a constant border. */
+static int64_t wrong_in(const scene *s, const sherd_box *box, const double *data, double plus,
+                        double beyond)
+{
+    int64_t wrong = 0;
+
+    for (int64_t k = 0, count = data ? count_of(box) : 0; k < count; k++) {
+        int64_t at = element(box, sherd_layout_shape(s->layout), &s->o, k);
+        wrong += data[k] != (at == NOWHERE ? beyond : plus + (double)at);
+    }
+    return wrong;
+}
+
+/* What the program has written beyond a border of its own is there still. */
 static int64_t wrong_cells(const scene *s, sherd_ghosts *g, double plus)
 {
     sherd_box box = sherd_ghosts_box(g);
-    const double *data = sherd_ghosts_data(g);
-    int64_t wrong = 0;
 
-    for (int64_t k = 0, count = data ? count_of(&box) : 0; k < count; k++) {
-        int64_t at = element(&box, sherd_layout_shape(s->layout), &s->o, k);
-        wrong += data[k] != (at == NOWHERE ? s->o.value : plus + (double)at);
-    }
-    return wrong;
+    return wrong_in(s, &box, sherd_ghosts_data(g), plus, s->o.own_border ? -1 : s->o.value);
 }
 
 /* Two fields, step after step, while peers still read what the step before has made. */
@@ -60,6 +68,7 @@ static void ghosts_are_filled_again_and_again(sherd_world *world)
         sherd_ghosts *g[2] = {NULL, NULL};
         sherd_scope_begin(world);
         draw(&s, mesh);
+        s.o.own_border = i % 3 == 0;
         for (int k = 0; k < 2; k++)
             CHECK_OK(sherd_ghosts_create(&g[k], s.layout, SHERD_F64, &s.o));
         for (int step = 0; step < 6; step++) {
@@ -80,6 +89,10 @@ static void ghosts_are_filled_again_and_again(sherd_world *world)
         const double *data = sherd_tensor_read(whole);
         for (int64_t k = 0; data && k < whole->count; k++)
             CHECK(data[k] == 5001 + (double)k);
+        sherd_tensor *halo = sherd_halo(t, &s.o); /* of its own: all of it is defined */
+        sherd_box box = sherd_ghosts_box(g[1]);
+        if (sherd_tensor_count(halo))
+            CHECK_EQ(wrong_in(&s, &box, sherd_tensor_read(halo), 5001, s.o.value), 0);
         for (int k = 0; k < 2; k++)
             sherd_ghosts_destroy(g[k]);
         CHECK_OK(sherd_world_check(world));

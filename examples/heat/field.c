@@ -42,7 +42,9 @@ static sherd_status fill_in(field *f, const sherd_layout *layout, const waves *w
     static const sherd_border kinds[BORDERS] = {SHERD_BORDER_CONSTANT, SHERD_BORDER_PERIODIC,
                                                 SHERD_BORDER_REPLICATE};
     const sherd_halo_side side = {1, kinds[w->border]};
-    const sherd_halo_options halo = {.before = {side, side, side}, .after = {side, side, side}};
+    /* Walls that are kept at 0 are so from the start, and no fill writes them again. */
+    const sherd_halo_options halo = {
+        .before = {side, side, side}, .after = {side, side, side}, .own_border = true};
     sherd_status status = sherd_ghosts_create(&f->now, layout, SHERD_F64, &halo);
 
     if (!status)

@@ -47,6 +47,12 @@ typedef struct sherd_halo_options {
     double value;                                                  /* of SHERD_BORDER_CONSTANT */
     /* return at once; the halo is complete when the result is first read */
     bool begin;
+    /*
+     * sherd_ghosts_create: cells beyond an end with the border CONSTANT are the program's own. A
+     * fill leaves them as they are, so `value` is not used; it need not pass over them. Corners
+     * between such an end and another rank's cells are among them.
+     */
+    bool own_border;
 } sherd_halo_options;
 
 /**

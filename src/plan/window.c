@@ -78,6 +78,7 @@ static uint64_t hash_of(const sherd__window *window)
 {
     uint64_t hash = sherd__hash_bytes(window->layout->hash, &window->value, sizeof window->value);
 
+    hash = sherd__hash_word(hash, window->leaves);
     for (int d = 0; d < window->layout->spec.ndim; d++) {
         const sherd__reach *reach = &window->reach[d];
         hash = sherd__hash_word(hash, (uint64_t)(reach->before * SHERD_BORDERS + reach->after));
@@ -95,6 +96,7 @@ static void fill(sherd__window *window, const sherd__asking *asking)
     window->value = borders ? borders->value + 0.0 : 0; /* one zero */
     if (isnan(window->value))
         window->value = (double)NAN; /* and one NaN */
+    window->leaves = borders && borders->own_border;
     for (int d = 0; d < spec->ndim; d++) {
         sherd__reach *reach = &window->reach[d];
         reach->n = spec->shape[d];
@@ -162,7 +164,8 @@ bool sherd__window_equal(const sherd__window *a, const sherd__window *b)
 {
     if (a == b)
         return true;
-    bool same = a->hash == b->hash && a->layout == b->layout && same_value(a->value, b->value);
+    bool same = a->hash == b->hash && a->layout == b->layout && same_value(a->value, b->value) &&
+                a->leaves == b->leaves;
     for (int d = 0; same && d < a->layout->spec.ndim; d++) {
         const sherd__reach *x = &a->reach[d], *y = &b->reach[d];
         same = x->before == y->before && x->after == y->after &&
@@ -326,7 +329,7 @@ static bool same_side(const sherd_halo_side *a, const sherd_halo_side *b)
 /* Also in dims that a layout does not have: there only a width of 0 is right. */
 static bool same_halo(const sherd_halo_options *a, const sherd_halo_options *b)
 {
-    bool same = same_value(a->value, b->value);
+    bool same = same_value(a->value, b->value) && a->own_border == b->own_border;
 
     for (int d = 0; same && d < SHERD_MAX_DIMS; d++)
         same = same_side(&a->before[d], &b->before[d]) && same_side(&a->after[d], &b->after[d]);

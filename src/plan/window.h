@@ -29,6 +29,7 @@ typedef struct sherd__window {
     bool inside;   /* the rank of the space is in the layout's mesh; */
     sherd_box box; /* and what it asks for, in global indices */
     double value;  /* beyond a constant border */
+    bool leaves;   /* filling in place leaves what lies beyond a constant border */
     uint64_t hash; /* of content */
     int64_t *spans;
 } sherd__window;

@@ -291,6 +291,17 @@ static bool is_piece(const maker *m, const int *at)
     return true;
 }
 
+/* Whether filling leaves a region alone: the piece, and what only a border would define. */
+static bool is_left(const maker *m, const int *at)
+{
+    if (m->direction != SHERD__FILL)
+        return false;
+    for (int d = 0; d < m->ndim; d++)
+        if (m->window->leaves && m->target[d].cell[at[d]].count == 0)
+            return true;
+    return is_piece(m, at);
+}
+
 static void find_regions(const maker *m, sherd__schedule *s)
 {
     int limit[SHERD_MAX_DIMS] = {0}, at[SHERD_MAX_DIMS] = {0};
@@ -302,7 +313,7 @@ static void find_regions(const maker *m, sherd__schedule *s)
     }
     do {
         int64_t offset[SHERD_MAX_DIMS] = {0}, size[SHERD_MAX_DIMS] = {0};
-        if (m->direction == SHERD__FILL && is_piece(m, at))
+        if (is_left(m, at))
             continue;
         for (int d = 0; d < m->ndim; d++) {
             offset[d] = m->target[d].cell[at[d]].at;
