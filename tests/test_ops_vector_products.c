@@ -34,7 +34,7 @@ static sherd_tensor *multiply(way how, sherd_tensor *matrix, sherd_tensor *v, sh
     case BIASED:
         return sherd_squeeze(sherd_linear(sherd_view(v, row, 2), matrix, bias), 0);
     case TURNED:
-        return sherd_einsum("ji,j->i", (sherd_tensor *[]){matrix, v}, 2);
+        return sherd_matmul(sherd_transpose(matrix, 0, 1), v);
     default:
         return sherd_matmul(v, matrix);
     }

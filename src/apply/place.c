@@ -237,15 +237,27 @@ static bool spread_on(sherd__run *run, const sherd_mesh *mesh)
     return move(run, placing) && make_results(run, placing);
 }
 
+/* Whether operands are read as they lie: not by a handler in place of forward, which need not know
+ * of strides. A view has no elements to read. */
+static bool reads_strided(const sherd__run *run)
+{
+    const sherd_op *op = run->call.op;
+    sherd__ops *ops = sherd__ops_of(run->call.world);
+
+    return op->strided &&
+           (op->views || !ops->overrides || !sherd__override_of(ops, op, SHERD_BELOW_TAPE));
+}
+
 /* Compact operands that must be contiguous, but for one that its view has compacted, and wait for
  * those in flight. */
 static bool open_data(sherd__run *run)
 {
     sherd_call *call = &run->call;
+    bool strided = reads_strided(run);
 
     for (int i = 0; i < call->operands; i++) {
         sherd_tensor *t = i == 0 && run->copied ? run->copied : run->arg[i];
-        if (t && !call->op->strided && !sherd__is_contiguous(t)) {
+        if (t && !strided && !sherd__is_contiguous(t)) {
             sherd__open(run);
             t = sherd__contiguous(t);
             if (sherd_tensor_failed(t))

@@ -76,15 +76,6 @@ static bool has(const char *label, char letter)
     return strchr(label, letter) != NULL;
 }
 
-/* Letters of `label` without dims of size 1 that are stretched. */
-static void write_letters(char *out, const char *label)
-{
-    for (; *label; label++)
-        if (*label >= 'A')
-            *out++ = *label;
-    *out = '\0';
-}
-
 /*
  * Sizes and strides of a piece for dims in the order of `letters`; 0 for one that it lacks, of the
  * size that is there.
@@ -142,6 +133,26 @@ typedef struct matrix {
     bool turned;
 } matrix;
 
+/* The dims of an operand in the order of `letters`, and whether they lie in memory like that. */
+typedef struct lying {
+    int ndim;
+    int64_t size[3 * SHERD_MAX_DIMS], stride[3 * SHERD_MAX_DIMS], row_major[3 * SHERD_MAX_DIMS];
+    bool lies;
+} lying;
+
+static lying lying_of(const char *letters, const char *label, const sherd_tensor *t)
+{
+    lying o = {.ndim = (int)strlen(letters), .lies = true};
+
+    for (int d = 0; d < o.ndim; d++)
+        o.size[d] = size_of(label, t, letters[d]);
+    strides_for(letters, label, t, o.stride);
+    sherd__row_major(o.ndim, o.size, o.row_major);
+    for (int d = 0; d < o.ndim; d++)
+        o.lies = o.lies && (o.size[d] == 1 || o.stride[d] == o.row_major[d]);
+    return o;
+}
+
 /*
  * Dims in the order batch, `first`, `second`, or batch, `second`, `first`; else a copy in the first
  * of these.
@@ -149,30 +160,38 @@ typedef struct matrix {
 static bool read_matrix(matrix *out, sherd_call *call, int i, const product *p, const group *first,
                         const group *second)
 {
-    char letters[SHERD_MAX_DIMS + 1], wanted[3 * SHERD_MAX_DIMS + 1];
-    int64_t size[3 * SHERD_MAX_DIMS], stride[3 * SHERD_MAX_DIMS], row_major[3 * SHERD_MAX_DIMS];
+    char wanted[3 * SHERD_MAX_DIMS + 1];
     const sherd_tensor *t = call->in[i];
 
-    out->data = call->from[i];
-    out->turned = true;
-    write_letters(letters, p->label[i]);
-    snprintf(wanted, sizeof wanted, "%s%s%s", p->batch.letter, second->letter, first->letter);
-    if (strcmp(letters, wanted) == 0)
-        return true;
-    out->turned = false;
+    *out = (matrix){call->from[i], false};
     snprintf(wanted, sizeof wanted, "%s%s%s", p->batch.letter, first->letter, second->letter);
-    if (strcmp(letters, wanted) == 0 || t->count == 0)
+    lying straight = lying_of(wanted, p->label[i], t);
+    if (straight.lies || t->count == 0)
         return true;
-    int ndim = (int)strlen(wanted);
-    for (int d = 0; d < ndim; d++)
-        size[d] = size_of(p->label[i], t, wanted[d]);
-    strides_for(wanted, p->label[i], t, stride);
-    sherd__row_major(ndim, size, row_major);
+    snprintf(wanted, sizeof wanted, "%s%s%s", p->batch.letter, second->letter, first->letter);
+    out->turned = lying_of(wanted, p->label[i], t).lies;
+    if (out->turned)
+        return true;
     void *copy = scratch_for(call, t->count);
     if (copy)
-        copy_box(call, ndim, size, copy, row_major, call->from[i], stride);
+        copy_box(call, straight.ndim, straight.size, copy, straight.row_major, call->from[i],
+                 straight.stride);
     out->data = copy;
     return copy != NULL;
+}
+
+const void *sherd__packed(sherd_call *call, int i)
+{
+    const sherd_tensor *t = call->in[i];
+    int64_t row_major[SHERD_MAX_DIMS];
+
+    if (sherd__is_contiguous(t))
+        return call->from[i];
+    void *copy = scratch_for(call, t->count);
+    sherd__row_major(t->ndim, t->local, row_major);
+    if (copy)
+        copy_box(call, t->ndim, t->local, copy, row_major, call->from[i], t->stride);
+    return copy;
 }
 
 static sherd__product product_of(const sherd_call *call, const product *p)
@@ -316,6 +335,7 @@ static double combinations(const sherd_call *call)
 }
 
 static const sherd_op contract_op = {.name = "sherd_einsum product",
+                                     .strided = true,
                                      .operand = {{"a", 0}, {"b", 0}},
                                      .result = {{"y", 0}},
                                      .field = TEXT_FIELDS,

@@ -26,41 +26,82 @@ typedef struct product {
  */
 typedef struct matrix {
     int64_t rows, cols;
+    const void *data;
+    bool turned; /* the operand is a view whose matrices are stored the other way round */
 } matrix;
 
 static matrix matrix_of(const sherd_tensor *t, int batch)
 {
-    return (matrix){sherd__local_count(t, batch, t->ndim - 1), t->local[t->ndim - 1]};
+    return (matrix){.rows = sherd__local_count(t, batch, t->ndim - 1),
+                    .cols = t->local[t->ndim - 1]};
+}
+
+/* Whether a piece is matrices behind each other, each with rows and columns exchanged. */
+static bool is_turned(const sherd_tensor *t, int batch)
+{
+    int n = t->ndim;
+    int64_t local[SHERD_MAX_DIMS], stride[SHERD_MAX_DIMS], row_major[SHERD_MAX_DIMS];
+    bool lies = n - batch == 2;
+
+    memcpy(local, t->local, sizeof local);
+    memcpy(stride, t->stride, sizeof stride);
+    for (int d = n - 2; lies && d < n; d++) {
+        local[d] = t->local[2 * n - 3 - d];
+        stride[d] = t->stride[2 * n - 3 - d];
+    }
+    sherd__row_major(n, local, row_major);
+    for (int d = 0; d < n; d++)
+        lies = lies && (local[d] == 1 || stride[d] == row_major[d]);
+    return lies;
+}
+
+/* An operand as GEMM reads it, copied if it must be. False: no memory. */
+static bool read_matrix(matrix *out, sherd_call *call, int i, int batch)
+{
+    const sherd_tensor *t = call->in[i];
+
+    *out = matrix_of(t, batch);
+    out->data = call->from[i];
+    if (t->count == 0 || sherd__is_contiguous(t))
+        return true;
+    out->turned = is_turned(t, batch);
+    if (out->turned) {
+        int64_t rows = out->rows;
+        out->rows = out->cols;
+        out->cols = rows;
+        return true;
+    }
+    out->data = sherd__packed(call, i);
+    return out->data != NULL;
 }
 
 static bool multiply(sherd_call *call, product how)
 {
     int batch = how.batched ? call->in[0]->ndim - 2 : 0;
     matrix a = matrix_of(call->in[0], batch), b = matrix_of(call->in[1], batch);
-    int64_t m = how.ta ? a.cols : a.rows, k = how.ta ? a.rows : a.cols;
-    int64_t n = how.tb ? b.rows : b.cols;
     int64_t times = sherd__local_count(call->in[0], 0, batch);
     bool biased = call->operands > 2 && call->in[2] && !(call->once >> 2 & 1);
-    const sherd__product one = {.dtype = call->in[0]->dtype,
-                                .result = call->out[0]->dtype,
-                                .ta = how.ta,
-                                .tb = how.tb,
-                                .bias = biased,
-                                .adds = sherd__adds_in(call),
-                                .m = m,
-                                .n = n,
-                                .k = k};
+    sherd__product one = {.dtype = call->in[0]->dtype,
+                          .result = call->out[0]->dtype,
+                          .bias = biased,
+                          .adds = sherd__adds_in(call),
+                          .m = how.ta ? a.cols : a.rows,
+                          .n = how.tb ? b.rows : b.cols,
+                          .k = how.ta ? a.rows : a.cols};
 
     if (call->out[0]->count == 0)
         return true;
     if (sherd__device_in(call) && !sherd__device_multiplies(&one, times) &&
         !sherd__leave_device(call))
         return false;
-    const void *bias = biased ? call->from[2] : NULL;
+    const void *bias = biased ? sherd__packed(call, 2) : NULL;
+    if ((biased && !bias) || !read_matrix(&a, call, 0, batch) || !read_matrix(&b, call, 1, batch))
+        return false;
+    one.ta = how.ta != a.turned;
+    one.tb = how.tb != b.turned;
     if (!sherd__device_in(call))
-        return sherd__multiply(call, one, times, call->to[0], call->from[0], call->from[1], bias);
-    sherd__device_multiply(sherd__device_in(call), &one, times, call->to[0], call->from[0],
-                           call->from[1], bias);
+        return sherd__multiply(call, one, times, call->to[0], a.data, b.data, bias);
+    sherd__device_multiply(sherd__device_in(call), &one, times, call->to[0], a.data, b.data, bias);
     return true;
 }
 
@@ -104,7 +145,7 @@ static double along_rows_of_batches(const sherd_call *call)
 #define GRADIENT(label, text, back, terms, run, ...)                                        \
     {                                                                                       \
         .name = label, .operand = {{"a", 0}, {"b", 0}}, .result = {{"y", 0}}, .rule = text, \
-        .linearity = SHERD_LINEAR, .backward = back, .operations = terms,                   \
+        .linearity = SHERD_LINEAR, .strided = true, .backward = back, .operations = terms,  \
         .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)},                          \
         .on_device = sherd__fractions_there, .forward = run, .dry = run, __VA_ARGS__        \
     }
@@ -200,6 +241,7 @@ const sherd_op sherd__linear_op = {
     .result = {{"y", 0}},
     .rule = "...k,nk,n->...n",
     .linearity = SHERD_LINEAR,
+    .strided = true,
     .forward = rows_by_transposed,
     .operations = along_last,
     .dry = rows_by_transposed,
@@ -356,6 +398,7 @@ const sherd_op sherd__matmul_op = {
     .result = {{"y", 0}},
     .linearity = SHERD_LINEAR,
     .broadcasts = true,
+    .strided = true,
     .describe = describe_matmul,
     .forward = matmul,
     .operations = along_last,
