@@ -286,10 +286,35 @@ static void no_memory_for_a_long_row_fails_on_all(sherd_world *world)
     fail_every_allocation(world, sherd_world_ranks(world) - 1, draw_long_again);
 }
 
+/* A bin ends where the next one begins: no weight is in two, or in none. */
+static void bins_have_exact_ends(sherd_world *world)
+{
+    sherd__bins bins;
+    int64_t room[16], taken[3];
+
+    for (int bits = 0; bits < 62; bits++)
+        for (int64_t head = 4; head < 8; head++) {
+            int64_t at = bits < 2 ? head >> (2 - bits) : head << (bits - 2), seen = 0;
+            sherd__row d = {.length = 3, .kept = -1};
+            sherd__draw_room(&d, room, 3);
+            for (int i = 0; i < 3; i++)
+                d.weight[i] = at - 1 + i;
+            sherd__draw_spread(&d, &bins);
+            for (int j = 0; j < SHERD__BINS; j++) {
+                int64_t count = sherd__draw_take(&d, j, taken);
+                CHECK_EQ(count, bins.count[j]);
+                seen += count;
+            }
+            CHECK_EQ(seen, at > 1 ? 3 : 2);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(long_rows_that_are_sharded_draw_the_same), {1, 2, 3, 4, 8}},
     {TEST(long_rows_may_be_cut_anywhere), {2, 4, 8}},
     {TEST(thresholds_are_those_of_sorted_weights), {1}},
+    {TEST(bins_have_exact_ends), {1}},
     {TEST(a_few_numbers_travel), {2, 3, 8}},
     {TEST(dry_ranks_exchange_as_much), {2, 3}},
     {TEST(a_fault_in_one_shard_fails_on_all), {1, 2, 3, 8}},

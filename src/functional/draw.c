@@ -94,42 +94,10 @@ static double of_key(int64_t key)
 
 /* ---- the largest ---------------------------------------------------------------------------- */
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-/* NaN if there is one. Four at a time, as a comparison waits for the one before. */
-static double largest(const sherd__row *d)
-{
-    double m[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    const double *x = d->x;
-    bool good = true;
-    int64_t i = 0;
-
-    for (; i + 4 <= d->n; i += 4) {
-        m[0] = larger(x[i], m[0]);
-        m[1] = larger(x[i + 1], m[1]);
-        m[2] = larger(x[i + 2], m[2]);
-        m[3] = larger(x[i + 3], m[3]);
-        good &= x[i] == x[i] && x[i + 1] == x[i + 1];
-        good &= x[i + 2] == x[i + 2] && x[i + 3] == x[i + 3];
-    }
-    for (; i < d->n; i++) {
-        m[0] = larger(x[i], m[0]);
-        good &= x[i] == x[i];
-    }
-    return good ? larger(larger(m[0], m[1]), larger(m[2], m[3])) : (double)NAN;
-}
-
 void sherd__draw_first(const sherd__row *d, int64_t count, double *list)
 {
     int64_t have = 0;
 
-    if (count == 1) {
-        *list = largest(d);
-        return;
-    }
     for (int64_t i = 0; i < d->n; i++) {
         const double x = d->x[i];
         if (x <= (have == count ? list[count - 1] : -INFINITY))
@@ -263,14 +231,26 @@ static int64_t part_of(const sherd__row *d, int64_t total)
     return part >= (double)total ? total : sherd__max((int64_t)part, 1);
 }
 
-/* The bin of a weight, which is not 0: by its size, four to a power of 2. */
+/*
+ * The bin of a weight, which is not 0: by its highest bit and the two behind it, as a double has
+ * them, to which it must not be rounded up.
+ */
 static int bin_of(int64_t weight)
 {
-    const double x = (double)weight;
+    const double x = (double)(weight >> 52 ? weight & ~INT64_C(1023) : weight);
     uint64_t bits;
 
     memcpy(&bits, &x, sizeof bits);
     return (int)(bits >> 50) - (1023 << 2);
+}
+
+/* The least weight of a bin. */
+static int64_t least_of(int bin)
+{
+    const int bits = bin / 4;
+    const int64_t head = 4 + bin % 4;
+
+    return bits < 2 ? (head + (1 << (2 - bits)) - 1) >> (2 - bits) : head << (bits - 2);
 }
 
 /* In two tables in turn: an addition to a bin waits for the one before. */
@@ -303,11 +283,12 @@ int sherd__draw_bin(const sherd__row *d, int64_t total, const sherd__bins *bins,
 
 int64_t sherd__draw_take(const sherd__row *d, int bin, int64_t *to)
 {
-    const int64_t n = count_of(d);
+    const int64_t n = count_of(d), least = least_of(bin);
+    const int64_t end = bin < SHERD__BINS - 1 ? least_of(bin + 1) : INT64_MAX;
     int64_t count = 0;
 
     for (int64_t i = 0; i < n; i++)
-        if (d->weight[i] > 0 && bin_of(d->weight[i]) == bin)
+        if (d->weight[i] >= least && d->weight[i] < end)
             to[count++] = d->weight[i];
     return count;
 }
@@ -398,23 +379,14 @@ static double select_top(const sherd__row *d)
     return of_key(threshold(c, d->n, d->top_k, true));
 }
 
-int64_t sherd__draw_whole(sherd__row *d, const char **fault)
+int64_t sherd__draw_whole(sherd__row *d)
 {
     const bool lists = d->top_k > 0 && d->top_k <= SHERD__LIKELY && d->n > SHERD__LIKELY;
     double list[SHERD__LIKELY];
     int64_t next;
 
-    sherd__draw_first(d, lists ? d->top_k : 1, list);
-    d->most = list[0];
-    *fault = sherd__draw_fault(d);
-    if (*fault)
-        return -1;
-    if (d->temperature == 0) {
-        int64_t i = 0;
-        while (d->x[i] != d->most)
-            i++;
-        return i;
-    }
+    if (lists)
+        sherd__draw_first(d, d->top_k, list);
     d->least = -INFINITY;
     if (d->top_k > 0 && d->top_k < d->n && !(lists && sherd__draw_top(d, 1, d->top_k, list, &next)))
         d->least = select_top(d);

@@ -13,7 +13,7 @@
 #include "kernels/kernels.h"
 
 /* So many of a row's, or a shard's, largest logits are kept in order at most. */
-enum { SHERD__LIKELY = 128, SHERD__DRAW_BYTES = 28, SHERD__BINS = 256 };
+enum { SHERD__LIKELY = 128, SHERD__DRAW_BYTES = 28, SHERD__BINS = 4 * 63 };
 
 typedef struct sherd__row {
     const sherd__kernels *f64;
@@ -43,7 +43,7 @@ void sherd__draw_first(const sherd__row *d, int64_t count, double *list);
 /* Why nothing can be drawn, d->most being known; NULL: it can. */
 const char *sherd__draw_fault(const sherd__row *d);
 
-/* How many of them a row needs: its top_k, if that is SHERD__LIKELY at most; otherwise one. */
+/* How many of them a row needs: its top_k, if that is SHERD__LIKELY at most; otherwise only one. */
 int64_t sherd__draw_listed(const sherd__row *d);
 
 /*
@@ -88,7 +88,7 @@ int64_t sherd__draw_place(const sherd__row *d, int64_t total);
 /* The element at which the running sum of weights passes `place`. */
 int64_t sherd__draw_find(const sherd__row *d, int64_t place);
 
-/* All of it, of a row that is whole; negative: *fault says why not. */
-int64_t sherd__draw_whole(sherd__row *d, const char **fault);
+/* All of it, of a row that is whole and has no fault, at a temperature that is not 0. */
+int64_t sherd__draw_whole(sherd__row *d);
 
 #endif

@@ -32,6 +32,10 @@ bool sherd__sample_marked(sherd_call *call, int64_t i, const char *fault);
 void sherd__sample_row(const sherd_call *call, int64_t i, sherd__row *d);
 void sherd__sample_load(const sherd_call *call, int64_t i, const sherd__row *d);
 
+/* Of row i here the largest logit, NaN if one is; and the first element that is d->most. */
+double sherd__sample_most(sherd_call *call, int64_t i);
+int64_t sherd__sample_first(const sherd_call *call, int64_t i, const sherd__row *d);
+
 /* Forward of rows that are sharded. False: failed. */
 bool sherd__sample_sharded(sherd_call *call);
 
@@ -51,7 +55,7 @@ typedef struct sherd__batch {
     bool *bad;                  /* [rows]: nothing can be drawn */
     sherd__row *draw;           /* [rows] */
     int64_t rooms;              /* so many rows have rooms of their own; the others share one */
-    bool *weighed;              /* [rows]: the row's room has its weights */
+    bool *loaded, *weighed;     /* [rows]: the row's own room has its logits, its weights */
     int64_t *next;              /* [shards], scratch */
     void *scratch;              /* for one row's lists */
 } sherd__batch;

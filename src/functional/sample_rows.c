@@ -10,6 +10,7 @@
 #include "sherd/ops_serving.h"
 #include "vector/choose.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/hash.h"
@@ -120,13 +121,62 @@ void sherd__sample_row(const sherd_call *call, int64_t i, sherd__row *d)
     d->u = number_of(key, call->from[KEY], i * words, words);
 }
 
-void sherd__sample_load(const sherd_call *call, int64_t i, const sherd__row *d)
+static const char *row_of(const sherd_call *call, int64_t i)
 {
     const sherd_tensor *logits = call->in[LOGITS];
+    const int64_t n = logits->local[logits->ndim - 1];
 
-    sherd__convert(sherd__world_kernels(call->world), SHERD_F64, logits->dtype, d->n, d->x,
-                   (const char *)call->from[LOGITS] +
-                       (size_t)(i * d->n) * sherd_dtype_bytes(logits->dtype));
+    return (const char *)call->from[LOGITS] + (size_t)(i * n) * sherd_dtype_bytes(logits->dtype);
+}
+
+void sherd__sample_load(const sherd_call *call, int64_t i, const sherd__row *d)
+{
+    sherd__convert(sherd__world_kernels(call->world), SHERD_F64, call->in[LOGITS]->dtype, d->n,
+                   d->x, row_of(call, i));
+}
+
+double sherd__sample_most(sherd_call *call, int64_t i)
+{
+    const sherd_tensor *logits = call->in[LOGITS];
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    const int64_t n = logits->local[logits->ndim - 1], none = 0;
+    double room, most;
+
+    kernels->fill(&room, 1, -INFINITY);
+    if (n > 0)
+        kernels->fold(SHERD_MAX, 1, &n, &room, &none, row_of(call, i));
+    sherd__convert(sherd__world_kernels(call->world), SHERD_F64, logits->dtype, 1, &most, &room);
+    return most;
+}
+
+int64_t sherd__sample_first(const sherd_call *call, int64_t i, const sherd__row *d)
+{
+    const float *x = (const float *)(const void *)row_of(call, i);
+    int64_t at = 0;
+
+    if (call->in[LOGITS]->dtype == SHERD_F32) {
+        while ((double)x[at] != d->most)
+            at++;
+        return at;
+    }
+    sherd__sample_load(call, i, d);
+    while (d->x[at] != d->most)
+        at++;
+    return at;
+}
+
+/* The index that row i draws; -1: it has a fault. */
+static int64_t draw(sherd_call *call, int64_t i, sherd__row *d, const char **fault)
+{
+    sherd__sample_row(call, i, d);
+    d->most = sherd__sample_most(call, i);
+    *fault = sherd__draw_fault(d);
+    if (*fault)
+        return -1;
+    if (d->temperature == 0)
+        return sherd__sample_first(call, i, d);
+    sherd__sample_load(call, i, d);
+    return sherd__draw_whole(d);
 }
 
 static bool sample(sherd_call *call)
@@ -143,9 +193,7 @@ static bool sample(sherd_call *call)
         return room != NULL;
     sherd__draw_room(&d, room, n);
     for (int64_t i = 0; i < call->out[0]->count; i++) {
-        sherd__sample_row(call, i, &d);
-        sherd__sample_load(call, i, &d);
-        int64_t index = sherd__draw_whole(&d, &fault);
+        int64_t index = draw(call, i, &d, &fault);
         if (fault && !sherd__sample_marked(call, i, fault))
             return false;
         ((int32_t *)call->to[0])[i] = (int32_t)index;

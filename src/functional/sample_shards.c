@@ -89,13 +89,20 @@ static int64_t own_shard(const sherd__batch *b)
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
 
+static void load(sherd__batch *b, int64_t r)
+{
+    if (!b->loaded[r])
+        sherd__sample_load(b->call, r, &b->draw[r]);
+    b->loaded[r] = r < b->rooms;
+}
+
 sherd__row *sherd__sample_weighed(sherd__batch *b, int64_t r, int64_t *sum)
 {
     sherd__row *d = &b->draw[r];
     int64_t weight = 0;
 
     if (!b->weighed[r]) {
-        sherd__sample_load(b->call, r, d);
+        load(b, r);
         weight = sherd__draw_weigh(d);
         b->weighed[r] = r < b->rooms;
     }
@@ -111,11 +118,15 @@ static bool find_first(sherd__batch *b)
     bool dry = sherd__is_dry(b->call->world);
 
     for (int64_t r = 0; own && r < b->rows && !dry; r++) {
-        sherd__sample_load(b->call, r, &b->draw[r]);
         const int64_t listed = sherd__draw_listed(&b->draw[r]);
         double *list = own + r * b->width;
-        sherd__draw_first(&b->draw[r], listed, list);
-        for (int64_t i = listed; i < b->width; i++)
+        if (listed > 1 && b->draw[r].temperature > 0) {
+            load(b, r);
+            sherd__draw_first(&b->draw[r], listed, list);
+        } else {
+            list[0] = sherd__sample_most(b->call, r);
+        }
+        for (int64_t i = b->draw[r].temperature > 0 ? listed : 1; i < b->width; i++)
             list[i] = -INFINITY;
     }
     if (!own || !exchange(b, SHERD_F64, b->width, b->lists, own))
@@ -193,7 +204,6 @@ static int32_t draw_left(const sherd__batch *b, sherd__row *d, const double *all
 {
     const sherd_tensor *logits = b->call->in[LOGITS];
     const int last = logits->ndim - 1;
-    const char *fault;
     int64_t n = 0;
 
     for (int64_t s = 0; s < b->shards; s++, all += stride) {
@@ -201,7 +211,7 @@ static int32_t draw_left(const sherd__batch *b, sherd__row *d, const double *all
         memcpy(d->x + n, all, sizeof *all * (size_t)size);
         n += size;
     }
-    return (int32_t)sherd__draw_whole(d, &fault);
+    return (int32_t)sherd__draw_whole(d);
 }
 
 static bool gather_left(sherd__batch *b, int64_t lefts)
@@ -218,7 +228,7 @@ static bool gather_left(sherd__batch *b, int64_t lefts)
         return false;
     for (int64_t r = 0; r < b->rows; r++)
         if (b->left[r]) {
-            sherd__sample_load(b->call, r, &b->draw[r]);
+            load(b, r);
             memcpy(own + i++ * longest, b->draw[r].x, sizeof *own * (size_t)b->draw[r].n);
         }
     const double *all = sherd__sample_exchange(b, SHERD_F64, longest * lefts, own, &stride);
@@ -239,17 +249,12 @@ static bool gather_left(sherd__batch *b, int64_t lefts)
 static int32_t find_largest(sherd__batch *b, int64_t r, int64_t first)
 {
     const double *list = b->lists + r * b->shards * b->width;
-    sherd__row *d = &b->draw[r];
-    int64_t s = 0, i = 0;
+    const sherd__row *d = &b->draw[r];
+    int64_t s = 0;
 
     while (list[s * b->width] != d->most)
         s++;
-    if (s != b->mine)
-        return -1;
-    sherd__sample_load(b->call, r, d);
-    while (d->x[i] != d->most)
-        i++;
-    return (int32_t)(first + i);
+    return s == b->mine ? (int32_t)(first + sherd__sample_first(b->call, r, d)) : -1;
 }
 
 /* The index in the row that this shard finds for it; -1: another shard has it. */
@@ -307,6 +312,7 @@ static bool prepare(sherd__batch *b)
     b->left = sherd_call_scratch(b->call, rows);
     b->bad = sherd_call_scratch(b->call, rows);
     b->weighed = sherd_call_scratch(b->call, rows);
+    b->loaded = sherd_call_scratch(b->call, rows);
     b->index = sherd_call_scratch(b->call, rows * (int64_t)sizeof *b->index);
     b->scratch = sherd_call_scratch(b->call, 2 * b->shards * b->width * word);
     b->draw = sherd_call_scratch(b->call, rows * (int64_t)sizeof *b->draw);
@@ -315,14 +321,15 @@ static bool prepare(sherd__batch *b)
         b->limit = sherd_call_scratch(b->call, rows * word);
         b->bins = sherd_call_scratch(b->call, rows * (int64_t)sizeof *b->bins);
     }
-    if (!b->lists || !b->sums || !b->next || !b->left || !b->bad || !b->weighed || !b->index ||
-        !b->scratch || !b->draw || !room || (b->call->in[TOP_P] && (!b->limit || !b->bins)))
+    if (!b->lists || !b->sums || !b->next || !b->left || !b->bad || !b->loaded || !b->weighed ||
+        !b->index || !b->scratch || !b->draw || !room ||
+        (b->call->in[TOP_P] && (!b->limit || !b->bins)))
         return false;
     for (int64_t r = 0; r < rows && !sherd__is_dry(b->call->world); r++) {
         sherd__draw_room(&b->draw[r], room + sherd__min(r, b->rooms) * one, n);
         sherd__sample_row(b->call, r, &b->draw[r]);
         b->index[r] = -1;
-        b->weighed[r] = b->left[r] = false;
+        b->loaded[r] = b->weighed[r] = b->left[r] = false;
     }
     return true;
 }
