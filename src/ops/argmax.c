@@ -7,6 +7,10 @@
 #include "dims.h"
 #include "sherd/ops_reductions.h"
 
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/num.h"
 #include "device/folds.h"
 
 static const char *describe(sherd_call *call)
@@ -79,6 +83,34 @@ static bool find_there(sherd_call *call, unsigned reduced, int64_t first)
     return all_index != NULL;
 }
 
+enum { BLOCK = 1024 };
+
+/*
+ * Of contiguous rows, of fractions: the extremes of blocks, which vectors find, and then the place
+ * in the first block that has the row's. The kernel of places compares one element at a time.
+ */
+static void find_in_rows(const sherd__kernels *kernels, bool least, const sherd_tensor *in,
+                         int64_t first, const char *row, char *best, int64_t *at)
+{
+    const int64_t n = in->local[in->ndim - 1], one = 1, none = 0;
+    const size_t bytes = sherd_dtype_bytes(in->dtype);
+
+    for (int64_t r = in->count / n; r > 0; r--, row += bytes * (size_t)n, best += bytes, at++) {
+        int64_t block = -1, some;
+        for (int64_t lo = 0; lo < n; lo += BLOCK) {
+            double of_block;
+            some = sherd__min(BLOCK, n - lo);
+            memcpy(&of_block, row + bytes * (size_t)lo, bytes);
+            kernels->fold(least ? SHERD_MIN : SHERD_MAX, 1, &some, &of_block, &none,
+                          row + bytes * (size_t)lo);
+            kernels->extreme(least, 1, &one, best, &none, &block, &none, lo, &of_block);
+        }
+        some = sherd__min(BLOCK, n - block);
+        kernels->extreme(least, 1, &some, best, &none, at, &one, first + block,
+                         row + bytes * (size_t)block);
+    }
+}
+
 static bool find(sherd_call *call)
 {
     const sherd__dims *dims = call->attributes;
@@ -106,7 +138,10 @@ static bool find(sherd_call *call)
         kernels->fill(sherd__fresh(best), best->count, 0);
     for (int64_t i = 0; i < index->count && !dry; i++)
         at[i] = -1;
-    if (in->count && !dry)
+    if (in->count && !dry && reduced == 1u << (in->ndim - 1) &&
+        in->local[in->ndim - 1] > BLOCK / 8 && sherd__has_fractions(in->dtype))
+        find_in_rows(kernels, least, in, first, call->from[0], sherd__fresh(best), at);
+    else if (in->count && !dry)
         kernels->extreme(least, in->ndim, in->local, sherd__fresh(best), kept, at, stride, first,
                          call->from[0]);
     const void *all_best = sherd__all_parts(call, reduced, best, 1, &parts);
