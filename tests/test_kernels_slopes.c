@@ -2,8 +2,8 @@
 /*
  * Gradients of functions of two operands by vectors, against the plain ones, and those of 16 bits
  * against f32's: odd numbers beside ordinary ones, strides, rows, and where the gradient is written
- * over dy; and square roots, which have the bits of the plain ones, whatever instructions make
- * them.
+ * over dy; products of narrow rows; and square roots, which have the bits of the plain ones,
+ * whatever instructions make them.
  */
 #define CHECK_PURE
 #include <math.h>
@@ -91,6 +91,26 @@ static void slopes_of_two_are_as_plain(void)
         try_slopes(SHERD_F32, &list[v], &sherd__ref_f32);
     for (int v = versions_f64(list) - 1; v >= 0; v--)
         try_slopes(SHERD_F64, &list[v], &sherd__ref_f64);
+}
+
+/* Rows of few elements, some of which are the same one, or one element each. */
+static void narrow_rows_are_as_plain(void)
+{
+    enum { ROWS = 600, MOST = 17 };
+    static float a[ROWS * MOST], b[ROWS * MOST], got[ROWS * MOST], want[ROWS * MOST];
+    sherd__kernels list[FAST_SETS];
+
+    sherd__ref_f32.uniform(ROWS * MOST, a, -4, 4, sherd__philox_key(8, 0, 0), 0);
+    sherd__ref_f32.uniform(ROWS * MOST, b, -4, 4, sherd__philox_key(8, 1, 0), 0);
+    for (int v = versions(list) - 1; v >= 0; v--)
+        for (int64_t n = 1; n <= MOST; n++)
+            for (int way = 0; way < 16; way++) {
+                const int64_t strides[][2] = {{n, 1}, {0, 1}, {1, 0}, {1, ROWS}};
+                const int64_t *as = strides[way % 4], *bs = strides[way / 4], size[] = {ROWS, n};
+                sherd__ref_f32.binary(SHERD__MUL, 2, size, want, a, as, b, bs);
+                list[v].binary(SHERD__MUL, 2, size, got, a, as, b, bs);
+                CHECK(memcmp(got, want, (size_t)(ROWS * n) * sizeof *got) == 0);
+            }
 }
 
 /* Of every table of 16 bits against the plain one, whose numbers go through f32. */
@@ -185,9 +205,8 @@ static void hardest_roots_of_f64_are_rounded_right(void)
 }
 
 static const check_test tests[] = {
-    {TEST(slopes_of_two_are_as_plain)},
-    {TEST(slopes_of_16_bits_are_as_plain)},
-    {TEST(hardest_roots_of_f64_are_rounded_right)},
+    {TEST(slopes_of_two_are_as_plain)},        {TEST(slopes_of_16_bits_are_as_plain)},
+    {TEST(narrow_rows_are_as_plain)},          {TEST(hardest_roots_of_f64_are_rounded_right)},
     {TEST(roots_have_the_bits_of_plain_ones)},
 };
 CHECK_MAIN(tests)
