@@ -101,7 +101,7 @@ static void a_relabel_is_free(void)
     move_paper_close(&p);
 }
 
-/* Only if all ranks keep theirs: then a limit may be as low. */
+/* Only if all ranks keep theirs, on the same mesh: then a limit may be as low. */
 static void boxes_that_stay_are_held_once(void)
 {
     static const struct {
@@ -114,8 +114,8 @@ static void boxes_that_stay_are_held_once(void)
         {"[4] on (x=2,y=2)", "[4(x:0,4)] on (x=2,y=2)", 16 + 16},
         {"[4] on (x=2,y=2)", "[4(x:1,3)] on (x=2,y=2)", 16 + 12},
         {"[1,4] on (x=2,y=2)", "[1(u),4] on (u=2@1,3)", 16 + 16},
-        {"[1,4] on (x=2,y=2)", "[1,4] on (u=2@1,3)", 16},
-        {"[8(x),4] on (x=2,y=2)", "[8(u),4] on (u=2@0,2)", 64},
+        {"[1,4] on (x=2,y=2)", "[1,4] on (u=2@1,3)", 16 + 16},
+        {"[8(x),4] on (x=2,y=2)", "[8(u),4] on (u=2@0,2)", 64 + 64},
         {"[8,4] on (x=2,y=2)", "[8,4] P(max:x) on (x=2,y=2)", 128},
         {"[8,4] on (x=2,y=2)", "[8,4] P(sum:x) on (x=2,y=2)", 256},
     };
