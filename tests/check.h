@@ -165,6 +165,8 @@ static int check_start(void)
     check_state = check_board_create();
     if (check_state == MAP_FAILED)
         return 1;
+    signal(SIGINT, SIG_DFL); /* shells ignore it for what they start in the background, and */
+    signal(SIGHUP, SIG_DFL); /* nohup this one: programs that a test starts would go on */
     signal(SIGALRM, check_watchdog);
     alarm(seconds ? (unsigned)atoi(seconds) : 110);
     return 0;
