@@ -271,6 +271,77 @@ static void spans_and_order_are_those_of_windows(sherd_world *world)
     }
 }
 
+/* Of every sequence in any dims of batch, and of none, the rows are compared; of no two of them:
+ * here one ends where the next one begins. */
+static void spans_fall_between_sequences_only(sherd_world *world)
+{
+    static const char *const ways[] = {"R", "S(0)", "S(1)", "S(2)"};
+    enum { LONG = 8 };
+    const sherd_mesh *mesh = line_of_ranks(world);
+    uint8_t seen[LONG * LONG];
+    int32_t spans[12 * LONG * 2];
+
+    for (int i = 0; i < LONG * LONG; i++)
+        seen[i] = i % LONG >= i / LONG / 2 && i % LONG <= i / LONG;
+    for (int i = 0; i < 3 * 4 * LEN(ways); i++) {
+        const int batches = i / LEN(ways) % 4, turn = i / LEN(ways) / 4, way = i % LEN(ways);
+        int64_t shape[] = {2, 3, 2, LONG, 1, 2}, *of = shape + 3 - batches, rows = LONG;
+        if (turn && way == batches + 1) /* pieces of sequences are looked at, each alone */
+            continue;
+        for (int d = 0; d < batches; d++)
+            rows *= of[d];
+        for (int j = 0; j < rows; j++) {
+            spans[2 * j] = j % LONG / 2;
+            spans[2 * j + 1] = j % LONG + 1;
+        }
+        if (turn) /* the last row's, or the second one's */
+            spans[turn == 1 ? 2 * rows - 2 : 3] = 0;
+        sherd_scope_begin(world);
+        sherd_tensor *x = wave(world, batches + 3, of, 1);
+        sherd_tensor *q = sherd_distribute_as(x, mesh, ways[way], -1);
+        of[batches + 1] = 2;
+        const sherd_attention_options in = {
+            .spans = sherd_mark_equal(sherd_from_data(world, SHERD_I32, of, batches + 2, spans))};
+        sherd_tensor *y = sherd_attention(q, q, q, &in);
+        if (turn) {
+            CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+            CHECK(strstr(sherd_world_error(world), "spans must not fall") != NULL);
+        } else {
+            const sherd_attention_options by_mask = {
+                .mask = sherd_mark_equal(
+                    sherd_from_data(world, SHERD_BOOL, (int64_t[]){LONG, LONG}, 2, seen))};
+            CHECK(differ(y, sherd_attention(x, x, x, &by_mask)) < 1e-12);
+        }
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
+/* Whether sequences are sharded, so that dims of batch are merged, or not. */
+static void spans_of_other_dims_are_refused(sherd_world *world)
+{
+    static const struct {
+        int ndim;
+        int64_t shape[4];
+    } bad[] = {{4, {3, ITEMS, 8, 2}}, {3, {6, 8, 2}},        {3, {3, 8, 2}},    {3, {1, 8, 2}},
+               {2, {8, 2}},           {4, {ITEMS, 3, 7, 2}}, {4, {1, 2, 8, 2}}, {4, {1, 3, 8, 1}}};
+    static const char *const ways[] = {"R", "S(1)", "S(2)"};
+    static const int64_t shape[] = {ITEMS, 3, 8, HEADS, WIDTH};
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int i = 0; i < LEN(bad) * LEN(ways); i++) {
+        sherd_scope_begin(world);
+        sherd_tensor *q = sherd_distribute_as(wave(world, 5, shape, 1), mesh, ways[i % 3], -1);
+        sherd_tensor *s = sherd_constant(world, SHERD_I32, bad[i / 3].shape, bad[i / 3].ndim, 0);
+        sherd_attention_options o = {.spans = sherd_mark_equal(s)};
+        sherd_attention(q, q, q, &o);
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        if (!CHECK(strstr(sherd_world_error(world), "sherd_attention: spans must be [...,queries")))
+            fprintf(stderr, "%d by %s: %s\n", i / 3, ways[i % 3], sherd_world_error(world));
+        sherd_scope_end(world);
+    }
+}
+
 static void gradients_have_gradients(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -304,6 +375,8 @@ static const check_test tests[] = {
     {TEST(nothing_moves_where_batches_are_sharded_alike), {3, 4, 8}},
     {TEST(the_same_weights_are_dropped), {1, 2, 3, 4, 8}},
     {TEST(spans_and_order_are_those_of_windows), {1, 2, 3, 4, 8}},
+    {TEST(spans_fall_between_sequences_only), {1, 2, 3}},
+    {TEST(spans_of_other_dims_are_refused), {1, 2, 3}},
     {TEST(gradients_have_gradients), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -63,11 +63,12 @@ sherd_tensor *sherd_document_spans(sherd_world *world, const int64_t *lengths, i
 static bool follows(const sherd_call *call, const sherd_tensor *spans, int64_t i)
 {
     const sherd__attend_attributes *attributes = call->attributes;
-    int64_t at = i % spans->local[1], row = sherd_tensor_box(spans).offset[1] + at, run;
+    const int dim = spans->ndim - 2;
+    int64_t at = i % spans->local[dim], row = sherd_tensor_box(spans).offset[dim] + at, run;
 
     if (at == 0 || attributes->zigzag <= 1)
         return at != 0;
-    sherd__zigzag_position(spans->shape[1], attributes->zigzag, row - 1, &run);
+    sherd__zigzag_position(spans->shape[dim], attributes->zigzag, row - 1, &run);
     return run > 1;
 }
 
@@ -80,7 +81,7 @@ bool sherd__attend_check_spans(sherd_call *call)
         return true;
     if (sherd__device_in(call) && !(span = sherd__data(spans)))
         return false;
-    for (int64_t i = 1; i < spans->local[0] * spans->local[1]; i++)
+    for (int64_t i = 1; i < spans->count / 2; i++)
         if ((span[2 * i] < span[2 * i - 2] || span[2 * i + 1] < span[2 * i - 1]) &&
             follows(call, spans, i))
             return sherd_call_fail(

@@ -135,6 +135,20 @@ static const char *fault_of_mask(const sherd_tensor *mask, const sherd_tensor *q
                : NULL;
 }
 
+/* Before dims of batch are merged: others may have as many items. */
+static const char *fault_of_spans(const sherd_tensor *spans, const sherd_tensor *q)
+{
+    int batches = q->ndim - LAST_DIMS;
+    bool fits = spans->ndim == batches + 2 && spans->shape[batches] == q->shape[batches] &&
+                spans->shape[batches + 1] == 2;
+
+    if (spans->dtype != SHERD_I32)
+        return "spans must be i32";
+    for (int d = 0; d < batches && fits; d++)
+        fits = spans->shape[d] == 1 || spans->shape[d] == q->shape[d];
+    return fits ? NULL : "spans must be [...,queries,2], with dims of batch of 1 or as of q";
+}
+
 static const char *fault_of(const sherd_attention_options *o, const sherd_tensor *q,
                             const sherd_tensor *k)
 {
@@ -148,8 +162,8 @@ static const char *fault_of(const sherd_attention_options *o, const sherd_tensor
         return "dropout without a generator";
     if (o->mask && o->spans)
         return "spans together with a mask";
-    if (o->spans && o->spans->dtype != SHERD_I32)
-        return "spans must be i32";
+    if (o->spans && !sherd_tensor_failed(o->spans) && fault_of_spans(o->spans, q))
+        return fault_of_spans(o->spans, q);
     if (o->mask && !sherd_tensor_failed(o->mask) && fault_of_mask(o->mask, q, k))
         return fault_of_mask(o->mask, q, k);
     return o->way < SHERD_ATTENTION_CHEAPEST || o->way > SHERD_ATTENTION_HEADS
@@ -267,13 +281,14 @@ static sherd_tensor *merge_batch(sherd_tensor *t, int batches, int64_t items)
     return sherd_reshape(t, shape, t->ndim - batches + 1);
 }
 
-/* The same of a mask, or of spans: repeated, if it is stretched in some dims of batch only. */
+/* The same of a mask, or of spans: repeated, if it is stretched in some dims of batch only; with one
+ * of 1 if there is none. */
 static sherd_tensor *merge_mask(sherd_tensor *t, const sherd_tensor *q, int last, int64_t items)
 {
     int batches = q->ndim - LAST_DIMS, own = t ? t->ndim - last : 0;
     int64_t shape[SHERD_MAX_DIMS], product = 1;
 
-    if (!t || sherd_tensor_failed(t) || own <= 0)
+    if (!t || sherd_tensor_failed(t) || own < 0)
         return t;
     for (int d = 0; d < own; d++)
         product *= t->shape[d];
