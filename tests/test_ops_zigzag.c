@@ -312,6 +312,23 @@ static void a_rank_gets_what_its_queries_see(sherd_world *world)
 
 /* ---- what else is told ----------------------------------------------------------------------- */
 
+/* Of more shards than rows each row is one. */
+static void there_may_be_any_number_of_shards(sherd_world *world)
+{
+    const int64_t shards[] = {5, 6, INT64_MAX}, shape[] = {BATCH, 5, 2, 4};
+    scene s = {world, line(world), .dtype = SHERD_F64};
+    sherd_tensor *x = numbers(&s, 1, 4, shape), *order[3], *turned[3];
+
+    for (int i = 0; i < 3; i++) {
+        order[i] = sherd_zigzag(x, 1, shards[i]);
+        turned[i] = sherd_rotary(x, NULL, &(sherd_rotary_options){.zigzag = shards[i]});
+        CHECK_EQ(difference(sherd_unzigzag(order[i], 1, shards[i]), x), 0);
+        CHECK_EQ(difference(order[i], order[0]), 0);
+        CHECK_EQ(difference(turned[i], turned[0]), 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void positions_turn_as_in_order(sherd_world *world)
 {
     const int64_t p = sherd_world_ranks(world), shape[] = {BATCH, 13, 2, 4};
@@ -352,6 +369,7 @@ static void what_does_not_fit_is_refused(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(rows_have_their_positions), {1, 2, 3, 4, 8}},
+    {TEST(there_may_be_any_number_of_shards), {1, 2, 3}},
     {TEST(attention_is_that_in_order), {1, 2, 3, 4, 8}},
     {TEST(any_cuts_and_axes_are_right), {4}},
     {TEST(of_other_dtypes_too), {2, 3}},

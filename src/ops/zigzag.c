@@ -21,9 +21,10 @@ typedef struct order {
     int64_t n, size, front;
 } order;
 
+/* Of more shards than rows, as many as rows have one each. */
 static order order_of(int64_t n, int64_t shards)
 {
-    int64_t size = sherd__ceil_div(n, sherd__max(shards, 1));
+    int64_t size = sherd__ceil_div(n, sherd__max(sherd__min(shards, n), 1));
 
     return (order){n, size, sherd__ceil_div(size, 2)};
 }
