@@ -48,6 +48,8 @@ static void wrong_options_get_one_clear_line(sherd_world *world)
          "equal: logits is f32[3,4] on");
     says(world, sherd_cross_entropy_with(F(3, 1), I(3), NULL),
          "targets[0] = 1 is outside of [0,1): logits");
+    says(world, sherd_cross_entropy_with(F(1), make(mesh, SHERD_I32, 0, NULL, "R"), NULL),
+         "targets[] = 1 is outside of [0,1): logits is f32[1] on");
     says(world,
          sherd_cross_entropy_with(F(3, 4), F(3, 4),
                                   &(sherd_cross_entropy_options){.has_ignored = true}),

@@ -183,7 +183,7 @@ bool sherd__check_indices_or(sherd_call *call, int which, int64_t limit, const i
     const int32_t *id =
         sherd__device_in(call) && t->count ? sherd__data(call->in[which]) : call->from[which];
     int64_t wrong = !id && t->count ? -1 : find_wrong(t, id, limit, also);
-    char at[SHERD_MAX_DIMS * 24];
+    char at[SHERD_MAX_DIMS * 24] = ""; /* of a scalar nothing is written */
     sherd__writer w = {at, sizeof at, 0};
 
     if (wrong < 0)
