@@ -382,6 +382,21 @@ static void frequencies_may_be_given(sherd_world *world)
     CHECK(fabs(want[0][20] - want[1][20]) > 1e-3);
 }
 
+/* Nothing is turned, so angles need no memory. */
+static void nothing_has_any_number_of_positions(sherd_world *world)
+{
+    const int64_t positions = (int64_t)1 << 40;
+    const int64_t no_items[] = {0, positions, 1, 64}, no_heads[] = {2, positions, 0, 64};
+
+    CHECK_EQ(sherd_tensor_count(
+                 sherd_rotary(sherd_constant(world, SHERD_F32, no_items, 4, 1), NULL, NULL)),
+             0);
+    CHECK_EQ(sherd_tensor_count(
+                 sherd_rotary(sherd_constant(world, SHERD_F32, no_heads, 4, 1), NULL, NULL)),
+             0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
 {
     const sherd_mesh *mesh = NULL;
@@ -416,6 +431,7 @@ static const check_test tests[] = {
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(every_dtype_computes_the_same), {1, 2, 4}},
     {TEST(frequencies_may_be_given), {1, 2, 3}},
+    {TEST(nothing_has_any_number_of_positions), {1, 2}},
     {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
 };
 CHECK_MAIN(tests)

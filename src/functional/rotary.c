@@ -61,8 +61,7 @@ static bool rotate_there(sherd_call *call, const sherd__rotation *r, bool each)
                               .first = attributes->offset + sherd_tensor_box(x).offset[1],
                               .base = attributes->base};
 
-    if (x->count)
-        sherd__device_rotate(sherd__device_in(call), x->dtype, r, &t, call->to[0], call->from[X]);
+    sherd__device_rotate(sherd__device_in(call), x->dtype, r, &t, call->to[0], call->from[X]);
     return true;
 }
 
@@ -71,6 +70,9 @@ static bool rotate(sherd_call *call)
     const rotary_attributes *attributes = call->attributes;
     const sherd_tensor *x = call->in[X], *positions = call->in[POSITIONS];
     bool each = positions && positions->ndim == 2;
+
+    if (x->count == 0) /* there may be any number of positions */
+        return true;
     int64_t n = each ? positions->count : x->local[1];
     int64_t bytes = n * attributes->rotated * (int64_t)sizeof(double);
     sherd__rotation r = {.batch = x->local[0],
@@ -84,10 +86,8 @@ static bool rotate(sherd_call *call)
     if (sherd__device_in(call))
         return rotate_there(call, &r, each);
     double *turn = sherd_call_scratch(call, sherd__max(bytes, 1));
-    if (!turn)
-        return false;
-    if (x->count == 0 || sherd__is_dry(call->world))
-        return true;
+    if (!turn || sherd__is_dry(call->world))
+        return turn != NULL;
     sherd__turns(turn, n, attributes->rotated, call->from[POSITIONS],
                  attributes->offset + sherd_tensor_box(x).offset[1], attributes->base,
                  call->from[FREQUENCIES], attributes->inverse);
