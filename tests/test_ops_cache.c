@@ -254,6 +254,26 @@ static void nothing_is_written_through_an_expanded_view(sherd_world *world)
         CHECK_EQ(((const float *)sherd_tensor_read(a))[i], 1);
 }
 
+/* Numbers that lie in what is written are those from before: else the second row would go where the
+ * first one says. */
+static void numbers_may_lie_in_what_is_written(sherd_world *world)
+{
+    static const int32_t one[] = {1, 3, 0, 0}, of_rows[] = {2, -1};
+    sherd_tensor *rows = sherd_from_data(world, SHERD_I32, SIZES(1, 2, 1), 3, of_rows);
+    sherd_tensor *a = sherd_from_data(world, SHERD_I32, SIZES(1, 4, 1), 3, one);
+    sherd_tensor *pool = sherd_from_data(world, SHERD_I32, SIZES(4, 1, 1), 3, one);
+    sherd_tensor *at = sherd_narrow(sherd_view(a, SIZES(1, 4), 2), 1, 0, 2);
+    sherd_tensor *table = sherd_view(pool, SIZES(1, 4), 2);
+    sherd_tensor *twice = sherd_constant(world, SHERD_I32, SIZES(1, 2), 2, 2);
+
+    sherd_write_rows(a, at, rows);
+    sherd_write_paged(pool, table, twice, rows);
+    const int32_t *written = sherd_tensor_read(a), *paged = sherd_tensor_read(pool);
+    CHECK(written[0] == 1 && written[1] == 2 && written[2] == 0 && written[3] == -1);
+    CHECK(paged[0] == -1 && paged[1] == 3 && paged[2] == 0 && paged[3] == 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(rows_go_where_the_index_says), {1, 2, 3, 4, 5}},
     {TEST(views_are_written_too), {1}},
@@ -264,5 +284,6 @@ static const check_test tests[] = {
     {TEST(a_scale_is_finite), {1, 2}},
     {TEST(nothing_is_written_through_an_expanded_view), {1, 2}},
     {TEST(positions_are_in_the_cache), {1, 2}},
+    {TEST(numbers_may_lie_in_what_is_written), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -340,12 +340,13 @@ static bool write_piece(const filling *f)
     return to != NULL;
 }
 
-/* Index or table, moved and dense. False: failed. */
+/* Index or table, moved and dense; not in what is written, where they would change after they were
+ * looked at. False: failed. */
 static bool bring_numbers(const filling *f, sherd_tensor **t)
 {
     *t = bring(f, *t);
     if (*t)
-        *t = sherd__contiguous(*t);
+        *t = (*t)->storage == f->a->storage ? sherd__copied(*t) : sherd__contiguous(*t);
     return *t && !sherd_tensor_failed(*t);
 }
 
