@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The tests that these pages name as proofs are there: `file`: `test` in the last column of a row whose table says so.
+# The tests that these pages name as proofs are there: `file`: `test` in the last column of a row whose table says so, and
+# "test_file: test" in docs/running.md (... at the end: several begin so).
 # The functions that the page of operators names are in the headers. Each decision is in the list by subject, and begins
 # with its number.
 cd "$(dirname "$0")/.." || exit 2
@@ -17,6 +18,10 @@ bad=$(for page in docs/from_pytorch.md docs/from_shardtensor.md; do
         done
     }
 done)
+proofs=$(grep -oE '\btest_[a-z0-9_]+: [a-z0-9_]+' docs/running.md |
+    while IFS=': ' read -r file name; do
+        grep -qs "{TEST($name" "tests/$file.c" || echo "docs/running.md: there is no test $name in tests/$file.c"
+    done)
 names=$(grep -oE '\bsherd_[a-z0-9_]+' docs/from_pytorch_operators.md | sort -u |
     while read -r name; do
         grep -qwh "$name" include/sherd/*.h || echo "docs/from_pytorch_operators.md: there is no $name"
@@ -25,6 +30,6 @@ decisions=$(cd docs/decisions && for page in [0-9]*.md; do
     head -n 1 "$page" | grep -q "^# ${page%%-*}: " || echo "docs/decisions/$page: its first line is not '# ${page%%-*}: title'"
     [ "$(grep -c "($page)" README.md)" = 1 ] || echo "docs/decisions/$page: not once in README.md, in the list by subject"
 done)
-[ -z "$bad$names$decisions" ] && exit 0
-printf '%s\n' "$bad" "$names" "$decisions" | grep .
+[ -z "$bad$proofs$names$decisions" ] && exit 0
+printf '%s\n' "$bad" "$proofs" "$names" "$decisions" | grep .
 exit 1
