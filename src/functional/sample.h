@@ -10,9 +10,6 @@
 #include "draw.h"
 #include "ops/shared.h"
 
-/* Dims of rows in a rule, of which none is sharded. */
-#define SHERD__ROW_LETTERS "abcdefgh"
-
 enum { LOGITS, KEY, TEMPERATURE, TOP_K, TOP_P, MIN_P, OPERANDS };
 
 /* Whether rows of these logits stay sharded: they are long, and each rank has a part of all. */
@@ -20,10 +17,6 @@ bool sherd__sample_stays(const sherd_tensor *logits);
 
 /* Of how many shards the rows of this call are; 1: they are whole. */
 int64_t sherd__sample_shards(const sherd_call *call);
-
-typedef struct sherd__sampling {
-    bool marks; /* as in sherd_sample_options */
-} sherd__sampling;
 
 /* Whether row i of those here, which has a fault, is marked by -1; false: the call fails by it. */
 bool sherd__sample_marked(sherd_call *call, int64_t i, const char *fault);

@@ -14,7 +14,13 @@
 #include <stdio.h>
 
 #include "base/hash.h"
-#include "kernels/cast.h"
+
+/* Dims of rows in a rule, of which none is sharded. */
+#define ROW_LETTERS "abcdefgh"
+
+typedef struct sampling {
+    bool marks; /* as in sherd_sample_options */
+} sampling;
 
 /* ---- what fits ------------------------------------------------------------------------------- */
 
@@ -30,7 +36,7 @@ static const char *describe_one(sherd_call *call, int i, const char *name)
 /* "abn,abk,ab,ab,ab,ab->ab": n may be sharded, rows not. Otherwise n is m, which is whole. */
 static void write_rule(sherd_call *call, int rows)
 {
-    static const char dims[] = SHERD__ROW_LETTERS;
+    static const char dims[] = ROW_LETTERS;
 
     snprintf(call->rule, sizeof call->rule, "%.*sn,%.*sk,%.*s,%.*s,%.*s,%.*s->%.*s", rows, dims,
              rows, dims, rows, dims, rows, dims, rows, dims, rows, dims, rows, dims);
@@ -100,7 +106,7 @@ static int64_t row_number(const sherd_call *call, int64_t i)
 
 bool sherd__sample_marked(sherd_call *call, int64_t i, const char *fault)
 {
-    const sherd__sampling *how = call->attributes;
+    const sampling *how = call->attributes;
 
     return how->marks || sherd_call_fail(call, SHERD_EINVAL, "row %lld: %s",
                                          (long long)row_number(call, i), fault);
@@ -216,10 +222,10 @@ const sherd_op sherd__sample_rows_op = {
                 {"top_p", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
                 {"min_p", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
     .result = {{"y", SHERD_OP_INDEX}},
-    .field = {SHERD_FIELD(sherd__sampling, marks, BOOL)},
-    .attributes = sizeof(sherd__sampling),
+    .field = {SHERD_FIELD(sampling, marks, BOOL)},
+    .attributes = sizeof(sampling),
     .rule = "...m,...k,...,...,...,...->...",
-    .whole = "mk" SHERD__ROW_LETTERS,
+    .whole = "mk" ROW_LETTERS,
     .joined = "n",
     .describe = describe,
     .forward = sample,
@@ -230,7 +236,7 @@ sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *key,
                                 const sherd_sample_options *options)
 {
     const sherd_sample_options o = options ? *options : (sherd_sample_options){.marks = false};
-    const sherd__sampling how = {o.marks};
+    const sampling how = {o.marks};
     sherd_tensor *in[OPERANDS] = {logits, key, o.temperature, o.top_k, o.top_p, o.min_p};
 
     return sherd_apply(&sherd__sample_rows_op, in, OPERANDS, &how);
