@@ -6,11 +6,9 @@
  */
 #include "door.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "kernels/engine.h"
-#include "world/doing.h"
 
 /* ---- the state ------------------------------------------------------------------------------ */
 

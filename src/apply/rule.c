@@ -7,7 +7,6 @@
  */
 #include "operator.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { LETTERS = 'z' - 'A' + 1 };

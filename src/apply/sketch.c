@@ -6,8 +6,6 @@
  */
 #include "sketch.h"
 
-#include <string.h>
-
 #include "base/saturate.h"
 
 void sherd__sketch_begin(sherd__sketch *s, const sherd_layout *from)

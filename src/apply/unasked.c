@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 
-#include "plan/plan.h"
 #include "search/plans.h"
 #include "world/doing.h"
 

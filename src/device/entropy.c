@@ -4,7 +4,6 @@
 #include "entropy.h"
 #include "over_rows.h"
 
-#include "base/dtype.h"
 #include "base/num.h"
 #include "programs/over_rows_args.h"
 

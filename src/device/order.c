@@ -6,7 +6,6 @@
 #include "inside.h"
 #include "order.h"
 
-#include "base/dtype.h"
 #include "base/num.h"
 #include "programs/order_args.h"
 

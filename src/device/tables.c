@@ -5,7 +5,6 @@
 #include "tables.h"
 
 #include "order.h"
-#include "base/dtype.h"
 #include "base/num.h"
 #include "kernels/sums.h"
 #include "programs/tables_args.h"

@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#include "sherd/ops_reductions.h"
-
 enum { FIRST = 2, WEIGHT = 1, BIAS = 2, LIKE = 3, BEHIND = 1, READ = 2 };
 
 /* The operands of operators that make small, big, or the weight. */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "kernels/cast.h"
 #include "kernels/points.h"
 #include "plan/window.h"
 #include "functional/rows.h"

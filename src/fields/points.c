@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "kernels/cast.h"
 #include "kernels/points.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_points.h"

@@ -13,7 +13,6 @@
 #include "apply/solve.h"
 #include "autograd/tape.h"
 #include "base/num.h"
-#include "kernels/cast.h"
 #include "kernels/surface.h"
 #include "ops/pick.h"
 #include "sherd/ops_elements.h"

@@ -14,7 +14,6 @@
 
 #include "base/num.h"
 #include "device/attention.h"
-#include "sherd/ops_layers.h"
 
 enum { Q = SHERD__Q, K, V, MASK, OPERANDS };
 enum { OUT, LOG_SUM };

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "device/attention.h"
 #include "device/decode.h"
 #include "device/tables.h"
 

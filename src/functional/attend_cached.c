@@ -11,7 +11,6 @@
  */
 #include "attend.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/num.h"

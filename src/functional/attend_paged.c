@@ -8,7 +8,6 @@
  * Rows that follow one another and are of one sequence are computed together, as a batch of one
  * (attend_blocks.c): whatever else is in the call, they get the same bits.
  */
-#include "blocks.h"
 #include "paged.h"
 
 #include "apply/solve.h"

@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#include "base/dtype.h"
-
 /* The letters of dims of batch in rules: none is another dim's of attention. */
 static const char letters[] = "bacd";
 

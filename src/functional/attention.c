@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "kernels/engine.h"
 #include "sherd/ops_layers.h"
 
 enum { Q, K, V, OPERANDS };

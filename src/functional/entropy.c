@@ -9,7 +9,6 @@
 #include "entropy.h"
 #include "stats.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

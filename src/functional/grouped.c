@@ -9,7 +9,6 @@
 #include "autograd/node.h"
 #include "ops/shared.h"
 #include "sherd/ops_groups.h"
-#include "sherd/values.h"
 
 #include <string.h>
 

@@ -5,7 +5,6 @@
  */
 #include "masked.h"
 #include "sherd/ops_elements.h"
-#include "sherd/ops_shape.h"
 
 #include <string.h>
 

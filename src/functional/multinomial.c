@@ -18,7 +18,6 @@
 
 #include "base/hash.h"
 #include "base/num.h"
-#include "kernels/cast.h"
 #include "kernels/sorted.h"
 
 /*

@@ -14,7 +14,6 @@
 #include "base/num.h"
 #include "base/dtype.h"
 #include "sherd/ops_elements.h"
-#include "sherd/ops_reductions.h"
 
 enum { X, WEIGHT, BIAS, GIVEN_MEAN, GIVEN_VAR };
 enum { Y, MEAN, VAR };

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/num.h"
 #include "kernels/cast.h"
 #include "vector/bodies.h"

@@ -5,7 +5,6 @@
  * is sharded on channels and they are not, the new averages are gathered, never x.
  */
 #include "norms.h"
-#include "sherd/ops_elements.h"
 #include "sherd/ops_layers.h"
 #include "sherd/ops_reductions.h"
 

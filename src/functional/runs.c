@@ -2,8 +2,6 @@
 /* See runs.h. Costs a look at each run, on each rank. */
 #include "runs.h"
 
-#include <string.h>
-
 #include "base/hash.h"
 #include "base/num.h"
 

@@ -8,7 +8,6 @@
  */
 #include "runs.h"
 #include "ops/lists.h"
-#include "sherd/ops_elements.h"
 #include "sherd/ops_groups.h"
 #include "sherd/ops_reductions.h"
 

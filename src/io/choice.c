@@ -5,7 +5,6 @@
  */
 #include "io/choice.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"

@@ -4,7 +4,6 @@
 
 #include "base/hash.h"
 #include "base/num.h"
-#include "world/doing.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -12,7 +12,6 @@
 #include "base/num.h"
 #include "world/doing.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>

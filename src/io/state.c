@@ -9,7 +9,6 @@
 #include "io/names.h"
 #include "io/state.h"
 
-#include "base/dtype.h"
 #include "nn/optimizer.h"
 #include "sherd/ops.h"
 

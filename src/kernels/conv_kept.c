@@ -4,7 +4,6 @@
  * likes. Gradients of weights over large images are left to a kernel of our own, which wants blocks
  * of channels: docs/decisions/055.
  */
-#include "engine.h"
 
 #ifdef SHERD_HAVE_DNNL
 #include "onednn.h"

@@ -8,8 +8,6 @@
 #include "stream.h"
 #include "base/num.h"
 
-#include <string.h>
-
 enum { BLOCK = 16 << 10 /* bytes */ };
 
 /* Whether cache lines begin at the same elements everywhere. */

@@ -10,8 +10,6 @@
 
 #include "base/variable.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <time.h>

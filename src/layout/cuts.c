@@ -8,8 +8,6 @@
 #include "layout.h"
 #include "base/num.h"
 
-#include <string.h>
-
 void sherd__chunk(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi)
 {
     int64_t piece = sherd__ceil_div(n, p);

@@ -5,7 +5,6 @@
  */
 #include <math.h>
 
-#include "nn/numbers.h"
 #include "nn/optimizer.h"
 #include "tensor/said.h"
 #include "vector/choose.h"

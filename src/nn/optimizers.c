@@ -5,7 +5,6 @@
  * has them all. A plain gradient is added by each rank for itself, and must be the same on all.
  */
 #include <math.h>
-#include <string.h>
 
 #include "nn/numbers.h"
 #include "nn/optimizer.h"

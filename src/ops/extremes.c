@@ -10,7 +10,6 @@
 #include "apply/sketch.h"
 #include "sherd/ops_elements.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

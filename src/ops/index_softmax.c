@@ -6,8 +6,6 @@
  */
 #include "reducing.h"
 
-#include <math.h>
-
 #include "apply/sketch.h"
 #include "sherd/ops_elements.h"
 

@@ -7,8 +7,6 @@
  */
 #include "owners.h"
 
-#include <string.h>
-
 #include "apply/sketch.h"
 
 enum { CODE = 1 /* an index, in elements of SHERD__PRICED_BYTES */ };

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/saturate.h"
-#include "kernels/cast.h"
 #include "kernels/pick.h"
 #include "apply/sketch.h"
 #include "vector/choose.h"

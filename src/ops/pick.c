@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "device/tables.h"
-#include "kernels/cast.h"
 #include "kernels/pick.h"
 
 typedef sherd__picking pick;

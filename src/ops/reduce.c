@@ -6,8 +6,6 @@
 #include "shared.h"
 #include "vector/choose.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"

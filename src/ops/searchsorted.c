@@ -4,7 +4,6 @@
  * else is needed, so values keep their layout.
  */
 #include "apply/operator.h"
-#include "kernels/cast.h"
 #include "kernels/sorted.h"
 #include "sherd/ops_sorted.h"
 #include "vector/choose.h"

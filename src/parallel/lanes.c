@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 
-#include "apply/operator.h"
 #include "world/oneway.h"
 
 /* ---- numbers --------------------------------------------------------------------------------- */

@@ -5,8 +5,6 @@
  */
 #include "parallel/pipeline.h"
 
-#include <string.h>
-
 #include "base/hash.h"
 #include "layout/layout.h"
 

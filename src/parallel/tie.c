@@ -15,7 +15,6 @@
 #include "base/hash.h"
 #include "layout/layout.h"
 #include "nn/module.h"
-#include "apply/operator.h"
 #include "sherd/ops.h"
 
 static const char name[] = "sherd_pipeline_tie", run_name[] = "sherd_pipeline_run";

@@ -12,8 +12,6 @@
 #include "search.h"
 #include "base/num.h"
 
-#include <string.h>
-
 static void drop_axes(sherd__state *state, unsigned axes)
 {
     for (int i = 0; i < SHERD_MAX_AXES; i++)

@@ -21,8 +21,6 @@
  */
 #include "routes.h"
 
-#include <string.h>
-
 static const char function[] = "sherd_plan_create";
 
 /* ---- the parts of a problem ------------------------------------------------------------------ */

@@ -12,7 +12,6 @@
 #include "inside.h"
 
 #include "base/hash.h"
-#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>

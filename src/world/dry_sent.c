@@ -10,7 +10,6 @@
  * channel is read where the new one has not as much. A rank that comes to something that neither
  * has leaves the file "lacks".
  */
-#include "dry.h"
 
 #include "inside.h"
 

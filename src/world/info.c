@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank computes with, for people: names out of the kernel table, and rates measured now. */
 #include "sherd/info.h"
-#include "kernels/engine.h"
 #include "vector/choose.h"
 #include "vector/measure.h"
 #include "world/world.h"

@@ -7,7 +7,6 @@
 #include "inside.h"
 #include "notice.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void sherd__post_process(sherd__post *post)

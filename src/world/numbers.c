@@ -10,7 +10,6 @@
 
 #include "base/alloc.h"
 #include "layout/layout.h"
-#include "layout/mesh.h"
 #include "world.h"
 
 /* Ranks that reduce otherwise made another call: so they are found. */

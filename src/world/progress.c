@@ -8,7 +8,6 @@
 #include "inside.h"
 
 #include "base/num.h"
-#include "search/plans.h"
 
 #include <string.h>
 

@@ -8,8 +8,6 @@
  */
 #include "inside.h"
 
-#include <stdio.h>
-
 enum { MANY = 64, LOOK_NS = 1000 }; /* for each rank that another may wait for */
 
 /* A call that a rank lacks for good. */

@@ -9,13 +9,10 @@
 #include "pin.h"
 #include "priced.h"
 
-#include "base/hash.h"
 #include "base/variable.h"
 #include "search/plans.h"
 #include "vector/choose.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
