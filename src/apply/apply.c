@@ -12,15 +12,10 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "kernels/cast.h"
 
 const sherd_op_slot *sherd__slot(const sherd_op *op, int i)
 {
-    int last = 0;
-
-    while (last < i && last + 1 < SHERD_OP_SLOTS && op->operand[last + 1].name)
-        last++;
-    return &op->operand[last];
+    return &op->operand[sherd__slot_number(op, i)];
 }
 
 /* ---- the entry ------------------------------------------------------------------------------ */
@@ -64,7 +59,7 @@ static void take_operands(sherd__run *run, sherd_tensor *const *operands, int co
     }
 }
 
-/* False: failed. */
+/* Whether all operands that must be there are, none has failed, and all are of one world. */
 static bool check_operands(sherd__run *run)
 {
     sherd_call *call = &run->call;
@@ -460,7 +455,7 @@ bool sherd__apply_into(sherd_tensor **results, const sherd_op *op, sherd_tensor 
     return hand_out(&run, results, apply(&run, operands, count));
 }
 
-/* How many results there would be is not known: for the first one. */
+/* `op` is NULL, so nobody knows how many results there would be: what the first one is then. */
 static sherd_tensor *no_operator(const char *function, sherd_tensor *const *in, int count)
 {
     while (count > 0 && !*in)

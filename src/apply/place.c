@@ -175,6 +175,7 @@ static bool lies_alike(const sherd__run *run, const sherd_layout *layout, int nd
            !t->strided && memcmp(t->shape, shape, sherd__bytes(ndim) * sizeof *shape) == 0;
 }
 
+/* Create the results, or take those that exist already: the one to be added to, or kept ones. */
 static bool make_all(sherd__run *run, const sherd__placing *placing)
 {
     sherd_call *call = &run->call;
@@ -193,9 +194,9 @@ static bool make_all(sherd__run *run, const sherd__placing *placing)
         sherd_dtype dtype = dtype_of(run, j);
         if (j >= run->visible)
             sherd__open(run);
-        bool there = j == 0 && lies_alike(run, layout, ndim, shape, dtype);
-        run->adds |= there && run->into.how == SHERD__ADDED_TO;
-        call->out[j] = there             ? run->into.tensor
+        bool reused = j == 0 && lies_alike(run, layout, ndim, shape, dtype);
+        run->adds |= reused && run->into.how == SHERD__ADDED_TO;
+        call->out[j] = reused            ? run->into.tensor
                        : run->kept       ? sherd__kept_result(call->world, j)
                        : call->op->views ? view_of(run, layout, ndim, shape)
                        : layout          ? sherd__new_on(layout, dtype)

@@ -80,9 +80,9 @@ void sherd__record(sherd__run *run)
         return;
     for (int i = 0; i < call->operands; i++)
         if (sherd_node_wants(node, i))
-            needs |= op->needs[sherd__slot(op, i) - op->operand];
+            needs |= op->needs[sherd__slot_number(op, i)];
     for (int i = 0; needs && i < call->operands; i++)
-        if (needs & SHERD_NEEDS_OPERAND(sherd__slot(op, i) - op->operand))
+        if (needs & SHERD_NEEDS_OPERAND(sherd__slot_number(op, i)))
             sherd__save(node, i, run->arg[i]);
     for (int j = 0; needs && j < call->results; j++)
         if (needs & SHERD_NEEDS_RESULT(j))

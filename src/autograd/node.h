@@ -163,6 +163,16 @@ static inline bool sherd__is_own(const sherd_op *op)
     return op->name && strncmp(op->name, "sherd_", 6) == 0;
 }
 
+/* In which slot operand i of a call is declared: the last slot may stand for several operands. */
+static inline int sherd__slot_number(const sherd_op *op, int i)
+{
+    int last = 0;
+
+    while (last < i && last + 1 < SHERD_OP_SLOTS && op->operand[last + 1].name)
+        last++;
+    return last;
+}
+
 /* Drop the edges of a node and what it saved: its backward has run, or it is freed. */
 void sherd__node_clear(sherd_node *node);
 

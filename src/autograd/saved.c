@@ -14,7 +14,7 @@
 
 /* ---- hooks ---------------------------------------------------------------------------------- */
 
-/* What is pushed where somebody passed no hooks: the pop that goes with the push finds its own. */
+/* Pushed in the place of hooks that are refused, so that the pop that goes with it has its own. */
 static const sherd_saved_hooks no_hooks;
 
 void sherd_saved_hooks_push(sherd_world *world, const sherd_saved_hooks *hooks)
@@ -263,7 +263,7 @@ static bool is_like(const sherd__kept *k, const sherd_tensor *t)
            memcmp(t->shape, k->shape, (size_t)k->ndim * sizeof *k->shape) == 0;
 }
 
-/* A hook may have run a backward that has restored it too: that one goes. */
+/* If a hook has run a backward that has restored the tensor too, that copy is released. */
 static void put_restored(sherd__kept *k, sherd_tensor *t)
 {
     sherd_tensor *before = k->restored;
@@ -370,16 +370,6 @@ void sherd__saved_again(sherd__kept *k, sherd_tensor *t)
 
 /* ---- for operators --------------------------------------------------------------------------- */
 
-/* What `needs` calls operand i: the last one that is declared may come several times. */
-static int declared(const sherd_op *op, int i)
-{
-    int last = 0;
-
-    while (last < i && last + 1 < SHERD_OP_SLOTS && op->operand[last + 1].name)
-        last++;
-    return last;
-}
-
 static bool is_needed(const sherd_op *op, uint64_t bit)
 {
     uint64_t all = 0;
@@ -409,7 +399,7 @@ sherd_tensor *sherd_node_operand(sherd_node *node, int i)
     if (!node || i < 0 || i >= node->ins)
         return NULL;
     return asked(node, i, node->in[i].dtype != SHERD_DTYPE_NONE,
-                 SHERD_NEEDS_OPERAND(declared(node->op, i)));
+                 SHERD_NEEDS_OPERAND(sherd__slot_number(node->op, i)));
 }
 
 sherd_tensor *sherd_node_result(sherd_node *node, int j)

@@ -7,6 +7,7 @@
 #include "nn/module.h"
 #include "base/hash.h"
 #include "sherd/ops.h"
+#include "tensor/state.h"
 
 /* ---- another tensor in a place --------------------------------------------------------------- */
 
@@ -94,20 +95,12 @@ static sherd_dtype dtype_for(const sherd_module *m, const sherd__named_tensor *n
                : dtype;
 }
 
-/* Whether all of it is deferred. */
-static bool is_deferred(const sherd_tensor *t)
-{
-    int64_t bytes = t->count * (int64_t)sherd_dtype_bytes(t->dtype);
-
-    return t->storage->later && !t->layout && sherd__is_contiguous(t) && t->storage->bytes == bytes;
-}
-
 /* The same numbers in another dtype, deferred if they are. */
 static sherd_tensor *converted(sherd_tensor *t, sherd_dtype dtype)
 {
     sherd_tensor *fresh;
 
-    if (is_deferred(t)) {
+    if (t->storage->later && !t->layout && sherd__covers_storage(t)) {
         sherd__values values = *t->storage->later;
         values.dtype = dtype;
         fresh = sherd__new_later(t->world, t->ndim, t->shape, &values);

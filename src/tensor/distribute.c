@@ -22,13 +22,6 @@ static bool same_shape(const sherd_tensor *t, const sherd_layout *layout)
            memcmp(t->shape, layout->spec.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
 }
 
-/* Whether t is deferred, and covers its whole storage in order. */
-static bool is_left_for_later(const sherd_tensor *t)
-{
-    int64_t bytes = t->count * (int64_t)sherd_dtype_bytes(t->dtype);
-    return t->storage->later && sherd__is_contiguous(t) && t->storage->bytes == bytes;
-}
-
 /* A copy, never a view: the result must not change when the plain tensor is written again. */
 static sherd_tensor *cut_own_box(sherd_tensor *t, const sherd_layout *layout)
 {
@@ -39,7 +32,7 @@ static sherd_tensor *cut_own_box(sherd_tensor *t, const sherd_layout *layout)
 
     if (!out->storage || out->count == 0)
         return out;
-    if (is_left_for_later(t)) {
+    if (t->storage->later && sherd__covers_storage(t)) {
         sherd__draw(out, t->storage->later);
         return out;
     }
@@ -78,7 +71,7 @@ sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int
     return status;
 }
 
-/* What was sent, in its final layout: a scalar is sent as [1]. */
+/* What was sent, as a view with the target's layout, if that differs: a scalar is sent as [1]. */
 static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *layout)
 {
     sherd_tensor *view;
@@ -97,22 +90,20 @@ static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *layout)
 /* The root's own data as the source; the other ranks hold nothing of it. */
 static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool is_root)
 {
-    sherd_tensor *view;
-
     if (!is_root)
         return sherd__new_on(layout, t->dtype);
-    view = sherd__new_view(t);
-    if (!view->storage)
+    sherd_tensor *view = sherd__new_view(t);
+    if (!view->storage) {
         sherd__raise_failed(t->world, "sherd_distribute"); /* peers wait: it is not local */
-    if (view->storage) {
-        sherd__layout_set(&view->layout, layout);
-        sherd__layout_set(&view->was, NULL);
-        view->varies = 0;
-        view->autograd.of_leaf = false;
-        if (t->ndim == 0) {
-            view->ndim = 1;
-            view->shape[0] = view->local[0] = view->stride[0] = 1;
-        }
+        return view;
+    }
+    sherd__layout_set(&view->layout, layout);
+    sherd__layout_set(&view->was, NULL);
+    view->varies = 0;
+    view->autograd.of_leaf = false;
+    if (t->ndim == 0) { /* `layout` is that of [1] */
+        view->ndim = 1;
+        view->shape[0] = view->local[0] = view->stride[0] = 1;
     }
     return view;
 }

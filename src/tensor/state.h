@@ -91,6 +91,9 @@ sherd_tensor *sherd__made_on(const char *function, const sherd_layout *layout, s
 bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype dtype,
                            const int64_t *shape, int ndim);
 
+/* Whether a tensor covers its whole storage, in order (tensor.c). */
+bool sherd__covers_storage(const sherd_tensor *t);
+
 /* Somebody is about to write to its storage: what was derived from the contents is no longer so. */
 void sherd__mark_written(sherd_tensor *t);
 

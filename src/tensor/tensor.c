@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "base/text.h"
 #include "world/doing.h"
 
 static void storage_release(sherd__tensors *s, sherd__storage *storage);
@@ -310,7 +309,8 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
     view->varies = t->varies;
     view->ledger.made = t->ledger.made;
     view->ledger.identity = t->ledger.identity;
-    view->lost = t->lost; /* and it is born when it is noted */
+    view->lost = t->lost;
+    /* ledger.born stays 0: sherd__note sets it when the view is noted. */
     return view;
 }
 
@@ -330,11 +330,9 @@ sherd_tensor *sherd__new_view(sherd_tensor *t)
 
 /* ---- images --------------------------------------------------------------------------------- */
 
-/* Whether a tensor covers its whole storage, in order. */
-static bool is_all(const sherd_tensor *t)
+bool sherd__covers_storage(const sherd_tensor *t)
 {
-    return t->offset == 0 && sherd__is_contiguous(t) &&
-           t->count * (int64_t)sherd_dtype_bytes(t->dtype) == t->storage->bytes;
+    return t->offset == 0 && sherd__is_contiguous(t) && sherd__local_bytes(t) == t->storage->bytes;
 }
 
 sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype)
@@ -342,7 +340,7 @@ sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype)
     sherd__storage *image = t->storage->image;
     sherd_tensor *view;
 
-    if (!image || t->storage->image_dtype != dtype || !is_all(t))
+    if (!image || t->storage->image_dtype != dtype || !sherd__covers_storage(t))
         return NULL;
     view = sherd__new_view(t);
     if (!view->storage)
@@ -364,7 +362,7 @@ void sherd__keep_image(sherd_tensor *t, sherd_tensor *copy)
 {
     sherd__storage *of = t->storage;
 
-    if (!is_all(t) || !is_all(copy) || of->image == copy->storage)
+    if (!sherd__covers_storage(t) || !sherd__covers_storage(copy) || of->image == copy->storage)
         return;
     sherd__drop_image(of);
     of->image = copy->storage;
