@@ -131,7 +131,7 @@ static void drop_one(sherd__answers *all)
     forget(all, last);
 }
 
-/* A layout counts once for what it is in a row: mostly operands stay as they are. */
+/* With its layouts: what neighbours share counts once, and an operand that does not move once. */
 static size_t bytes_of(const sherd__solver_answer *a)
 {
     size_t bytes = sizeof *a + (a->attributes ? a->op->attributes : 0);

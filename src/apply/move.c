@@ -273,12 +273,12 @@ static sherd_status layout_of_gradient(const sherd_layout **out, const sherd_lay
 
 /* ---- between local and global ---------------------------------------------------------------- */
 
-static sherd_tensor *record_global(sherd_tensor *y, sherd_tensor *local, unsigned pending);
 static const sherd_op to_local_table;
 
 /*
- * How many addends a pending average has: 1 / n of its gradient is that of each. Of a pending
- * maximum, minimum or product that depends on the other addends. False: it is one, raised.
+ * How many addends a pending average has: the gradient of each is 1 / n of the average's. Addends
+ * of a pending maximum, minimum or product have no such gradient, as theirs depend on each other.
+ * False: the layout has one of these, raised.
  */
 static bool count_averaged(double *n, const sherd_layout *layout, const char *function)
 {

@@ -6,7 +6,7 @@
  */
 #include "tensor/tensor.h"
 
-/* NULL: the text is wrong, and raised. */
+/* The layout that a text describes. NULL: the text is wrong, and the alarm raised. */
 static const sherd_layout *read(const sherd__target *target, const char *text)
 {
     const sherd_layout *layout;

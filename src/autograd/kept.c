@@ -22,7 +22,7 @@ static void note_found(sherd__replay *r, sherd__as_found found)
     sherd__layout_set(&list[r->founds++].layout, found.layout);
 }
 
-/* A part that is recorded inside one that is run again finds what was found there then. */
+/* Parts that are recorded inside one that is run again note what was found the first time. */
 sherd__as_found sherd__replay_find(sherd_world *world, const sherd_tensor *t)
 {
     sherd__as_found found = {t->layout, t->dtype};

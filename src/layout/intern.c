@@ -251,7 +251,8 @@ sherd_status sherd__layout_intern(const sherd_layout **out, const sherd__layout_
 
 sherd_status sherd__layout_settle(const sherd_layout **out, const sherd_layout *layout)
 {
-    sherd_layout *noted = (sherd_layout *)(uintptr_t)layout; /* a note is no content */
+    /* Not const: `settled` is a cache, it says nothing of what the layout is. */
+    sherd_layout *noted = (sherd_layout *)(uintptr_t)layout;
 
     *out = NULL;
     if (!layout->settled && !layout->pending_axes) {

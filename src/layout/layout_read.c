@@ -77,7 +77,7 @@ static bool skip_sizes(reader *r)
     return true;
 }
 
-/* The size of the next dim; that of the tensor. */
+/* The size of the next dim; if a tensor is given, it must be that of the tensor. */
 static sherd_status scan_size(reader *r)
 {
     const sherd__target *target = r->target;
@@ -164,7 +164,7 @@ static sherd_status scan_pending(reader *r)
     return SHERD_OK;
 }
 
-/* The mesh is known: it may be said, as it is written. */
+/* The mesh is that of the tensor: the text may leave it out, or give it letter by letter. */
 static sherd_status scan_known_mesh(reader *r)
 {
     const char *text = sherd_mesh_root(r->target->mesh)->text;

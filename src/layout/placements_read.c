@@ -317,7 +317,7 @@ static sherd_status scan_placements(reader *r, const char *placements, bool cuts
     return status;
 }
 
-/* `cuts`: NULL = they may stand behind the placements. */
+/* `cuts`: a text of their own; NULL = they may follow the placements in the same text. */
 static sherd_status read(const sherd_layout **out, reader *r, const int64_t *shape,
                          const char *placements, const char *cuts)
 {

@@ -8,7 +8,6 @@
  * multiplies all of them (kernels/small.h).
  */
 #include "shared.h"
-#include "kernels/engine.h"
 #include "kernels/small.h"
 #include "kernels/sums.h"
 
@@ -326,7 +325,7 @@ static const void *terms_of(const sherd__product *p, int64_t at, int64_t some, i
     return packed;
 }
 
-/* The result so far, or zeroes; and back. */
+/* Set the total to what the result has, if the product is added to that; else to zeroes. */
 static void begin_long(sherd_call *call, const sherd__product *p, room *r, const void *c)
 {
     int64_t n = p->m * p->n;
@@ -337,6 +336,7 @@ static void begin_long(sherd_call *call, const sherd__product *p, room *r, const
         r->total[i] = p->adds ? (double)r->part[i] : 0;
 }
 
+/* Round the total to the result. */
 static void end_long(sherd_call *call, const sherd__product *p, room *r, void *c)
 {
     int64_t n = p->m * p->n;
@@ -356,7 +356,7 @@ static bool multiply_long(sherd_call *call, const sherd__product *p, room *r, vo
 
     part.adds = false;
     part.result = SHERD_F32;
-    part.k = (p->k - 1) % PART + 1; /* the last one may need more */
+    part.k = (p->k - 1) % PART + 1; /* the last part, whose workspace may be the larger one */
     if (k->product)
         r->bytes = k->product_workspace(&part);
     part.k = PART;

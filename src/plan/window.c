@@ -154,7 +154,7 @@ void sherd__window_release(sherd__window *window)
     sherd__free(heap, window);
 }
 
-/* Beyond a border there may be NaN, which is as good as another. */
+/* Whether the values beyond two borders are the same; NaN is the same as NaN. */
 static bool same_value(double a, double b)
 {
     return a == b || (isnan(a) && isnan(b));

@@ -9,7 +9,6 @@
 #include "planners.h"
 #include "plans.h"
 #include "layout/bytes.h"
-#include "plan/window_schedule.h"
 
 #include "base/dtype.h"
 #include "base/hash.h"
@@ -67,9 +66,11 @@ static void put_newest(struct sherd__plan_cache *cache, entry *e)
     cache->ends.older = e;
 }
 
+/* The layout that a plan begins with; not const, because left_by is a cache: it says nothing of
+ * what the layout is. */
 static sherd_layout *source_of(const entry *e)
 {
-    return (sherd_layout *)(uintptr_t)e->plan->from; /* a note is no content */
+    return (sherd_layout *)(uintptr_t)e->plan->from;
 }
 
 /*
@@ -154,8 +155,8 @@ static sherd_status make(sherd_plan **out, const plan_key *key)
 }
 
 /*
- * The entry of a key; NULL: there is none. Mostly it is the one by which the key's layout was left
- * before.
+ * The entry of a key; NULL: there is none, and *hash is set. Mostly it is that of the last plan
+ * from this layout, which the layout itself remembers (left_by): then nothing is hashed.
  */
 static entry *look_up(const plan_key *key, uint64_t *hash)
 {

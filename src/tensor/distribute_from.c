@@ -45,7 +45,7 @@ static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine,
     return &all[sherd__mesh_place(mesh, at) * WORDS];
 }
 
-/* Why this rank cannot take part; NULL: it can. `t` of the root; NULL elsewhere. */
+/* Why this rank cannot take part; NULL: it can. `t`: the root's tensor, on other ranks NULL. */
 static const char *fault_of(const sherd_tensor *t, const sherd_mesh *mesh, int root)
 {
     if (!sherd_mesh_coordinate(sherd_mesh_root(mesh), root, NULL))
@@ -56,7 +56,10 @@ static const char *fault_of(const sherd_tensor *t, const sherd_mesh *mesh, int r
                                                             : NULL;
 }
 
-/* With valid arguments. */
+/*
+ * Distribute the tensor that the root's `words` describe; `text` is its layout. The other ranks
+ * pass a deferred tensor of its shape and dtype, which takes no memory.
+ */
 static sherd_tensor *spread(sherd_tensor *t, const sherd_mesh *mesh, const char *text, int root,
                             const int64_t *words)
 {

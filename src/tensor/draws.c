@@ -2,9 +2,10 @@
 /*
  * Which random numbers are drawn. A part of a program may be recomputed and must then draw the same
  * numbers. So while it runs its keys are recorded, and when it runs again they are taken from the
- * record. The generators themselves are neither saved nor changed.
+ * record: the generators themselves are neither saved nor changed then. And where generators of
+ * modules stood at the last good check, to which a failed check puts them back (stands.h).
  */
-#include "state.h"
+#include "tensor/state.h"
 
 #include "tensor/stands.h"
 #include "world/doing.h"
@@ -95,7 +96,7 @@ void sherd__standing_drop(sherd__standing *stand)
     stand->link = NULL;
 }
 
-/* One that the program has replaced since stays as it is. */
+/* A generator that the program has replaced by one of another name since is not put back. */
 void sherd__standings_checked(sherd_world *world, bool good)
 {
     for (sherd__standing *stand = sherd__tensors_of(world)->stands; stand; stand = stand->next) {

@@ -109,8 +109,9 @@ uint64_t sherd__values_hash(const sherd__values *values)
 }
 
 /*
- * The alarm is raised for a plain tensor too: the caller may be in the middle of an operator of all
- * ranks. If nothing that has a name asks for it, its memory is missing to what made it.
+ * Memory for what was deferred. If it runs out, the alarm is raised for a plain tensor too: the
+ * caller may be in the middle of an operator of all ranks. The error names the function that is
+ * running; if none is, as in a getter, the one that made the tensor.
  */
 static sherd__block *take_block(const sherd__storage *storage, const sherd__values *values)
 {

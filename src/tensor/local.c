@@ -164,7 +164,10 @@ static bool share(joining *j)
     return sherd__share(j->world, j->mesh, "sherd_from_local", mine, WORDS, j->all);
 }
 
-/* How a rank differs from the first in one word; what hashes stand for only this rank can show. */
+/*
+ * How a rank differs from the first in one word. Of placements and cuts the words are hashes: there
+ * this rank shows its own ("here").
+ */
 static void describe(const joining *j, int w, int64_t here, int64_t first, char *out, size_t room)
 {
     static const char *const modes[] = {"SHERD_FROM_CHUNK", "SHERD_FROM_INFER"};
@@ -204,7 +207,11 @@ static bool agree(const joining *j)
     return true;
 }
 
-/* What all ranks must decide by alike; a rank outside the mesh knows nothing of the others. */
+/*
+ * Set by what later decisions are made that must be alike on all ranks: what holds of one piece
+ * holds of the result on all ranks. A rank outside the mesh knows nothing of the others (`all` is
+ * NULL).
+ */
 static void decide_alike(const joining *j, sherd_tensor *out)
 {
     bool computed = !out->autograd.of_leaf, strided = out->strided;

@@ -104,7 +104,10 @@ void sherd__overwrite_done(sherd_tensor *t, sherd__lost was, bool good)
         sherd__revive(t, false);
 }
 
-/* Until the next deed; what not all ranks revive is lost again. */
+/*
+ * Make a lost tensor valid again. The contents belong to the deed that follows, the revival: if not
+ * all ranks make that, the tensor is lost again.
+ */
 static void take_as_it_is(sherd_tensor *t)
 {
     sherd__mark_written(t);

@@ -202,8 +202,9 @@ static int rounds(const task *tasks, int count)
 }
 
 /*
- * Between two meshes both ledgers are notified; the target's not of the source's identity, since a
- * rank outside the source's mesh may have made its placeholder in any way.
+ * Note the move in the ledger of the mesh; between two meshes in both ledgers. In that of the
+ * target without the source's identity, since a rank outside the source's mesh may have made its
+ * placeholder in any way.
  */
 static void note(const task *w)
 {

@@ -22,7 +22,7 @@ uint64_t sherd__attribute_double(uint64_t hash, double value)
     return sherd__attribute(hash, word);
 }
 
-/* A tensor that is written in place was born before. */
+/* Keep the first identity of a tensor: each write in place gives it another one. */
 static void be_born(sherd_tensor *t)
 {
     if (t->ledger.born)

@@ -86,7 +86,10 @@ sherd__origin sherd__origin_mixed(sherd__origin a, sherd__origin b)
     return (sherd__origin){both(a.made, b.made), both(a.found, b.found)};
 }
 
-/* Found in the same place both times, it tells alone; otherwise the first run had written there. */
+/*
+ * If both runs found contents in one storage, its versions then decide. Otherwise the first run had
+ * written there, and what the contents were made of is compared.
+ */
 bool sherd__origin_changed(const sherd__origin *first, const sherd__origin *again)
 {
     if (first->found.who && first->found.who == again->found.who)

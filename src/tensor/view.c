@@ -90,7 +90,10 @@ sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout
         view->count = 0;
         memset(view->local, 0, sizeof view->local);
     }
-    /* Whoever makes it a whole that only seems to be equal has let go of it before the check. */
+    /*
+     * With SHERD_VERIFY also of pieces that vary: a check compares only tensors that exist then,
+     * and this one may have been released.
+     */
     bool equal =
         (!local->varies || sherd__verifies(world)) && !layout->shard_axes && !layout->pending_axes;
     sherd__note_one(function, NULL, equal ? sherd__content(local) : 0, view);

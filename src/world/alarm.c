@@ -278,7 +278,7 @@ bool sherd__has_failed_locally(const sherd_world *world)
     return world->local.status != SHERD_OK;
 }
 
-/* What died or did not answer is not the caller's to say. */
+/* Whether a program may raise this status: EPEER and ETIMEDOUT are only the library's to find. */
 static bool is_for_callers(sherd_status status)
 {
     return status == SHERD_EINVAL || status == SHERD_EDIFFER || status == SHERD_ENOTSUP ||

@@ -58,7 +58,7 @@ void sherd__call_release(sherd__call_state *call, bool spoil)
             task->source->reading--;
         if (task->result) {
             task->result->filling--;
-            /* What is its own source has kept that. */
+            /* A result that is its own source still has the contents of that. */
             task->result->spoiled |= spoil && task->result != task->source;
         }
         sherd__plan_release(task->plan);

@@ -18,8 +18,8 @@ static void count_back(sherd_world *world, size_t bytes)
     world->post->held -= bytes;
 }
 
-/* Where the kernel does not take them they stay, and are the next world's: so they do not count
- * until that holds them. */
+/* Give the pages of this rank's region back to the kernel. Those that it does not take stay in the
+ * region; they count again when the next world on it takes them. */
 void sherd__give_region(sherd_world *world)
 {
     sherd__store *store = &world->store;
