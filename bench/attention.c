@@ -7,7 +7,6 @@
  *
  *   attention [--width W] [--positions N] [--heads H] [--window N] [--runs N] [--full]
  */
-#include "vector/fast.h"
 #include "base/num.h"
 #include "vector/choose.h"
 #include "vector/measure.h"

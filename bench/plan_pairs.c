@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "layout/layout.h"
-#include "plan/plan.h"
 #include "timing.h"
 #include "search/plans.h"
 

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "search/planners.h"
 #include "sherd.h"
 #include "tensor/tensor.h"
 #include "command_line.h"

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "world/world.h"
-
 /* ---- writing JSON ---------------------------------------------------------------------------- */
 
 void cli_put(bool *good, json_t *object, const char *key, json_t *value)

@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 
 #include "cases.h"
-#include "options.h"
 #include "table.h"
 #include "base/text.h"
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layout/mesh.h"
 #include "world/world.h"
 
 enum { RANKS_UNASKED = 4096, RANKS_ASKED = 1 << 20 };

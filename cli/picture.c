@@ -2,7 +2,6 @@
 /* Blocks, sheets and pieces of `sherd show`, see picture.h. */
 #include "picture.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,6 @@
 #include "members.h"
 #include "table.h"
 
-#include <string.h>
-
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 static void write_axes(char *out, size_t room, const json_t *axes)

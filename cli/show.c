@@ -13,7 +13,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "world/world.h"
 
 /* ---- words ----------------------------------------------------------------------------------- */

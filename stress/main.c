@@ -9,7 +9,6 @@
 #include "under_mpi.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,6 @@
 /* What makes tensors, moves and writes them: each drawn so that what comes of it is known. */
 #include "writer.h"
 
-#include <math.h>
-#include <string.h>
-
 /* ---- out of nothing -------------------------------------------------------------------------- */
 
 const sherd_layout *layout_of(const writer *w, int i)

@@ -7,8 +7,6 @@
  */
 #include "run.h"
 
-#include <string.h>
-
 enum { NOTHING, FAILED, VALID };
 
 bool settle(runner *u)

@@ -5,7 +5,6 @@
  * All ranks get the same logits and draw the same byte.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model.h"

@@ -8,7 +8,6 @@
  *   cells.c    the arithmetic of a piece      field.c   the field on its ranks, ghosts, and a step
  *   output.c   writing it, with file.c and picture.c
  */
-#include <math.h>
 #include <string.h>
 #include <time.h>
 

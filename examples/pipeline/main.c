@@ -13,7 +13,6 @@
  *
  * This program starts the ranks that MESH has, or joins those that a launcher has started.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
