@@ -4,6 +4,7 @@
  * thresholds are those of sorted weights; and failures come to all ranks.
  */
 #include <math.h>
+#include <time.h>
 
 #include "functional/draw.h"
 #include "dry.h"
@@ -178,6 +179,24 @@ static void thresholds_are_those_of_sorted_weights(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Selection takes steps in proportion to the row: it was n n / 2, 20 seconds, with a poor pivot. */
+static void no_order_of_weights_is_slow(sherd_world *world)
+{
+    enum { MANY = 1 << 17 };
+    int64_t *c = malloc(sizeof *c * MANY);
+
+    for (int order = 0; order < 4; order++) {
+        for (int64_t i = 0; i < MANY; i++)
+            c[i] = order == 0 ? i + 1 : order == 1 ? MANY - i : order == 2 ? i / 2 + 1 : i % 7 + 1;
+        const int64_t most = order < 2 ? MANY : order == 2 ? MANY / 2 : 7;
+        clock_t begin = clock();
+        CHECK_EQ(sherd__draw_threshold(c, MANY, most), most);
+        CHECK((double)(clock() - begin) / CLOCKS_PER_SEC < 3);
+    }
+    free(c);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- what travels, and what fails ------------------------------------------------------------ */
 
 static int64_t received(sherd_world *world)
@@ -314,6 +333,7 @@ static const check_test tests[] = {
     {TEST(long_rows_that_are_sharded_draw_the_same), {1, 2, 3, 4, 8}},
     {TEST(long_rows_may_be_cut_anywhere), {2, 4, 8}},
     {TEST(thresholds_are_those_of_sorted_weights), {1}},
+    {TEST(no_order_of_weights_is_slow), {1}},
     {TEST(bins_have_exact_ends), {1}},
     {TEST(a_few_numbers_travel), {2, 3, 8}},
     {TEST(dry_ranks_exchange_as_much), {2, 3}},
