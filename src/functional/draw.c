@@ -179,19 +179,22 @@ static double scale_of(const sherd__row *d)
 
 /*
  * Weights of n logits, with room for as many numbers; their sum. An infinite temperature makes them
- * equal.
+ * equal. What is far below the largest weighs 0, of which no exponential is needed: those of -1000
+ * and -infinity take the C library.
  */
 static int64_t weights_of(const sherd__row *d, int64_t n, const double *x, double *w,
                           int64_t *weight)
 {
     const double by = 1 / d->temperature, scale = scale_of(d);
-    const double most = d->most, min_p = d->min_p;
+    const double most = d->most, min_p = d->min_p, far = -60; /* 2^62 e^far is less than 1 */
     int64_t sum = 0;
 
-    for (int64_t i = 0; i < n && by > 0; i++)
-        w[i] = (x[i] - most) * by;
+    for (int64_t i = 0; i < n && by > 0; i++) {
+        const double below = (x[i] - most) * by;
+        w[i] = below > far ? below : far;
+    }
     for (int64_t i = 0; i < n && by == 0; i++)
-        w[i] = x[i] == -INFINITY ? x[i] : 0;
+        w[i] = x[i] == -INFINITY ? far : 0;
     d->f64->unary(SHERD__EXP, n, w, w, NULL);
     for (int64_t i = 0; i < n; i++) {
         weight[i] = w[i] >= min_p ? (int64_t)(w[i] * scale) : 0;
