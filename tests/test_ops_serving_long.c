@@ -197,6 +197,39 @@ static void no_order_of_weights_is_slow(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static int falling(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* Of rows that rise, of which each element would get into the list, too; with few finite ones. */
+static void lists_are_the_largest_in_any_order(sherd_world *world)
+{
+    enum { MANY = 30011 };
+    static _Thread_local int64_t room[MANY * 4];
+    static _Thread_local double sorted[MANY];
+    double list[SHERD__LIKELY];
+    sherd__row d = {.f64 = &sherd__world_kernels(world)->f64};
+
+    sherd__draw_room(&d, room, MANY);
+    for (int i = 0; i < 12; i++) {
+        const int64_t count = i % 3 ? SHERD__LIKELY : 5 * i + 1;
+        for (int64_t j = 0; j < MANY; j++) {
+            const double x = i < 3 ? (double)j : i < 6 ? (double)(j / 70) : (double)(MANY - j);
+            d.x[j] = sorted[j] = i < 9 || j > MANY - 60 ? x : -INFINITY;
+        }
+        qsort(sorted, MANY, sizeof *sorted, falling);
+        sherd__draw_first(&d, count, list);
+        CHECK_EQ(memcmp(list, sorted, sizeof *list * (size_t)count), 0);
+        d.x[i % 2 ? MANY - 1 : MANY - 20] = NAN;
+        sherd__draw_first(&d, count, list);
+        CHECK(isnan(list[0]));
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- what travels, and what fails ------------------------------------------------------------ */
 
 static int64_t received(sherd_world *world)
@@ -334,6 +367,7 @@ static const check_test tests[] = {
     {TEST(long_rows_may_be_cut_anywhere), {2, 4, 8}},
     {TEST(thresholds_are_those_of_sorted_weights), {1}},
     {TEST(no_order_of_weights_is_slow), {1}},
+    {TEST(lists_are_the_largest_in_any_order), {1}},
     {TEST(bins_have_exact_ends), {1}},
     {TEST(a_few_numbers_travel), {2, 3, 8}},
     {TEST(dry_ranks_exchange_as_much), {2, 3}},

@@ -94,25 +94,67 @@ static double of_key(int64_t key)
 
 /* ---- the largest ---------------------------------------------------------------------------- */
 
-void sherd__draw_first(const sherd__row *d, int64_t count, double *list)
+/* The count-th largest logit, none of which is NaN, of more; it takes d->weight. */
+static double select_top(const sherd__row *d, int64_t count)
 {
+    int64_t *c = d->weight;
+
+    for (int64_t i = 0; i < d->n; i++)
+        c[i] = key_of(d->x[i]);
+    return of_key(threshold(c, d->n, count, true));
+}
+
+/*
+ * The first `count` of those above `least`, in order; how many there are. -1: more than `tries` got
+ * into the list for a time. The first is NaN if one is.
+ */
+static int64_t list_above(const sherd__row *d, double least, int64_t count, double *list,
+                          int64_t tries)
+{
+    const double *row = d->x;
+    double bar = least;
     int64_t have = 0;
 
     for (int64_t i = 0; i < d->n; i++) {
-        const double x = d->x[i];
-        if (x <= (have == count ? list[count - 1] : -INFINITY))
+        const double x = row[i];
+        if (x <= bar)
             continue;
         int64_t at = have < count ? have++ : count - 1;
         for (; at > 0 && list[at - 1] < x; at--)
             list[at] = list[at - 1];
         list[at] = x;
+        bar = have == count ? list[count - 1] : least;
         if (x != x) {
             list[0] = x;
-            return;
+            return have;
         }
+        if (--tries < 0)
+            return -1;
+    }
+    return have;
+}
+
+static bool has_nan(const sherd__row *d)
+{
+    bool any = false;
+
+    for (int64_t i = 0; i < d->n; i++)
+        any |= d->x[i] != d->x[i];
+    return any;
+}
+
+/* Few logits get into the list, unless they rise: then the last one is selected before. */
+void sherd__draw_first(const sherd__row *d, int64_t count, double *list)
+{
+    double least = -INFINITY;
+    int64_t have = list_above(d, least, count, list, 8 * d->n / count + 2 * count);
+
+    if (have < 0) {
+        least = has_nan(d) ? (double)NAN : select_top(d, count);
+        have = least == least ? list_above(d, least, count, list, INT64_MAX) : 0;
     }
     for (; have < count; have++)
-        list[have] = -INFINITY;
+        list[have] = least;
 }
 
 int64_t sherd__draw_listed(const sherd__row *d)
@@ -373,15 +415,6 @@ static int64_t least_likely(const sherd__row *d, int64_t total)
     return threshold(c, sherd__draw_take(d, bin, c), target, false);
 }
 
-static double select_top(const sherd__row *d)
-{
-    int64_t *c = d->weight;
-
-    for (int64_t i = 0; i < d->n; i++)
-        c[i] = key_of(d->x[i]);
-    return of_key(threshold(c, d->n, d->top_k, true));
-}
-
 int64_t sherd__draw_whole(sherd__row *d)
 {
     const bool lists = d->top_k > 0 && d->top_k <= SHERD__LIKELY && d->n > SHERD__LIKELY;
@@ -392,7 +425,7 @@ int64_t sherd__draw_whole(sherd__row *d)
         sherd__draw_first(d, d->top_k, list);
     d->least = -INFINITY;
     if (d->top_k > 0 && d->top_k < d->n && !(lists && sherd__draw_top(d, 1, d->top_k, list, &next)))
-        d->least = select_top(d);
+        d->least = select_top(d, d->top_k);
     int64_t total = sherd__draw_weigh(d);
     if (d->top_p < 1)
         total = sherd__draw_leave(d, least_likely(d, total));
