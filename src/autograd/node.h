@@ -95,7 +95,8 @@ typedef struct sherd__kept {
     const sherd_layout *layout; /* of the tensor, as are the rest; counted */
     sherd_dtype dtype;
     int ndim;
-    int64_t shape[SHERD_MAX_DIMS];
+    int64_t shape[SHERD_MAX_DIMS], stride[SHERD_MAX_DIMS];
+    bool strided; /* and so it lies again after hooks: products and sums may read it as it lies */
     /* counted; until the last slot is cleared, or the last node of a backward has used it */
     sherd_tensor *restored;
     int last; /* that node's place in the list, in a backward that retains */

@@ -226,6 +226,8 @@ sherd__kept *sherd__keep(sherd_tensor *t)
     k->dtype = t->dtype;
     k->ndim = t->ndim;
     memcpy(k->shape, t->shape, sizeof k->shape);
+    memcpy(k->stride, t->stride, sizeof k->stride);
+    k->strided = t->strided;
     if (!fill(k, t)) {
         sherd__refcounted_release(&k->head);
         return NULL;
@@ -272,6 +274,50 @@ static void put_restored(sherd__kept *k, sherd_tensor *t)
     sherd_tensor_release(before);
 }
 
+/* Whether strides give the elements of a piece the places [0, count). */
+static bool are_dense(const sherd_tensor *t, const int64_t *stride)
+{
+    int64_t run = 1;
+
+    while (run < t->count) {
+        int d = 0;
+        while (d < t->ndim && (t->local[d] == 1 || stride[d] != run))
+            d++;
+        if (d == t->ndim)
+            return false;
+        run *= t->local[d];
+    }
+    return run == t->count;
+}
+
+/*
+ * What a hook made of a view, in the order in which the view lay: read in another order, gradients
+ * would have other last bits than without hooks. On GPUs it stays as it is.
+ */
+static sherd_tensor *laid_again(const sherd__kept *k, sherd_tensor *t)
+{
+    bool turned = memcmp(t->stride, k->stride, (size_t)t->ndim * sizeof *t->stride) != 0;
+    bool moves = turned && are_dense(t, k->stride) && !sherd__is_there(t);
+    sherd_tensor *out;
+
+    if (!k->strided || t->strided)
+        return t;
+    out = moves ? sherd__copied(t) : sherd__new_view(t);
+    if (!out->storage)
+        return out;
+    out->strided = true; /* on all ranks */
+    if (!moves)
+        return out;
+    const void *data = sherd__data(t);
+    if (!data)
+        return sherd__failed(k->world);
+    if (!sherd__is_dry(k->world))
+        sherd__copy_box(sherd_dtype_bytes(t->dtype), t->ndim, t->local, sherd__fresh(out),
+                        k->stride, data, t->stride);
+    memcpy(out->stride, k->stride, sizeof out->stride);
+    return out;
+}
+
 static sherd_tensor *unpack(sherd__kept *k)
 {
     sherd_world *world = k->world;
@@ -285,7 +331,7 @@ static sherd_tensor *unpack(sherd__kept *k)
         sherd__raise_failed(world, "a hook on saved tensors");
     else if (!t || !is_like(k, t))
         wrong_hook(k, "unpack", t);
-    else
+    else if ((t = laid_again(k, t))->storage)
         put_restored(k, t);
     sherd_scope_end(world);
     sherd_set_recording(world, recording);
