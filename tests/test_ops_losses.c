@@ -141,6 +141,29 @@ static void a_target_of_0_is_no_nan(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Small differences, of 16 bits too, and a beta whose inverse is infinite. */
+static void a_small_beta_leaves_digits(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F16, SHERD_F32, SHERD_F64, SHERD_F16};
+    static const double betas[] = {1e-4, 1e-40, 1e-320, 0.01}, off[] = {1e-3, 1e-6, 1e-15, 2e-3};
+    const double x[] = {0, 5e-4, 1e-3, 0.01, 2};
+
+    for (int i = 0; i < LEN(dtypes); i++) {
+        sherd_tensor *d = sherd_cast(sherd_detach(row(world, LEN(x), x)), dtypes[i]);
+        sherd_tensor *zero = sherd_scale(d, 0);
+        sherd_tensor *y = sherd_smooth_l1_loss(d, zero, betas[i], SHERD_LOSS_NONE);
+        sherd_tensor *is = sherd_cast(y, SHERD_F64), *rounded = sherd_cast(d, SHERD_F64);
+        const double *a = sherd_tensor_read(is), *of = sherd_tensor_read(rounded);
+        for (int k = 0; k < LEN(x) && CHECK(a && of); k++) {
+            double beta = betas[i];
+            double want = of[k] < beta ? of[k] * of[k] / (2 * beta) : of[k] - beta / 2;
+            CHECK_NEAR(a[k], want, off[i] * want);
+        }
+        CHECK_EQ(sherd_tensor_dtype(y), dtypes[i]);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_mean_of_no_losses_is_nan(sherd_world *world)
 {
     sherd_tensor *none = row(world, 0, (double[]){0});
@@ -250,6 +273,7 @@ static const check_test tests[] = {
     {TEST(small_targets_keep_their_bits), {1}},
     {TEST(a_target_of_0_is_no_nan), {1}},
     {TEST(a_mean_of_no_losses_is_nan), {1}},
+    {TEST(a_small_beta_leaves_digits), {1}},
     {TEST(what_does_not_count_has_no_loss_and_no_gradient), {1}},
 };
 CHECK_MAIN(tests)

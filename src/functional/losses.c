@@ -4,6 +4,8 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_losses.h"
 
+#include <float.h>
+
 typedef struct loss_attributes {
     int reduction;
     double parameter;
@@ -77,13 +79,15 @@ static bool huber(sherd_call *call)
 static bool smooth_l1(sherd_call *call)
 {
     const loss_attributes *attributes = call->attributes;
+    sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
     double beta = attributes->parameter;
 
     if (!(beta >= 0))
         return sherd_call_fail(call, SHERD_EINVAL, "beta = %g is negative", beta);
-    if (beta == 0)
+    if (beta < (dtype == SHERD_F64 ? DBL_MIN : (double)FLT_MIN)) /* its inverse may be infinite */
         return l1(call);
-    sherd_tensor *d = sherd_sub(call->in[0], call->in[1]);
+    /* In f32 or f64: 16 bits have too few digits for what is divided by a small beta. */
+    sherd_tensor *d = sherd_cast(sherd_sub(call->in[0], call->in[1]), dtype);
     return reduced(call, sherd_scale(sherd__unary(SHERD__HUBER_OF, d, beta), 1 / beta));
 }
 
