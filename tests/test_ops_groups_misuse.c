@@ -91,6 +91,25 @@ MISUSE(rows_go_by_groups_that_fit)
     FAILS(SHERD_EINVAL, sherd_combine(t.rows, &t.to, BAD(t.choice, t.scores)));
 }
 
+/* Where all is empty, sizes may be any: what they multiply to must not come round to what fits. */
+static void sizes_that_come_round_are_refused(sherd_world *world)
+{
+    const int64_t huge = (int64_t)1 << 61, n = sherd_world_ranks(world);
+    sherd_groups to;
+
+    sherd_tensor *few = sherd_constant(world, SHERD_F32, (int64_t[]){3, 0}, 2, 0);
+    sherd_tensor *eight = sherd_constant(world, SHERD_I32, (int64_t[]){4, 8}, 2, 1);
+    CHECK(sherd_group_rows(&to, eight, few));
+    sherd_dispatch(sherd_constant(world, SHERD_F32, (int64_t[]){huge + 4, 0}, 2, 0), &to);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "32 choices are not 8 of each row") != NULL);
+
+    sherd_tensor *many = sherd_constant(world, SHERD_F32, (int64_t[]){huge, 0}, 2, 0);
+    CHECK(!sherd_group_rows(&to, on(world, SHERD_I32, 1, &n, "x=%d"), sherd_mark_equal(many)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "an i32 holds fewer") != NULL);
+}
+
 MISUSE(weights_need_rows_and_ends)
 {
     things t = make(m->world);
@@ -234,5 +253,6 @@ static const check_test tests[] = {
     {TEST(groups_need_choices_and_weights), {1, 2, 3}},
     {TEST(rows_go_by_groups_that_fit), {1, 2, 3}},
     {TEST(weights_need_rows_and_ends), {1, 2, 3}},
+    {TEST(sizes_that_come_round_are_refused), {1, 8}},
 };
 CHECK_MAIN(tests)

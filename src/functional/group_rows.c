@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "base/saturate.h"
 
 enum { CHOICE, LIKE, WEIGHT }; /* of the last two their layouts only */
 
@@ -284,7 +285,7 @@ bool sherd_group_rows(sherd_groups *out, sherd_tensor *choice, sherd_tensor *wei
         return fail(out, sherd__fail_tensor(world, choice->layout || weight->layout, SHERD_EINVAL,
                                             "%s: %s", name, text));
     plan_order(&p, choice->layout, weight->layout, choice->shape[0], weight->shape[0]);
-    const sorting how = {weight->shape[0], weight->shape[0] * p.segments};
+    const sorting how = {weight->shape[0], sherd__times(weight->shape[0], p.segments)};
     const sherd_layout *like[] = {NULL, choice->layout, weight->layout};
     if (!sherd__apply_like(result, &sherd__group_rows_op, in, 3, &how, like))
         return fail(out, result[0]);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "base/saturate.h"
 #include "device/tables.h"
 #include "kernels/pick.h"
 #include "world/doing.h"
@@ -102,7 +103,7 @@ static const char *describe(sherd_call *call)
     const taking *how = call->attributes;
     const sherd_tensor *a = call->in[A], *index = call->in[INDEX];
 
-    if (a->ndim < 1 || a->shape[0] * how->k != sherd_tensor_count(index))
+    if (a->ndim < 1 || how->k < 0 || sherd__times(a->shape[0], how->k) != sherd_tensor_count(index))
         return sherd_call_reason(call, "%lld choices are not %lld of each row",
                                  (long long)sherd_tensor_count(index), (long long)how->k);
     sherd_call_shape(call, 0, a->ndim, a->shape);
