@@ -281,8 +281,10 @@ static sherd_tensor *merge_batch(sherd_tensor *t, int batches, int64_t items)
     return sherd_reshape(t, shape, t->ndim - batches + 1);
 }
 
-/* The same of a mask, or of spans: repeated, if it is stretched in some dims of batch only; with one
- * of 1 if there is none. */
+/*
+ * The same of a mask, or of spans: repeated, if it is stretched in some dims of batch only; with
+ * one of 1 if there is none.
+ */
 static sherd_tensor *merge_mask(sherd_tensor *t, const sherd_tensor *q, int last, int64_t items)
 {
     int batches = q->ndim - LAST_DIMS, own = t ? t->ndim - last : 0;
