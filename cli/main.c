@@ -65,13 +65,26 @@ static const command table[] = {
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
 
+/* A call and what it does, in two columns; a call that is too long for its column has a line. */
+static void list(const char *name, const char *arguments, const char *does)
+{
+    enum { COLUMN = 60 };
+    int used = printf("  sherd %-6s %s", name, arguments);
+
+    if (used >= COLUMN) {
+        putchar('\n');
+        used = 0;
+    }
+    printf("%*s%s\n", COLUMN - used, "", does);
+}
+
 static int help(void)
 {
     puts("sherd: tensors that are spread over many processes\n");
     for (int i = 0; i < COMMANDS; i++)
-        printf("  sherd %-6s %-44s %s\n", table[i].name, table[i].arguments, table[i].help);
-    printf("  sherd %-51s this text, or more on a command\n", "help [COMMAND]");
-    printf("  sherd %-51s the version\n", "--version");
+        list(table[i].name, table[i].arguments, table[i].help);
+    list("help", "[COMMAND]", "this text, or more on a command");
+    list("--version", "", "the version");
     return cli_flush("") ? 0 : CLI_FAILED;
 }
 

@@ -6,6 +6,8 @@
 #include "program.h"
 #include "cli.h"
 
+#include <ctype.h>
+
 static void check_printed(const char *expected)
 {
     char *text = NULL;
@@ -84,6 +86,22 @@ static void it_has_help_and_refuses_the_rest(void)
     CHECK_EQ(sherd("info all")->status, 2);
 }
 
+/* What a command does stands in one column, also behind a call that is longer than its own. */
+static void what_commands_do_stands_in_one_column(void)
+{
+    enum { COLUMN = 60 };
+    const char *line = strchr(sherd("help")->out, '\n') + 2;
+
+    for (int lines = 0; *line && CHECK(lines < 100); lines++) {
+        const char *end = strchr(line, '\n');
+        bool alone = end && strncmp(end + 1, "   ", 3) == 0; /* the next line has what it does */
+        if (!CHECK(end != NULL))
+            return;
+        CHECK(alone || (end - line > COLUMN && line[COLUMN - 1] == ' ' && isalpha(line[COLUMN])));
+        line = end + 1;
+    }
+}
+
 static void what_can_not_be_printed_is_said(void)
 {
     check_full("info", "info");
@@ -97,6 +115,7 @@ static void what_can_not_be_printed_is_said(void)
 static const check_test tests[] = {
     {TEST(each_gpu_has_a_line)},
     {TEST(programs_get_json)},
+    {TEST(what_commands_do_stands_in_one_column)},
     {TEST(what_can_not_be_printed_is_said)},
     {TEST(it_has_help_and_refuses_the_rest)},
     {TEST(a_driver_that_is_not_there_or_fails_is_none)},
