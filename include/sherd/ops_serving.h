@@ -56,9 +56,10 @@ typedef struct sherd_sample_options {
  * @errors     see ops.h; EINVAL no dims, a row of no elements or of more than i32 counts, shapes or
  *             dtypes of keys and options that do not fit; a logit that is NaN or +infinity, a row
  *             of which all are -infinity, a temperature that is negative or NaN, a top_p or min_p
- *             out of range: the whole call fails, and the text has the first such row. With
- *             options->marks only that row gets -1, and the others are drawn: so one request whose
- *             logits overflow does not end the step of all
+ *             out of range: the whole call fails, and the text has the first such row, or where
+ *             rows are sharded that of one of the ranks. With options->marks only that row gets
+ *             -1, and the others are drawn: so one request whose logits overflow does not end the
+ *             step of all
  */
 SHERD_API sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *key,
                                           const sherd_sample_options *options);
