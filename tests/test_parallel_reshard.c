@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* input_reshard: the same bits, fewer saved bytes, for any shape and mesh. */
 #include "models.h"
-#include "sherd/checkpoint.h"
-#include "sherd/ops_elements.h"
-#include "sherd/ops_reductions.h"
 
 enum { BATCH = 2, HEADS = 4, HEAD = 8, WIDTH = HEADS * HEAD, HIDDEN = 4 * WIDTH, BLOCKS = 2 };
 enum { MUCH = 16 /* positions whose values outweigh the gradients */ };
@@ -400,64 +397,9 @@ static void a_piece_may_be_all_of_a_leaf(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A view times a vector, whose gradient reads the view; and sums of the view, which last bits show
- * the order of. */
-static void view_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
-{
-    const int first = 0;
-    sherd_tensor *t = in->value[0], *v = in->value[1];
-    sherd_tensor *sums = sherd_sum_over(t, &first, 1, true);
-
-    (void)self;
-    out->value[0] = sherd_mul(sherd_matmul(t, v), sherd_matmul(sums, v));
-    out->count = 1;
-}
-
-static double *gradient_of_view(sherd_world *world, sherd_dtype dtype, const char *lies, int way,
-                                int64_t *count)
-{
-    const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 2 ? "tp=2" : "tp=3");
-    sherd_module *m = container(world, view_forward, NULL);
-    sherd_tensor *x = sherd_exp(wave(world, dtype, 2, SHAPE(31, 100), 17, 1, 0));
-    sherd_tensor *v = sherd_exp(wave(world, dtype, 2, SHAPE(31, 1), 13, 1, 0));
-    sherd_args in = {.count = 2}, out = {0};
-
-    x = sherd_require_grad(lies ? spread(x, mesh, lies) : sherd_mark_equal(x), true);
-    v = sherd_require_grad(lies ? spread(v, mesh, lies) : sherd_mark_equal(v), true);
-    if (way > 0)
-        CHECK_OK(sherd_input_reshard(m, mesh, "tp", way == 1 ? 0 : 1));
-    sherd_module_checkpoint(m, way == 2);
-    in.value[0] = sherd_transpose(sherd_neg(x), 0, 1);
-    in.value[1] = sherd_neg(v);
-    sherd_module_run(m, &in, &out);
-    sherd_backward(sherd_sum(out.value[0]));
-    sherd_module_destroy(m);
-    CHECK_OK(sherd_world_check(world));
-    return keep(sherd_grad(v), count);
-}
-
-static void views_lie_as_before(sherd_world *world)
-{
-    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64};
-
-    for (int i = 0; i < 2 * LEN(dtypes); i++) {
-        const char *lies = i % 2 ? "R" : NULL;
-        int64_t count = 0, more = 0;
-        double *want = gradient_of_view(world, dtypes[i / 2], lies, 0, &count);
-        for (int way = 1; way < 4; way++) {
-            double *got = gradient_of_view(world, dtypes[i / 2], lies, way, &more);
-            CHECK_EQ(count, more);
-            CHECK_EQ(memcmp(want, got, (size_t)count * sizeof *got), 0);
-            free(got);
-        }
-        free(want);
-    }
-}
-
 static const check_test tests[] = {
     {TEST(losses_and_gradients_are_the_same_bits), {1, 2, 3, 4}},
     {TEST(a_grid_gives_the_same_bits), {4, 6}},
-    {TEST(views_lie_as_before), {2, 3}},
     {TEST(a_rank_keeps_its_chunk), {2, 3, 4, 8}},
     {TEST(what_can_not_be_resharded_is_left_alone), {2, 3, 8}},
     {TEST(a_plain_tensor_may_vary_over_another_axis), {4}},

@@ -60,8 +60,10 @@ void sherd__replay_done(sherd_node *node)
 
 /* ---- what must be the same ------------------------------------------------------------------ */
 
+/* What failed on this rank, as for lack of memory, may be why: then that is the error. */
 static bool differ(sherd__replay *r, const char *what, const char *before)
 {
+    sherd__raise_local(r->world);
     if (!sherd__alarmed(r->world))
         sherd__raise(r->world, SHERD_EINVAL,
                      "sherd_module_checkpoint: module \"%s\" did something else when it was run "
