@@ -88,7 +88,34 @@ static void views_are_as_their_copies(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What ops_reductions.h promises, of the worst order: one large number before many small ones. */
+static void sums_are_as_exact_as_promised(sherd_world *world)
+{
+    enum { ROWS = 448, COLUMNS = 3 };
+    const int first = 0, last = 1, apart_from[] = {0, 2};
+    static _Thread_local float x[ROWS * COLUMNS];
+    double sum = 0;
+
+    for (int i = 0; i < ROWS; i++) {
+        for (int j = 0; j < COLUMNS; j++)
+            x[i * COLUMNS + j] = i % 64 ? 0x1.fcp-25F : 1;
+        sum += (double)x[i * COLUMNS];
+    }
+    sherd_tensor *t = sherd_from_data(world, SHERD_F32, (int64_t[]){ROWS, COLUMNS}, 2, x);
+    sherd_tensor *turned = sherd_transpose(t, 0, 1);
+    CHECK(fabs(sherd_item(sherd_select(sherd_sum_over(t, &first, 1, false), 0, 1)) / sum - 1) <
+          4e-6);
+    CHECK(fabs(sherd_item(sherd_select(sherd_sum_over(turned, &last, 1, false), 0, 1)) / sum - 1) <
+          4e-6);
+    double c = 0x1.f07d4p+0; /* of which many sums in a row are rounded the same way */
+    t = sherd_constant(world, SHERD_F32, (int64_t[]){64, 3, 64, 3}, 4, c);
+    CHECK(fabs(sherd_item(sherd_sum(sherd_sum_over(t, apart_from, 2, false))) / (9 * 4096 * c) -
+               1) < 8e-6);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(views_are_as_their_copies), {1, 2, 3}},
+    {TEST(sums_are_as_exact_as_promised), {1}},
 };
 CHECK_MAIN(tests)
