@@ -123,6 +123,16 @@ static void what_differs_is_found(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "sherd_reduce_numbers (") != NULL);
 }
 
+/* All ranks pass a count of 0 or less: then there need not be an array. */
+static void no_numbers_are_nothing_to_do(sherd_world *world)
+{
+    CHECK(sherd_reduce_numbers(NULL, 0, line(world), SHERD_SUM));
+    CHECK(sherd_reduce_numbers(NULL, -1, line(world), SHERD_MAX));
+    CHECK_OK(sherd_world_check(world));
+    CHECK(!sherd_reduce_numbers(NULL, 1, line(world), SHERD_SUM));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+}
+
 static void an_alarm_leaves_the_numbers(sherd_world *world)
 {
     bool last = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
@@ -165,6 +175,7 @@ static const check_test tests[] = {
     {TEST(a_part_of_a_mesh_reduces_along_its_axes), {4}},
     {TEST(many_are_reduced_and_nan_stays), {1, 2, 3, 8}},
     {TEST(what_differs_is_found), {2, 3, 4}},
+    {TEST(no_numbers_are_nothing_to_do), {1, 2, 3}},
     {TEST(an_alarm_leaves_the_numbers), {1, 2, 3, 4}},
     {TEST(ranks_that_are_not_there_have_the_same), {1}},
 };

@@ -73,7 +73,7 @@ static bool share(double *numbers, int count, const sherd_mesh *mesh, sherd_redu
 static bool are_valid(const double *numbers, int count, const sherd_mesh *mesh, sherd_reduce_op op)
 {
     static const char function[] = "sherd_reduce_numbers";
-    const sherd__argument need[] = {{"numbers", numbers}, {NULL, NULL}};
+    const sherd__argument need[] = {{count > 0 ? "numbers" : NULL, numbers}, {NULL, NULL}};
     sherd_world *world = sherd__space_world(mesh->space);
 
     if (sherd__require(sherd__world_diag(world), function, need)) {
