@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/saturate.h"
 #include "sherd/ops_layers.h"
 #include "sherd/ops_shape.h"
 #include "world/doing.h"
@@ -72,19 +73,20 @@ static sherd_tensor *spread_mask(sherd_tensor *mask, int batches, int64_t groups
     return sherd_view(mask, shape, batches + 4);
 }
 
-/* The results with heads as one dim. */
-static void join_heads(sherd_tensor *out[2], const sherd_tensor *q, bool summed)
+/* Results as the caller has q: heads are one dim. `as`: sherd_view, or sherd_reshape. */
+static void shape_results(sherd_tensor *out[2], const sherd_tensor *q, bool summed,
+                          sherd_tensor *(*as)(sherd_tensor *, const int64_t *, int))
 {
     int batches = q->ndim - LAST_DIMS;
     int64_t shape[SHERD_MAX_DIMS];
 
-    out[OUT] = sherd_view(out[OUT], q->shape, q->ndim);
+    out[OUT] = as(out[OUT], q->shape, q->ndim);
     if (!summed)
         return;
     memcpy(shape, q->shape, sizeof shape);
-    shape[batches] = q->shape[batches + 1];
+    shape[batches] = heads_of(q);
     shape[batches + 1] = q->shape[batches];
-    out[LOG_SUM] = sherd_view(out[LOG_SUM], shape, batches + 2);
+    out[LOG_SUM] = as(out[LOG_SUM], shape, batches + 2);
 }
 
 /* ---- what does not fit ----------------------------------------------------------------------- */
@@ -162,10 +164,13 @@ static const char *fault_of(const sherd_attention_options *o, const sherd_tensor
         return "dropout without a generator";
     if (o->mask && o->spans)
         return "spans together with a mask";
-    if (o->spans && !sherd_tensor_failed(o->spans) && fault_of_spans(o->spans, q))
-        return fault_of_spans(o->spans, q);
-    if (o->mask && !sherd_tensor_failed(o->mask) && fault_of_mask(o->mask, q, k))
-        return fault_of_mask(o->mask, q, k);
+    const char *fault = NULL;
+    if (o->spans && !sherd_tensor_failed(o->spans))
+        fault = fault_of_spans(o->spans, q);
+    else if (o->mask && !sherd_tensor_failed(o->mask))
+        fault = fault_of_mask(o->mask, q, k);
+    if (fault)
+        return fault;
     return o->way < SHERD_ATTENTION_CHEAPEST || o->way > SHERD_ATTENTION_HEADS
                ? "there is no such way"
                : NULL;
@@ -272,11 +277,9 @@ static bool apply_sharded(sherd_tensor *out[2], sherd_tensor *const *in,
 /* t with its dims of batch as one, of `items`, or of 1 if they all are. */
 static sherd_tensor *merge_batch(sherd_tensor *t, int batches, int64_t items)
 {
-    int64_t shape[SHERD_MAX_DIMS], product = 1;
+    int64_t shape[SHERD_MAX_DIMS];
 
-    for (int d = 0; d < batches; d++)
-        product *= t->shape[d];
-    shape[0] = product == 1 ? 1 : items;
+    shape[0] = sherd__times_all(1, batches, t->shape) == 1 ? 1 : items;
     memcpy(shape + 1, t->shape + batches, (size_t)(t->ndim - batches) * sizeof *shape);
     return sherd_reshape(t, shape, t->ndim - batches + 1);
 }
@@ -288,12 +291,11 @@ static sherd_tensor *merge_batch(sherd_tensor *t, int batches, int64_t items)
 static sherd_tensor *merge_mask(sherd_tensor *t, const sherd_tensor *q, int last, int64_t items)
 {
     int batches = q->ndim - LAST_DIMS, own = t ? t->ndim - last : 0;
-    int64_t shape[SHERD_MAX_DIMS], product = 1;
+    int64_t shape[SHERD_MAX_DIMS];
 
     if (!t || sherd_tensor_failed(t) || own < 0)
         return t;
-    for (int d = 0; d < own; d++)
-        product *= t->shape[d];
+    int64_t product = sherd__times_all(1, own, t->shape);
     if (product != 1 && product != items) {
         memcpy(shape, q->shape, (size_t)batches * sizeof *shape);
         memcpy(shape + batches, t->shape + own, (size_t)last * sizeof *shape);
@@ -308,25 +310,17 @@ static bool attend_merged(sherd_tensor *out[2], sherd_tensor *const *in,
 {
     const sherd_tensor *q = in[Q];
     int batches = q->ndim - LAST_DIMS;
-    int64_t items = 1, shape[SHERD_MAX_DIMS];
+    int64_t items = sherd__times_all(1, batches, q->shape);
     sherd_attention_options own = *o;
     sherd_tensor *t[MASK];
 
-    for (int d = 0; d < batches; d++)
-        items *= q->shape[d];
     for (int i = Q; i <= V; i++)
         t[i] = merge_batch(in[i], batches, items);
     own.mask = merge_mask(o->mask, q, 3, items);
     own.spans = merge_mask(o->spans, q, 2, items);
     if (!sherd__attend(out, t[Q], t[K], t[V], &own, summed))
         return false;
-    out[OUT] = sherd_reshape(out[OUT], q->shape, q->ndim);
-    if (summed) {
-        memcpy(shape, q->shape, sizeof shape);
-        shape[batches] = heads_of(q);
-        shape[batches + 1] = q->shape[batches];
-        out[LOG_SUM] = sherd_reshape(out[LOG_SUM], shape, batches + 2);
-    }
+    shape_results(out, q, summed, sherd_reshape);
     return !sherd_tensor_failed(out[OUT]) && (!summed || !sherd_tensor_failed(out[LOG_SUM]));
 }
 
@@ -382,7 +376,7 @@ static bool attend(sherd_tensor *out[2], sherd_tensor **in, attend_attributes *a
     if (!(sharded ? apply_sharded(out, in, attributes, o->way, general, summed)
                   : apply(out, in, attributes, general, summed)))
         return false;
-    join_heads(out, q, summed);
+    shape_results(out, q, summed, sherd_view);
     return !sherd_tensor_failed(out[OUT]) && !sherd_tensor_failed(out[LOG_SUM]);
 }
 

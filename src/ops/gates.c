@@ -55,7 +55,7 @@ static sherd_tensor *glu_steps(sherd_tensor *a, int dim)
     return sherd_mul(sherd_narrow(a, dim, 0, half), gate);
 }
 
-/* "abZ" or "abz": dim `dim` whole ('Z'), or half of it ('z'). */
+/* "aby" or "abz": dim `dim` whole ('y'), or half of it ('z'). */
 static void write_dims(char *to, int ndim, int dim, char letter)
 {
     for (int d = 0; d < ndim; d++)
@@ -75,17 +75,30 @@ static half_rows rows_of(const sherd_tensor *a, int dim)
                        sherd_dtype_bytes(a->dtype)};
 }
 
+/* The dim of operand 0 that has halves, and the dims of both in rules. */
+typedef struct half_dims {
+    int dim;
+    char whole[SHERD_MAX_DIMS + 1], half[SHERD_MAX_DIMS + 1];
+} half_dims;
+
+static half_dims dims_of(const sherd_call *call)
+{
+    int ndim = call->in[0]->ndim;
+    half_dims d = {.dim = sherd__dim_of(((const halves *)call->attributes)->dim, ndim)};
+
+    write_dims(d.whole, ndim, d.dim, 'y');
+    write_dims(d.half, ndim, d.dim, 'z');
+    return d;
+}
+
 static const char *describe_halves(sherd_call *call)
 {
     const sherd_tensor *a = call->in[0];
-    int dim = sherd__dim_of(((const halves *)call->attributes)->dim, a->ndim);
-    char whole[SHERD_MAX_DIMS + 1], half[SHERD_MAX_DIMS + 1];
+    const half_dims d = dims_of(call);
 
-    write_dims(whole, a->ndim, dim, 'y');
-    write_dims(half, a->ndim, dim, 'z');
-    snprintf(call->rule, sizeof call->rule, "%s->%s", whole, half);
+    snprintf(call->rule, sizeof call->rule, "%s->%s", d.whole, d.half);
     sherd_call_shape(call, 0, a->ndim, a->shape);
-    call->shape[0][dim] = a->shape[dim] / 2;
+    call->shape[0][d.dim] = a->shape[d.dim] / 2;
     return NULL;
 }
 
@@ -113,13 +126,9 @@ enum { G_A, G_DY };
 
 static const char *describe_halves_grad(sherd_call *call)
 {
-    const sherd_tensor *a = call->in[G_A];
-    int dim = sherd__dim_of(((const halves *)call->attributes)->dim, a->ndim);
-    char whole[SHERD_MAX_DIMS + 1], half[SHERD_MAX_DIMS + 1];
+    const half_dims d = dims_of(call);
 
-    write_dims(whole, a->ndim, dim, 'y');
-    write_dims(half, a->ndim, dim, 'z');
-    snprintf(call->rule, sizeof call->rule, "%s,%s->%s", whole, half, whole);
+    snprintf(call->rule, sizeof call->rule, "%s,%s->%s", d.whole, d.half, d.whole);
     return NULL;
 }
 
