@@ -34,6 +34,8 @@ sherd_optimizer *sherd__state_optimizer(const sherd__file_state *s, int number);
 /* List everything: s->listed and s->named; and forget that, and the sources. */
 sherd_status sherd__state_list(sherd__file_state *s);
 void sherd__state_clear(sherd__file_state *s);
+/* What the names of an optimizer's state begin with; how long that is. */
+int sherd__state_prefix(int number, char *out, size_t room);
 /* The name in a file of an entry of an optimizer; number -1: of the module. NULL: no memory. */
 char *sherd__state_name(const sherd__file_state *s, const sherd_named_state *entry, int number);
 

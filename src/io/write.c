@@ -132,94 +132,6 @@ static sherd_status list_all(sherd_writing *w, const sherd__to_write *what)
 
 /* ---- writing it ------------------------------------------------------------------------------ */
 
-/* All ranks go on, or none. */
-static bool agree(sherd_writing *w, uint64_t arguments)
-{
-    w->status = sherd__agree(w->world, w->status, arguments, w->function);
-    return w->status == SHERD_OK;
-}
-
-/*
- * Check that all ranks have passed the same thing: `kind` names it, `text` describes it. If not,
- * the error shows both texts, shortened.
- */
-static bool agree_on(sherd_writing *w, uint64_t hash, const char *kind, const char *text)
-{
-    char shown[48], name[160];
-
-    sherd__fit_text(shown, sizeof shown, text);
-    snprintf(name, sizeof name, "%s: %s \"%s\"", w->function, kind, shown);
-    w->status = sherd__agree(w->world, w->status, sherd__hash_text(hash, text), name);
-    return w->status == SHERD_OK;
-}
-
-/* "tensor 1, f32[2,3],", of the header. */
-static void describe_tensor(const sherd_file_entry *e, int i, char *text, size_t room)
-{
-    sherd__writer w = {text, room, 0};
-
-    sherd__write(&w, "tensor %d, %s[", i, sherd_dtype_name(e->dtype));
-    for (int d = 0; d < e->ndim; d++)
-        sherd__write(&w, "%s%lld", d ? "," : "", (long long)e->shape[d]);
-    sherd__write(&w, "],");
-}
-
-/* Whether all ranks know the tensor, by its layout and by the deed that made it. */
-static bool is_of_all(const sherd_tensor *t)
-{
-    return t->layout && t->layout->spec.mesh->count == sherd_world_ranks(t->world);
-}
-
-static uint64_t hash_of_tensors(const sherd_writing *w, uint64_t hash)
-{
-    for (int i = 0; i < w->header.entries; i++) {
-        const sherd_tensor *t = w->list[i].tensor;
-        if (is_of_all(t))
-            hash = sherd__hash_word(sherd__hash_word(hash, t->layout->hash), t->ledger.identity);
-    }
-    return hash;
-}
-
-/* The i-th tensors lie alike and are the same, as far as all ranks know. */
-static bool agree_on_tensor(sherd_writing *w, int i)
-{
-    const sherd_tensor *t = w->list[i].tensor;
-    bool all = is_of_all(t);
-    char kind[64];
-
-    snprintf(kind, sizeof kind, "the layout of tensor %d,", i);
-    if (!agree_on(w, 0, kind, all ? t->layout->text : "none that all ranks know"))
-        return false;
-    snprintf(kind, sizeof kind, "what was computed of tensor %d,", i);
-    return agree_on(w, all ? t->ledger.identity : 0, kind, w->header.entry[i].name);
-}
-
-/* All headers are equal, and tensors are the same. The error is of the first that is not. */
-static bool agree_on_header(sherd_writing *w, const char *text, size_t bytes)
-{
-    const sherd__header *h = &w->header;
-    char kind[96];
-
-    if (agree(w, text ? hash_of_tensors(w, sherd__hash_bytes(1, text, bytes)) : 0) ||
-        w->status != SHERD_EDIFFER)
-        return w->status == SHERD_OK;
-    w->status = SHERD_OK;
-    snprintf(kind, sizeof kind, "%d tensors and %d notes for", h->entries, h->notes);
-    bool same = agree_on(w, 0, kind, w->path);
-    for (int i = 0; same && i < h->entries; i++) {
-        describe_tensor(&h->entry[i], i, kind, sizeof kind);
-        same = agree_on(w, 0, kind, h->entry[i].name) && agree_on_tensor(w, i);
-    }
-    for (int i = 0; same && i < h->notes; i++) {
-        snprintf(kind, sizeof kind, "note %d,", i);
-        same = agree_on(w, 0, kind, h->note[i].key);
-        snprintf(kind, sizeof kind, "note \"%.24s\",", h->note[i].key);
-        same = same && agree_on(w, 1, kind, h->note[i].text);
-    }
-    w->status = w->status ? w->status : SHERD_EDIFFER;
-    return false;
-}
-
 /* Rows belong to one rank; a scalar is on each rank, and the first of its mesh writes it. */
 static bool is_ours(const sherd_tensor *t)
 {
@@ -250,7 +162,7 @@ static void note_tensor(const sherd_writing *w, const sherd_tensor *t)
 {
     uint64_t what = sherd__hash_word(t->layout->hash, t->ledger.identity), unused;
 
-    if (!is_of_all(t))
+    if (!sherd__write_of_all(t))
         sherd__deed_add(t->layout->spec.mesh, w->function, what, &unused);
 }
 
@@ -311,21 +223,14 @@ static bool put_file(sherd_writing *w, const char *header, size_t bytes)
 
     if (first || dry)
         sherd__part_make(w, header, bytes);
-    if (!agree(w, 1))
+    if (!sherd__write_agree(w, 1))
         return false;
     if (!first && !dry)
         sherd__part_open(w);
     put_all(w);
     if (!w->status && !w->later && !dry && !sherd__sync_file(w->fd))
         sherd__part_fail(w);
-    return agree(w, 2);
-}
-
-static void name_file(sherd_writing *w)
-{
-    if (sherd_world_rank(w->world) == 0 && !sherd__is_dry(w->world))
-        sherd__part_rename(w);
-    agree(w, 3);
+    return sherd__write_agree(w, 2);
 }
 
 /* Everything but the name. */
@@ -340,7 +245,8 @@ static void write_all(sherd_writing *w, const sherd__to_write *what)
         w->status = list_all(w, what);
     if (!w->status)
         w->status = sherd__header_text(&header, &bytes, &w->header, diag, w->function);
-    if (agree_on(w, 0, "to", what->path ? what->path : "") && agree_on_header(w, header, bytes)) {
+    if (sherd__write_agree_on(w, 0, "to", what->path ? what->path : "") &&
+        sherd__write_agree_header(w, header, bytes)) {
         sherd__file_signal_hold(&limit);
         (void)put_file(w, header, bytes);
         sherd__file_signal_drop(&limit);
@@ -371,7 +277,7 @@ static sherd_status write_now(sherd_writing *w, const sherd__to_write *what)
 {
     write_all(w, what);
     if (!w->status)
-        name_file(w);
+        sherd__write_name(w);
     sherd__part_drop(w);
     return w->status;
 }
@@ -410,13 +316,6 @@ sherd_status sherd__file_write(const sherd__to_write *what, const char *function
     w->fd = -1;
     w->header.heap = sherd__world_heap(world);
     return w == &now ? write_now(w, what) : write_later(w, what);
-}
-
-sherd_status sherd__file_name(sherd_writing *w)
-{
-    if (agree_on(w, 4, "to", w->path))
-        name_file(w);
-    return w->status;
 }
 
 sherd_status sherd_file_write(sherd_world *world, const char *path,

@@ -159,17 +159,6 @@ static bool is_default(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n)
     return sherd__dim_equal(mesh, dim, &plain, n);
 }
 
-void sherd__layout_free(sherd__space *space, sherd_layout *layout)
-{
-    if (!layout)
-        return;
-    for (int d = 0; d < layout->spec.ndim; d++)
-        sherd__free(space->heap, (void *)(uintptr_t)layout->spec.dim[d].cuts);
-    sherd__free(space->heap, layout->text);
-    sherd__free(space->heap, layout->placements);
-    sherd__free(space->heap, layout);
-}
-
 /*
  * Replace the spec's cuts by copies; false for lack of memory, then none is left that is not its
  * own.

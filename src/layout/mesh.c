@@ -43,13 +43,14 @@ static bool equals_key(const void *item, const void *other)
     return memcmp(mesh->ranks, key->ranks, (size_t)key->count * sizeof *key->ranks) == 0;
 }
 
-void sherd__mesh_free(sherd__space *space, sherd_mesh *mesh)
+void sherd__mesh_write(sherd__writer *w, const void *object)
 {
-    if (!mesh)
-        return;
-    sherd__free(space->heap, (void *)(uintptr_t)mesh->ranks);
-    sherd__free(space->heap, mesh->text);
-    sherd__free(space->heap, mesh);
+    const sherd_mesh *mesh = object;
+
+    for (int i = 0; i < mesh->axes; i++)
+        sherd__write(w, "%s%s=%lld", i ? "," : "", mesh->name[i], (long long)mesh->extent[i]);
+    for (int64_t i = 0; mesh->ranks && i < mesh->count; i++)
+        sherd__write(w, "%s%d", i ? "," : "@", mesh->ranks[i]);
 }
 
 static sherd_mesh *copy_key(sherd__space *space, const sherd_mesh *key)

@@ -213,38 +213,6 @@ static sherd_status find_order(const reader *r, int dim, int *order)
 
 /* ---- cuts ----------------------------------------------------------------------------------- */
 
-sherd_status sherd__sizes_scan(int64_t **out, sherd__space *space, const char *function,
-                               sherd__scanner *s, int64_t parts, int64_t n)
-{
-    int64_t sum = 0;
-
-    *out = NULL;
-    sherd__skip_blanks(s);
-    const sherd__scanner start = *s;
-    /* No list has more sizes than letters: many shards take no memory before their list is read. */
-    int64_t room = sherd__min(parts, (int64_t)strlen(s->at) + 1);
-    int64_t *sizes = sherd__alloc(space->heap, (size_t)room, sizeof *sizes);
-    sherd_status status = sizes ? SHERD_OK : sherd__no_memory(space->diag, function);
-    for (int64_t i = 0; status == SHERD_OK && i < parts; i++)
-        if ((i && !sherd__take(s, ",")) || !sherd__take_integer(s, &sizes[i]))
-            status = sherd__expected(space->diag, function, s, "size %lld of %lld, one per shard",
-                                     (long long)i + 1, (long long)parts);
-        else if (!sherd__add(sum, sizes[i], &sum))
-            status =
-                sherd__expected(space->diag, function, &start,
-                                "sizes that add up to %lld, not to 2^62 or more", (long long)n);
-    if (status == SHERD_OK && sum != n)
-        status =
-            sherd__expected(space->diag, function, &start, "sizes that add up to %lld, not to %lld",
-                            (long long)n, (long long)sum);
-    if (status != SHERD_OK) {
-        sherd__free(space->heap, sizes);
-        return status;
-    }
-    *out = sizes;
-    return SHERD_OK;
-}
-
 /* Number of shards of a dim of the tensor. */
 static int64_t parts_of(const reader *r, int dim)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading shapes and dtypes: "8x16", "scalar", "bf16". The error texts about the size of a dim are
- * here, for shapes and for layouts.
+ * Reading shapes, dtypes and the sizes of shards: "8x16", "scalar", "bf16", "4,6". The error texts
+ * about sizes are here, for shapes, placements and layouts.
  */
 #include "inside.h"
 #include "base/num.h"
@@ -78,4 +78,36 @@ sherd_status sherd__dtype_read(sherd_dtype *out, sherd__diag *diag, const char *
     if (status == SHERD_OK)
         *out = dtype;
     return status;
+}
+
+sherd_status sherd__sizes_scan(int64_t **out, sherd__space *space, const char *function,
+                               sherd__scanner *s, int64_t parts, int64_t n)
+{
+    int64_t sum = 0;
+
+    *out = NULL;
+    sherd__skip_blanks(s);
+    const sherd__scanner start = *s;
+    /* No list has more sizes than letters: many shards take no memory before their list is read. */
+    int64_t room = sherd__min(parts, (int64_t)strlen(s->at) + 1);
+    int64_t *sizes = sherd__alloc(space->heap, (size_t)room, sizeof *sizes);
+    sherd_status status = sizes ? SHERD_OK : sherd__no_memory(space->diag, function);
+    for (int64_t i = 0; status == SHERD_OK && i < parts; i++)
+        if ((i && !sherd__take(s, ",")) || !sherd__take_integer(s, &sizes[i]))
+            status = sherd__expected(space->diag, function, s, "size %lld of %lld, one per shard",
+                                     (long long)i + 1, (long long)parts);
+        else if (!sherd__add(sum, sizes[i], &sum))
+            status =
+                sherd__expected(space->diag, function, &start,
+                                "sizes that add up to %lld, not to 2^62 or more", (long long)n);
+    if (status == SHERD_OK && sum != n)
+        status =
+            sherd__expected(space->diag, function, &start, "sizes that add up to %lld, not to %lld",
+                            (long long)n, (long long)sum);
+    if (status != SHERD_OK) {
+        sherd__free(space->heap, sizes);
+        return status;
+    }
+    *out = sizes;
+    return SHERD_OK;
 }

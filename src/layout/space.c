@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The space that owns meshes and layouts, and the list of layouts that scopes hold. */
+/*
+ * The space that owns meshes and layouts, and frees them; the list of layouts that scopes hold, and
+ * that of those nobody holds, which stay until MOST_IDLE newer ones have joined them.
+ */
 #include "bytes.h"
 #include "inside.h"
 
@@ -86,6 +89,26 @@ bool sherd__layouts_reserve(sherd__space *space)
     if (list)
         space->held = list;
     return list != NULL;
+}
+
+void sherd__layout_free(sherd__space *space, sherd_layout *layout)
+{
+    if (!layout)
+        return;
+    for (int d = 0; d < layout->spec.ndim; d++)
+        sherd__free(space->heap, (void *)(uintptr_t)layout->spec.dim[d].cuts);
+    sherd__free(space->heap, layout->text);
+    sherd__free(space->heap, layout->placements);
+    sherd__free(space->heap, layout);
+}
+
+void sherd__mesh_free(sherd__space *space, sherd_mesh *mesh)
+{
+    if (!mesh)
+        return;
+    sherd__free(space->heap, (void *)(uintptr_t)mesh->ranks);
+    sherd__free(space->heap, mesh->text);
+    sherd__free(space->heap, mesh);
 }
 
 size_t sherd__layout_bytes(const sherd_layout *layout)

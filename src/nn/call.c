@@ -48,7 +48,7 @@ static sherd__where enter(sherd_module *m)
 }
 
 /*
- * As sherd__module_forward. The arguments are kept as they were passed, packed by the hooks that
+ * Run hooks and forward in the caller's scope. The arguments are kept as they were passed, packed by the hooks that
  * are in force when the forward begins.
  */
 static void run(sherd_module *m, sherd_args *in, sherd_args *out, sherd__replay *replay)
@@ -79,7 +79,7 @@ static void run(sherd_module *m, sherd_args *in, sherd_args *out, sherd__replay 
     sherd__where_set(m->world, before);
 }
 
-void sherd__module_forward(sherd_module *m, sherd_args *in, sherd_args *out)
+static void run_again(sherd_module *m, sherd_args *in, sherd_args *out)
 {
     run(m, in, out, NULL);
 }
@@ -153,7 +153,7 @@ static void run_whole(const char *function, sherd_module *module, const sherd_ar
         complain(module, "the number of arguments is out of range");
         arguments.count = 0;
     }
-    sherd__replay *replay = sherd__checkpoint_begin(module, &arguments);
+    sherd__replay *replay = sherd__checkpoint_begin(module, &arguments, run_again);
     run(module, &arguments, &result, replay);
     sherd__replay_end(replay);
     sherd__scope_leave(module->world, floor);

@@ -11,13 +11,6 @@
 
 /* ---- another tensor in a place --------------------------------------------------------------- */
 
-sherd_module *sherd__module_root(sherd_module *m)
-{
-    while (m->parent)
-        m = m->parent;
-    return m;
-}
-
 static void replace_in(sherd__named_tensor *list, int count, const sherd_tensor *old,
                        sherd_tensor *fresh)
 {

@@ -14,14 +14,6 @@ static sherd__heap *heap_of(const sherd_module *module)
     return sherd__world_heap(module->world);
 }
 
-int sherd__find_child(const sherd_module *m, const char *name, size_t length)
-{
-    sherd__name_kind kind;
-    int i = sherd__find_name(m, name, length, &kind);
-
-    return i >= 0 && kind == SHERD__CHILD ? i : -1;
-}
-
 static int count_modules(const sherd_module *m)
 {
     int n = 1;
@@ -177,15 +169,6 @@ sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_modu
 }
 
 /* ---- taking out ------------------------------------------------------------------------------ */
-
-bool sherd__runs_again(const sherd_module *m)
-{
-    bool again = m->checkpoint != NULL;
-
-    for (int i = 0; !again && i < m->children; i++)
-        again = sherd__runs_again(m->child[i].module);
-    return again;
-}
 
 /* Why a child cannot leave its parent; NULL: it can. `destroyed`: then it ends. */
 static const char *stays(const sherd_module *child, bool destroyed)

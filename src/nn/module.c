@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A module: made, destroyed, found, and what it says of itself; children.c has its children. */
+/* A module: made, destroyed, and what is set of it; about.c is what it says of itself. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,16 +9,6 @@
 static sherd__heap *heap_of(const sherd_module *module)
 {
     return sherd__world_heap(module->world);
-}
-
-const char *sherd__module_name(const sherd_module *module)
-{
-    return module->path[0] ? module->path : "(root)";
-}
-
-const char *sherd__module_called(const sherd_module *module)
-{
-    return module->called ? module->called : "sherd_module_run";
 }
 
 sherd_status sherd_module_create(sherd_module **out, sherd_world *world, sherd_forward forward,
@@ -103,32 +93,6 @@ static void destroy_tree(sherd_module *m)
     sherd__free(heap, m);
 }
 
-bool sherd__is_running(const sherd_module *m)
-{
-    bool running = m->running > 0;
-
-    for (int i = 0; !running && i < m->children; i++)
-        running = sherd__is_running(m->child[i].module);
-    return running;
-}
-
-/* Whether a backward may still need it: to run it again, or because a parameter is on a tape. */
-static bool is_recorded(const sherd_module *m)
-{
-    bool recorded = m->checkpoint != NULL;
-
-    for (int i = 0; !recorded && i < m->parameters; i++)
-        recorded = m->parameter[i].tensor->refs > 1;
-    for (int i = 0; !recorded && i < m->children; i++)
-        recorded = is_recorded(m->child[i].module);
-    return recorded;
-}
-
-bool sherd__is_in_backward(const sherd_module *m)
-{
-    return sherd__where_now(m->world) & SHERD__BACKWARD && !m->of_backward && is_recorded(m);
-}
-
 void sherd_module_destroy(sherd_module *module)
 {
     const char *fault = NULL;
@@ -149,25 +113,6 @@ void sherd_module_destroy(sherd_module *module)
 
 /* ---- what a module is ----------------------------------------------------------------------- */
 
-sherd_module *sherd__module_at(sherd_module *module, const char *path, size_t length)
-{
-    const char *end = path + length;
-
-    while (module && path < end) {
-        const char *dot = memchr(path, '.', (size_t)(end - path));
-        int i = sherd__find_child(module, path, (size_t)((dot ? dot : end) - path));
-        bool trailing = dot && dot + 1 == end;
-        path = dot ? dot + 1 : end;
-        module = i < 0 || trailing ? NULL : module->child[i].module;
-    }
-    return module;
-}
-
-sherd_module *sherd_module_find(sherd_module *module, const char *path)
-{
-    return path ? sherd__module_at(module, path, strlen(path)) : NULL;
-}
-
 sherd_status sherd__note_style(sherd_module *module, const char *style, const char *axis)
 {
     sherd__heap *heap = heap_of(module);
@@ -181,16 +126,6 @@ sherd_status sherd__note_style(sherd_module *module, const char *style, const ch
     sherd__free(heap, module->styles);
     module->styles = text;
     return SHERD_OK;
-}
-
-sherd_world *sherd_module_world(const sherd_module *module)
-{
-    return module ? module->world : NULL;
-}
-
-void *sherd_module_payload(const sherd_module *module)
-{
-    return module ? module->options.payload : NULL;
 }
 
 sherd_status sherd_module_set_payload(sherd_module *module, void *payload,
@@ -215,31 +150,6 @@ sherd_status sherd_module_set_payload(sherd_module *module, void *payload,
     return SHERD_OK;
 }
 
-sherd_module_kind sherd_module_kind_of(const sherd_module *module)
-{
-    return module ? module->options.kind : SHERD_MODULE_OTHER;
-}
-
-const char *sherd_module_path(const sherd_module *module)
-{
-    return module ? module->path : "";
-}
-
-int sherd_module_children(const sherd_module *module)
-{
-    return module ? module->children : 0;
-}
-
-sherd_module *sherd_module_child(const sherd_module *module, int i)
-{
-    return i >= 0 && i < sherd_module_children(module) ? module->child[i].module : NULL;
-}
-
-const char *sherd_module_child_name(const sherd_module *module, int i)
-{
-    return i >= 0 && i < sherd_module_children(module) ? module->child[i].name : NULL;
-}
-
 void sherd_module_train(sherd_module *module, bool training)
 {
     if (!module)
@@ -247,11 +157,6 @@ void sherd_module_train(sherd_module *module, bool training)
     module->eval = !training;
     for (int i = 0; i < module->children; i++)
         sherd_module_train(module->child[i].module, training);
-}
-
-bool sherd_module_is_training(const sherd_module *module)
-{
-    return module && !module->eval;
 }
 
 sherd_generator *sherd_module_generator(sherd_module *module)

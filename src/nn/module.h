@@ -190,14 +190,13 @@ sherd_status sherd__note_style(sherd_module *module, const char *style, const ch
 /* Free hooks that were removed while the module ran (all = the others too). */
 void sherd__hooks_sweep(sherd_module *module, bool all);
 
-/* Run hooks and forward in the caller's scope. */
-void sherd__module_forward(sherd_module *module, sherd_args *in, sherd_args *out);
-
 /*
  * Around a call of a module. NULL if it is not checkpointed, and then the other functions do
- * nothing.
+ * nothing. `again` runs hooks and forward in the caller's scope.
  */
-sherd__replay *sherd__checkpoint_begin(sherd_module *module, const sherd_args *in);
+sherd__replay *sherd__checkpoint_begin(sherd_module *module, const sherd_args *in,
+                                       void (*again)(sherd_module *module, sherd_args *in,
+                                                     sherd_args *out));
 /* Keep the arguments as they were passed. */
 void sherd__checkpoint_keep(sherd__replay *replay, const sherd_args *in);
 /* The module is destroyed: its calls can no longer be recomputed. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors that a module holds by name: what parameters and buffers have in common. */
+/*
+ * What a module holds by name: children, parameters and buffers share one map of names, by which
+ * paths are followed. What parameters and buffers have in common.
+ */
 #include <string.h>
 
 #include "base/hash.h"
@@ -108,6 +111,33 @@ int sherd__find_name(const sherd_module *m, const char *name, size_t length, she
         return -1;
     *kind = kind_at(place);
     return index_at(place);
+}
+
+int sherd__find_child(const sherd_module *m, const char *name, size_t length)
+{
+    sherd__name_kind kind;
+    int i = sherd__find_name(m, name, length, &kind);
+
+    return i >= 0 && kind == SHERD__CHILD ? i : -1;
+}
+
+sherd_module *sherd__module_at(sherd_module *module, const char *path, size_t length)
+{
+    const char *end = path + length;
+
+    while (module && path < end) {
+        const char *dot = memchr(path, '.', (size_t)(end - path));
+        int i = sherd__find_child(module, path, (size_t)((dot ? dot : end) - path));
+        bool trailing = dot && dot + 1 == end;
+        path = dot ? dot + 1 : end;
+        module = i < 0 || trailing ? NULL : module->child[i].module;
+    }
+    return module;
+}
+
+sherd_module *sherd_module_find(sherd_module *module, const char *path)
+{
+    return path ? sherd__module_at(module, path, strlen(path)) : NULL;
 }
 
 int sherd__find_named(const sherd_module *m, const char *name, sherd__name_kind kind)

@@ -146,7 +146,16 @@ const sherd_tensor *sherd__optimizer_owner(sherd_optimizer *o, const sherd_tenso
 sherd__device *sherd__optimizer_device(const sherd_optimizer *o, const sherd_tensor *p);
 /* How many tensors of state an item has. */
 int sherd__optimizer_states(const sherd_optimizer *o, const sherd__optimized *item);
-/* Make the state of an item that has none yet, where its parameter is. */
+/*
+ * Name the state of a new item after its parameter, and make it unless the parameter is frozen. After a failure
+ * the item can be destroyed too.
+ */
+sherd_status sherd__optimizer_start_item(const sherd_optimizer *o, sherd__optimized *item,
+                                         const sherd_named_parameter *parameter);
+/*
+ * Make the state of an item that has none yet, where its parameter is: zeros. A second call goes on
+ * after a failure.
+ */
 sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optimized *item);
 /*
  * What the e-th tensor of an item is called, and the tensor, NULL if it has not begun; false: there
@@ -163,11 +172,23 @@ static inline sherd_tensor *sherd__updated(const sherd__optimized *item)
 {
     return item->slice ? item->slice : item->p;
 }
-/* Update one parameter by itself, on the CPU (step.c); false: ended by the alarm. */
+/* Whether a step updates this item by itself: it has a gradient, and no `update_whole`. */
+bool sherd__optimizer_takes(const sherd__optimized *item);
+/*
+ * Make the state that the item lacks, and see whether it can be used. False: the alarm is raised, as it is for
+ * state that was lost because an earlier step changed it on some ranks only.
+ */
+bool sherd__optimizer_has_state(const sherd_optimizer *o, sherd__optimized *item);
+/* Update one parameter by itself, on the CPU; false: ended by the alarm. */
 bool sherd__optimizer_update(const sherd_optimizer *o, sherd__optimized *item, double rate,
                              double grad_scale);
-/* Take a slice; and a step of all parameters whose state is sharded further (slices.c). */
+/* Update all parameters, but for those whose state is sharded further; likewise. */
+bool sherd__optimizer_update_all(const sherd_optimizer *o, double rate, double grad_scale);
+/* A tensor with that layout, in memory of its own. */
+sherd_tensor *sherd__copied_to(sherd_tensor *t, const sherd_layout *to);
+/* The part of a parameter that its state is for; false: likewise. */
 bool sherd__optimizer_slice(sherd__optimized *item);
+/* Update all parameters whose state is sharded further (slices.c); likewise. */
 bool sherd__optimizer_update_slices(const sherd_optimizer *o, double rate, double grad_scale);
 
 /*

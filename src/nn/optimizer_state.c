@@ -76,18 +76,6 @@ static bool has_name(const sherd_named_state *entry, const char *name)
            strcmp(name + length + 1, entry->name) == 0;
 }
 
-sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *p)
-{
-    for (int i = 0; i < o->count; i++) {
-        int at = (o->found + i) % o->count;
-        if (o->item[at].p == p) {
-            o->found = at;
-            return &o->item[at];
-        }
-    }
-    return NULL;
-}
-
 const sherd_tensor *sherd__optimizer_owner(sherd_optimizer *o, const sherd_tensor *state)
 {
     for (int i = 0; i < o->count; i++) {

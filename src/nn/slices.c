@@ -15,22 +15,6 @@ enum { ROUND = 32 << 20 }; /* bytes that are gathered in one call, and one param
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* In another layout, with storage of its own, where a move would share it. */
-static sherd_tensor *copied_to(sherd_tensor *t, const sherd_layout *to)
-{
-    sherd_tensor *moved = sherd__move_to(t, to, false);
-
-    return moved->storage && moved->storage == t->storage ? sherd__copied(moved) : moved;
-}
-
-bool sherd__optimizer_slice(sherd__optimized *item)
-{
-    sherd_tensor *slice = copied_to(item->p, item->part);
-
-    item->slice = sherd_tensor_failed(slice) ? NULL : slice;
-    return item->slice != NULL;
-}
-
 /* What was gathered into the parameter, which stays the same tensor. */
 static bool overwrite(sherd_tensor *p, sherd_tensor *from)
 {
@@ -117,7 +101,8 @@ static bool move_state(const sherd_optimizer *o, sherd__optimized *item, const s
     if (item->tensor[SHERD__OPTIMIZER_EXACT] && !sherd__optimizer_refresh(item, NULL))
         return false;
     for (int i = 0; i < SHERD__OPTIMIZER_STEPS; i++)
-        if (item->tensor[i] && sherd_tensor_failed(moved[i] = copied_to(item->tensor[i], part)))
+        if (item->tensor[i] &&
+            sherd_tensor_failed(moved[i] = sherd__copied_to(item->tensor[i], part)))
             return false;
     for (int i = 0; i < SHERD__OPTIMIZER_STEPS; i++) {
         if (!moved[i])

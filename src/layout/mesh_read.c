@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meshes as text, both ways: "2x4", "dp=2,tp=2", "x=2@2,3". */
+/* Reading meshes: "2x4", "dp=2,tp=2", "x=2@2,3". */
 #include "inside.h"
 #include "base/num.h"
 
 #include <stdio.h>
 #include <string.h>
-
-void sherd__mesh_write(sherd__writer *w, const void *object)
-{
-    const sherd_mesh *mesh = object;
-
-    for (int i = 0; i < mesh->axes; i++)
-        sherd__write(w, "%s%s=%lld", i ? "," : "", mesh->name[i], (long long)mesh->extent[i]);
-    for (int64_t i = 0; mesh->ranks && i < mesh->count; i++)
-        sherd__write(w, "%s%d", i ? "," : "@", mesh->ranks[i]);
-}
 
 /* The extent of the key's next axis; multiplies key->count by it. */
 static sherd_status scan_extent(sherd__space *space, const char *function, sherd__scanner *s,
