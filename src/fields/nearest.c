@@ -69,6 +69,14 @@ double *sherd__widened(sherd_call *call, const sherd_tensor *t, const void *data
     return out;
 }
 
+const double *sherd__periods(const double *period)
+{
+    for (int d = 0; d < SHERD_MAX_DIMS; d++)
+        if (period[d] > 0)
+            return period;
+    return NULL;
+}
+
 /* A piece as a cloud whose first point has this global index. False: no memory. */
 static bool arrange(sherd_call *call, sherd__cloud *cloud, const sherd_tensor *piece,
                     const void *data, int64_t first)

@@ -41,14 +41,6 @@ typedef struct space {
         SHERD_FIELDS(space, period, DOUBLE, SHERD_MAX_DIMS) \
     }
 
-const double *sherd__periods(const double *period)
-{
-    for (int d = 0; d < SHERD_MAX_DIMS; d++)
-        if (period[d] > 0)
-            return period;
-    return NULL;
-}
-
 enum { POINTS, QUERIES };
 
 /* ---- differences ----------------------------------------------------------------------------- */

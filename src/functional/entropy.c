@@ -28,42 +28,6 @@ static const sherd__layer_kernels *kernels_in(const sherd_call *call)
     return sherd__layer_kernels_of(call->in[LOGITS]->dtype);
 }
 
-static bool are_indices(const sherd_tensor *targets)
-{
-    return targets->dtype == SHERD_I32;
-}
-
-/* A rank outside the mesh has no rows, even for a scalar. */
-static int64_t rows_of(const sherd_tensor *logits)
-{
-    int64_t coordinate[SHERD_MAX_AXES];
-
-    return logits->layout && !sherd__coordinate(logits, coordinate)
-               ? 0
-               : sherd__local_count(logits, 0, logits->ndim - 1);
-}
-
-sherd__entropy sherd__entropy_of(const sherd_call *call, int logits)
-{
-    const entropy_attributes *attributes = call->attributes;
-    const sherd_tensor *l = call->in[logits], *targets = call->in[logits + TARGETS];
-    int last = l->ndim - 1;
-    double classes = (double)sherd__max(l->shape[last], 1);
-    sherd__entropy e = {.rows = rows_of(l),
-                        .cols = l->local[last],
-                        .first = sherd_tensor_box(l).offset[last],
-                        .keep = 1 - attributes->smoothing,
-                        .spread = attributes->smoothing / classes,
-                        .ignored = attributes->ignored,
-                        .weight = call->from[logits + WEIGHT]};
-
-    if (targets && are_indices(targets))
-        e.target = call->from[logits + TARGETS];
-    else
-        e.probability = call->from[logits + TARGETS];
-    return e;
-}
-
 /* ---- backward -------------------------------------------------------------------------------- */
 
 enum { G_DY = SHERD__G_DY, G_COUNTED, G_LOGITS, G_TARGETS, G_WEIGHT, G_SUMS, G_AMOUNT, G_OPERANDS };
@@ -161,7 +125,7 @@ static const char *describe_grad(sherd_call *call)
 
     snprintf(call->rule, sizeof call->rule, "%s,,...c,%s,c,...m,...->...c",
              attributes->reduction == SHERD_LOSS_NONE ? "..." : "",
-             !targets || are_indices(targets) ? "..." : "...c");
+             !targets || sherd__are_classes(targets) ? "..." : "...c");
     return NULL;
 }
 
@@ -291,7 +255,7 @@ static bool start(sherd_call *call, sherd__entropy *e)
     const entropy_attributes *attributes = call->attributes;
 
     *e = sherd__entropy_of(call, LOGITS);
-    return !are_indices(call->in[TARGETS]) ||
+    return !sherd__are_classes(call->in[TARGETS]) ||
            sherd__check_indices_or(call, TARGETS, logits->shape[logits->ndim - 1],
                                    &(int32_t){attributes->ignored});
 }
@@ -326,20 +290,6 @@ static bool entropy(sherd_call *call)
     else if (out->count)
         sherd__kernels_in(call)->fill(call->to[LOSS], 1, sum_of(loss, e.rows));
     return true;
-}
-
-sherd_tensor *sherd__entropy_pair(sherd_call *call, const sherd_layout **whole, bool there)
-{
-    const sherd_layout *logits = call->in[LOGITS]->layout, *partial;
-    sherd__layout_spec spec = {.mesh = logits->spec.mesh, .ndim = 1, .shape = {2}};
-
-    sherd__spec_settle(&spec);
-    for (int d = 0; d < logits->spec.ndim - 1; d++)
-        for (int i = 0; i < logits->spec.dim[d].axes; i++)
-            spec.pending[logits->spec.dim[d].axis[i]] = SHERD_SUM;
-    if (sherd__layout_intern(&partial, &spec) || sherd__layout_settle(whole, partial))
-        return sherd__fail_diag(call->world, true);
-    return sherd__new_on_there(partial, SHERD_F64, there);
 }
 
 /* Sum over all positions: pair[2] holds the sums over this rank's. False: failed. */
@@ -387,7 +337,7 @@ static const char *describe(sherd_call *call)
 {
     const entropy_attributes *attributes = call->attributes;
     const sherd_tensor *logits = call->in[LOGITS], *targets = call->in[TARGETS];
-    bool indices = are_indices(targets);
+    bool indices = sherd__are_classes(targets);
 
     if (attributes->reduction < SHERD_LOSS_MEAN || attributes->reduction > SHERD_LOSS_NONE)
         return sherd_call_reason(call, "there is no reduction %d", attributes->reduction);
@@ -470,14 +420,14 @@ sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_tensor *targe
                                      o.label_smoothing};
     bool good = logits && targets && !sherd_tensor_failed(logits) && !sherd_tensor_failed(targets);
 
-    if (good && !are_indices(targets) && o.has_ignored)
+    if (good && !sherd__are_classes(targets) && o.has_ignored)
         return sherd__fail_tensor(logits->world, logits->layout || targets->layout, SHERD_EINVAL,
                                   "sherd_cross_entropy_with: an index to ignore beside "
                                   "probabilities: targets is %s",
                                   sherd_tensor_text(targets));
     if (o.reduction != SHERD_LOSS_MEAN)
         return sherd_apply(&sherd__cross_entropy_with_op, in, OPERANDS, &attributes);
-    if (good && !are_indices(targets))
+    if (good && !sherd__are_classes(targets))
         return mean_of_probabilities(in, attributes);
     return sherd_apply(&sherd__cross_entropy_mean_op, in, OPERANDS, &attributes);
 }

@@ -25,6 +25,12 @@ enum {
     SHERD__G_AMOUNT
 };
 
+/* Targets are classes, or probabilities of all classes. */
+static inline bool sherd__are_classes(const sherd_tensor *targets)
+{
+    return targets->dtype == SHERD_I32;
+}
+
 /*
  * This rank's part of the problem; operands `logits`, then targets and weight, which may be absent.
  */

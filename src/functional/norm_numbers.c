@@ -54,3 +54,12 @@ void sherd__join_moments(double *to, const double *from)
         to[SQUARES] += apart * apart * (to[COUNT] * (from[COUNT] / n));
     to[COUNT] = n;
 }
+
+double sherd__norm_together(const sherd_tensor *x, int64_t groups)
+{
+    double n = groups ? (double)(x->shape[1] / groups) : (double)x->shape[0];
+
+    for (int d = 2; d < x->ndim; d++)
+        n *= (double)x->shape[d];
+    return n;
+}

@@ -213,15 +213,6 @@ static bool fixed_norm(sherd_call *call)
     return sherd__leave_device(call) && sherd__norm_here(call, &p, true);
 }
 
-double sherd__norm_together(const sherd_tensor *x, int64_t groups)
-{
-    double n = groups ? (double)(x->shape[1] / groups) : (double)x->shape[0];
-
-    for (int d = 2; d < x->ndim; d++)
-        n *= (double)x->shape[d];
-    return n;
-}
-
 static const char *describe(sherd_call *call)
 {
     const sherd__norm_attributes *attributes = call->attributes;

@@ -366,7 +366,8 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
     if (!status) {
         sherd__hello mine = sherd__introduce(options ? options : &none);
         carried = sherd__alloc(&heap, 1, sizeof *carried);
-        if (!carried || !(launched ? sherd__say_joined(true) : sherd__leave_job()))
+        if (!carried ||
+            !(launched ? sherd__say_joined(true) : (sherd__leave_launch() && sherd__leave_job())))
             (void)sherd__no_memory(diag, unkept.function);
         else if (!sherd__require(diag, unkept.function, need) &&
                  !sherd__transport_asked(&transport, diag) &&

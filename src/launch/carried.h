@@ -7,7 +7,18 @@
 #include "launch.h"
 #include "sherd/carrier.h"
 
-/* ---- module.c: which carrier ----------------------------------------------------------------- */
+/* ---- job.c: which MPI has started this process ---------------------------------------------- */
+
+/* What launchers of an MPI set, and the modules that fit. */
+typedef struct sherd__mpi_mark {
+    const char *rank, *ranks;
+    const char *module[2];
+} sherd__mpi_mark;
+
+/* The mark in the environment; NULL: there is none. */
+const sherd__mpi_mark *sherd__mpi_mark_find(void);
+/* How many ranks the launcher says there are; 0: it does not say. */
+int sherd__mpi_ranks(const sherd__mpi_mark *mark);
 
 /* Whether a launcher of MPI has started this very process, as one of several ranks. */
 bool sherd__is_carried(void);
@@ -27,6 +38,8 @@ bool sherd__say_joined(bool open);
  * The same if its world came by a carrier that the program has brought: it may still join the job.
  */
 bool sherd__leave_job(void);
+/* ---- module.c -------------------------------------------------------------------------------- */
+
 /* Load the module of this launcher's MPI, and open its carrier. EINVAL. */
 sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag);
 

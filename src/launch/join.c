@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that `sherd run` started becomes a rank. It finds the arena through a memfd whose
- * number is in the environment, or, where a wrapper has closed what it inherited, in the launcher's
+ * number the environment has (invitation.c), or, where a wrapper has closed what it inherited, in the launcher's
  * own list of files. Costs a mapping.
- *
- * What says that a process is a rank leaves the environment once it has joined, so that programs
- * which it starts are none, and it may start worlds of its own. One variable stays, for the next
- * world of the same launch; it begins with the process that it is for, and no other takes it.
  */
 #include "carried.h"
+#include "invitation.h"
 #include "watch.h"
 #include "world/dry.h"
 #include "world/inside.h"
@@ -22,116 +19,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char joined_name[] = "SHERD_JOINED";
-static const char *const invited_names[] = {"SHERD_ARENA_FD", "SHERD_RANK", "SHERD_RANKS",
-                                            "SHERD_LAUNCHER"};
-
-/* What a process knows of the launch that it is part of. */
-typedef struct invitation {
-    int fd; /* of the arena, here and in the launcher */
-    int rank, ranks;
-    int line;   /* the life-line that this process holds, or -1 */
-    bool again; /* it has joined before */
-    int launcher;
-    unsigned long long launcher_start; /* 0: not known */
-} invitation;
-
-/* ---- the environment ------------------------------------------------------------------------- */
-
-/* This process; without /proc only its pid is known. */
-static sherd__process myself(void)
-{
-    sherd__process self;
-
-    if (!sherd__process_look(0, &self))
-        self.pid = (int)getpid();
-    return self;
-}
-
-static bool read_joined(invitation *out)
-{
-    const char *text = getenv(joined_name);
-    unsigned long long start;
-    int pid;
-
-    memset(out, 0, sizeof *out);
-    out->again = true;
-    if (!text || sscanf(text, "%d %llu %d %d %d %d %d %llu", &pid, &start, &out->fd, &out->rank,
-                        &out->ranks, &out->line, &out->launcher, &out->launcher_start) != 8)
-        return false;
-    sherd__process self = myself();
-    return pid == self.pid && start == self.start;
-}
-
-static bool write_joined(const invitation *in)
-{
-    sherd__process self = myself();
-    char text[128];
-
-    snprintf(text, sizeof text, "%d %llu %d %d %d %d %d %llu", self.pid,
-             (unsigned long long)self.start, in->fd, in->rank, in->ranks, in->line, in->launcher,
-             in->launcher_start);
-    return setenv(joined_name, text, 1) == 0;
-}
-
-static bool read_number(const char *name, int low, int high, int *out)
-{
-    const char *text = getenv(name);
-    char *end = NULL;
-    long value = text ? strtol(text, &end, 10) : 0;
-
-    if (!text || end == text || *end || value < low || value > high)
-        return false;
-    *out = (int)value;
-    return true;
-}
-
-static bool read_invited(invitation *out)
-{
-    const char *launcher = getenv("SHERD_LAUNCHER");
-
-    memset(out, 0, sizeof *out);
-    out->line = -1;
-    if (launcher && sscanf(launcher, "%d %llu", &out->launcher, &out->launcher_start) != 2)
-        return false;
-    return read_number("SHERD_RANKS", 1, SHERD_MAX_RANKS, &out->ranks) &&
-           read_number("SHERD_RANK", 0, out->ranks - 1, &out->rank) &&
-           read_number("SHERD_ARENA_FD", 0, 1 << 30, &out->fd);
-}
-
-/* Whether mpirun has started this process, or one that it is of, and `sherd run` mpirun. */
-static bool is_of_inner_job(void)
-{
-    const char *launcher = getenv("SHERD_LAUNCHER");
-    unsigned long long marks;
-
-    return sherd__is_in_job() && launcher && sscanf(launcher, "%*d %*u %llu", &marks) == 1 &&
-           marks != sherd__carrier_marks();
-}
-
-static bool is_invited(void)
-{
-    return getenv("SHERD_ARENA_FD") && !is_of_inner_job();
-}
-
-bool sherd__is_launched(void)
-{
-    invitation in;
-
-    return is_invited() || read_joined(&in);
-}
-
 /* ---- the arena ------------------------------------------------------------------------------- */
 
 /* Whether an arena is that of the launch; another program may have that descriptor's number for one
  * of its own. */
-static bool is_of(const sherd__arena *arena, const invitation *in)
+static bool is_of(const sherd__arena *arena, const sherd__invitation *in)
 {
     return !in->launcher || (arena->control->launcher == in->launcher &&
                              arena->control->launcher_start == in->launcher_start);
 }
 
-static bool map_of(sherd__arena *arena, int fd, const invitation *in, sherd__diag *diag)
+static bool map_of(sherd__arena *arena, int fd, const sherd__invitation *in, sherd__diag *diag)
 {
     if (sherd__arena_map(arena, fd, "sherd_world_open", diag))
         return false;
@@ -143,7 +41,7 @@ static bool map_of(sherd__arena *arena, int fd, const invitation *in, sherd__dia
 }
 
 /* The launcher keeps the arena open: find it there. */
-static bool map_through_launcher(sherd__arena *arena, const invitation *in)
+static bool map_through_launcher(sherd__arena *arena, const sherd__invitation *in)
 {
     sherd__diag unused = {.rank = -1};
     sherd__process launcher;
@@ -160,9 +58,9 @@ static bool map_through_launcher(sherd__arena *arena, const invitation *in)
     return good;
 }
 
-static sherd_status find_invitation(invitation *in, sherd__diag *diag)
+static sherd_status find_invitation(sherd__invitation *in, sherd__diag *diag)
 {
-    if (is_invited() ? read_invited(in) : read_joined(in))
+    if (sherd__invitation_read(in))
         return SHERD_OK;
     return sherd__fail(diag, SHERD_EINVAL,
                        "SHERD_ARENA_FD, SHERD_RANK and SHERD_RANKS are set, but not as `sherd run` "
@@ -170,7 +68,7 @@ static sherd_status find_invitation(invitation *in, sherd__diag *diag)
 }
 
 /* Map the arena that this process was started with. */
-static sherd_status find_arena(sherd__arena *arena, invitation *in, sherd__diag *diag)
+static sherd_status find_arena(sherd__arena *arena, sherd__invitation *in, sherd__diag *diag)
 {
     const char *transport;
 
@@ -192,13 +90,13 @@ static sherd_status find_arena(sherd__arena *arena, invitation *in, sherd__diag 
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-static bool is_present(const sherd__arena *arena, const invitation *in)
+static bool is_present(const sherd__arena *arena, const sherd__invitation *in)
 {
     return atomic_load(&arena->control->post[in->rank].presence) == SHERD__PRESENT;
 }
 
 /* Claim the rank for this process. False: another process has it, or had it before. */
-static bool claim(const sherd__arena *arena, const invitation *in)
+static bool claim(const sherd__arena *arena, const sherd__invitation *in)
 {
     sherd__post *post = &arena->control->post[in->rank];
 
@@ -232,7 +130,7 @@ static sherd_status look_for_launcher(const sherd__control *control, sherd__diag
  * Become the rank: this process now ends with its launcher, which watches it even if a wrapper has
  * started it.
  */
-static sherd_status be_rank(const sherd__arena *arena, invitation *in, sherd__diag *diag)
+static sherd_status be_rank(const sherd__arena *arena, sherd__invitation *in, sherd__diag *diag)
 {
     const sherd__control *control = arena->control;
 
@@ -240,16 +138,10 @@ static sherd_status be_rank(const sherd__arena *arena, invitation *in, sherd__di
     if (in->line < 0 && control->launcher_space && control->launcher_space == sherd__pid_space() &&
         look_for_launcher(control, diag))
         return diag->status;
-    if (!write_joined(in) || (sherd__is_in_job() && !sherd__say_joined(false)))
+    if (!sherd__invitation_keep(in) || (sherd__is_in_job() && !sherd__say_joined(false)))
         return sherd__no_memory(diag, "sherd_world_open");
     sherd__post_process(&arena->control->post[in->rank]);
     return SHERD_OK;
-}
-
-static void leave_environment(void)
-{
-    for (size_t i = 0; i < sizeof invited_names / sizeof invited_names[0]; i++)
-        unsetenv(invited_names[i]);
 }
 
 /* The world of this launch has ended: report why. */
@@ -264,26 +156,11 @@ static sherd_status say_why_closed(const sherd__arena *arena, sherd__diag *diag)
 }
 
 /*
- * Write the mark of a process that may join for this process, though it has not joined yet; its
- * children find no invitation.
- */
-bool sherd__leave_launch(void)
-{
-    invitation in;
-
-    if (!is_invited() || !read_invited(&in))
-        return true;
-    if (!write_joined(&in))
-        return false;
-    leave_environment();
-    return true;
-}
-
-/*
  * Why the rank cannot be claimed: this process has joined already, the world has ended, or another
  * process is the rank.
  */
-static sherd_status refuse(const sherd__arena *arena, const invitation *in, sherd__diag *diag)
+static sherd_status refuse(const sherd__arena *arena, const sherd__invitation *in,
+                           sherd__diag *diag)
 {
     if (in->again)
         return sherd__fail(diag, SHERD_EINVAL, "this process has joined its world already");
@@ -295,8 +172,9 @@ static sherd_status refuse(const sherd__arena *arena, const invitation *in, sher
                        in->rank);
 }
 
-static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns, invitation *in,
-                         const sherd_world_options *options, sherd__diag *diag)
+static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns,
+                         sherd__invitation *in, const sherd_world_options *options,
+                         sherd__diag *diag)
 {
     sherd__pinning before = {.pinned = false};
 
@@ -314,7 +192,7 @@ static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns
         sherd__unpin(&before);
         atomic_store(&arena->control->post[in->rank].claimed, 0);
     } else {
-        leave_environment();
+        sherd__invitation_leave();
         (*out)->pinning = before;
     }
     return status;
@@ -325,7 +203,7 @@ static sherd_status open_launched(sherd_world **out, const sherd_world_options *
 {
     static const sherd_world_options none;
     sherd__arena arena;
-    invitation in;
+    sherd__invitation in;
 
     if (find_arena(&arena, &in, diag))
         return diag->status;
@@ -369,7 +247,7 @@ sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch
 {
     sherd__arena arena;
     sherd_world *world;
-    invitation in;
+    sherd__invitation in;
 
     *here = true;
     sherd_status status = find_arena(&arena, &in, diag);

@@ -68,7 +68,7 @@ bool sherd__leave_launch(void);
 sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch_plan *plan,
                                sherd__diag *diag);
 
-/* ---- spawn.c, process.c: ranks of this program ----------------------------------------------- */
+/* ---- rank.c, process.c: ranks of this program -- ----------------------------------------------- */
 
 /* The exit status that a rank's value becomes: what is not 0 stays so. */
 static inline int sherd__exit_code(int value)

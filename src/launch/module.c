@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which MPI has started this process, and the module for it. The library is linked to no MPI: its
- * launchers leave their marks in the environment, and the module of that MPI is loaded then, so
- * that one program runs under any of them. What a rank starts inherits the marks, and is none: the
- * first to join leaves a mark of its own, with its process in it.
+ * The module for the MPI that has started this process. The library is linked to no MPI: the module
+ * of that MPI is loaded when it is known which one it is, so that one program runs under any of them.
  */
 #include "carried.h"
-#include "watch.h"
 
-#include "base/hash.h"
 #include "base/library.h"
 #include "base/variable.h"
 
@@ -18,112 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char mark_name[] = "SHERD_CARRIED";
-
-/* What launchers of each MPI set, and what fits; the most telling first. */
-static const struct mark {
-    const char *rank, *ranks;
-    const char *module[2];
-} marks[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"openmpi", NULL}},
-    {"PMI_RANK", "PMI_SIZE", {"mpich", NULL}},
-    {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", {"openmpi", "mpich"}},
-};
-
-static const struct mark *find_mark(void)
-{
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        if (getenv(marks[i].rank))
-            return &marks[i];
-    return NULL;
-}
-
-/* How many ranks the launcher says there are; 0: it does not say. */
-static int ranks_said(const struct mark *mark)
-{
-    const char *text = getenv(mark->ranks);
-    return text ? atoi(text) : 0;
-}
-
-/* ---- the mark of who has joined -------------------------------------------------------------- */
-
-static bool read_mark(int *pid, unsigned long long *start, int *open)
-{
-    const char *text = getenv(mark_name);
-    return text && sscanf(text, "%d %llu %d", pid, start, open) == 3;
-}
-
-/* Whether the mark is this process's own; *other: it is that of another. */
-static bool is_mine(bool *other, bool *open)
-{
-    unsigned long long start;
-    sherd__process self;
-    int pid, said = 0;
-
-    bool there = read_mark(&pid, &start, &said);
-    bool mine = there && sherd__process_look(0, &self) && self.pid == pid && self.start == start;
-    *other = there && !mine;
-    *open = mine && said;
-    return mine;
-}
-
-bool sherd__is_in_job(void)
-{
-    const struct mark *mark = find_mark();
-
-    return mark && ranks_said(mark) != 1;
-}
-
-bool sherd__is_carried(void)
-{
-    bool other, open;
-
-    (void)is_mine(&other, &open);
-    return sherd__is_in_job() && !other;
-}
-
-uint64_t sherd__carrier_marks(void)
-{
-    static const char *const jobs[] = {"PMIX_NAMESPACE", "PMI_FD", "PMI_PORT", "SLURM_STEP_ID"};
-    uint64_t hash = 0;
-
-    if (!find_mark())
-        return 0;
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0] + sizeof jobs / sizeof jobs[0]; i++) {
-        size_t job = i - sizeof marks / sizeof marks[0];
-        const char *text = getenv(i < sizeof marks / sizeof marks[0] ? marks[i].rank : jobs[job]);
-        hash = sherd__hash_text(hash, text ? text : "");
-    }
-    return hash ? hash : 1;
-}
-
-bool sherd__has_joined(void)
-{
-    bool other, open;
-
-    return is_mine(&other, &open) && open;
-}
-
-bool sherd__say_joined(bool open)
-{
-    sherd__process self;
-    char text[64];
-
-    if (!sherd__process_look(0, &self))
-        return true; /* without /proc nobody could read it either */
-    snprintf(text, sizeof text, "%d %llu %d", self.pid, (unsigned long long)self.start, open);
-    return setenv(mark_name, text, 1) == 0;
-}
-
-bool sherd__leave_job(void)
-{
-    bool other, open;
-
-    return sherd__leave_launch() &&
-           (!find_mark() || is_mine(&other, &open) || other || sherd__say_joined(false));
-}
-
-/* ---- the module ------------------------------------------------------------------------------ */
+/* Something of this file, by which the library finds itself. */
+static const char here[] = "sherd";
 
 /* The file that this code is mapped from, wherever the working folder is now. */
 static bool mapped_file(char *out, size_t room)
@@ -137,8 +29,8 @@ static bool mapped_file(char *out, size_t room)
         unsigned long from, to;
         const char *path = strchr(line, '/');
         line[strcspn(line, "\n")] = '\0';
-        found = path && sscanf(line, "%lx-%lx", &from, &to) == 2 && (uintptr_t)marks >= from &&
-                (uintptr_t)marks < to && snprintf(out, room, "%s", path) < (int)room;
+        found = path && sscanf(line, "%lx-%lx", &from, &to) == 2 && (uintptr_t)here >= from &&
+                (uintptr_t)here < to && snprintf(out, room, "%s", path) < (int)room;
     }
     free(line);
     if (maps)
@@ -156,7 +48,7 @@ static void find_folders(folder_list folder)
     Dl_info info;
 
     memset(folder, 0, sizeof(folder_list));
-    if (dladdr((const void *)&marks, &info) && info.dli_fname && info.dli_fname[0] == '/')
+    if (dladdr((const void *)here, &info) && info.dli_fname && info.dli_fname[0] == '/')
         snprintf(folder[0], FOLDER_BYTES, "%s", info.dli_fname);
     (void)mapped_file(folder[1], FOLDER_BYTES);
     (void)readlink("/proc/self/exe", folder[2], FOLDER_BYTES - 1);
@@ -206,7 +98,7 @@ static const char *linked_module(void)
                : NULL;
 }
 
-static void *load(const struct mark *mark, char *text, size_t room)
+static void *load(const sherd__mpi_mark *mark, char *text, size_t room)
 {
     const char *given = sherd__variable("SHERD_MPI_MODULE"), *linked = linked_module();
     const char *module[] = {linked ? linked : mark->module[0], linked ? NULL : mark->module[1]};
@@ -227,7 +119,7 @@ static void *load(const struct mark *mark, char *text, size_t room)
 
 sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
 {
-    const struct mark *mark = find_mark();
+    const sherd__mpi_mark *mark = sherd__mpi_mark_find();
     char text[SHERD_ERROR_BYTES] = "";
     sherd_status (*open)(sherd_carrier * out, char *text, size_t room);
 
@@ -252,12 +144,12 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
     sherd_status status = open(out, text, sizeof text);
     if (status)
         return sherd__fail(diag, status, "sherd_world_open: %.400s", text);
-    if (!ranks_said(mark) || out->ranks == ranks_said(mark))
+    if (!sherd__mpi_ranks(mark) || out->ranks == sherd__mpi_ranks(mark))
         return SHERD_OK;
     sherd__fail(diag, SHERD_EINVAL,
                 "%s is %d, but %s knows of %d ranks: the program was started by the mpirun of "
                 "another MPI",
-                mark->ranks, ranks_said(mark), out->name, out->ranks);
+                mark->ranks, sherd__mpi_ranks(mark), out->name, out->ranks);
     out->close(out->self, true);
     return diag->status;
 }

@@ -55,24 +55,6 @@ void sherd__end_children(const sherd__child *child, int count)
 
 /* ---- sherd_spawn ----------------------------------------------------------------------------- */
 
-sherd_status sherd__outcome(const sherd__arena *arena, int ranks, sherd__diag *diag)
-{
-    uint64_t word = sherd__look(&arena->control->death);
-
-    if (word) {
-        diag->status = sherd__status_in(word);
-        sherd__end_text(arena->control, word, diag->text, sizeof diag->text);
-        return diag->status;
-    }
-    for (int r = 0; r < ranks; r++)
-        if (arena->control->post[r].last_status) {
-            diag->status = arena->control->post[r].last_status;
-            memcpy(diag->text, arena->control->post[r].last_text, sizeof diag->text);
-            return diag->status;
-        }
-    return SHERD_OK;
-}
-
 /* `child`: one a rank; `fds`: see sherd__rank_watch. */
 static sherd_status spawn_and_watch(int *exit_status, const sherd__launch_plan *plan,
                                     sherd__child *child, struct pollfd *fds, sherd__diag *diag)

@@ -33,24 +33,6 @@ static void *run_thread(void *payload)
     return NULL;
 }
 
-int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *opened,
-                    sherd__diag *diag)
-{
-    sherd_world *world;
-
-    (void)sherd__pin(&plan->arena.control->post[rank]);
-    *opened = sherd__world_join(&world, &plan->arena, false, rank, plan->options, diag);
-    if (*opened)
-        return 0;
-    world->lent = true;
-    int value = plan->body(world, plan->payload);
-    if (sherd__is_stranger(world)) /* the body has forked, and returns in both */
-        return value;
-    atomic_store(&plan->arena.control->post[rank].value, 1 + (uint64_t)sherd__exit_code(value));
-    (void)sherd__world_close(world, NULL); /* why it failed is in the arena */
-    return value;
-}
-
 /* The first value that is not 0, and why a world did not open or close well. */
 static sherd_status collect(const sherd__launch_plan *plan, const thread_rank *ranks,
                             int *exit_status, sherd__diag *diag)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In place of what src/vector/choose.c asks the CPU, where its instructions are emulated
+ * In place of what src/vector/machine.c asks the CPU, where its instructions are emulated
  * (immintrin.h). The machine is one that SHERD_EMULATED names: avx512, a CPU with AVX-512 alone;
  * avx512_bf16 (the default), one of AMD that multiplies pairs fast; amx, one of Intel with tiles.
  */
