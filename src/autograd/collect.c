@@ -113,6 +113,33 @@ sherd__watch *sherd__watched(const sherd__pass *p, const sherd__edge *in)
     return watch && watch->pass == p ? watch : NULL;
 }
 
+bool sherd__is_soon(const sherd__pass *p, const sherd_tensor *leaf)
+{
+    bool soon = p->part != SHERD__FIRST;
+
+    for (int i = 0; i < p->soons && !soon; i++)
+        soon = p->soon[i] == leaf;
+    return soon;
+}
+
+/* From the oldest node on, so that it is known of operands whether they lead to an input. */
+void sherd__part_first(sherd__pass *p)
+{
+    for (int k = p->nodes; k-- > 0;) {
+        sherd_node *node = p->node[k];
+        node->needed = false;
+        for (int i = 0; i < node->ins && !node->done; i++) {
+            const sherd__edge *in = &node->in[i];
+            if (!in->wanted)
+                continue;
+            if (in->node ? in->node->needed : sherd__is_soon(p, in->leaf))
+                node->needed = true;
+            else
+                node->rest |= 1u << i;
+        }
+    }
+}
+
 /* Whether a gradient along this edge is needed. */
 static bool leads_on(const sherd__pass *p, const sherd__edge *in)
 {

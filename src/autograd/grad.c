@@ -51,34 +51,6 @@ static bool is_ours_alone(const sherd_tensor *t)
            sherd__is_contiguous(t);
 }
 
-sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype)
-{
-    sherd_world *world = t->world;
-    sherd_tensor *from = t->dtype == dtype ? t : sherd__contiguous(t);
-
-    if (t->dtype == dtype || !from->storage)
-        return from;
-    sherd__device *device = sherd__device_computes(dtype) && sherd__device_computes(t->dtype)
-                                ? sherd__world_device(world)
-                                : NULL;
-    const void *src = device ? sherd__device_data(from) : sherd__data(from);
-    sherd_tensor *y = sherd__new_like_there(t, dtype, device != NULL);
-    void *dst = !y->storage || !src ? NULL : device ? sherd__device_fresh(y) : sherd__fresh(y);
-
-    if (!dst)
-        return sherd__failed(world);
-    y->ledger.made = t->ledger.made; /* for the ledger it is the same tensor */
-    y->ledger.identity = t->ledger.identity;
-    if (device)
-        sherd__device_convert(device, dtype, t->dtype, t->count, dst, src);
-    else if (!sherd__left_out(world, "convert", dtype, 0,
-                              sherd__local_bytes(from) + sherd__local_bytes(y)))
-        sherd__convert(sherd__world_kernels(world), dtype, t->dtype, t->count, dst, src);
-    if (device && !sherd__device_sound(world))
-        return sherd__failed(world);
-    return sherd__makes_graph(world) ? sherd__record_same(y, t) : y;
-}
-
 /*
  * A 16-bit gradient as f32 if another gradient of the same tensor is f32: some of the operators
  * that read the tensor need not round.
@@ -177,17 +149,6 @@ bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad)
         sherd_tensor_release(before);
     }
     return true;
-}
-
-sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin)
-{
-    const sherd_layout *to;
-
-    if (!layout)
-        return grad;
-    if (sherd__layout_settle(&to, layout) != SHERD_OK)
-        return sherd__fail_diag(grad->world, true);
-    return grad->layout == to ? grad : sherd__gradient_to(grad, to, begin);
 }
 
 /* ---- of a leaf ------------------------------------------------------------------------------ */

@@ -8,11 +8,7 @@
  * such a gradient would keep itself.
  */
 #include "autograd/node.h"
-
-bool sherd__makes_graph(sherd_world *world)
-{
-    return sherd__tape_of(world)->graph;
-}
+#include "vector/choose.h"
 
 /* ---- saved tensors -------------------------------------------------------------------------- */
 
@@ -126,4 +122,43 @@ sherd_tensor *sherd__gradient_to(sherd_tensor *g, const sherd_layout *to, bool b
     sherd_tensor *y = sherd__move_to(g, to, begin);
 
     return sherd__makes_graph(g->world) ? sherd__record_same(y, g) : y;
+}
+
+sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype)
+{
+    sherd_world *world = t->world;
+    sherd_tensor *from = t->dtype == dtype ? t : sherd__contiguous(t);
+
+    if (t->dtype == dtype || !from->storage)
+        return from;
+    sherd__device *device = sherd__device_computes(dtype) && sherd__device_computes(t->dtype)
+                                ? sherd__world_device(world)
+                                : NULL;
+    const void *src = device ? sherd__device_data(from) : sherd__data(from);
+    sherd_tensor *y = sherd__new_like_there(t, dtype, device != NULL);
+    void *dst = !y->storage || !src ? NULL : device ? sherd__device_fresh(y) : sherd__fresh(y);
+
+    if (!dst)
+        return sherd__failed(world);
+    y->ledger.made = t->ledger.made; /* for the ledger it is the same tensor */
+    y->ledger.identity = t->ledger.identity;
+    if (device)
+        sherd__device_convert(device, dtype, t->dtype, t->count, dst, src);
+    else if (!sherd__left_out(world, "convert", dtype, 0,
+                              sherd__local_bytes(from) + sherd__local_bytes(y)))
+        sherd__convert(sherd__world_kernels(world), dtype, t->dtype, t->count, dst, src);
+    if (device && !sherd__device_sound(world))
+        return sherd__failed(world);
+    return sherd__makes_graph(world) ? sherd__record_same(y, t) : y;
+}
+
+sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin)
+{
+    const sherd_layout *to;
+
+    if (!layout)
+        return grad;
+    if (sherd__layout_settle(&to, layout) != SHERD_OK)
+        return sherd__fail_diag(grad->world, true);
+    return grad->layout == to ? grad : sherd__gradient_to(grad, to, begin);
 }

@@ -216,6 +216,8 @@ double sherd__averaged(const sherd_layout *layout);
  */
 sherd__watch *sherd__watch_of(const sherd_tensor *t);
 sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function);
+/* Free hooks that were removed, or all. */
+void sherd__watch_sweep(sherd__watch *watch, bool all);
 
 /*
  * Run the hooks on a complete gradient, which they may replace. `layout` is the tensor's own.
@@ -327,8 +329,6 @@ sherd_tensor *sherd__linked(sherd_node *node, int slot, sherd_tensor *restored);
 sherd_tensor *sherd__record_same(sherd_tensor *y, sherd_tensor *t);
 sherd_tensor *sherd__record_sum(sherd_tensor *sum, sherd_tensor *a, sherd_tensor *b);
 
-/* ---- gradients (grad.c) ---------------------------------------------------------------------- */
-
 /* A gradient in another floating-point dtype. */
 sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype);
 
@@ -338,7 +338,7 @@ sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype);
  */
 sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin);
 
-/* ---- what was saved (saved.c) ---------------------------------------------------------------- */
+/* ---- what was saved (saved.c, saving.c, restored.c) ---------------------------------------------------------------- */
 
 /*
  * If nodes keep what they saved (retain): note that the k-th node of the list uses it; drop what
@@ -349,10 +349,13 @@ void sherd__saved_forget(const sherd_node *node, int k);
 /* What is to be moved again is there already, since a part was run again: that serves. */
 void sherd__saved_again(sherd__kept *kept, sherd_tensor *t);
 
+/* Refuse what pack or unpack has returned for it. */
+void sherd__wrong_hook(const sherd__kept *k, const char *which, sherd_tensor *other);
+
 /* What was saved, restored for the operator `name`; the failed tensor if it was written since. */
 sherd_tensor *sherd__restored(sherd__kept *k, const char *name);
 
-/* ---- gathered together (together.c) ---------------------------------------------------------- */
+/* ---- gathered together (group.c, together.c) ---------------------------------------------------------- */
 
 extern const sherd_op sherd__together_op;
 

@@ -17,11 +17,6 @@
 
 static const sherd_op keeper_op = {.name = "sherd_module_checkpoint"};
 
-static const char *name_of(const sherd__replay *r)
-{
-    return r->what.name(r->what.self);
-}
-
 static void replay_destroy(sherd__refcounted *head)
 {
     sherd__replay *r = (sherd__replay *)head;
@@ -35,97 +30,6 @@ static void replay_destroy(sherd__refcounted *head)
     sherd__free(sherd__world_heap(r->world), r->found);
     sherd__free(sherd__world_heap(r->world), r->node);
     sherd__free(sherd__world_heap(r->world), r);
-}
-
-/* Release the arguments when no node needs them any more; likewise those of parts around. */
-static void let_go(sherd__replay *r)
-{
-    while (r && r->state == SHERD__REPLAY_WAITS && r->undone == 0 && !r->keeper->done) {
-        sherd_node *keeper = r->keeper;
-        sherd__node_clear(keeper);
-        keeper->done = true;
-        r = keeper->replay;
-        if (r && !keeper->again)
-            r->undone--;
-    }
-}
-
-void sherd__replay_done(sherd_node *node)
-{
-    if (!node->replay || node->again)
-        return;
-    node->replay->undone--;
-    let_go(node->replay);
-}
-
-/* ---- what must be the same ------------------------------------------------------------------ */
-
-/* What failed on this rank, as for lack of memory, may be why: then that is the error. */
-static bool differ(sherd__replay *r, const char *what, const char *before)
-{
-    sherd__raise_local(r->world);
-    if (!sherd__alarmed(r->world))
-        sherd__raise(r->world, SHERD_EINVAL,
-                     "sherd_module_checkpoint: module \"%s\" did something else when it was run "
-                     "again in backward: %s where it was %s: it must depend on its arguments and "
-                     "parameters alone",
-                     name_of(r), what, before);
-    return false;
-}
-
-static bool same_operand(const sherd__edge *a, const sherd__edge *b)
-{
-    return a->wanted == b->wanted && a->layout == b->layout && a->dtype == b->dtype &&
-           a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
-}
-
-/*
- * Whether a tensor that a node uses was written since the first run. That it is another tensor is
- * no fault: the module may have made it anew, with the same values.
- */
-static bool was_written(sherd__replay *r, const sherd__edge *a, const sherd__edge *b)
-{
-    char text[SHERD_ERROR_BYTES];
-
-    if (!sherd__origin_changed(&a->origin, &b->origin))
-        return false;
-    if (b->layout)
-        sherd__layout_describe(b->layout, b->dtype, text, sizeof text);
-    else
-        sherd__shape_describe(b->ndim, b->shape, b->dtype, text, sizeof text);
-    sherd__raise(r->world, SHERD_EINVAL,
-                 "sherd_module_checkpoint: module \"%s\" is run again in backward, but %.300s, "
-                 "which it uses, was written since: write it after backward",
-                 name_of(r), text);
-    return true;
-}
-
-/* Whether a node is the same as the first time. */
-static bool is_same(sherd__replay *r, const sherd_node *old, const sherd_node *node)
-{
-    if (old->op != node->op || old->ins != node->ins || old->outs != node->outs)
-        return differ(r, node->op->name, old->op->name);
-    if (old->done)
-        return true; /* its backward has run: it needs nothing, and its operands are forgotten */
-    for (int i = 0; i < node->ins; i++) {
-        if (was_written(r, &old->in[i], &node->in[i]))
-            return false;
-        if (!same_operand(&old->in[i], &node->in[i]))
-            return differ(r, "with another operand", node->op->name);
-    }
-    return sherd__same_fields(node->op, old->attributes, node->attributes) ||
-           differ(r, "with other attributes", node->op->name);
-}
-
-/* The arguments of a part inside of r, when r is run again. */
-static void compare_kept(const sherd_node *keeper, int i)
-{
-    sherd__replay *r = keeper->again ? keeper->replay : NULL;
-    const sherd_node *old = r && keeper->member < r->nodes ? r->node[keeper->member] : NULL;
-
-    if (old && !old->done && old->op == keeper->op && i < old->ins)
-        (void)was_written(r, &old->in[i], &keeper->in[i]);
 }
 
 /* ---- the first time ------------------------------------------------------------------------- */
@@ -166,7 +70,7 @@ void sherd__replay_keep(sherd__replay *r, int i, sherd_tensor *t)
     if (t->autograd.requires_grad)
         r->wanting |= UINT64_C(1) << i;
     r->keeper->in[i].origin = sherd__origin_of(t);
-    compare_kept(r->keeper, i);
+    sherd__replay_compare(r->keeper, i);
     sherd__save(r->keeper, i, t);
 }
 
@@ -179,122 +83,8 @@ void sherd__replay_end(sherd__replay *r)
     sherd__tape_of(r->world)->replay = r->outer;
     r->outer = NULL;
     r->state = SHERD__REPLAY_WAITS;
-    let_go(r);
+    sherd__replay_let_go(r);
     sherd__refcounted_release(&r->head);
-}
-
-/* ---- nodes ---------------------------------------------------------------------------------- */
-
-static bool append(sherd__replay *r, sherd_node *node)
-{
-    sherd_node **list =
-        sherd__reserve(sherd__world_heap(r->world), r->node, r->nodes, &r->room, 16, sizeof *list);
-
-    if (!list) {
-        sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
-        return false;
-    }
-    r->node = list;
-    r->node[r->nodes++] = node;
-    return true;
-}
-
-void sherd__replay_join(sherd_node *node)
-{
-    sherd__replay *r = sherd__tape_of(node->world)->replay;
-
-    if (!r)
-        return;
-    if (r->state == SHERD__REPLAY_RECORDS) {
-        if (!append(r, node))
-            return;
-        node->member = r->nodes - 1;
-        r->undone++;
-    } else {
-        node->member = r->at++;
-        node->again = true;
-        if (node->member >= r->nodes)
-            (void)differ(r, node->op->name, "at its end");
-        else if (r->node[node->member])
-            (void)is_same(r, r->node[node->member], node);
-    }
-    node->replay = r;
-    r->head.refs++;
-}
-
-void sherd__replay_part(sherd_node *node)
-{
-    sherd__replay *r = node->replay;
-
-    if (!r)
-        return;
-    node->replay = NULL;
-    if (!node->again) {
-        r->node[node->member] = NULL;
-        r->undone -= !node->done;
-        let_go(r);
-    }
-    sherd__refcounted_release(&r->head);
-}
-
-/* ---- saving ---------------------------------------------------------------------------------- */
-
-/* The old node that corresponds to a recomputed one, if it can still need something. */
-static sherd_node *old_of(const sherd_node *node)
-{
-    const sherd__replay *r = node->replay;
-    sherd_node *old = node->member < r->nodes ? r->node[node->member] : NULL;
-
-    return old && !old->done && old->slots == node->slots ? old : NULL;
-}
-
-bool sherd__replay_save(sherd_node *node, int slot, sherd_tensor *t)
-{
-    if (!node->replay || !t->storage)
-        return false;
-    if (!node->again) {
-        bool keeps = sherd__keeps_free(t);
-        node->lacks |= !keeps;
-        return !keeps;
-    }
-    sherd_node *old = old_of(node);
-    if (old && old->lacks && !old->slot[slot]) {
-        old->slot[slot] = sherd__keep(t);
-        old->filled |= UINT64_C(1) << slot;
-    } else if (old && old->slot[slot] && !t->autograd.moved_from) {
-        sherd__saved_again(old->slot[slot], t);
-    }
-    return true;
-}
-
-void sherd__replay_empty(sherd_node *node)
-{
-    for (int i = 0; node->filled && i < node->slots; i++) {
-        sherd__kept *kept = node->slot[i];
-        if (!(node->filled >> i & 1))
-            continue;
-        node->slot[i] = NULL;
-        if (kept)
-            sherd__refcounted_release(&kept->head);
-    }
-    node->lacks |= node->filled != 0;
-    node->filled = 0;
-}
-
-/* ---- results that are kept ------------------------------------------------------------------- */
-
-/* A handler that replaces the operator may have left less. */
-void sherd__keep_results(sherd_node *node, sherd_tensor *const *out, int count)
-{
-    const sherd__replay *r = node->replay;
-
-    if (!r || node->again || !r->what.keeps(r->what.self, node->op))
-        return;
-    for (int j = 0; j < count; j++) {
-        sherd__kept **slot = &node->slot[node->ins + j];
-        if (out[j] && out[j]->storage && !*slot && !(*slot = sherd__keep(out[j])))
-            node->broken = true;
-    }
 }
 
 /* ---- running again -------------------------------------------------------------------------- */
@@ -369,7 +159,7 @@ static void run_again(sherd__replay *r)
     if (thaw(r, &leaves)) {
         r->what.run(r->what.self, tensors, r->keeper->ins);
         if (r->at < r->nodes)
-            (void)differ(r, "its end", "another operator");
+            (void)sherd__replay_differs(r, "its end", "another operator");
     }
     freeze_again(r, &leaves);
 }
@@ -404,7 +194,7 @@ static void fill(sherd__replay *r)
     sherd__draws_enter(&r->draws, true);
     run_again(r);
     if (!sherd__draws_leave(&r->draws))
-        (void)differ(r, "with other random numbers", "something else");
+        (void)sherd__replay_differs(r, "with other random numbers", "something else");
     tape->again--;
     sherd__origins_leave(world, r->origins);
     sherd__set_low(world, low);
@@ -419,7 +209,7 @@ static void fill(sherd__replay *r)
     sherd__where_set(world, before);
     if (!sherd__alarmed(world))
         have_all(r);
-    let_go(r);
+    sherd__replay_let_go(r);
     sherd__refcounted_release(&r->head);
 }
 
@@ -429,7 +219,7 @@ static bool refuse_inside(const sherd__replay *r)
     sherd__raise(r->world, SHERD_EINVAL,
                  "sherd_module_checkpoint: module \"%s\" asks for gradients of what it computes "
                  "while it runs: do not checkpoint it",
-                 name_of(r));
+                 sherd__replay_name(r));
     return false;
 }
 

@@ -31,4 +31,15 @@ struct sherd__replay {
     int founds, found_room, found_at;
 };
 
+const char *sherd__replay_name(const sherd__replay *r);
+/*
+ * Refuse that the part did something else than `before`: false. What failed on this rank, as for lack of memory, may be why: then that is
+ * the error.
+ */
+bool sherd__replay_differs(sherd__replay *r, const char *what, const char *before);
+/* Release the arguments when no node needs them any more; likewise those of parts around. */
+void sherd__replay_let_go(sherd__replay *r);
+/* Compare the i-th argument of a part inside of another one, when that is run again. */
+void sherd__replay_compare(const sherd_node *keeper, int i);
+
 #endif

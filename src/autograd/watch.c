@@ -14,7 +14,7 @@
  * A destroy function may remove other hooks: so all are taken out before the first is called. It
  * may free the watch too.
  */
-static void sweep(sherd__watch *watch, bool all)
+void sherd__watch_sweep(sherd__watch *watch, bool all)
 {
     sherd_world *world = watch->world;
     sherd__heap *heap = sherd__world_heap(world);
@@ -43,7 +43,7 @@ static void watch_destroy(sherd__refcounted *head)
 {
     sherd__watch *watch = (sherd__watch *)head;
 
-    sweep(watch, true);
+    sherd__watch_sweep(watch, true);
     sherd_tensor_release(watch->retained);
     sherd_tensor_release(watch->sum);
     sherd__free(sherd__world_heap(watch->world), watch);
@@ -147,72 +147,7 @@ void sherd_tensor_unhook(sherd_tensor *t, int id)
         if (hook->id == id)
             hook->id = 0;
     if (!watch->running)
-        sweep(watch, false);
-}
-
-/* Whether a hook's result may replace the gradient. */
-static bool is_like(sherd_world *world, sherd_tensor *grad, sherd_tensor *other)
-{
-    if (other->world == world && other->dtype == grad->dtype && other->ndim == grad->ndim &&
-        (other->layout != NULL) == (grad->layout != NULL) &&
-        memcmp(other->shape, grad->shape, (size_t)grad->ndim * sizeof *grad->shape) == 0)
-        return true;
-    sherd__raise(world, SHERD_EINVAL,
-                 "sherd_tensor_hook: a hook returned %s in the place of the gradient %s",
-                 other->world == world ? sherd_tensor_text(other) : "a tensor of another world",
-                 sherd_tensor_text(grad));
-    return false;
-}
-
-/* Run one hook; its temporaries are released at once. */
-static bool run_hook(sherd__watch *watch, const sherd__grad_hook *hook, sherd_tensor **grad,
-                     const sherd_layout *layout)
-{
-    sherd_world *world = watch->world;
-    int floor = sherd__scope_enter(world);
-    bool graph = sherd__makes_graph(world);
-    bool recording = sherd_set_recording(world, graph), good = true;
-    sherd_tensor *before = *grad, *after = hook->run(before, hook->payload);
-
-    sherd__scope_leave(world, floor);
-    sherd_set_recording(world, graph);
-    sherd__set_low(world, SHERD_DTYPE_NONE);
-    if (after && after != before) {
-        if (after->world == world && sherd__is_failed(after)) {
-            sherd__raise_failed(world, "a hook on a gradient");
-            good = false;
-        } else if (!is_like(world, before, after)) {
-            good = false;
-        } else {
-            after = sherd__settled_to(after, layout, false);
-            good = after->storage != NULL;
-        }
-        if (good) {
-            *grad = sherd_tensor_retain(after);
-            sherd_tensor_release(before);
-        }
-    }
-    sherd_set_recording(world, recording);
-    sherd_scope_end(world);
-    return good && !sherd__alarmed(world);
-}
-
-bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layout *layout)
-{
-    bool good = true;
-    int first_new = watch->next_hook; /* one that a hook adds runs from the next backward on */
-
-    if (!watch->hook)
-        return true;
-    watch->head.refs++;
-    watch->running++;
-    for (sherd__grad_hook *hook = watch->hook; hook && good; hook = hook->next)
-        if (hook->id && hook->id < first_new)
-            good = run_hook(watch, hook, grad, layout);
-    if (--watch->running == 0)
-        sweep(watch, false);
-    sherd__refcounted_release(&watch->head);
-    return good;
+        sherd__watch_sweep(watch, false);
 }
 
 /* ---- what is no leaf ------------------------------------------------------------------------ */

@@ -1,80 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing a rank's GPU, and its failures. All ranks of a process that use one GPU share
+ * Opening and closing a rank's GPU. All ranks of a process that use one GPU share
  * its context, the one that other users of CUDA in the process have too; the stream, the memory and
  * the compiled kernels are the rank's own.
  */
 #include "inside.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- failures -------------------------------------------------------------------------------- */
-
-const char *sherd__device_fault(const sherd__device *device)
-{
-    return device->failed ? device->fault : NULL;
-}
-
-void sherd__device_fail(sherd__device *device, const char *format, ...)
-{
-    va_list arguments;
-
-    if (device->failed)
-        return;
-    device->failed = true;
-    int n = snprintf(device->fault, sizeof device->fault, "%s: ", device->name);
-    va_start(arguments, format);
-    vsnprintf(device->fault + n, sizeof device->fault - (size_t)n, format, arguments);
-    va_end(arguments);
-    sherd__one_line(device->fault);
-}
-
-void sherd__device_lack(sherd__device *device, const char *what)
-{
-    if (device->failed) /* that is why, and it is told */
-        return;
-    if (!device->lacks)
-        snprintf(device->lack, sizeof device->lack, "%s", what);
-    device->lacks = true;
-}
-
-const char *sherd__device_lacked(sherd__device *device)
-{
-    bool lacks = device->lacks;
-
-    device->lacks = false;
-    return lacks ? device->lack : NULL;
-}
-
-/* What the driver calls a failure. */
-static const char *text_of(const sherd__device *device, int result)
-{
-    const char *text = NULL;
-
-    return device->cuda.error_text(result, &text) == 0 && text ? text : "an unknown error";
-}
-
-bool sherd__cuda_good(sherd__device *device, int result, const char *what)
-{
-    char text[sizeof device->lack];
-
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        snprintf(text, sizeof text, "out of memory: %s", what);
-        sherd__device_lack(device, text);
-    } else if (result) {
-        sherd__device_fail(device, "%s: %s (CUDA's error %d)", what, text_of(device, result),
-                           result);
-    }
-    return result == 0;
-}
-
-void sherd__cuda_move_in(sherd__device *device)
-{
-    sherd__cuda_good(device, device->cuda.context_use(device->context), "changing the thread");
-}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -98,7 +32,7 @@ static sherd_status fail_cuda(const sherd__device *device, sherd__diag *diag, in
 {
     return sherd__fail(diag, result == CUDA_ERROR_OUT_OF_MEMORY ? SHERD_ENOMEM : SHERD_ENOTSUP,
                        "the GPU cannot be used: %s: %s (CUDA's error %d)", what,
-                       text_of(device, result), result);
+                       sherd__cuda_text(device, result), result);
 }
 
 static sherd_status choose(sherd__device *device, sherd__diag *diag, int number, int rank)

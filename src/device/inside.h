@@ -87,6 +87,8 @@ void sherd__cuda_unload(sherd__device *device);
 /* Find SHERD__CUDNN or SHERD__CUFFT, once. False: it is not there. */
 bool sherd__cuda_load_more(sherd__device *device, int which);
 
+/* What the driver calls a failure. */
+const char *sherd__cuda_text(const sherd__device *device, int result);
 /* Whether a call of the driver went well; otherwise that is noted as a failure, or as lack of
  * memory, with what was to be done. */
 bool sherd__cuda_good(sherd__device *device, int result, const char *what);

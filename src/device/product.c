@@ -32,15 +32,6 @@ static steps steps_of(const sherd__product *p)
     return s;
 }
 
-bool sherd__cublas_good(sherd__device *device, int result, const char *what)
-{
-    if (result == CUBLAS_STATUS_ALLOC_FAILED)
-        sherd__device_lack(device, "out of memory for a product");
-    else if (result)
-        sherd__device_fail(device, "%s: cuBLAS's status is %d", what, result);
-    return result == 0;
-}
-
 /* Sums of 16-bit types are not rounded to them on the way. TF32 is never used unless it is asked
  * for. */
 static bool start(sherd__device *device)

@@ -179,22 +179,11 @@ const char *sherd__attend_describe_grad(sherd_call *call);
 /* Write the gradient of the mask, given in f64, to result `mask`. */
 void sherd__attend_give_mask(sherd_call *call, const double *sum);
 
-/* Whether these options, or fewer heads of k and v, need the general operator. */
-bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
-                              const sherd_attention_options *options);
-
 /* Operands in zigzag order, put in order: q, k, v, and of a mask rows and columns that it has. */
 void sherd__attend_in_order(sherd_tensor **out, sherd_tensor *const *in, int64_t zigzag);
 
 /* What scores are multiplied by. */
 double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options);
-
-/*
- * out[2]: the result and, if `summed`, the logarithms of sums; otherwise out[1] is undefined.
- * False: failed.
- */
-bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                   const sherd_attention_options *options, bool summed);
 
 /*
  * For queries with positions of their own. If the heads that share keys have at most
@@ -257,7 +246,13 @@ double sherd__cached_operations(const sherd__attending *s, int64_t rows, int64_t
 /* Leave out the first keys of a problem if no query sees them. Returns how many those are. */
 int64_t sherd__attend_skip(sherd__attending *s);
 
-/* The same for q in groups of one head by the operator without groups. */
+/*
+ * By the operator without groups: out[2] is the result and, if `summed`, the logarithms of sums;
+ * otherwise out[1] is undefined. False: failed.
+ */
+bool sherd__attend_heads(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal,
+                         bool summed);
+/* The same for q in groups of one head, summed. */
 bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal);
 
 /* The backward of an operator whose operands are q, k, v, and whose results are these two. */

@@ -94,6 +94,22 @@ static sherd_tensor *attended(sherd_tensor *const *in, const sherd__attend_attri
                       sherd_cast(in[SHERD__V], scores->dtype));
 }
 
+void sherd__attend_in_order(sherd_tensor **out, sherd_tensor *const *in, int64_t zigzag)
+{
+    const sherd_tensor *mask = in[SHERD__ATTEND_MASK];
+    int batches = sherd__attend_batches(in[SHERD__Q]);
+
+    for (int i = SHERD__Q; i <= SHERD__V; i++)
+        out[i] = sherd_unzigzag(in[i], batches, zigzag);
+    out[SHERD__ATTEND_MASK] = in[SHERD__ATTEND_MASK];
+    if (sherd__attend_are_spans(mask) && mask->ndim == batches + 2)
+        out[SHERD__ATTEND_MASK] = sherd_unzigzag(in[SHERD__ATTEND_MASK], batches, zigzag);
+    else if (mask && mask->ndim == batches + 4)
+        for (int d = batches + 2; d < batches + 4; d++)
+            if (mask->shape[d] != 1)
+                out[SHERD__ATTEND_MASK] = sherd_unzigzag(out[SHERD__ATTEND_MASK], d, zigzag);
+}
+
 /* In zigzag order: of rows in order, and put back. */
 sherd_tensor *sherd__attend_formula(sherd_node *node, sherd_tensor *const *in, int result)
 {

@@ -41,8 +41,8 @@ static bool are_grouped(const sherd_tensor *q, const sherd_tensor *k, const sher
            heads_of(k) < heads_of(q) && heads_of(q) % heads_of(k) == 0;
 }
 
-bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
-                              const sherd_attention_options *options)
+static bool is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
+                       const sherd_attention_options *options)
 {
     return (options && (options->mask || options->dropout != 0 || options->window != 0 ||
                         options->softcap != 0 || options->spans ||
@@ -176,22 +176,6 @@ static const char *fault_of(const sherd_attention_options *o, const sherd_tensor
                : NULL;
 }
 
-void sherd__attend_in_order(sherd_tensor **out, sherd_tensor *const *in, int64_t zigzag)
-{
-    const sherd_tensor *mask = in[MASK];
-    int batches = sherd__attend_batches(in[Q]);
-
-    for (int i = Q; i <= V; i++)
-        out[i] = sherd_unzigzag(in[i], batches, zigzag);
-    out[MASK] = in[MASK];
-    if (sherd__attend_are_spans(mask) && mask->ndim == batches + 2)
-        out[MASK] = sherd_unzigzag(in[MASK], batches, zigzag);
-    else if (mask && mask->ndim == batches + 4)
-        for (int d = batches + 2; d < batches + 4; d++)
-            if (mask->shape[d] != 1)
-                out[MASK] = sherd_unzigzag(out[MASK], d, zigzag);
-}
-
 /* Before any operator: only it knows what the caller has passed. */
 static sherd_tensor *refuse(sherd_tensor *const *in, const char *fault, bool spans)
 {
@@ -305,6 +289,9 @@ static sherd_tensor *merge_mask(sherd_tensor *t, const sherd_tensor *q, int last
     return merge_batch(t, own, items);
 }
 
+static bool attend_with(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                        const sherd_attention_options *options, bool summed);
+
 static bool attend_merged(sherd_tensor *out[2], sherd_tensor *const *in,
                           const sherd_attention_options *o, bool summed)
 {
@@ -318,7 +305,7 @@ static bool attend_merged(sherd_tensor *out[2], sherd_tensor *const *in,
         t[i] = merge_batch(in[i], batches, items);
     own.mask = merge_mask(o->mask, q, 3, items);
     own.spans = merge_mask(o->spans, q, 2, items);
-    if (!sherd__attend(out, t[Q], t[K], t[V], &own, summed))
+    if (!attend_with(out, t[Q], t[K], t[V], &own, summed))
         return false;
     shape_results(out, q, summed, sherd_reshape);
     return !sherd_tensor_failed(out[OUT]) && (!summed || !sherd_tensor_failed(out[LOG_SUM]));
@@ -357,7 +344,7 @@ static bool attend(sherd_tensor *out[2], sherd_tensor **in, attend_attributes *a
                    const sherd_attention_options *o, bool summed)
 {
     sherd_tensor *q = in[Q];
-    bool general = sherd__attend_is_general(q, in[K], in[V], o), good = true;
+    bool general = is_general(q, in[K], in[V], o), good = true;
     bool sharded = sherd__attend_is_sharded(q, in[K], in[V]);
 
     for (int i = Q; i <= V; i++)
@@ -380,8 +367,8 @@ static bool attend(sherd_tensor *out[2], sherd_tensor **in, attend_attributes *a
     return !sherd_tensor_failed(out[OUT]) && !sherd_tensor_failed(out[LOG_SUM]);
 }
 
-bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                   const sherd_attention_options *options, bool summed)
+static bool attend_with(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                        const sherd_attention_options *options, bool summed)
 {
     const sherd_attention_options o = options ? *options : (sherd_attention_options){0};
     attend_attributes attributes = {.scale = sherd__attend_scale(q, options),
@@ -398,5 +385,44 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
     bool begun = sherd__doing_begin(world, "sherd_attention");
     bool good = attend(out, in, &attributes, &o, summed);
     sherd__doing_end(world, begun);
+    return good;
+}
+
+/* Without more options, on sequences that are whole. */
+static bool is_simple(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
+                      const sherd_attention_options *options)
+{
+    return !is_general(q, k, v, options) && !sherd__attend_is_sharded(q, k, v) &&
+           !(options && options->zigzag != 0);
+}
+
+static bool call(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                 const sherd_attention_options *options, bool summed)
+{
+    return is_simple(q, k, v, options) ? sherd__attend_heads(out, (sherd_tensor *[]){q, k, v},
+                                                             sherd__attend_scale(q, options),
+                                                             options && options->causal, summed)
+                                       : attend_with(out, q, k, v, options, summed);
+}
+
+sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                              const sherd_attention_options *options)
+{
+    sherd_tensor *out[2];
+
+    (void)call(out, q, k, v, options, false);
+    return out[OUT];
+}
+
+bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, sherd_tensor *q,
+                          sherd_tensor *k, sherd_tensor *v, const sherd_attention_options *options)
+{
+    sherd_tensor *result[2] = {NULL, NULL};
+    bool good = call(result, q, k, v, options, log_sum != NULL);
+
+    if (out)
+        *out = result[OUT];
+    if (log_sum)
+        *log_sum = result[LOG_SUM];
     return good;
 }

@@ -26,6 +26,13 @@ const char *sherd__attend_fault(sherd_call *call, bool causal, int64_t window, d
     return NULL;
 }
 
+double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options)
+{
+    int64_t width = q && q->ndim > 0 ? sherd__max(q->shape[q->ndim - 1], 1) : 1;
+
+    return options && options->scale != 0 ? options->scale : 1 / sqrt((double)width);
+}
+
 /* Of all queries before position `end`. */
 static double pairs_before(int64_t end, int64_t window)
 {

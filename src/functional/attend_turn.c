@@ -140,8 +140,7 @@ static bool begin(const sherd__turn *r, int visit, sherd__turn_parcel *to)
         sherd__fail_diag(r->call->world, true);
     for (int i = 0; i < 2; i++)
         to->list[i] = (sherd__windowed){.window = to->window, .whole = r->call->in[r->q + K + i]};
-    return !status && (!to->window ||
-                       sherd__gather_windows(to->list, 2, true, sherd__attention_pieces_op.name));
+    return !status && (!to->window || sherd__gather_windows(to->list, 2, true, r->call->op->name));
 }
 
 void sherd__parcel_drop(sherd__turn_parcel *p)

@@ -212,11 +212,15 @@ const sherd_op sherd__attention_with_op = {
     .backward = sums_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
 
-double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options)
+bool sherd__attend_heads(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal,
+                         bool summed)
 {
-    int64_t width = q && q->ndim > 0 ? sherd__max(q->shape[q->ndim - 1], 1) : 1;
+    attention_attributes attributes = {scale, causal};
 
-    return options && options->scale != 0 ? options->scale : 1 / sqrt((double)width);
+    if (summed)
+        return sherd_apply_all(out, &sherd__attention_with_op, in, OPERANDS, &attributes);
+    out[OUT] = sherd_apply(&sherd__attention_op, in, OPERANDS, &attributes);
+    return !sherd_tensor_failed(out[OUT]);
 }
 
 bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal)
@@ -240,42 +244,5 @@ bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double sc
         shape[batches + 2] = n[batches];
         out[LOG_SUM] = sherd_view(out[LOG_SUM], shape, batches + 3);
     }
-    return good;
-}
-
-/* Without more options, on sequences that are whole. */
-static bool is_simple(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
-                      const sherd_attention_options *options)
-{
-    return !sherd__attend_is_general(q, k, v, options) && !sherd__attend_is_sharded(q, k, v) &&
-           !(options && options->zigzag != 0);
-}
-
-sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                              const sherd_attention_options *options)
-{
-    attention_attributes attributes = {sherd__attend_scale(q, options), options && options->causal};
-    sherd_tensor *out[2];
-
-    if (is_simple(q, k, v, options))
-        return sherd_apply(&sherd__attention_op, (sherd_tensor *[]){q, k, v}, 3, &attributes);
-    sherd__attend(out, q, k, v, options, false);
-    return out[OUT];
-}
-
-bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, sherd_tensor *q,
-                          sherd_tensor *k, sherd_tensor *v, const sherd_attention_options *options)
-{
-    attention_attributes attributes = {sherd__attend_scale(q, options), options && options->causal};
-    sherd_tensor *result[2] = {NULL, NULL};
-    bool good = is_simple(q, k, v, options)
-                    ? sherd_apply_all(result, &sherd__attention_with_op,
-                                      (sherd_tensor *[]){q, k, v}, 3, &attributes)
-                    : sherd__attend(result, q, k, v, options, log_sum != NULL);
-
-    if (out)
-        *out = result[OUT];
-    if (log_sum)
-        *log_sum = result[LOG_SUM];
     return good;
 }

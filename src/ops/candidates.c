@@ -13,6 +13,7 @@
 #include "device/order.h"
 #include "device/tables.h"
 #include "kernels/pick.h"
+#include "vector/choose.h"
 
 /* How many of each shard travel; those of a shorter one are padded. */
 static int64_t width_of(const sherd__layout_spec *spec, int dim, int64_t k)
@@ -233,4 +234,23 @@ void sherd__candidates_named(sherd_call *call, const sherd__candidates *c, int64
         sherd__device_gather(sherd__device_in(call), sizeof(int32_t), &p, call->to[1], c->index);
     else
         sherd__gather(sizeof(int32_t), &p, call->to[1], c->index);
+}
+
+const void *sherd__keys_of(sherd_call *call, int64_t n, const void *from, sherd_dtype *dtype)
+{
+    *dtype = call->in[0]->dtype;
+    if (!sherd__is_half(*dtype))
+        return from;
+    void *wide = sherd_call_scratch(call, n * (int64_t)sizeof(float));
+    if (wide && !sherd__is_dry(call->world))
+        sherd__convert(sherd__world_kernels(call->world), SHERD_F32, *dtype, n, wide, from);
+    *dtype = SHERD_F32;
+    return wide;
+}
+
+void sherd__size_along(int64_t size[3], const sherd_tensor *t, int dim)
+{
+    size[0] = sherd__local_count(t, 0, dim);
+    size[1] = t->local[dim];
+    size[2] = sherd__local_count(t, dim + 1, t->ndim);
 }

@@ -19,6 +19,17 @@ const void *sherd__in_order(const sherd_call *call)
     return call->to[0];
 }
 
+void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride)
+{
+    const sherd_tensor *t = call->in[i], *out = call->out[0];
+    int skipped = out->ndim - t->ndim;
+
+    for (int d = 0; d < out->ndim; d++) {
+        int at = d - skipped;
+        stride[d] = at < 0 || t->shape[at] != out->shape[d] ? 0 : t->stride[at];
+    }
+}
+
 void sherd__unary_in(const sherd_call *call, sherd__unary_kind kind, const void *from,
                      const double *parameter)
 {

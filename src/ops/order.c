@@ -62,25 +62,6 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
                              SHERD__PASS_SUMS);
 }
 
-void sherd__size_along(int64_t size[3], const sherd_tensor *t, int dim)
-{
-    size[0] = sherd__local_count(t, 0, dim);
-    size[1] = t->local[dim];
-    size[2] = sherd__local_count(t, dim + 1, t->ndim);
-}
-
-const void *sherd__keys_of(sherd_call *call, int64_t n, const void *from, sherd_dtype *dtype)
-{
-    *dtype = call->in[0]->dtype;
-    if (!sherd__is_half(*dtype))
-        return from;
-    void *wide = sherd_call_scratch(call, n * (int64_t)sizeof(float));
-    if (wide && !sherd__is_dry(call->world))
-        sherd__convert(sherd__world_kernels(call->world), SHERD_F32, *dtype, n, wide, from);
-    *dtype = SHERD_F32;
-    return wide;
-}
-
 const void *sherd__keys_in(sherd_call *call, int i, sherd_dtype *dtype)
 {
     return sherd__keys_of(call, call->in[i]->count, call->from[i], dtype);

@@ -13,17 +13,6 @@
 
 /* ---- of two operands ------------------------------------------------------------------------- */
 
-void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride)
-{
-    const sherd_tensor *t = call->in[i], *out = call->out[0];
-    int skipped = out->ndim - t->ndim;
-
-    for (int d = 0; d < out->ndim; d++) {
-        int at = d - skipped;
-        stride[d] = at < 0 || t->shape[at] != out->shape[d] ? 0 : t->stride[at];
-    }
-}
-
 /* dst = one term broadcast to the result's local box, while another rank adds the other term. */
 static void copy_term(const sherd_call *call, int i, bool negative)
 {
