@@ -172,3 +172,11 @@ sherd__solver_answer *sherd__answer_find(sherd__answers *all, const sherd__solve
 {
     return sherd__map_find(&all->map, hash, is_answer, q);
 }
+
+uint64_t sherd__attributes_hash(sherd__run *run)
+{
+    if (!run->hashed)
+        run->hash = sherd__hash_fields(run->call.op, run->call.attributes);
+    run->hashed = true;
+    return run->hash;
+}

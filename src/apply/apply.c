@@ -13,11 +13,6 @@
 
 #include "base/dtype.h"
 
-const sherd_op_slot *sherd__slot(const sherd_op *op, int i)
-{
-    return &op->operand[sherd__slot_number(op, i)];
-}
-
 /* ---- the entry ------------------------------------------------------------------------------ */
 
 /* The largest number of operands of a call; the smallest is in *least. */

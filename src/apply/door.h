@@ -57,6 +57,8 @@ sherd__ops *sherd__ops_of(sherd_world *world);
 /* The handler that replaces an operator; NULL: there is none. Borrowed until the next override. */
 sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_op_level level);
 
+/* It is there no more. */
+void sherd__override_remove(sherd__ops *ops, sherd__override *o);
 /* A handler has run. */
 void sherd__end_handler(sherd__ops *ops, const sherd_op *op, sherd_op_level level);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From the operands of a call to local data: promotion, the solver's answer, moves (recorded),
- * results. If the operands fit the rule, only the results are allocated; the scope for intermediate
- * tensors is opened only when there are any.
+ * results. If the operands fit the rule, only the results are allocated.
  */
 #include "door.h"
 
@@ -12,24 +11,6 @@
 #include "base/saturate.h"
 #include "kernels/cast.h"
 #include "world/doing.h"
-
-void sherd__open(sherd__run *run)
-{
-    if (run->scoped)
-        return;
-    sherd_scope_begin(run->call.world);
-    run->scoped = true;
-}
-
-void sherd__close(sherd__run *run, bool good)
-{
-    if (!run->scoped)
-        return;
-    for (int j = 0; good && j < run->visible; j++)
-        sherd_scope_pass(run->call.out[j]);
-    sherd_scope_end(run->call.world);
-    run->scoped = false;
-}
 
 const sherd_mesh *sherd__mesh_of(const sherd__run *run, sherd_tensor *const *operands)
 {

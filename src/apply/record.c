@@ -7,14 +7,6 @@
 #include "autograd/replay.h"
 #include "tensor/said.h"
 
-uint64_t sherd__attributes_hash(sherd__run *run)
-{
-    if (!run->hashed)
-        run->hash = sherd__hash_fields(run->call.op, run->call.attributes);
-    run->hashed = true;
-    return run->hash;
-}
-
 /*
  * Whether this is an operator that only backwards use, called in a backward that is recorded
  * (create_graph). It is recorded although it has no backward of its own, so that a gradient that

@@ -30,6 +30,10 @@ typedef struct sherd__fit {
 /* Whether operands with these layouts fit the rule of a call; if so, *fit says how. */
 bool sherd__fits(sherd__fit *fit, const sherd__run *run, const sherd_layout *const *operands);
 
+/* The layout of result j of operands that fit. */
+sherd_status sherd__fit_result(const sherd_layout **out, const sherd__fit *fit,
+                               const sherd__run *run, int j);
+
 /*
  * For operands that do not fit the rule: the layouts to move them to. Only placing->operand is
  * written. The status is that of plans and layouts; the reason is in the diag.
