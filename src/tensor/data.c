@@ -7,24 +7,9 @@
  */
 #include "tensor/state.h"
 
-#include <math.h>
-
 #include "base/text.h"
 #include "kernels/cast.h"
 #include "world/opened.h"
-
-/*
- * The first element of the view. A tensor without elements has no block: then the pointer is valid
- * for zero elements.
- */
-static void *first(const sherd_tensor *t)
-{
-    size_t element = sherd_dtype_bytes(t->dtype);
-
-    if (!t->storage->block)
-        return sherd__tensors_of(t->world);
-    return (char *)sherd__block_data(t->storage->block) + (size_t)t->offset * element;
-}
 
 const void *sherd__data(sherd_tensor *t)
 {
@@ -34,12 +19,7 @@ const void *sherd__data(sherd_tensor *t)
         return NULL;
     if (t->storage->block && !sherd__block_readable(t->world, t->storage->block))
         return NULL;
-    return first(t);
-}
-
-void *sherd__fresh(sherd_tensor *t)
-{
-    return first(t);
+    return sherd__fresh(t);
 }
 
 /* Copy the local elements of `t` to `to`, which is contiguous. False: the alarm ended a wait. */
@@ -93,7 +73,7 @@ static const void *read_strided(sherd_tensor *t)
         t->compact = t->layout
                          ? sherd__loose_on(t->layout, t->dtype)
                          : sherd__loose_plain(t->world, t->dtype, t->ndim, t->shape, t->varies);
-    return t->compact && compact(t, t->compact) ? first(t->compact) : NULL;
+    return t->compact && compact(t, t->compact) ? sherd__fresh(t->compact) : NULL;
 }
 
 /* Whether a user cannot get the elements: the tensor failed, or is lost, which is raised. */
@@ -128,13 +108,6 @@ sherd_tensor *sherd_wait(sherd_tensor *t)
     return t;
 }
 
-void sherd__mark_written(sherd_tensor *t)
-{
-    t->storage->version++;
-    sherd__origin_written(t);
-    sherd__drop_image(t->storage);
-}
-
 /* The first element for writing; a strided view is refused unless `strided`. */
 static void *writable(sherd_tensor *t, bool strided)
 {
@@ -152,31 +125,7 @@ static void *writable(sherd_tensor *t, bool strided)
     if (t->storage->block && !sherd__block_writable(t->world, t->storage->block))
         return NULL;
     sherd__mark_written(t);
-    return first(t);
-}
-
-/*
- * The contents now belong to the next deed: if not all ranks do that deed, the tensor is lost, and
- * so are all that share its storage (lost.c). What an optimizer changes is lost together.
- */
-static void mark_deed(const sherd_tensor *t)
-{
-    const sherd_mesh *mesh = t->layout->spec.mesh;
-
-    if (t->storage->family && sherd__tensors_of(t->world)->families) {
-        sherd__deed_writes(mesh, t->storage->family);
-        return;
-    }
-    sherd__deed_writes(mesh, t->ledger.born);
-    sherd__deed_writes(mesh, t->storage->born);
-}
-
-void sherd__await_deed(sherd_tensor *t)
-{
-    if (!t->layout)
-        return;
-    t->ledger.made = sherd__deed_count(t->layout->spec.mesh) + 1;
-    mark_deed(t);
+    return sherd__fresh(t);
 }
 
 static void *awaiting_deed(sherd_tensor *t, void *data)
@@ -237,42 +186,10 @@ void *sherd_tensor_write(sherd_tensor *t)
     void *data = writable(t, false);
 
     if (data && t->layout) {
-        mark_deed(t);
+        sherd__mark_deed(t);
         if (t->count > 0)
             open_replica(t);
     } else if (data)
         sherd__set_varies(t, (unsigned)SHERD__VARIES);
     return data;
-}
-
-/* The tensor itself, or a copy of it on every rank, which the caller releases. */
-static sherd_tensor *everywhere(sherd_tensor *t)
-{
-    const sherd_layout *whole;
-
-    if (!t->layout)
-        return t;
-    if (sherd__replicated(&whole, t->layout->spec.mesh, t->ndim, t->shape) != SHERD_OK)
-        return sherd__fail_diag(t->world, true);
-    return sherd__move_to(t, whole, false);
-}
-
-double sherd_item(sherd_tensor *t)
-{
-    double value = NAN;
-
-    if (!t || sherd__stop(t->world, "sherd_item", &t, 1))
-        return NAN;
-    if (sherd_tensor_count(t) != 1) {
-        sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
-                           "sherd_item: %s has not one element", sherd_tensor_text(t));
-        return NAN;
-    }
-    sherd_tensor *whole = everywhere(t);
-    const void *data = sherd__data(whole);
-    if (data && whole->count == 1)
-        sherd__cast(SHERD_F64, whole->dtype, 1, &value, data);
-    if (whole != t)
-        sherd_tensor_release(whole);
-    return value;
 }

@@ -107,3 +107,17 @@ bool sherd__stop(sherd_world *world, const char *function, sherd_tensor *const *
         raise_first(world, function, operands, count);
     return failed || (distributed && sherd__alarmed(world));
 }
+
+void sherd__raise_lost(sherd_tensor *t, const char *function)
+{
+    if (sherd__alarmed(t->world))
+        return;
+    if (t->lost == SHERD__HALF_WRITTEN)
+        sherd__raise(t->world, SHERD_EINVAL,
+                     "%s: %s was being written when an earlier step failed, and ranks may differ "
+                     "in it: write it anew (sherd_fill, sherd_copy_from, sherd_module_load), or "
+                     "take it as it is (sherd_tensor_revive)",
+                     function, sherd_tensor_text(t));
+    else
+        sherd__raise_failed(t->world, function);
+}

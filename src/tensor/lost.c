@@ -155,19 +155,3 @@ int64_t sherd_tensor_revive_all(sherd_world *world)
         (void)sherd__deed_add(mesh, "sherd_tensor_revive_all", 0, &identity);
     return lost;
 }
-
-/* ---- saying so ------------------------------------------------------------------------------- */
-
-void sherd__raise_lost(sherd_tensor *t, const char *function)
-{
-    if (sherd__alarmed(t->world))
-        return;
-    if (t->lost == SHERD__HALF_WRITTEN)
-        sherd__raise(t->world, SHERD_EINVAL,
-                     "%s: %s was being written when an earlier step failed, and ranks may differ "
-                     "in it: write it anew (sherd_fill, sherd_copy_from, sherd_module_load), or "
-                     "take it as it is (sherd_tensor_revive)",
-                     function, sherd_tensor_text(t));
-    else
-        sherd__raise_failed(t->world, function);
-}

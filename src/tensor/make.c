@@ -82,29 +82,6 @@ static bool fits(sherd_world *world, bool distributed, const char *function, she
     return good;
 }
 
-/* Write one element, then double what is there. */
-static void repeat(void *data, sherd_dtype dtype, int64_t count, double value)
-{
-    size_t element = sherd_dtype_bytes(dtype), bytes = (size_t)count * element;
-
-    sherd__cast(dtype, SHERD_F64, 1, data, &value);
-    for (size_t done = element; done < bytes; done *= 2)
-        memcpy((char *)data + done, data, done < bytes - done ? done : bytes - done);
-}
-
-void sherd__fill(sherd_tensor *t, double value)
-{
-    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(t->world), t->dtype);
-    void *data = sherd__fresh(t);
-
-    if (t->count == 0 || sherd__left_out(t->world, "fill", t->dtype, 0, sherd__local_bytes(t)))
-        return;
-    if (kernels)
-        kernels->fill(data, t->count, value);
-    else
-        repeat(data, t->dtype, t->count, value);
-}
-
 sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
                               const void *data)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of this room and its scopes. A scope costs two numbers, a tensor in it one pointer, a
+ * Scopes. A scope costs two numbers, a tensor in it one pointer, a
  * layout one; passing a tensor out swaps it to the front of its scope and moves the boundary over
  * it.
  */
@@ -10,63 +10,12 @@
 
 #include "world/doing.h"
 
-static void destroy(sherd_world *world, void *memory)
-{
-    sherd__tensors *s = memory;
-    sherd__heap *heap = sherd__world_heap(world);
-
-    sherd__tensors_empty(world);
-    while (s->all) {
-        sherd_tensor *t = s->all;
-        s->all = t->next;
-        sherd__free(heap, t);
-    }
-    sherd__stock_clear(&s->structs);
-    sherd__stock_clear(&s->storages);
-    sherd__free(heap, s->failed.text);
-    sherd__free(heap, s->list);
-    sherd__free(heap, s->start);
-    memset(s, 0, sizeof *s); /* another room's end may need this one once more */
-}
-
-sherd__tensors *sherd__tensors_of(sherd_world *world)
-{
-    sherd__tensors *s = sherd__world_state(world, SHERD__ROOM_TENSOR);
-
-    if (s)
-        return s;
-    s = sherd__world_reserve(world);
-    s->world = world;
-    s->failed.world = world;
-    s->failed.refs = 1;
-    s->failed.scope = -1;
-    sherd__world_set_state(world, SHERD__ROOM_TENSOR, s, destroy);
-    sherd__watch_checks(world);
-    return s;
-}
-
-uint64_t sherd__walk_number(sherd_world *world)
-{
-    return ++sherd__tensors_of(world)->walks;
-}
-
-void *sherd__spare(sherd_world *world)
-{
-    return (char *)sherd__world_reserve(world) + SHERD__TENSORS_BYTES;
-}
-
 enum { FIRST_ROOM = 64 };
-
-/* Where the innermost scope starts. */
-static int start_of(const sherd__tensors *s)
-{
-    return s->scopes ? s->start[s->scopes - 1].tensors : 0;
-}
 
 /* Leave out what was released early; the others stay in their order. */
 static void squeeze(sherd__tensors *s)
 {
-    int kept = start_of(s);
+    int kept = sherd__scope_start(s);
 
     for (int i = kept; i < s->listed; i++) {
         sherd_tensor *t = s->list[i];
@@ -106,17 +55,6 @@ bool sherd__scope_add(sherd_tensor *t)
     t->scope = s->listed;
     s->list[s->listed++] = t;
     return true;
-}
-
-void sherd__scope_forget(sherd_tensor *t)
-{
-    if (t->scope < 0)
-        return;
-    sherd__tensors *s = sherd__tensors_of(t->world);
-    s->list[t->scope] = NULL;
-    t->scope = -1;
-    while (s->listed > start_of(s) && !s->list[s->listed - 1])
-        s->listed--;
 }
 
 /* Release the newest first: results before their operands. */
@@ -218,11 +156,6 @@ void sherd__give_back(sherd_world *world, void *payload, void (*taker)(void *pay
     int floor = sherd__scope_fence(world);
     taker(payload);
     sherd__scope_leave(world, floor);
-}
-
-bool sherd__calls_back(sherd_world *world)
-{
-    return sherd__tensors_of(world)->called_back > 0;
 }
 
 sherd_tensor *sherd_scope_pass(sherd_tensor *t)

@@ -59,14 +59,20 @@ void sherd__tell_deed(sherd_world *world, const sherd_mesh *mesh, uint64_t deed,
 /* As sherd__note_one of what was made of values, whose hash this is (said.c). */
 void sherd__note_values(const char *name, uint64_t hash, const sherd__values *values,
                         sherd_tensor *out);
-/* What this room does at checks (note.c). */
-void sherd__watch_checks(sherd_world *world);
+/* What this room does at checks, and to its state when the world ends (checks.c). */
+typedef struct sherd__tensors_hooks {
+    sherd__watcher watcher;
+    void (*end)(sherd_world *world, void *state);
+} sherd__tensors_hooks;
+extern const sherd__tensors_hooks sherd__tensors_own_hooks;
 
 /*
  * Put a tensor, with its one reference, into the innermost scope. False if memory runs out; then
  * the tensor is released.
  */
 bool sherd__scope_add(sherd_tensor *t);
+/* Where the innermost scope starts in the list. */
+int sherd__scope_start(const sherd__tensors *s);
 /* Remove a tensor that is freed from the list. */
 void sherd__scope_forget(sherd_tensor *t);
 
@@ -97,11 +103,24 @@ bool sherd__covers_storage(const sherd_tensor *t);
 /* Somebody is about to write to its storage: what was derived from the contents is no longer so. */
 void sherd__mark_written(sherd_tensor *t);
 
+/* An empty struct with one reference, in the list of all tensors. NULL: no memory. */
+sherd_tensor *sherd__tensor_create(sherd__tensors *s);
+void sherd__storage_release(sherd__tensors *s, sherd__storage *storage);
+
+/* A block of the arena for a storage, that may be written. False: the alarm is raised. */
+bool sherd__furnish_here(sherd__storage *storage);
+/* Its contents to the GPU. False: the alarm is raised. */
+bool sherd__bring_there(sherd__storage *storage);
 /* Take memory of the GPU for a storage, if it has none. False: the alarm is raised. */
 bool sherd__device_furnish(sherd__storage *storage);
 /* The elements of `t`, one after the other, into `to`, which was made there. False: failed. */
 bool sherd__device_compact(sherd_tensor *t, sherd_tensor *to);
-/* Contents now belong to the next deed: see sherd__mutable. */
+/*
+ * The contents now belong to the next deed: if not all ranks do that deed, the tensor is lost, and
+ * so are all that share its storage (lost.c). What an optimizer changes is lost together.
+ */
+void sherd__mark_deed(const sherd_tensor *t);
+/* The same of what is noted as changed by that deed: see sherd__mutable. */
 void sherd__await_deed(sherd_tensor *t);
 
 /* Release everything that a tensor holds; its struct stays. */

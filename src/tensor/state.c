@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state of this room in a world, made when it is first asked for. What the room does at checks,
+ * and when the world ends, is a value (checks.c): so nothing here needs what lies above.
+ */
+#include "tensor/state.h"
+
+sherd__tensors *sherd__tensors_of(sherd_world *world)
+{
+    sherd__tensors *s = sherd__world_state(world, SHERD__ROOM_TENSOR);
+
+    if (s)
+        return s;
+    s = sherd__world_reserve(world);
+    s->world = world;
+    s->failed.world = world;
+    s->failed.refs = 1;
+    s->failed.scope = -1;
+    sherd__world_set_state(world, SHERD__ROOM_TENSOR, s, sherd__tensors_own_hooks.end);
+    sherd__world_watch(world, &sherd__tensors_own_hooks.watcher);
+    return s;
+}
+
+uint64_t sherd__walk_number(sherd_world *world)
+{
+    return ++sherd__tensors_of(world)->walks;
+}
+
+void *sherd__spare(sherd_world *world)
+{
+    return (char *)sherd__world_reserve(world) + SHERD__TENSORS_BYTES;
+}
+
+bool sherd__calls_back(sherd_world *world)
+{
+    return sherd__tensors_of(world)->called_back > 0;
+}
