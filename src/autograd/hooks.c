@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running the hooks on a gradient that is complete (sherd_tensor_hook); watch.c keeps them. */
 #include "autograd/node.h"
-#include "tensor/state.h"
 
 #include <string.h>
 

@@ -13,8 +13,6 @@
  */
 #include "autograd/replaying.h"
 
-#include <string.h>
-
 static const sherd_op keeper_op = {.name = "sherd_module_checkpoint"};
 
 static void replay_destroy(sherd__refcounted *head)

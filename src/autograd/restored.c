@@ -9,7 +9,6 @@
  * keep alive. So what lies ahead is one group at most.
  */
 #include "autograd/group.h"
-#include "tensor/origin.h"
 #include "world/doing.h"
 
 #include <string.h>

@@ -8,8 +8,6 @@
 #include "autograd/node.h"
 #include "tensor/state.h"
 
-#include <string.h>
-
 /*
  * A destroy function may remove other hooks: so all are taken out before the first is called. It
  * may free the watch too.

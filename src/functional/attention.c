@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/num.h"
 #include "sherd/ops_layers.h"
 
 enum { Q, K, V, OPERANDS };

@@ -2,8 +2,6 @@
 /* The counts of a mask: whether they are its own, and how what it chooses lies because of them. */
 #include "masked.h"
 
-#include "base/num.h"
-
 const char *sherd__counts_fault(sherd_call *call)
 {
     const sherd_tensor *mask = call->in[SHERD__MASK], *count = call->in[SHERD__MASK_COUNT];

@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 
-#include "base/num.h"
 #include "base/dtype.h"
 #include "sherd/ops_elements.h"
 

@@ -12,7 +12,6 @@
 #include "nn/optimizer.h"
 #include "sherd/ops.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static sherd_status check_others(sherd__file_state *s)

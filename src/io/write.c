@@ -12,11 +12,9 @@
 #include "base/file_limit.h"
 #include "base/hash.h"
 #include "base/num.h"
-#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- what is to be written ------------------------------------------------------------------- */
 

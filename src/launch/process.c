@@ -5,7 +5,6 @@
  */
 #include "launch.h"
 #include "watch.h"
-#include "world/inside.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -5,7 +5,6 @@
 #include "world/inside.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- threads --------------------------------------------------------------------------------- */

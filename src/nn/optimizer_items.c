@@ -15,8 +15,6 @@
 #include <string.h>
 
 #include "nn/optimizer.h"
-#include "autograd/tape.h"
-#include "tensor/state.h"
 
 /* The layout of a parameter's state, or of its dims without one (SHERD__LACKS_NONE: with all). */
 static sherd_status lay_without(const sherd_layout **out, const sherd__optimized *item, int without)

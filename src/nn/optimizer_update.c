@@ -4,7 +4,6 @@
  * one launch takes many parameters.
  */
 #include "nn/optimizer.h"
-#include "tensor/state.h"
 #include "vector/choose.h"
 
 /* A move may share the storage. */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "nn/optimizer.h"
-#include "tensor/state.h"
 
 enum { ROUND = 32 << 20 }; /* bytes that are gathered in one call, and one parameter more */
 

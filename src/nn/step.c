@@ -9,7 +9,6 @@
 #include "nn/numbers.h"
 #include "nn/optimizer.h"
 #include "tensor/said.h"
-#include "vector/choose.h"
 
 #include "world/doing.h"
 

@@ -12,7 +12,6 @@
 #include "base/num.h"
 #include "device/compare.h"
 #include "device/running.h"
-#include "device/order.h"
 #include "kernels/pick.h"
 #include "vector/choose.h"
 

@@ -8,7 +8,6 @@
 #include "tensor/state.h"
 
 #include "base/text.h"
-#include "kernels/cast.h"
 #include "world/opened.h"
 
 const void *sherd__data(sherd_tensor *t)

@@ -5,7 +5,6 @@
  */
 #include "tensor/state.h"
 #include "sherd/values.h"
-#include "vector/choose.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,8 +6,6 @@
  */
 #include "tensor/state.h"
 
-#include <string.h>
-
 #include "world/doing.h"
 
 enum { FIRST_ROOM = 64 };
