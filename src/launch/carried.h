@@ -16,9 +16,9 @@ typedef struct sherd__mpi_mark {
 } sherd__mpi_mark;
 
 /* The mark in the environment; NULL: there is none. */
-const sherd__mpi_mark *sherd__mpi_mark_find(void);
+const sherd__mpi_mark *sherd__mark_find(void);
 /* How many ranks the launcher says there are; 0: it does not say. */
-int sherd__mpi_ranks(const sherd__mpi_mark *mark);
+int sherd__mark_ranks(const sherd__mpi_mark *mark);
 
 /* Whether a launcher of MPI has started this very process, as one of several ranks. */
 bool sherd__is_carried(void);

@@ -21,7 +21,7 @@ static const sherd__mpi_mark marks[] = {
     {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", {"openmpi", "mpich"}},
 };
 
-const sherd__mpi_mark *sherd__mpi_mark_find(void)
+const sherd__mpi_mark *sherd__mark_find(void)
 {
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (getenv(marks[i].rank))
@@ -29,7 +29,7 @@ const sherd__mpi_mark *sherd__mpi_mark_find(void)
     return NULL;
 }
 
-int sherd__mpi_ranks(const sherd__mpi_mark *mark)
+int sherd__mark_ranks(const sherd__mpi_mark *mark)
 {
     const char *text = getenv(mark->ranks);
     return text ? atoi(text) : 0;
@@ -59,9 +59,9 @@ static bool is_mine(bool *other, bool *open)
 
 bool sherd__is_in_job(void)
 {
-    const sherd__mpi_mark *mark = sherd__mpi_mark_find();
+    const sherd__mpi_mark *mark = sherd__mark_find();
 
-    return mark && sherd__mpi_ranks(mark) != 1;
+    return mark && sherd__mark_ranks(mark) != 1;
 }
 
 bool sherd__is_carried(void)
@@ -77,7 +77,7 @@ uint64_t sherd__carrier_marks(void)
     static const char *const jobs[] = {"PMIX_NAMESPACE", "PMI_FD", "PMI_PORT", "SLURM_STEP_ID"};
     uint64_t hash = 0;
 
-    if (!sherd__mpi_mark_find())
+    if (!sherd__mark_find())
         return 0;
     for (size_t i = 0; i < sizeof marks / sizeof marks[0] + sizeof jobs / sizeof jobs[0]; i++) {
         size_t job = i - sizeof marks / sizeof marks[0];
@@ -109,5 +109,5 @@ bool sherd__leave_job(void)
 {
     bool other, open;
 
-    return !sherd__mpi_mark_find() || is_mine(&other, &open) || other || sherd__say_joined(false);
+    return !sherd__mark_find() || is_mine(&other, &open) || other || sherd__say_joined(false);
 }

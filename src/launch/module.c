@@ -119,7 +119,7 @@ static void *load(const sherd__mpi_mark *mark, char *text, size_t room)
 
 sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
 {
-    const sherd__mpi_mark *mark = sherd__mpi_mark_find();
+    const sherd__mpi_mark *mark = sherd__mark_find();
     char text[SHERD_ERROR_BYTES] = "";
     sherd_status (*open)(sherd_carrier * out, char *text, size_t room);
 
@@ -144,12 +144,12 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
     sherd_status status = open(out, text, sizeof text);
     if (status)
         return sherd__fail(diag, status, "sherd_world_open: %.400s", text);
-    if (!sherd__mpi_ranks(mark) || out->ranks == sherd__mpi_ranks(mark))
+    if (!sherd__mark_ranks(mark) || out->ranks == sherd__mark_ranks(mark))
         return SHERD_OK;
     sherd__fail(diag, SHERD_EINVAL,
                 "%s is %d, but %s knows of %d ranks: the program was started by the mpirun of "
                 "another MPI",
-                mark->ranks, sherd__mpi_ranks(mark), out->name, out->ranks);
+                mark->ranks, sherd__mark_ranks(mark), out->name, out->ranks);
     out->close(out->self, true);
     return diag->status;
 }
