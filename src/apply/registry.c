@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The public side of what a world knows of operators (state.c): a user's operators by name, handlers, and
- * the times of operators.
+ * The public side of what a world knows of operators (state.c): a user's operators by name,
+ * handlers, and the times of operators.
  */
 #include "door.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The solver: if operands fit a rule with their present layouts (fits.c), the layouts of the results;
- * if they do not, it searches (search.c). Answers are kept (answers.c), so all of this
+ * The solver: if operands fit a rule with their present layouts (fits.c), the layouts of the
+ * results; if they do not, it searches (search.c). Answers are kept (answers.c), so all of this
  * runs once for each new question; it interns a layout for each result.
  */
 #include "answers.h"

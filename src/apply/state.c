@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a world knows of operators: handlers, times, kept answers, and the engine of its products. All are
- * short lists; an operator call only tests whether there are any handlers.
+ * What a world knows of operators: handlers, times, kept answers, and the engine of its products.
+ * All are short lists; an operator call only tests whether there are any handlers.
  */
 #include "door.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of what was gathered in one call: made when it was recorded, and gone with its last member. */
+/*
+ * Groups of what was gathered in one call: made when it was recorded, and gone with its last
+ * member.
+ */
 #include "autograd/group.h"
 #include "autograd/together.h"
 

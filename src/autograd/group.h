@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tape has saved of tensors that were gathered in one call, and moves again in one call. */
+/*
+ * What the tape has saved of tensors that were gathered in one call, and moves again in one call.
+ */
 #ifndef SHERD__AUTOGRAD_GROUP_H
 #define SHERD__AUTOGRAD_GROUP_H
 

@@ -291,7 +291,7 @@ bool sherd__pass_run(sherd__pass *pass, bool good);
 /* Release its lists. */
 void sherd__pass_clear(sherd__pass *pass);
 
-/* ---- the two parts (parts.c) ----------------------------------------------------------------- */
+/* ---- the two parts (collect.c, parts.c) ------------------------------------------------------ */
 
 /* Whether the first part computes the gradient of this leaf; the whole computes all. */
 bool sherd__is_soon(const sherd__pass *pass, const sherd_tensor *leaf);
@@ -338,7 +338,7 @@ sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype);
  */
 sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin);
 
-/* ---- what was saved (saved.c, saving.c, restored.c) ---------------------------------------------------------------- */
+/* ---- what was saved (saved.c, restored.c) ---------------------------------------------------- */
 
 /*
  * If nodes keep what they saved (retain): note that the k-th node of the list uses it; drop what
@@ -355,7 +355,7 @@ void sherd__wrong_hook(const sherd__kept *k, const char *which, sherd_tensor *ot
 /* What was saved, restored for the operator `name`; the failed tensor if it was written since. */
 sherd_tensor *sherd__restored(sherd__kept *k, const char *name);
 
-/* ---- gathered together (group.c, together.c) ---------------------------------------------------------- */
+/* ---- gathered together (group.c, restored.c, together.c) ------------------------------------- */
 
 extern const sherd_op sherd__together_op;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nodes of a part that may be run again: the first time they are listed, and when it runs again each
- * new one is compared with the old one of that number.
+ * The nodes of a part that may be run again: the first time they are listed, and when it runs again
+ * each new one is compared with the old one of that number.
  */
 #include "autograd/replaying.h"
 

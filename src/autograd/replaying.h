@@ -33,8 +33,8 @@ struct sherd__replay {
 
 const char *sherd__replay_name(const sherd__replay *r);
 /*
- * Refuse that the part did something else than `before`: false. What failed on this rank, as for lack of memory, may be why: then that is
- * the error.
+ * Refuse that the part did something else than `before`: false. What failed on this rank, as for
+ * lack of memory, may be why: then that is the error.
  */
 bool sherd__replay_differs(sherd__replay *r, const char *what, const char *before);
 /* Release the arguments when no node needs them any more; likewise those of parts around. */

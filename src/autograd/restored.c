@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was saved, restored: unpacked by a hook, or moved again, by itself or with all that was gathered in
- * one call. Such a group counts what is moved, not those that are restored, so that all ranks move the
- * same even if one of them keeps a part of the graph alive.
+ * What was saved, restored: unpacked by a hook, or moved again, by itself or with all that was
+ * gathered in one call. Such a group counts what is moved, not those that are restored, so that all
+ * ranks move the same even if one of them keeps a part of the graph alive.
  *
  * When the first tensor of a group is used, the group that this backward needs next is begun. It is
  * found in the list of nodes that are to be run, which is the same on all ranks, whatever else they

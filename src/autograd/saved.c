@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saved tensors: what is kept of them; restored.c brings it back. A tensor is kept once however many operators
- * save it. What is kept is a view without a node, so an operator may save its own result. If a
- * tensor is the result of a move that made more copies than its source, the source is kept and
- * moved again: that is how gathered parameters and activations cost no memory between forward and
- * backward.
+ * Saved tensors: what is kept of them; restored.c brings it back. A tensor is kept once however
+ * many operators save it. What is kept is a view without a node, so an operator may save its own
+ * result. If a tensor is the result of a move that made more copies than its source, the source is
+ * kept and moved again: that is how gathered parameters and activations cost no memory between
+ * forward and backward.
  */
 #include "autograd/node.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a node saves: the tape keeps it (saved.c), unless the node is of a part that may be run again, and
- * will compute it then.
+ * What a node saves: the tape keeps it (saved.c), unless the node is of a part that may be run
+ * again, and will compute it then.
  */
 #include "autograd/replaying.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tape of a world, and what is set of it: whether it records, whether gradients wait, in what it computes. */
+/*
+ * The tape of a world, and what is set of it: whether it records, whether gradients wait, in what
+ * it computes.
+ */
 #include "autograd/node.h"
 
 #include <string.h>

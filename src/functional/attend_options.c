@@ -396,13 +396,16 @@ static bool is_simple(const sherd_tensor *q, const sherd_tensor *k, const sherd_
            !(options && options->zigzag != 0);
 }
 
-static bool call(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                 const sherd_attention_options *options, bool summed)
+/* By the operator that is called so, which always sums, or by the general ones. */
+static bool call(sherd_tensor *out[2], sherd_tensor *const *in,
+                 const sherd_attention_options *options, bool with, bool summed)
 {
-    return is_simple(q, k, v, options) ? sherd__attend_heads(out, (sherd_tensor *[]){q, k, v},
-                                                             sherd__attend_scale(q, options),
-                                                             options && options->causal, summed)
-                                       : attend_with(out, q, k, v, options, summed);
+    sherd_tensor *q = in[Q], *k = in[K], *v = in[V];
+
+    return is_simple(q, k, v, options)
+               ? sherd__attend_heads(out, in, sherd__attend_scale(q, options),
+                                     options && options->causal, with)
+               : attend_with(out, q, k, v, options, summed);
 }
 
 sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
@@ -410,7 +413,7 @@ sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
 {
     sherd_tensor *out[2];
 
-    (void)call(out, q, k, v, options, false);
+    (void)call(out, (sherd_tensor *[]){q, k, v}, options, false, false);
     return out[OUT];
 }
 
@@ -418,7 +421,7 @@ bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, sherd_tens
                           sherd_tensor *k, sherd_tensor *v, const sherd_attention_options *options)
 {
     sherd_tensor *result[2] = {NULL, NULL};
-    bool good = call(result, q, k, v, options, log_sum != NULL);
+    bool good = call(result, (sherd_tensor *[]){q, k, v}, options, true, log_sum != NULL);
 
     if (out)
         *out = result[OUT];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of a cross-entropy that are on this rank, as kernels get them, and what ranks add of them. */
+/*
+ * The rows of a cross-entropy that are on this rank, as kernels get them, and what ranks add of
+ * them.
+ */
 #include "entropy.h"
 
 #include "base/num.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of what a file of a state holds, under which names: of the module, of its optimizers, and of the program's own. */
+/*
+ * The list of what a file of a state holds, under which names: of the module, of its optimizers,
+ * and of the program's own.
+ */
 #include "io/state.h"
 #include "nn/optimizer.h"
 

@@ -58,15 +58,18 @@ void sherd__part_drop(sherd_writing *w);
 /* All ranks go on, or none. False: w->status says why not. */
 bool sherd__write_agree(sherd_writing *w, uint64_t arguments);
 /*
- * All ranks have passed the same thing: `kind` names it, `text` describes it. If not, the error shows
- * both texts, shortened.
+ * All ranks have passed the same thing: `kind` names it, `text` describes it. If not, the error
+ * shows both texts, shortened.
  */
 bool sherd__write_agree_on(sherd_writing *w, uint64_t hash, const char *kind, const char *text);
 /* Whether all ranks know the tensor, by its layout and by the deed that made it. */
 bool sherd__write_of_all(const sherd_tensor *t);
 /* All headers are equal, and tensors are the same. The error is of the first that is not. */
 bool sherd__write_agree_header(sherd_writing *w, const char *text, size_t bytes);
-/* All ranks have written their parts: the file gets its name; the second function also checks that it is the same. */
+/*
+ * All ranks have written their parts: the file gets its name; the second function also checks that
+ * it is the same.
+ */
 void sherd__write_name(sherd_writing *w);
 sherd_status sherd__file_name(sherd_writing *w);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a process that `sherd run` started learns that it is a rank: from variables of the environment.
- * They leave it once the process has joined, so that programs which it starts are none, and it may
- * start worlds of its own. One variable stays, for the next world of the same launch; it begins with
- * the process that it is for, and no other takes it.
+ * How a process that `sherd run` started learns that it is a rank: from variables of the
+ * environment. They leave it once the process has joined, so that programs which it starts are
+ * none, and it may start worlds of its own. One variable stays, for the next world of the same
+ * launch; it begins with the process that it is for, and no other takes it.
  */
 #include "invitation.h"
 #include "carried.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which MPI has started this process: its launchers leave their marks in the environment. What a rank
- * starts inherits the marks, and is none: the first to join leaves a mark of its own, with its process
- * in it.
+ * Which MPI has started this process: its launchers leave their marks in the environment. What a
+ * rank starts inherits the marks, and is none: the first to join leaves a mark of its own, with its
+ * process in it.
  */
 #include "carried.h"
 #include "watch.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that `sherd run` started becomes a rank. It finds the arena through a memfd whose
- * number the environment has (invitation.c), or, where a wrapper has closed what it inherited, in the launcher's
- * own list of files. Costs a mapping.
+ * number the environment has (invitation.c), or, where a wrapper has closed what it inherited, in
+ * the launcher's own list of files. Costs a mapping.
  */
 #include "carried.h"
 #include "invitation.h"

@@ -38,7 +38,7 @@ int sherd__launch(const sherd__launch_options *options, sherd__diag *diag);
 /* What SHERD_TRANSPORT says; "" where it says nothing. EINVAL: there is no such transport. */
 sherd_status sherd__transport_asked(const char **name, sherd__diag *diag);
 
-/* ---- join.c: in such a program --------------------------------------------------------------- */
+/* ---- invitation.c, join.c: in such a program ------------------------------------------------- */
 
 /* The cores that a job has taken, held as long as these descriptors are open. */
 typedef struct sherd__core_locks {
@@ -68,7 +68,7 @@ bool sherd__leave_launch(void);
 sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch_plan *plan,
                                sherd__diag *diag);
 
-/* ---- rank.c, process.c: ranks of this program -- ----------------------------------------------- */
+/* ---- rank.c, process.c: ranks of this program ------------------------------------------------ */
 
 /* The exit status that a rank's value becomes: what is not 0 stays so. */
 static inline int sherd__exit_code(int value)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The module for the MPI that has started this process. The library is linked to no MPI: the module
- * of that MPI is loaded when it is known which one it is, so that one program runs under any of them.
+ * of that MPI is loaded when it is known which one it is, so that one program runs under any of
+ * them.
  */
 #include "carried.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank of a program that starts its ranks itself: its world around the body, and what became of it. */
+/*
+ * One rank of a program that starts its ranks itself: its world around the body, and what became of
+ * it.
+ */
 #include "launch.h"
 #include "world/inside.h"
 

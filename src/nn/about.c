@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a module says of itself: its names, what belongs to it, and whether something needs it now. */
+/*
+ * What a module says of itself: its names, what belongs to it, and whether something needs it now.
+ */
 #include "nn/module.h"
 
 const char *sherd__module_name(const sherd_module *module)

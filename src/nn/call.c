@@ -48,8 +48,8 @@ static sherd__where enter(sherd_module *m)
 }
 
 /*
- * Run hooks and forward in the caller's scope. The arguments are kept as they were passed, packed by the hooks that
- * are in force when the forward begins.
+ * Run hooks and forward in the caller's scope. The arguments are kept as they were passed, packed
+ * by the hooks that are in force when the forward begins.
  */
 static void run(sherd_module *m, sherd_args *in, sherd_args *out, sherd__replay *replay)
 {

@@ -147,8 +147,8 @@ sherd__device *sherd__optimizer_device(const sherd_optimizer *o, const sherd_ten
 /* How many tensors of state an item has. */
 int sherd__optimizer_states(const sherd_optimizer *o, const sherd__optimized *item);
 /*
- * Name the state of a new item after its parameter, and make it unless the parameter is frozen. After a failure
- * the item can be destroyed too.
+ * Name the state of a new item after its parameter, and make it unless the parameter is frozen.
+ * After a failure the item can be destroyed too.
  */
 sherd_status sherd__optimizer_start_item(const sherd_optimizer *o, sherd__optimized *item,
                                          const sherd_named_parameter *parameter);
@@ -175,8 +175,8 @@ static inline sherd_tensor *sherd__updated(const sherd__optimized *item)
 /* Whether a step updates this item by itself: it has a gradient, and no `update_whole`. */
 bool sherd__optimizer_takes(const sherd__optimized *item);
 /*
- * Make the state that the item lacks, and see whether it can be used. False: the alarm is raised, as it is for
- * state that was lost because an earlier step changed it on some ranks only.
+ * Make the state that the item lacks, and see whether it can be used. False: the alarm is raised,
+ * as it is for state that was lost because an earlier step changed it on some ranks only.
  */
 bool sherd__optimizer_has_state(const sherd_optimizer *o, sherd__optimized *item);
 /* Update one parameter by itself, on the CPU; false: ended by the alarm. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step of an optimizer: first all memory that it takes, then the update of each parameter, which is
- * optimizer_update.c.
+ * A step of an optimizer: first all memory that it takes, then the update of each parameter, which
+ * is optimizer_update.c.
  */
 #include <math.h>
 #include <string.h>

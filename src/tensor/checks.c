@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this room does at checks, and when the world ends. With SHERD_VERIFY the contents of tensors that
- * should be equal are compared at each check; without, a check costs nothing here.
+ * What this room does at checks, and when the world ends. With SHERD_VERIFY the contents of tensors
+ * that should be equal are compared at each check; without, a check costs nothing here.
  */
 #include "tensor/state.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors and their storage: creating and viewing. A tensor is one small struct, its storage another,
- * and its data a block of the rank's region, which peers can read. refs.c counts and frees them.
+ * Tensors and their storage: creating and viewing. A tensor is one small struct, its storage
+ * another, and its data a block of the rank's region, which peers can read. refs.c counts and frees
+ * them.
  */
 #include "tensor/state.h"
 

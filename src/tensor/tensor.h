@@ -317,7 +317,7 @@ static inline int64_t sherd__local_bytes(const sherd_tensor *t)
 
 bool sherd__is_contiguous(const sherd_tensor *t);
 
-/* ---- in worlds with GPUs: mirror.c ----------------------------------------------------------- */
+/* ---- in worlds with GPUs: furnish.c, mirror.c ------------------------------------------------ */
 
 /*
  * As sherd__data, sherd__fresh and sherd__mutable, in the memory of this rank's GPU. Fresh is only

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What instructions this machine has, and which of them are fast. Asked here and not in the files of
- * the instruction sets, which may be compiled to instructions that this machine lacks.
+ * What instructions this machine has, and which of them are fast. Asked here and not in the files
+ * of the instruction sets, which may be compiled to instructions that this machine lacks.
  */
 #include "fast.h"
 
