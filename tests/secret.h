@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of what happens when a rank fails between what others have done: ranks are threads. */
+/* For tests of what happens when a rank fails between what others have done. */
 #ifndef SHERD_TESTS_SECRET_H
 #define SHERD_TESTS_SECRET_H
 
@@ -8,14 +8,20 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* Where ranks meet without the world's knowledge: how many have come, by the number of ranks. */
-static atomic_int arrived[CHECK_RANKS + 1];
+enum { SECRET_ROUND = 1 << 12 }; /* more than there are ranks */
 
+/*
+ * Ranks, threads or processes, meet without the world's knowledge, in the word that all see: how
+ * many have come, and above it the round, so that the next world begins where this one ended.
+ */
 static inline void meet_in_secret(int ranks)
 {
-    int round = atomic_fetch_add(&arrived[ranks], 1) / ranks;
+    atomic_int *word = &check_state->mark;
+    int before = atomic_fetch_add(word, 1), round = before / SECRET_ROUND;
 
-    while (atomic_load(&arrived[ranks]) < (round + 1) * ranks)
+    if (before % SECRET_ROUND == ranks - 1)
+        atomic_fetch_add(word, SECRET_ROUND - ranks);
+    while (atomic_load(word) / SECRET_ROUND == round)
         sched_yield();
 }
 
