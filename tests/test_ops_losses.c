@@ -141,6 +141,29 @@ static void a_target_of_0_is_no_nan(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Whatever the other distribution says of it: never, for example. */
+static void a_target_of_0_is_none_of_an_infinite_logarithm(sherd_world *world)
+{
+    const double x[] = {-INFINITY, -2}, t[] = {0, 1}, log_t[] = {-INFINITY, 0};
+
+    for (int logarithms = 0; logarithms < 2; logarithms++) {
+        sherd_tensor *log_x = sherd_require_grad(row(world, 2, x), true);
+        sherd_tensor *target = sherd_require_grad(row(world, 2, logarithms ? log_t : t), true);
+        sherd_tensor *loss = sherd_kl_div(log_x, target, logarithms, SHERD_LOSS_SUM);
+        CHECK_EQ(sherd_item(loss), 2);
+        sherd_backward(loss);
+        const double *g = sherd_tensor_read(sherd_grad(log_x));
+        CHECK(g && g[0] == 0 && g[1] == -1);
+        g = sherd_tensor_read(sherd_grad(target));
+        CHECK(g && !isnan(g[0]) && g[1] == 3);
+        CHECK_OK(sherd_world_check(world));
+    }
+    const double never[] = {-INFINITY, -INFINITY};
+    CHECK(sherd_item(sherd_kl_div(row(world, 2, never), row(world, 2, t), false, SHERD_LOSS_SUM)) ==
+          (double)INFINITY);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Small differences, of 16 bits too, and a beta whose inverse is infinite. */
 static void a_small_beta_leaves_digits(sherd_world *world)
 {
@@ -271,6 +294,7 @@ static const check_test tests[] = {
     {TEST(sixteen_bits_lose_as_much), {1, 2, 4}},
     {TEST(large_logits_are_exact), {1}},
     {TEST(small_targets_keep_their_bits), {1}},
+    {TEST(a_target_of_0_is_none_of_an_infinite_logarithm), {1, 2}},
     {TEST(a_target_of_0_is_no_nan), {1}},
     {TEST(a_mean_of_no_losses_is_nan), {1}},
     {TEST(a_small_beta_leaves_digits), {1}},

@@ -163,14 +163,25 @@ sherd_tensor *sherd_bce_with_logits(sherd_tensor *x, sherd_tensor *target, sherd
                        &(loss_attributes){.reduction = (int)reduction});
 }
 
+/* What is weighed by 0 is 0, so that infinite logarithms are not there. */
+static sherd_tensor *unless_0(sherd_tensor *weight, sherd_tensor *x)
+{
+    sherd_tensor *zero = sherd_constant(x->world, x->dtype, NULL, 0, 0);
+
+    return sherd_where(sherd_eq_scalar(sherd_detach(weight), 0), zero, x);
+}
+
 static bool kl_div(sherd_call *call)
 {
     const loss_attributes *attributes = call->attributes;
     sherd_tensor *x = call->in[0], *t = call->in[1];
 
-    if (attributes->logarithm)
-        return reduced(call, sherd_mul(sherd_exp(t), sherd_sub(t, x)));
-    return reduced(call, sherd_sub(sherd__unary(SHERD__X_LOG_X, t, 1), sherd_mul(t, x)));
+    if (attributes->logarithm) {
+        sherd_tensor *p = sherd_exp(t);
+        return reduced(call, sherd_mul(p, unless_0(p, sherd_sub(t, x))));
+    }
+    return reduced(call,
+                   sherd_sub(sherd__unary(SHERD__X_LOG_X, t, 1), sherd_mul(t, unless_0(t, x))));
 }
 
 const sherd_op sherd__kl_div_op = LOSS("sherd_kl_div", "target (log target - x)", kl_div);
