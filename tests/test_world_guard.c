@@ -16,6 +16,17 @@
 
 enum { RANKS = 2, MOST = 4096 };
 
+/* Somebody sets the time of day back by an hour as soon as it was read: who waits by it, waits so
+ * much longer. */
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    int status = (int)syscall(SYS_clock_gettime, clock, out);
+
+    if (!status && clock == CLOCK_REALTIME)
+        out->tv_sec += 3600;
+    return status;
+}
+
 /* What a carrier of processes gathers. */
 typedef struct table {
     atomic_int came[2], turn;

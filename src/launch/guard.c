@@ -184,9 +184,9 @@ static void wait_for_thread(sherd__world_guard *guard, const watched *w)
     if (w->asks)
         return;
     do {
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until); /* which nobody sets back */
         until.tv_sec += LOOK_SECONDS;
-    } while (pthread_mutex_timedlock(&guard->mutex, &until) == ETIMEDOUT &&
+    } while (pthread_mutex_clocklock(&guard->mutex, CLOCK_MONOTONIC, &until) == ETIMEDOUT &&
              !atomic_load(&guard->dismissed) && !wait_file(w->process, 0));
 }
 
@@ -372,7 +372,8 @@ static sherd__world_guard *create(void)
     pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&guard->mutex, &kind);
     pthread_mutexattr_destroy(&kind);
-    pthread_mutex_timedlock(&guard->mutex, &past); /* nobody has it; guards call the same */
+    /* nobody has it; guards call the same */
+    pthread_mutex_clocklock(&guard->mutex, CLOCK_MONOTONIC, &past);
     return guard;
 }
 
