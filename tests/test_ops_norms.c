@@ -291,6 +291,28 @@ static void an_empty_piece_has_a_gradient(sherd_world *world)
     }
 }
 
+/* Neither is half a new average written beside an old one. */
+static void averages_are_written_together_or_not(sherd_world *world)
+{
+    const int64_t channels[] = {3};
+    sherd_tensor *x = sherd_constant(world, SHERD_F32, (int64_t[]){4, 3}, 2, 2);
+
+    for (int which = 0; which < 2; which++) {
+        sherd_tensor *sound = sherd_constant(world, SHERD_F32, channels, 1, 1);
+        sherd_tensor *one = sherd_constant(world, SHERD_F32, (int64_t[]){1}, 1, 1);
+        sherd_tensor *stretched = sherd_expand(one, channels, 1);
+        sherd_batch_norm(
+            x, &(sherd_batch_norm_options){.running_mean = which ? stretched : sound,
+                                           .running_variance = which ? sound : stretched});
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), ": sherd_batch_norm: ") != NULL);
+        CHECK(strstr(sherd_world_error(world), "a is a stretched view") != NULL);
+        CHECK_EQ(sherd_item(sherd_sum(sound)), 3);
+        CHECK_EQ(sherd_item(sherd_sum(stretched)), 3);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(running_averages_do_not_depend_on_layouts), {1, 2, 3, 4}},
     {TEST(running_averages_are_those_of_the_whole_batch), {1}},
@@ -301,5 +323,6 @@ static const check_test tests[] = {
     {TEST(sixteen_bits_are_computed_wider), {1, 2, 4}},
     {TEST(one_element_is_no_batch), {1}},
     {TEST(an_empty_piece_has_a_gradient), {1, 2, 3}},
+    {TEST(averages_are_written_together_or_not), {1, 2}},
 };
 CHECK_MAIN(tests)

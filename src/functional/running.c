@@ -35,16 +35,28 @@ static sherd_tensor *made_plain(sherd_tensor *running, sherd_tensor *value)
     return inside ? value : NULL;
 }
 
-/* False: failed. */
-static bool average(sherd_tensor *running, sherd_tensor *value, double factor, double momentum)
+/* What it becomes; NULL: nothing is to be written. */
+static sherd_tensor *averaged(sherd_tensor *running, sherd_tensor *value, double factor,
+                              double momentum)
 {
     sherd_dtype dtype = sherd__statistics_dtype(running->dtype);
 
     value = made_plain(running, sherd_scale(sherd_cast(value, dtype), factor * momentum));
     if (!value)
-        return true;
-    sherd_tensor *old = sherd_scale(sherd_cast(running, dtype), 1 - momentum);
-    return !sherd_tensor_failed(sherd_copy_from(running, sherd_add(old, value)));
+        return NULL;
+    return sherd_add(sherd_scale(sherd_cast(running, dtype), 1 - momentum), value);
+}
+
+/* Both are written, or neither: that of the variance may be one that cannot be. */
+static bool write_both(sherd_tensor *const *running, sherd_tensor *const *value)
+{
+    for (int i = 0; i < 2; i++)
+        if (value[i] && !sherd__copy_fits(running[i], value[i]))
+            return false;
+    for (int i = 0; i < 2; i++)
+        if (value[i] && sherd_tensor_failed(sherd_copy_from(running[i], value[i])))
+            return false;
+    return true;
 }
 
 /* Update by the moments of this call; those of items are averaged. `groups` as in norms.h. */
@@ -62,8 +74,9 @@ static bool update(sherd_call *call, sherd_tensor *mean, sherd_tensor *var, int6
         mean = sherd_mean_over(mean, (int[]){0}, 1, false);
         var = sherd_mean_over(var, (int[]){0}, 1, false);
     }
-    good = average(call->in[RUNNING_MEAN], mean, 1, attributes->momentum) &&
-           average(call->in[RUNNING_VAR], var, n / (n - 1), attributes->momentum);
+    mean = averaged(call->in[RUNNING_MEAN], mean, 1, attributes->momentum);
+    var = averaged(call->in[RUNNING_VAR], var, n / (n - 1), attributes->momentum);
+    good = write_both(&call->in[RUNNING_MEAN], (sherd_tensor *[]){mean, var});
     sherd_set_recording(call->world, before);
     return good;
 }

@@ -14,6 +14,7 @@
 #include "base/num.h"
 #include "kernels/cast.h"
 #include "tensor/said.h"
+#include "world/doing.h"
 
 typedef enum kind { ADD, MULTIPLY, COPY, FILL, SCALE } kind;
 
@@ -35,12 +36,14 @@ static sherd_tensor *refuse(const write *w, sherd_status status, const char *rea
 {
     sherd_world *world = w->a->world;
     bool distributed = w->a->layout || (w->b && w->b->layout);
+    const char *around = sherd__doing_around(world, w->name), *colon = *around ? ": " : "";
 
     if (!w->b)
-        return sherd__fail_tensor(world, distributed, status, "%s: %s: a is %.100s", w->name,
-                                  reason, sherd_tensor_text(w->a));
-    return sherd__fail_tensor(world, distributed, status, "%s: %s: a is %.100s, b is %.100s",
-                              w->name, reason, sherd_tensor_text(w->a), sherd_tensor_text(w->b));
+        return sherd__fail_tensor(world, distributed, status, "%s%s%s: %s: a is %.100s", around,
+                                  colon, w->name, reason, sherd_tensor_text(w->a));
+    return sherd__fail_tensor(world, distributed, status, "%s%s%s: %s: a is %.100s, b is %.100s",
+                              around, colon, w->name, reason, sherd_tensor_text(w->a),
+                              sherd_tensor_text(w->b));
 }
 
 /* ---- what does not fit ----------------------------------------------------------------------- */
@@ -401,30 +404,42 @@ static sherd_tensor *run(write *w)
     return good ? a : sherd__failed(world);
 }
 
+/* Whether it is lost, and all of it is written. */
+static bool is_anew(const write *w)
+{
+    return w->a && w->a->lost == SHERD__HALF_WRITTEN && overwrites(w->kind);
+}
+
+/* The failed tensor, raised, if it cannot be done; NULL: it can be tried. */
+static sherd_tensor *refused(const write *w, sherd_world *world)
+{
+    sherd_tensor *both[] = {w->a, w->b};
+    char text[64];
+
+    if (is_anew(w) ? sherd__alarmed(world) || sherd__stop(world, w->name, &both[1], 1)
+                   : sherd__stop(world, w->name, both, 2))
+        return sherd__failed(world);
+    if (!w->a || (!w->b && w->kind != FILL && w->kind != SCALE))
+        return sherd__fail_tensor(world, both[w->a ? 0 : 1]->layout != NULL, SHERD_EINVAL,
+                                  "%s: %s is NULL", w->name, w->a ? "b" : "a");
+    if (w->b && w->b->world != world)
+        return refuse(w, SHERD_EINVAL, "a and b are of two worlds");
+    const char *reason = fault(w, text, sizeof text);
+    if (reason)
+        return refuse(w, SHERD_EINVAL, reason);
+    return can_be_written(w) ? NULL : refuse(w, SHERD_ENOTSUP, "only a pending sum can be written");
+}
+
 static sherd_tensor *write_to(write w)
 {
-    sherd_tensor *both[] = {w.a, w.b};
     sherd_world *world = w.a ? w.a->world : w.b ? w.b->world : NULL;
+    bool anew = is_anew(&w);
 
     if (!world)
         return NULL;
-    bool anew = w.a && w.a->lost == SHERD__HALF_WRITTEN && overwrites(w.kind);
-    if (anew ? sherd__alarmed(world) || sherd__stop(world, w.name, &w.b, 1)
-             : sherd__stop(world, w.name, both, 2))
-        return sherd__failed(world);
-    if (!w.a || (!w.b && w.kind != FILL && w.kind != SCALE))
-        return sherd__fail_tensor(world, both[w.a ? 0 : 1]->layout != NULL, SHERD_EINVAL,
-                                  "%s: %s is NULL", w.name, w.a ? "b" : "a");
-    if (w.b && w.b->world != world)
-        return refuse(&w, SHERD_EINVAL, "a and b are of two worlds");
-    char text[64];
-    const char *reason = fault(&w, text, sizeof text);
-    if (reason)
-        return refuse(&w, SHERD_EINVAL, reason);
-    if (!can_be_written(&w))
-        return refuse(&w, SHERD_ENOTSUP, "only a pending sum can be written");
-    if (!anew)
-        return run(&w);
+    sherd_tensor *fails = refused(&w, world);
+    if (fails || !anew)
+        return fails ? fails : run(&w);
     sherd__lost was = sherd__overwrite_begin(w.a);
     sherd_tensor *a = run(&w);
     sherd__overwrite_done(w.a, was, a == w.a);
@@ -449,6 +464,11 @@ sherd_tensor *sherd_scale_by(sherd_tensor *a, double factor)
 sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b)
 {
     return write_to((write){"sherd_copy_from", COPY, a, b, 0, NULL});
+}
+
+bool sherd__copy_fits(sherd_tensor *a, sherd_tensor *b)
+{
+    return !refused(&(write){"sherd_copy_from", COPY, a, b, 0, NULL}, a->world);
 }
 
 sherd_tensor *sherd_fill(sherd_tensor *a, double value)

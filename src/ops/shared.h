@@ -83,6 +83,10 @@ int64_t sherd__parts_count(const sherd_call *call, const sherd_tensor *mine, int
 const void *sherd__all_parts(sherd_call *call, unsigned reduced, sherd_tensor *mine, int64_t width,
                              int64_t *parts);
 
+/* Whether sherd_copy_from would take a, not NULL, and b; refused as there if not. Nothing is
+ * written. */
+bool sherd__copy_fits(sherd_tensor *a, sherd_tensor *b);
+
 /* What is wrong with a number that results of a dtype are to hold; NULL if they can. */
 const char *sherd__value_fault(sherd_call *call, sherd_dtype dtype, double value);
 
