@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "tensor/state.h"
 
 /* ---- the entry ------------------------------------------------------------------------------ */
 
@@ -240,14 +241,20 @@ static bool check_results(sherd__run *run)
 static bool compose(sherd__run *run, sherd__ops *ops)
 {
     const sherd_call *before = ops->composed;
+    const bool deep = sherd__is_deep(run->call.world);
     sherd__guard guard;
 
     sherd__guard_begin(&guard, run);
     memset(run->call.out, 0, sizeof run->call.out);
     ops->composed = before ? before : &run->call;
-    bool good = run->call.op->compose(&run->call);
+    bool good = !deep && run->call.op->compose(&run->call);
     ops->composed = before;
     sherd__guard_end(&guard, run);
+    if (deep)
+        sherd__refuse(&run->call, SHERD_ELIMIT,
+                      "%d functions are running, each called by the one before, and no more may: "
+                      "does it call itself?",
+                      (int)SHERD__DEEPEST);
     good = (good && check_results(run)) || say_failed(run);
     sherd__close(run, good);
     return good;

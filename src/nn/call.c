@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "nn/module.h"
+#include "tensor/state.h"
 
 sherd_tensor *sherd_args_find(const sherd_args *args, const char *name)
 {
@@ -138,12 +139,27 @@ static bool is_given(const char *function, sherd_module *module, const sherd_arg
     return false;
 }
 
+/* A stack that overflows would end the process without a word. */
+static bool has_room(const char *function, sherd_module *m, sherd_args *out)
+{
+    if (!sherd__is_deep(m->world))
+        return true;
+    sherd__raise_local(m->world);
+    sherd__raise(m->world, SHERD_ELIMIT,
+                 "%s: module \"%.200s\": %d functions are running, each called by the one before, "
+                 "and no more may: does a forward call itself?",
+                 function, sherd__module_name(m), (int)SHERD__DEEPEST);
+    *out = (sherd_args){.count = 0};
+    fill(out, sherd__failed(m->world));
+    return false;
+}
+
 static void run_whole(const char *function, sherd_module *module, const sherd_args *in,
                       sherd_args *out)
 {
     sherd_args arguments, result = {0};
 
-    if (!is_given(function, module, in, out))
+    if (!is_given(function, module, in, out) || !has_room(function, module, out))
         return;
     arguments = *in;
     int floor = sherd__scope_enter(module->world);

@@ -35,3 +35,8 @@ bool sherd__calls_back(sherd_world *world)
 {
     return sherd__tensors_of(world)->called_back > 0;
 }
+
+bool sherd__is_deep(sherd_world *world)
+{
+    return sherd__tensors_of(world)->called_back >= SHERD__DEEPEST;
+}

@@ -47,8 +47,14 @@ _Static_assert(sizeof(sherd__tensors) <= SHERD__TENSORS_BYTES, "the reserve is t
 
 sherd__tensors *sherd__tensors_of(sherd_world *world);
 
-/* Whether a function of the user's is running (scope.c). */
+/* Whether a function of the user's is running. */
 bool sherd__calls_back(sherd_world *world);
+/*
+ * Whether so many of them are running, each called by the one before, that a thread's stack may
+ * have no room for more: most likely one calls itself.
+ */
+enum { SHERD__DEEPEST = 1000 };
+bool sherd__is_deep(sherd_world *world);
 /* Pass a payload to the program's function (NULL: none), which cannot end scopes around it. */
 void sherd__give_back(sherd_world *world, void *payload, void (*taker)(void *payload));
 /* Axes along which a tensor should be equal (note.c). */
