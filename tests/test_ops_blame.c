@@ -9,6 +9,7 @@
 #include "sherd/ops_layers.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_sorted.h"
+#include "sherd/ops_stencil.h"
 
 enum { N = 6 };
 
@@ -139,12 +140,50 @@ static void an_offset_beside_positions_is_shown(sherd_world *world)
           "sherd_rotary: offset is 7 beside positions, which say where all are: x is f32[1,2,1,4]");
 }
 
+/* Where counting on would overflow. */
+static void an_offset_that_is_too_large_is_refused(sherd_world *world)
+{
+    static const struct {
+        int64_t offset, zigzag;
+        bool good;
+    } cases[] = {{INT64_MAX, 0, false},    {INT64_MAX - 2, 0, false}, {INT64_MAX - 3, 0, true},
+                 {INT64_MIN, 0, true},     {INT64_MAX, 2, false},     {INT32_MAX - 2, 2, false},
+                 {INT32_MAX - 3, 2, true}, {INT64_MIN, 2, false}};
+    const sherd_layout *cut =
+        layout_of(line_of_ranks(world), 4, (int64_t[]){1, 4, 1, 4}, "S(1)", NULL);
+
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_rotary_options o = {.offset = cases[i].offset, .zigzag = cases[i].zigzag};
+        sherd_rotary(sherd_constant_on(cut, SHERD_F32, 1), NULL, &o);
+        if (cases[i].good)
+            CHECK_OK(sherd_world_check(world));
+        else
+            fails(world, SHERD_EINVAL, ": sherd_rotary: offset is ");
+    }
+}
+
+static void a_size_of_a_pool_is_no_factor(sherd_world *world)
+{
+    sherd_tensor *x = sherd_constant(world, SHERD_F32, (int64_t[]){1, 1, 4}, 3, 1);
+
+    for (int64_t size = 0; size >= -1; size--) {
+        sherd_adaptive_avg_pool(x, &size);
+        fails(world, SHERD_EINVAL,
+              size ? ": sherd_adaptive_avg_pool: size -1 in dim 2 of size 4: "
+                   : ": sherd_adaptive_avg_pool: size 0 in dim 2 of size 4: ");
+        sherd_adaptive_max_pool(x, &size, NULL);
+        fails(world, SHERD_EINVAL, "in dim 2 of size 4: both are in [1,2^31]: x is f32[1,1,4]");
+    }
+}
+
 static const check_test tests[] = {
     {TEST(a_gradient_that_was_lost_is_named), {2, 3}},
     {TEST(inputs_and_outputs_have_numbers), {1, 2}},
     {TEST(parts_of_a_function_have_its_name), {2, 3}},
     {TEST(the_cast_to_write_is_named), {1, 2}},
     {TEST(an_offset_beside_positions_is_shown), {1}},
+    {TEST(an_offset_that_is_too_large_is_refused), {1, 2, 3}},
+    {TEST(a_size_of_a_pool_is_no_factor), {1}},
 };
 
 CHECK_MAIN(tests)

@@ -414,7 +414,8 @@ typedef struct sherd_rotary_options {
  * @numerics   angles are f64; a pending sum passes through
  * @owns       scope
  * @errors     see ops.h; EINVAL `rotated` is odd, negative or more than the width; a base that is
- *             not positive; an offset together with positions; a negative zigzag; frequencies
+ *             not positive; an offset together with positions; an offset by which the last position
+ *             is beyond 2^63 - 1, or in zigzag order not i32; a negative zigzag; frequencies
  *             that are not f64 [r/2], or come with a base
  */
 SHERD_API sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,

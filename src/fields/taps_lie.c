@@ -50,7 +50,11 @@ static const char *given_size(sherd_call *call, const sherd__taps_attributes *a,
     *size = a->size[d];
     if (a->size[d] == 0 && made >= 1 && made < (double)limit)
         *size = (int64_t)made;
-    if (*size < 1 || *size > limit || n > limit || (a->size[d] && a->factor[d] != 0))
+    bool fits = *size >= 1 && *size <= limit && n <= limit;
+    if (!fits && call->op != &sherd__interpolate_op) /* a pool has no factor */
+        return sherd_call_reason(call, "size %lld in dim %d of size %lld: both are in [1,2^31]",
+                                 (long long)a->size[d], SHERD__SPACE + d, (long long)n);
+    if (!fits || (a->size[d] && a->factor[d] != 0))
         return sherd_call_reason(
             call, "size %lld and factor %g in dim %d of size %lld: give one of the two",
             (long long)a->size[d], a->factor[d], SHERD__SPACE + d, (long long)n);

@@ -40,6 +40,9 @@ static const char *describe(sherd_call *call)
     if (positions && attributes->offset)
         return sherd_call_reason(call, "offset is %lld beside positions, which say where all are",
                                  (long long)attributes->offset);
+    if (!positions && attributes->offset > INT64_MAX - sherd__max(x->shape[1] - 1, 0))
+        return sherd_call_reason(call, "offset is %lld, and the last position beyond 2^63 - 1",
+                                 (long long)attributes->offset);
     if (frequencies && (frequencies->dtype != SHERD_F64 || frequencies->ndim != 1 ||
                         frequencies->shape[0] != attributes->rotated / 2))
         return sherd_call_reason(call, "frequencies must be f64[%lld], one for each pair",
@@ -130,11 +133,16 @@ const sherd_op sherd__rotary_op = {
     .takes_pending = true,
     .needs = {[X] = SHERD_NEEDS_OPERAND(POSITIONS) | SHERD_NEEDS_OPERAND(FREQUENCIES)}};
 
-/* [positions], in zigzag order. */
-static sherd_tensor *positions_of(const sherd_tensor *x, int64_t offset, int64_t zigzag)
+/* [positions], in zigzag order, if all of them are i32. */
+static sherd_tensor *positions_of(sherd_tensor *x, int64_t offset, int64_t zigzag)
 {
     double first = (double)offset;
 
+    if (offset < INT32_MIN || offset > INT32_MAX - sherd__max(x->shape[1] - 1, 0))
+        return sherd__fail_tensor(x->world, x->layout != NULL, SHERD_EINVAL,
+                                  "sherd_rotary: offset is %lld: in zigzag order positions are "
+                                  "i32: x is %s",
+                                  (long long)offset, sherd_tensor_text(x));
     return sherd_zigzag(sherd_arange(x->world, SHERD_I32, first, first + (double)x->shape[1], 1), 0,
                         zigzag);
 }
