@@ -16,6 +16,7 @@
 #include "kernels/cast.h"
 #include "kernels/layers.h"
 #include "sherd/ops_layers.h"
+#include "world/doing.h"
 
 enum { LOGITS = SHERD__LOGITS, TARGETS, WEIGHT, OPERANDS };
 enum { LOSS = SHERD__LOSS, SUMS, AMOUNT, COUNTED };
@@ -429,5 +430,9 @@ sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_tensor *targe
         return sherd_apply(&sherd__cross_entropy_with_op, in, OPERANDS, &attributes);
     if (good && !sherd__are_classes(targets))
         return mean_of_probabilities(in, attributes);
-    return sherd_apply(&sherd__cross_entropy_mean_op, in, OPERANDS, &attributes);
+    sherd_world *world = logits ? logits->world : targets ? targets->world : NULL;
+    bool begun = sherd__doing_begin(world, "sherd_cross_entropy");
+    sherd_tensor *loss = sherd_apply(&sherd__cross_entropy_mean_op, in, OPERANDS, &attributes);
+    sherd__doing_end(world, begun);
+    return loss;
 }
