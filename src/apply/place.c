@@ -11,6 +11,7 @@
 #include "base/saturate.h"
 #include "kernels/cast.h"
 #include "world/doing.h"
+#include "layout/shape.h"
 
 const sherd_mesh *sherd__mesh_of(const sherd__run *run, sherd_tensor *const *operands)
 {
@@ -152,8 +153,8 @@ static bool lies_alike(const sherd__run *run, const sherd_layout *layout, int nd
     const sherd_tensor *t = run->into.tensor;
 
     return t && t->layout == layout && t->dtype == dtype &&
-           (run->into.how == SHERD__WRITTEN_OVER || !sherd__is_half(dtype)) && t->ndim == ndim &&
-           !t->strided && memcmp(t->shape, shape, sherd__bytes(ndim) * sizeof *shape) == 0;
+           (run->into.how == SHERD__WRITTEN_OVER || !sherd__is_half(dtype)) && !t->strided &&
+           sherd__same_shape(t->ndim, t->shape, ndim, shape);
 }
 
 /* Create the results, or take those that exist already: the one to be added to, or kept ones. */

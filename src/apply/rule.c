@@ -6,6 +6,7 @@
  * call whose answer is cached (solve.c).
  */
 #include "operator.h"
+#include "layout/shape.h"
 
 #include <string.h>
 
@@ -210,9 +211,8 @@ static bool compile_alike(sherd__run *run, const char *text)
     if (strspn(text, ".,->") != strlen(text) || strstr(text, ",,") || !first)
         return false;
     for (int i = 1; i < call->operands; i++)
-        if (!call->in[i] || call->in[i]->ndim != first->ndim ||
-            memcmp(call->in[i]->shape, first->shape, (size_t)first->ndim * sizeof *first->shape) !=
-                0)
+        if (!call->in[i] ||
+            !sherd__same_shape(call->in[i]->ndim, call->in[i]->shape, first->ndim, first->shape))
             return false;
     for (const char *c = text; *c; c++) /* a part without dots is a scalar */
         if ((*c == ',' || *c == '>' || c == text) && strncmp(c + (c > text), "...", 3) != 0)

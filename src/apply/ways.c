@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/saturate.h"
+#include "layout/shape.h"
 
 enum { MOST_WAYS = 64 };
 
@@ -31,12 +32,6 @@ static sherd_status refuse(const sherd_ways *w, const sherd_layout *layout, cons
                        layout ? "of another mesh or shape" : "missing");
 }
 
-static bool has_shape(const sherd_layout *layout, int ndim, const int64_t *shape)
-{
-    return layout->spec.ndim == ndim &&
-           memcmp(layout->spec.shape, shape, (size_t)ndim * sizeof *shape) == 0;
-}
-
 static bool is_operand(const sherd_ways *w, const sherd_layout *layout, int i)
 {
     const sherd_layout *given = w->operands[i];
@@ -44,7 +39,8 @@ static bool is_operand(const sherd_ways *w, const sherd_layout *layout, int i)
     if (!layout || !given)
         return layout == given;
     return layout->spec.mesh == given->spec.mesh &&
-           has_shape(layout, given->spec.ndim, given->spec.shape);
+           sherd__same_shape(layout->spec.ndim, layout->spec.shape, given->spec.ndim,
+                             given->spec.shape);
 }
 
 /* Its shape is what describe has set, or by the rule. */
@@ -53,7 +49,8 @@ static bool is_result(const sherd_ways *w, const sherd_layout *layout, int j)
     const sherd_call *call = &w->run->call;
     int ndim = call->ndim[j] >= 0 ? call->ndim[j] : (int)strlen(w->run->rule.result[j]);
 
-    return layout && layout->spec.mesh == w->mesh && has_shape(layout, ndim, call->shape[j]);
+    return layout && layout->spec.mesh == w->mesh &&
+           sherd__same_shape(layout->spec.ndim, layout->spec.shape, ndim, call->shape[j]);
 }
 
 static int64_t elements_of(int count, const sherd_layout *const *layouts)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "layout/shape.h"
 
 static void drop_grads(sherd_node *node)
 {
@@ -35,10 +36,9 @@ static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
         sherd__raise_failed(node->world, node->op->name);
         return false;
     }
-    if (grad->ndim == in->ndim &&
-        (grad->dtype == in->dtype || grad->dtype == sherd__gradient_dtype(node, i)) &&
+    if ((grad->dtype == in->dtype || grad->dtype == sherd__gradient_dtype(node, i)) &&
         (grad->layout != NULL) == (in->layout != NULL) &&
-        memcmp(grad->shape, in->shape, (size_t)in->ndim * sizeof *in->shape) == 0)
+        sherd__same_shape(grad->ndim, grad->shape, in->ndim, in->shape))
         return true;
     char shape[SHERD_MAX_DIMS * 24] = "";
     sherd__writer w = {shape, sizeof shape, 0};

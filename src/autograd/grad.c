@@ -2,6 +2,7 @@
 /* Adding up gradients, and the gradients of leaves. */
 #include "autograd/node.h"
 #include "vector/choose.h"
+#include "layout/shape.h"
 
 #include <string.h>
 
@@ -100,8 +101,7 @@ static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
 static bool fit_together(const sherd_tensor *a, const sherd_tensor *b)
 {
     return a->dtype == b->dtype && (a->layout != NULL) == (b->layout != NULL) &&
-           a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+           sherd__same_shape(a->ndim, a->shape, b->ndim, b->shape);
 }
 
 /* What a leaf has from before was lost in a step that failed. False: that is so, raised. */

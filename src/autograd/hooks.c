@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running the hooks on a gradient that is complete (sherd_tensor_hook); watch.c keeps them. */
 #include "autograd/node.h"
+#include "layout/shape.h"
 
 #include <string.h>
 
 /* Whether a hook's result may replace the gradient. */
 static bool is_like(sherd_world *world, sherd_tensor *grad, sherd_tensor *other)
 {
-    if (other->world == world && other->dtype == grad->dtype && other->ndim == grad->ndim &&
+    if (other->world == world && other->dtype == grad->dtype &&
         (other->layout != NULL) == (grad->layout != NULL) &&
-        memcmp(other->shape, grad->shape, (size_t)grad->ndim * sizeof *grad->shape) == 0)
+        sherd__same_shape(other->ndim, other->shape, grad->ndim, grad->shape))
         return true;
     sherd__raise(world, SHERD_EINVAL,
                  "sherd_tensor_hook: a hook returned %s in the place of the gradient %s",

@@ -4,6 +4,7 @@
  * each new one is compared with the old one of that number.
  */
 #include "autograd/replaying.h"
+#include "layout/shape.h"
 
 #include <string.h>
 
@@ -47,8 +48,7 @@ bool sherd__replay_differs(sherd__replay *r, const char *what, const char *befor
 static bool same_operand(const sherd__edge *a, const sherd__edge *b)
 {
     return a->wanted == b->wanted && a->layout == b->layout && a->dtype == b->dtype &&
-           a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+           sherd__same_shape(a->ndim, a->shape, b->ndim, b->shape);
 }
 
 /*

@@ -9,6 +9,7 @@
  * keep alive. So what lies ahead is one group at most.
  */
 #include "autograd/group.h"
+#include "layout/shape.h"
 #include "world/doing.h"
 
 #include <string.h>
@@ -16,8 +17,7 @@
 static bool is_like(const sherd__kept *k, const sherd_tensor *t)
 {
     return t->world == k->world && t->layout == k->layout && t->dtype == k->dtype &&
-           t->ndim == k->ndim &&
-           memcmp(t->shape, k->shape, (size_t)k->ndim * sizeof *k->shape) == 0;
+           sherd__same_shape(t->ndim, t->shape, k->ndim, k->shape);
 }
 
 /* If a hook has run a backward that has restored the tensor too, that copy is released. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "world/doing.h"
+#include "layout/shape.h"
 
 /* ---- outputs -------------------------------------------------------------------------------- */
 
@@ -78,8 +79,8 @@ static sherd_tensor *given(sherd_tensor *output, sherd_tensor *grad, const char 
         fault = "the gradient is of another world";
     else if (sherd__stop(grad->world, function, &grad, 1))
         return sherd__failed(grad->world);
-    else if (grad->dtype != output->dtype || grad->ndim != output->ndim ||
-             memcmp(grad->shape, output->shape, (size_t)grad->ndim * sizeof *grad->shape) != 0)
+    else if (grad->dtype != output->dtype ||
+             !sherd__same_shape(grad->ndim, grad->shape, output->ndim, output->shape))
         fault = "shape or dtype differ";
     else if (grad->layout && !output->layout)
         fault = "the output is plain";

@@ -13,6 +13,7 @@
 
 #include "base/hash.h"
 #include "base/num.h"
+#include "kernels/keys.h"
 
 void sherd__draw_room(sherd__row *d, void *room, int64_t n)
 {
@@ -69,39 +70,17 @@ static int64_t threshold(int64_t *c, int64_t n, int64_t target, bool by_count)
     return least;
 }
 
-/* An integer that is in the order of doubles; its own inverse. */
-static int64_t ordered(int64_t bits)
-{
-    return bits < 0 ? bits ^ INT64_MAX : bits;
-}
-
-static int64_t key_of(double x)
-{
-    int64_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return ordered(bits);
-}
-
-static double of_key(int64_t key)
-{
-    int64_t bits = ordered(key);
-    double x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* ---- the largest ---------------------------------------------------------------------------- */
 
 /* The count-th largest logit, none of which is NaN, of more; it takes d->weight. */
 static double select_top(const sherd__row *d, int64_t count)
 {
+    const uint64_t low = (uint64_t)1 << 63; /* keys are compared with their sign */
     int64_t *c = d->weight;
 
     for (int64_t i = 0; i < d->n; i++)
-        c[i] = key_of(d->x[i]);
-    return of_key(threshold(c, d->n, count, true));
+        c[i] = (int64_t)(sherd__key_of_f64(d->x[i]) ^ low);
+    return sherd__f64_of_key((uint64_t)threshold(c, d->n, count, true) ^ low);
 }
 
 /*

@@ -14,6 +14,7 @@
 
 #include "base/num.h"
 #include "world/doing.h"
+#include "layout/shape.h"
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -216,11 +217,8 @@ sherd_tensor *sherd_nonzero(sherd_tensor *a)
 /* Whether a mask has the first sizes of `a`. */
 static bool leads(const sherd_tensor *mask, const sherd_tensor *a)
 {
-    bool alike = mask->ndim > 0 && mask->ndim <= a->ndim;
-
-    for (int d = 0; d < mask->ndim && alike; d++)
-        alike = mask->shape[d] == a->shape[d];
-    return alike;
+    return mask->ndim > 0 && mask->ndim <= a->ndim &&
+           sherd__same_shape(mask->ndim, mask->shape, mask->ndim, a->shape);
 }
 
 /* What both functions below begin with. False: failed, *rows is the failed tensor, or NULL. */

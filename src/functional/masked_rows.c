@@ -10,6 +10,7 @@
 
 #include "base/num.h"
 #include "kernels/pick.h"
+#include "layout/shape.h"
 
 static int32_t *index_room(sherd_call *call)
 {
@@ -125,10 +126,7 @@ static const char *describe_scatter(sherd_call *call)
         return sherd_call_reason(call, "the mask chooses %lld", (long long)how->total);
     memcpy(shape, rows->shape, sizeof shape);
     shape[0] = call->in[SHERD__MASK]->shape[0];
-    bool alike = !into || into->ndim == rows->ndim;
-    for (int d = 0; d < rows->ndim && alike && into; d++)
-        alike = into->shape[d] == shape[d];
-    if (!alike)
+    if (into && !sherd__same_shape(into->ndim, into->shape, rows->ndim, shape))
         return "rows must be of the sizes of those they replace";
     sherd_call_shape(call, 0, rows->ndim, shape);
     return NULL;

@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "world/doing.h"
+#include "layout/shape.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -313,8 +314,8 @@ static const char *fault_of(const sherd_file_entry *e, const sherd_layout *layou
 {
     if (!layout)
         return NULL;
-    if (sherd_layout_ndim(layout) != e->ndim ||
-        memcmp(sherd_layout_shape(layout), e->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
+    if (!sherd__same_shape(sherd_layout_ndim(layout), sherd_layout_shape(layout), e->ndim,
+                           e->shape))
         return "the layout is of another shape";
     for (int a = 0; a < sherd_mesh_axes(sherd_layout_mesh(layout)); a++)
         if (sherd_layout_placement(layout, a).kind == SHERD_PARTIAL)

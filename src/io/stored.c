@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "io/names.h"
 #include "tensor/tensor.h"
+#include "layout/shape.h"
 
 /* The entry of this name, and its file; NULL: there is none. Of several the first. */
 static const sherd_file_entry *find(const sherd__files *f, const char *name, int *file)
@@ -25,8 +26,7 @@ static const char *misfit(const sherd_file_entry *e, const sherd_tensor *t, int 
 {
     int ndim = t->ndim - more;
 
-    if (e->ndim != ndim ||
-        memcmp(e->shape, t->shape + more, sherd__bytes(ndim) * sizeof *e->shape) != 0)
+    if (!sherd__same_shape(e->ndim, e->shape, ndim, t->shape + more))
         return "the file has another shape";
     if (e->dtype == t->dtype ||
         (options->cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "half.h"
+#include "keys.h"
 #include "places.h"
 
 enum {
@@ -237,37 +237,19 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
     }
 }
 
-/* ---- keys: a NaN is the largest, zeros of both signs are one ---- */
-
-static inline uint32_t key_of_f32(float x)
-{
-    uint32_t bits = sherd__float_bits(x + 0.0f);
-
-    return isnan(x) ? UINT32_MAX : bits >> 31 ? ~bits : bits | 0x80000000u;
-}
-
-static inline uint64_t key_of_f64(double x)
-{
-    double positive = x + 0.0;
-    uint64_t bits;
-
-    memcpy(&bits, &positive, sizeof bits);
-    return isnan(x) ? UINT64_MAX : bits >> 63 ? ~bits : bits | 0x8000000000000000u;
-}
-
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
 #define T         float
 #define TOTAL     double
 #define KEY       uint32_t
-#define KEY_OF(x) key_of_f32(x)
+#define KEY_OF(x) sherd__key_of_f32(x)
 #define NAME(x)   f32_##x
 #include "pick_body.inc"
 
 #define T         double
 #define TOTAL     double
 #define KEY       uint64_t
-#define KEY_OF(x) key_of_f64(x)
+#define KEY_OF(x) sherd__key_of_f64(x)
 #define NAME(x)   f64_##x
 #include "pick_body.inc"
 

@@ -11,6 +11,7 @@
 #include "sherd/average.h"
 #include "sherd/ops.h"
 #include "sherd/ops_shape.h"
+#include "layout/shape.h"
 
 static const char function[] = "sherd_module_average";
 
@@ -32,7 +33,7 @@ static const char *fault(const sherd_named_state *to, const sherd_named_state *f
 
     if (strcmp(to->path, from->path) || strcmp(to->name, from->name) || to->buffer != from->buffer)
         return "stands in the place of";
-    if (!sherd__same_shape(a, b))
+    if (!sherd__same_shape(a->ndim, a->shape, b->ndim, b->shape))
         return "has another shape than";
     if (a->dtype != b->dtype && !(sherd__has_fractions(a->dtype) && sherd__has_fractions(b->dtype)))
         return "has another dtype than";

@@ -83,9 +83,6 @@ const char *sherd__module_name(const sherd_module *module);
 /* For messages of a forward: the function that has called the module. */
 const char *sherd__module_called(const sherd_module *module);
 
-/* Whether a tensor can take the place of another one as far as its shape goes. */
-bool sherd__same_shape(const sherd_tensor *a, const sherd_tensor *b);
-
 /* Whether a module or one below it is being called, or destroyed. */
 bool sherd__is_running(const sherd_module *module);
 /* Whether backward may still call the module, or one below it, again: by its old path. */

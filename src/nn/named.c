@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "nn/module.h"
+#include "layout/shape.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -212,18 +213,12 @@ sherd_status sherd__add_named(sherd_module *module, const char *function,
     return SHERD_OK;
 }
 
-bool sherd__same_shape(const sherd_tensor *a, const sherd_tensor *b)
-{
-    return a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
-}
-
 sherd_status sherd__set_named(sherd_module *m, const char *function, const char *kind,
                               sherd__named_tensor *named, sherd_tensor *t)
 {
     sherd_tensor *old = named->tensor;
 
-    if (t->dtype != old->dtype || !sherd__same_shape(t, old))
+    if (t->dtype != old->dtype || !sherd__same_shape(t->ndim, t->shape, old->ndim, old->shape))
         return sherd__module_fail(
             m, SHERD_EINVAL, "%s: %s \"%s\" of \"%s\" is %s, the new tensor is %s", function, kind,
             named->name, sherd__module_name(m), sherd_tensor_text(old), sherd_tensor_text(t));

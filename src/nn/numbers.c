@@ -5,6 +5,7 @@
  * and a largest number are joined alike.
  */
 #include "nn/numbers.h"
+#include "world/words.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,8 +23,7 @@ bool sherd__numbers_share(sherd_world *world, const sherd_mesh *mesh, const char
     if (!sherd__share(world, mesh, function, mine, count, words))
         return false;
     for (int64_t i = 0; i < sherd_mesh_ranks(mesh) * count; i++) {
-        double number;
-        memcpy(&number, &words[i], sizeof number);
+        double number = sherd__number_of(words[i]);
         memcpy(&all[i], &number, sizeof number);
     }
     return true;
@@ -38,10 +38,9 @@ bool sherd__norm_exists(sherd_world *world, const char *function, double p)
     return false;
 }
 
-/* NaN stays. */
 double sherd__norm_join(double p, double a, double b)
 {
-    return !isinf(p) ? a + b : b > a || isnan(b) ? b : a;
+    return isinf(p) ? sherd__larger(a, b) : a + b;
 }
 
 double sherd__norm_of(double p, double joined)

@@ -11,6 +11,7 @@
 #include "nn/module.h"
 #include "sherd/ops_shape.h"
 #include "world/whole.h"
+#include "layout/shape.h"
 
 /* ---- listing -------------------------------------------------------------------------------- */
 
@@ -91,7 +92,7 @@ static sherd_status check(const sherd__loading *what, sherd_tensor *to)
 {
     sherd_tensor *from = what->t;
 
-    if (from->dtype == to->dtype && sherd__same_shape(from, to))
+    if (from->dtype == to->dtype && sherd__same_shape(from->ndim, from->shape, to->ndim, to->shape))
         return SHERD_OK;
     return sherd__module_fail(what->module, SHERD_EINVAL, "%s: \"%s\" is %s, what is loaded is %s",
                               what->function, what->name, sherd_tensor_text(to),

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "layout/shape.h"
 
 typedef struct one_dim {
     int dim;
@@ -316,9 +317,7 @@ static const char *describe_stack(sherd_call *call)
     if (sherd__dim_of(at->dim, first->ndim + 1) < 0)
         return sherd_call_reason(call, "no place %d for a dim", at->dim);
     for (int i = 0; i < call->operands; i++)
-        if (call->in[i]->ndim != first->ndim ||
-            memcmp(call->in[i]->shape, first->shape,
-                   sherd__bytes(first->ndim) * sizeof *first->shape) != 0)
+        if (!sherd__same_shape(call->in[i]->ndim, call->in[i]->shape, first->ndim, first->shape))
             return "all must have one shape";
     return NULL;
 }

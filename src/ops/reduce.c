@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "device/reduce.h"
 #include "sherd/ops_reductions.h"
+#include "layout/shape.h"
 
 /* ---- the sum to a smaller shape, for gradients of what was broadcast ------------------------- */
 
@@ -270,8 +271,7 @@ sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape)
 {
     target to = {.ndim = ndim};
 
-    if (sherd_tensor_failed(t) ||
-        (t->ndim == ndim && memcmp(t->shape, shape, (size_t)ndim * sizeof *shape) == 0))
+    if (sherd_tensor_failed(t) || sherd__same_shape(t->ndim, t->shape, ndim, shape))
         return t;
     memcpy(to.shape, shape, (size_t)ndim * sizeof *shape);
     return sherd_apply(&sum_to_op, &t, 1, &to);

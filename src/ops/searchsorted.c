@@ -7,6 +7,7 @@
 #include "kernels/sorted.h"
 #include "sherd/ops_sorted.h"
 #include "vector/choose.h"
+#include "layout/shape.h"
 
 #include <stdio.h>
 
@@ -18,11 +19,7 @@ enum { SORTED, VALUES };
 
 static bool same_leading_dims(const sherd_tensor *a, const sherd_tensor *b)
 {
-    bool same = a->ndim == b->ndim;
-
-    for (int d = 0; d + 1 < a->ndim && same; d++)
-        same = a->shape[d] == b->shape[d];
-    return same;
+    return sherd__same_shape(a->ndim - 1, a->shape, b->ndim - 1, b->shape);
 }
 
 static const char *describe(sherd_call *call)

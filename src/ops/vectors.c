@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/cross.h"
+#include "layout/shape.h"
 
 typedef struct along {
     double p, eps;
@@ -235,8 +236,7 @@ static bool cosine(sherd_call *call)
                            squares_of(b, of_b == 1 ? of_a : 1, dim)};
 
     /* Sums that are pending are settled in one call. */
-    if (a->ndim == b->ndim && memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) == 0 &&
-        a->ndim < SHERD_MAX_DIMS) {
+    if (sherd__same_shape(a->ndim, a->shape, b->ndim, b->shape) && a->ndim < SHERD_MAX_DIMS) {
         sherd_tensor *all = sherd__without_pending(sherd_stack(sum, 3, 0));
         for (int i = 0; i < 3; i++)
             sum[i] = sherd_select(all, 0, i);

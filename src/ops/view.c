@@ -14,6 +14,7 @@
 
 #include "base/num.h"
 #include "search/plans.h"
+#include "layout/shape.h"
 
 /* Dims [from, from_end) of one shape have the product of dims [to, to_end) of the other. */
 typedef struct group {
@@ -437,9 +438,8 @@ sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim)
 
     for (int d = 0; wanted.ndim <= SHERD_MAX_DIMS && d < wanted.ndim; d++)
         wanted.shape[d] = shape[d];
-    if (a && !sherd_tensor_failed(a) && ndim == a->ndim &&
-        !(a->layout && sherd__alarmed(a->world)) &&
-        memcmp(wanted.shape, a->shape, sherd__bytes(ndim) * sizeof *shape) == 0)
+    if (a && !sherd_tensor_failed(a) && !(a->layout && sherd__alarmed(a->world)) &&
+        ndim == wanted.ndim && sherd__same_shape(ndim, wanted.shape, a->ndim, a->shape))
         return a;
     return sherd_apply(&sherd__view_op, &a, 1, &wanted);
 }

@@ -16,6 +16,7 @@
 #include "layout/layout.h"
 #include "nn/module.h"
 #include "sherd/ops.h"
+#include "layout/shape.h"
 
 static const char name[] = "sherd_pipeline_tie", run_name[] = "sherd_pipeline_run";
 
@@ -171,8 +172,8 @@ static sherd_status compare(const sherd__tie *tie, const sherd_pipeline *p)
 {
     const sherd_layout *a = tie->layout[0], *b = tie->layout[1];
 
-    if (tie->dtype[0] == tie->dtype[1] && a->spec.ndim == b->spec.ndim &&
-        memcmp(a->spec.shape, b->spec.shape, (size_t)a->spec.ndim * sizeof *a->spec.shape) == 0)
+    if (tie->dtype[0] == tie->dtype[1] &&
+        sherd__same_shape(a->spec.ndim, a->spec.shape, b->spec.ndim, b->spec.shape))
         return SHERD_OK;
     return sherd__fail(sherd__world_diag(p->world), SHERD_EINVAL,
                        "%s: stage %d has %s%.120s, and stage %d has %s%.120s: they must be alike",

@@ -9,21 +9,13 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/text.h"
+#include "layout/shape.h"
 
 #include <string.h>
 
 static const char function[] = "sherd_plan_create";
 
 /* ---- what may be asked for ------------------------------------------------------------------- */
-
-static bool same_shape(const sherd__layout_spec *a, const sherd__layout_spec *b)
-{
-    bool same = a->ndim == b->ndim;
-
-    for (int d = 0; same && d < a->ndim; d++)
-        same = a->shape[d] == b->shape[d];
-    return same;
-}
 
 /* A pending reduction in the target is the same one in the source, or comes of a replica. */
 static sherd_status check_pending(const sherd_layout *from, const sherd_layout *to)
@@ -54,7 +46,7 @@ static sherd_status check(const sherd_layout *from, const sherd_layout *to, size
     if (from->space != to->space)
         return sherd__fail(diag, SHERD_EINVAL, "%s: %s and %s belong to two worlds", function,
                            from->text, to->text);
-    if (!same_shape(&from->spec, &to->spec))
+    if (!sherd__same_shape(from->spec.ndim, from->spec.shape, to->spec.ndim, to->spec.shape))
         return sherd__fail(diag, SHERD_EINVAL, "%s: shapes differ: from %s to %s", function,
                            from->text, to->text);
     return check_pending(from, to);

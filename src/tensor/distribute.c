@@ -9,17 +9,12 @@
 #include <string.h>
 
 #include "world/doing.h"
+#include "layout/shape.h"
 
 static sherd_tensor *refuse(sherd_tensor *t, const sherd_layout *layout, const char *why)
 {
     return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_distribute: %s to %s: %s",
                               sherd_tensor_text(t), sherd_layout_text(layout), why);
-}
-
-static bool same_shape(const sherd_tensor *t, const sherd_layout *layout)
-{
-    return t->ndim == layout->spec.ndim &&
-           memcmp(t->shape, layout->spec.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
 }
 
 /* A copy, never a view: the result must not change when the plain tensor is written again. */
@@ -171,7 +166,7 @@ static sherd_tensor *distribute(sherd_tensor *t, const sherd_layout *layout, int
         return refuse(t, layout, "they are of two worlds");
     if (t->layout)
         return refuse(t, layout, "it is distributed already: use sherd_redistribute");
-    if (!same_shape(t, layout))
+    if (!sherd__same_shape(t->ndim, t->shape, layout->spec.ndim, layout->spec.shape))
         return refuse(t, layout, "the shapes differ");
     if (layout->pending_axes != 0)
         return refuse(t, layout, "a pending reduction cannot be the target");

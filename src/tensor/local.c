@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/text.h"
+#include "layout/shape.h"
 
 /*
  * What a rank shares: its mode, hashes of its placements and of the shape and cuts that it gives,
@@ -69,11 +70,6 @@ static bool create(joining *j, const sherd_layout **out, const int64_t *shape,
     return false;
 }
 
-static bool same_sizes(const int64_t *a, const int64_t *b, int ndim)
-{
-    return memcmp(a, b, (size_t)ndim * sizeof *a) == 0;
-}
-
 /*
  * The layout that a piece remembers from to_local, if it still has its size and the arguments ask
  * for that layout.
@@ -94,7 +90,7 @@ static const sherd_layout *remembered(const joining *j)
     if (!sherd_mesh_coordinate(j->mesh, sherd_world_rank(j->world), coordinate))
         return was;
     sherd__layout_box(was, coordinate, &box);
-    return same_sizes(box.size, j->local->local, box.ndim) ? was : NULL;
+    return sherd__same_shape(box.ndim, box.size, j->local->ndim, j->local->local) ? was : NULL;
 }
 
 /* What the arguments alone determine of the layout. */
@@ -248,7 +244,7 @@ static bool all_fit(const joining *j)
 
         sherd__mesh_coordinate_at(j->mesh, i, coordinate);
         sherd__layout_box(j->layout, coordinate, &box);
-        if (j->all[i * WORDS + NDIM] == ndim && same_sizes(box.size, sizes, ndim))
+        if (j->all[i * WORDS + NDIM] == ndim && sherd__same_shape(box.ndim, box.size, ndim, sizes))
             continue;
         if (sherd__is_dry(j->world) && rank_at(j->mesh, i) != sherd_world_rank(j->world))
             continue;

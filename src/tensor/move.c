@@ -17,6 +17,7 @@
 #include "base/num.h"
 #include "search/plans.h"
 #include "vector/choose.h"
+#include "layout/shape.h"
 
 static const char name[] = "sherd_redistribute";
 
@@ -391,9 +392,7 @@ bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to)
 
     if (!from || from == to)
         return false;
-    if (from->spec.ndim != to->spec.ndim ||
-        memcmp(from->spec.shape, to->spec.shape,
-               (size_t)from->spec.ndim * sizeof *from->spec.shape) != 0)
+    if (!sherd__same_shape(from->spec.ndim, from->spec.shape, to->spec.ndim, to->spec.shape))
         fault = "the shapes differ";
     for (int a = 0; to->pending_axes && a < to->spec.mesh->axes && !fault; a++)
         if ((to->pending_axes >> a & 1) &&

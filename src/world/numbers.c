@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "layout/layout.h"
+#include "words.h"
 #include "world.h"
 
 /* Ranks that reduce otherwise made another call: so they are found. */
@@ -26,9 +27,9 @@ static double join(sherd_reduce_op op, double a, double b)
 {
     switch (op) {
     case SHERD_MIN:
-        return b < a || isnan(b) ? b : a;
+        return -sherd__larger(-a, -b);
     case SHERD_MAX:
-        return b > a || isnan(b) ? b : a;
+        return sherd__larger(a, b);
     case SHERD_PRODUCT:
         return a * b;
     default:
@@ -36,22 +37,14 @@ static double join(sherd_reduce_op op, double a, double b)
     }
 }
 
-static double number_of(int64_t word)
-{
-    double number;
-
-    memcpy(&number, &word, sizeof number);
-    return number;
-}
-
 /* all[ranks][count] into numbers[count]. */
 static void reduce(double *numbers, int count, const int64_t *all, int64_t ranks,
                    sherd_reduce_op op)
 {
     for (int i = 0; i < count; i++) {
-        double so_far = number_of(all[i]);
+        double so_far = sherd__number_of(all[i]);
         for (int64_t r = 1; r < ranks; r++)
-            so_far = join(op, so_far, number_of(all[r * count + i]));
+            so_far = join(op, so_far, sherd__number_of(all[r * count + i]));
         numbers[i] = op == SHERD_AVG ? so_far / (double)ranks : so_far;
     }
 }
