@@ -184,6 +184,27 @@ static bool compute_guarded(sherd__run *run, sherd__ops *ops, const sherd_op_han
     return sherd__guard_results(&guard, run, good);
 }
 
+static bool is_empty(const sherd_tensor *t)
+{
+    return t->count == 0 && sherd_tensor_count(t) == 0;
+}
+
+/*
+ * Whether neither operands nor results have an element, on any rank: then nothing is computed and
+ * nobody is told, and rows of none are not counted, of which there may be 2^40. A view is still to
+ * be set.
+ */
+static bool is_of_nothing(const sherd_call *call)
+{
+    bool none = call->operands > 0 && call->in[0];
+
+    for (int i = 0; i < call->operands && none; i++)
+        none = !call->in[i] || is_empty(call->in[i]);
+    for (int j = 0; j < call->results && none; j++)
+        none = is_empty(call->out[j]) && call->out[j]->storage != call->in[0]->storage;
+    return none;
+}
+
 /* Run the operator's forward, or the handler that replaces it. */
 static bool compute(sherd__run *run, sherd__ops *ops)
 {
@@ -193,7 +214,7 @@ static bool compute(sherd__run *run, sherd__ops *ops)
 
     run->replaced = !dry && begin_handler(&handler, ops, call->op, SHERD_BELOW_TAPE);
     if (run->own && !run->replaced)
-        return dry ? sherd__rehearse(run) : call->op->forward(call);
+        return is_of_nothing(call) || (dry ? sherd__rehearse(run) : call->op->forward(call));
     return compute_guarded(run, ops, run->replaced ? &handler : NULL, dry);
 }
 

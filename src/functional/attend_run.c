@@ -149,6 +149,16 @@ static bool has_no_heads(const sherd__attending *problem)
     return problem->batch == 0 || problem->groups == 0;
 }
 
+/* No queries, and so many results, the first ones, without elements: of any number of heads. */
+static bool gives_nothing(const sherd_call *call, const sherd__attending *problem, int results)
+{
+    bool nothing = problem->queries == 0;
+
+    for (int j = 0; j < results; j++)
+        nothing = nothing && call->out[j]->count == 0;
+    return nothing;
+}
+
 /* The workspace of tiles. NULL: they are not available, or, *done, no memory for it. */
 static void *tiles_workspace(sherd_call *call, const sherd__attending *problem, sherd__done *done)
 {
@@ -319,7 +329,7 @@ bool sherd__attend_run(sherd_call *call, const sherd__attend_parts *problem, voi
     bool left, dry = sherd__is_dry(call->world);
     sherd__done done;
 
-    if (has_no_heads(&problem->s))
+    if (has_no_heads(&problem->s) || gives_nothing(call, &problem->s, call->results))
         return true;
     void *workspace = tiles_workspace(call, &problem->s, &done);
     if (workspace && dry)
@@ -342,7 +352,7 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attend_parts *problem
     bool plain = a->dmask || a->dlog_sum || !a->dout, left, dry = sherd__is_dry(call->world);
     sherd__done done = SHERD__CANNOT;
 
-    if (has_no_heads(&problem->s))
+    if (has_no_heads(&problem->s) || gives_nothing(call, &problem->s, V + 1))
         return true;
     void *workspace = plain ? NULL : tiles_workspace(call, &problem->s, &done);
     if (workspace && dry)
