@@ -45,8 +45,9 @@ static float long_logit(int i, int64_t j)
 
 static void long_rows_that_are_sharded_draw_the_same(sherd_world *world)
 {
-    static const char *const placements[] = {"S(1)", "S(0)", "R"};
-    const sherd_mesh *mesh = line_of_ranks(world);
+    static const char *const placements[] = {"S(1)", "S(0)", "R", "S(0)S(1)", "S(1)S(0)"};
+    const int64_t ranks = sherd_world_ranks(world);
+    const sherd_mesh *line = line_of_ranks(world), *plane = NULL;
     float *x = malloc(sizeof *x * LONG_ROWS * LONG), option[3][LONG_ROWS];
     int32_t key[LONG_ROWS], top_k[LONG_ROWS];
 
@@ -64,7 +65,11 @@ static void long_rows_that_are_sharded_draw_the_same(sherd_world *world)
         .top_k = data(world, SHERD_I32, SIZES(LONG_ROWS), 1, top_k),
         .top_p = data(world, SHERD_F32, SIZES(LONG_ROWS), 1, option[1]),
         .min_p = data(world, SHERD_F32, SIZES(LONG_ROWS), 1, option[2])};
+    if (ranks % 2 == 0)
+        CHECK_OK(sherd_mesh_create(&plane, world, 2, (int64_t[]){2, ranks / 2}, NULL, NULL));
     for (int turn = 0; turn < 4; turn++) {
+        /* all rows on some ranks, those that are gathered, or faulty, among few */
+        const char *uneven = turn == 1 ? "0:0,11" : "0:8,3";
         sherd_scope_begin(world);
         for (int i = 0; i < LONG_ROWS; i++)
             key[i] = 1000 * turn + i;
@@ -74,8 +79,9 @@ static void long_rows_that_are_sharded_draw_the_same(sherd_world *world)
         sherd_tensor *k = data(world, SHERD_I32, SIZES(LONG_ROWS, 1), 2, key);
         sherd_tensor *y = sherd_cast(given, turn < 3 ? SHERD_F32 : SHERD_BF16);
         const int32_t *here = sherd_tensor_read(sherd_sample_rows(y, k, &how));
-        for (int i = 0; i < LEN(placements); i++) {
-            const sherd_layout *l = layout_of(mesh, 2, y->shape, placements[i], NULL);
+        for (int i = 0; i < (ranks % 2 ? 3 : LEN(placements)); i++) {
+            const sherd_layout *l = layout_of(i < 3 ? line : plane, 2, y->shape, placements[i],
+                                              i == 3 && turn % 2 ? uneven : NULL);
             sherd_tensor *there = sherd_sample_rows(sherd_distribute(y, l, -1), k, &how);
             CHECK_EQ(memcmp(sherd_tensor_read(sherd_full(there)), here, sizeof *here * LONG_ROWS),
                      0);
@@ -260,6 +266,27 @@ static void a_few_numbers_travel(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Of rows that are sharded, too, the same of each other shard of the rows here. */
+static void a_few_numbers_of_rows_here_travel(sherd_world *world)
+{
+    const int64_t ranks = sherd_world_ranks(world), others = ranks / 2 - 1;
+    const sherd_mesh *plane = NULL;
+    int64_t row[2];
+
+    CHECK_OK(sherd_mesh_create(&plane, world, 2, (int64_t[]){2, ranks / 2}, NULL, NULL));
+    const sherd_layout *l = layout_of(plane, 2, SIZES(3, LONG), "S(0)S(1)", NULL);
+    sherd_tensor *key = data(world, SHERD_I32, SIZES(3, 1), 2, (int32_t[]){5, 6, 7});
+    sherd_tensor *x = sherd_constant_on(l, SHERD_F32, 1);
+
+    CHECK_OK(sherd_mesh_coordinate(plane, sherd_world_rank(world), row) ? SHERD_OK : SHERD_EINVAL);
+    received(world);
+    sherd_tensor *y = sherd_sample_rows(x, key, NULL);
+    /* and of each other rank how many rows it gathers */
+    CHECK_EQ(received(world), others * (2 - row[0]) * (8 + 8 + 4) + 8 * (ranks - 1));
+    CHECK(sherd_tensor_size(y, 0) == 2 - row[0]);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Beside rows that are gathered, or drawn by shards. */
 static void faulty_long_rows_may_be_marked(sherd_world *world)
 {
@@ -328,7 +355,9 @@ static void draw_long_again(sherd_world *world)
 
 static void no_memory_for_a_long_row_fails_on_all(sherd_world *world)
 {
-    const sherd_layout *l = layout_of(line_of_ranks(world), 2, SIZES(3, LONG), "S(1)", NULL);
+    const bool apart = sherd_world_ranks(world) == 4;
+    const sherd_mesh *mesh = apart ? mesh_of(world, "x=2,y=2") : line_of_ranks(world);
+    const sherd_layout *l = layout_of(mesh, 2, SIZES(3, LONG), apart ? "S(0)S(1)" : "S(1)", NULL);
 
     drawn[0] = sherd_constant_on(l, SHERD_F32, 1); /* all equal: gathered, and by bins */
     drawn[1] = data(world, SHERD_I32, SIZES(3, 1), 2, (int32_t[]){5, 6, 7});
@@ -370,9 +399,10 @@ static const check_test tests[] = {
     {TEST(lists_are_the_largest_in_any_order), {1}},
     {TEST(bins_have_exact_ends), {1}},
     {TEST(a_few_numbers_travel), {2, 3, 8}},
+    {TEST(a_few_numbers_of_rows_here_travel), {4, 8}},
     {TEST(dry_ranks_exchange_as_much), {2, 3}},
     {TEST(a_fault_in_one_shard_fails_on_all), {1, 2, 3, 8}},
     {TEST(faulty_long_rows_may_be_marked), {1, 2, 3, 8}},
-    {TEST(no_memory_for_a_long_row_fails_on_all), {2}},
+    {TEST(no_memory_for_a_long_row_fails_on_all), {2, 4}},
 };
 CHECK_MAIN(tests)

@@ -39,7 +39,7 @@ typedef struct sherd_sample_options {
  * last one kept are kept too. A logit of -infinity is never drawn. Of several largest logits a
  * temperature of 0 takes the first.
  *
- * @collective see ops.h. Rows may be sharded. If only the last dim is, in shards of 1024 logits or
+ * @collective see ops.h. Rows may be sharded. If the last dim is, in shards of 1024 logits or
  *             more, these stay where they are: ranks share the work, and exchange a few numbers for
  *             each row (with top_k 1 KB, with top_p 4 KB); rows with a top_k above 128 are
  *             gathered. Otherwise a sharded last dim is gathered, or its shards are moved to

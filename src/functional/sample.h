@@ -12,8 +12,9 @@
 
 enum { LOGITS, KEY, TEMPERATURE, TOP_K, TOP_P, MIN_P, OPERANDS };
 
-/* Whether rows of these logits stay sharded: they are long, and each rank has a part of all. */
-bool sherd__sample_stays(const sherd_tensor *logits);
+/* Whether rows of these logits stay sharded: they are long. *apart: ranks have parts of different
+ * rows, too. */
+bool sherd__sample_stays(const sherd_tensor *logits, bool *apart);
 
 /* Of how many shards the rows of this call are; 1: they are whole. */
 int64_t sherd__sample_shards(const sherd_call *call);
@@ -38,6 +39,7 @@ bool sherd__sample_sharded(sherd_call *call);
 typedef struct sherd__batch {
     sherd_call *call;
     int64_t rows, shards, mine; /* the number of this rank's shard */
+    bool apart;                 /* other ranks have other rows, and must do the same exchanges */
     int64_t width;              /* of lists: numbers of a shard for each row */
     double *lists;              /* [rows, shards, width] */
     int64_t *sums;              /* [rows, shards]: of the weights that are kept */
@@ -53,12 +55,15 @@ typedef struct sherd__batch {
     void *scratch;              /* for one row's lists */
 } sherd__batch;
 
+/* So many numbers, as many as one row has of `count`: the most of all ranks; -1: failed. */
+int64_t sherd__sample_width(const sherd__batch *b, int64_t count);
+
 /*
- * `count` numbers of each shard to all: those of shard s begin at s * *stride of the result.
- * NULL: failed.
+ * `count` numbers of each shard to all, which are at most `width` for each row: those of shard s
+ * begin at s * *stride of the result. NULL: failed.
  */
-const void *sherd__sample_exchange(const sherd__batch *b, sherd_dtype dtype, int64_t count,
-                                   const void *from, int64_t *stride);
+const void *sherd__sample_exchange(const sherd__batch *b, sherd_dtype dtype, int64_t width,
+                                   int64_t count, const void *from, int64_t *stride);
 
 /* Row r with its weights here, before top_p; if they are computed now, `sum` gets theirs. */
 sherd__row *sherd__sample_weighed(sherd__batch *b, int64_t r, int64_t *sum);

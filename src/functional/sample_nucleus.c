@@ -23,7 +23,8 @@ static bool find_kept(sherd__batch *b)
         if (sherd__sample_weighs(b, r) && b->limit[r] > 0)
             own[r] = sherd__draw_leave(sherd__sample_weighed(b, r, NULL), b->limit[r]);
     }
-    const int64_t *all = own ? sherd__sample_exchange(b, SHERD_I64, b->rows, own, &stride) : NULL;
+    const int64_t *all =
+        own ? sherd__sample_exchange(b, SHERD_I64, 1, b->rows, own, &stride) : NULL;
     for (int64_t r = 0; all && r < b->rows && !dry; r++)
         for (int64_t s = 0; s < b->shards && own[r] >= 0; s++)
             b->sums[r * b->shards + s] = all[s * stride + r];
@@ -31,6 +32,8 @@ static bool find_kept(sherd__batch *b)
 }
 
 /* ---- by bins --------------------------------------------------------------------------------- */
+
+static const int64_t words = sizeof(sherd__bins) / sizeof(int64_t);
 
 /* Rows whose threshold is found by bins. */
 typedef struct open_rows {
@@ -40,16 +43,15 @@ typedef struct open_rows {
 } open_rows;
 
 /* The bin of each row; b->sums becomes what lies above it. */
-static bool find_bins(sherd__batch *b, open_rows *o)
+static bool find_bins(sherd__batch *b, open_rows *o, int64_t width)
 {
-    const int64_t words = sizeof(sherd__bins) / sizeof(int64_t);
     sherd__bins *own = sherd_call_scratch(b->call, o->count * (int64_t)sizeof *own);
     int64_t stride;
 
     for (int64_t i = 0; own && i < o->count; i++)
         own[i] = b->bins[o->row[i]];
     const int64_t *all =
-        own ? sherd__sample_exchange(b, SHERD_I64, o->count * words, own, &stride) : NULL;
+        own ? sherd__sample_exchange(b, SHERD_I64, width, o->count * words, own, &stride) : NULL;
     for (int64_t i = 0; all && i < o->count; i++) {
         int64_t r = o->row[i];
         sherd__bins sum = {{0}, {0}};
@@ -89,15 +91,17 @@ static bool find_limits(sherd__batch *b, const open_rows *o)
     const int64_t word = sizeof(int64_t);
     int64_t *own = sherd_call_scratch(b->call, o->count * o->most * word), stride;
     int64_t *room = sherd_call_scratch(b->call, b->shards * o->most * word);
+    int64_t width = sherd__sample_width(b, o->count * o->most);
 
-    if (!own || !room)
+    if (!own || !room || width < 0)
         return false;
     for (int64_t i = 0; i < o->count; i++) {
         int64_t *to = own + i * o->most;
         int64_t n = sherd__draw_take(sherd__sample_weighed(b, o->row[i], NULL), o->bin[i], to);
         memset(to + n, 0, sizeof *to * (size_t)(o->most - n));
     }
-    const int64_t *all = sherd__sample_exchange(b, SHERD_I64, o->count * o->most, own, &stride);
+    const int64_t *all = sherd__sample_exchange(b, SHERD_I64, sherd__max(width, 1),
+                                                o->count * o->most, own, &stride);
     for (int64_t i = 0; all && i < o->count; i++)
         find_limit(b, o, i, all + i * o->most, stride, room);
     return all != NULL;
@@ -129,5 +133,6 @@ bool sherd__sample_nucleus(sherd__batch *b)
     }
     if (b->call->in[TOP_K] && !find_kept(b))
         return false;
-    return o.count == 0 || (find_bins(b, &o) && find_limits(b, &o));
+    int64_t width = sherd__sample_width(b, o.count * words);
+    return width == 0 || (width > 0 && find_bins(b, &o, width) && find_limits(b, &o));
 }

@@ -15,7 +15,7 @@
 
 #include "base/hash.h"
 
-/* Dims of rows in a rule, of which none is sharded. */
+/* Dims of rows in a rule, if none is sharded. */
 #define ROW_LETTERS "abcdefgh"
 
 typedef struct sampling {
@@ -33,10 +33,12 @@ static const char *describe_one(sherd_call *call, int i, const char *name)
     return t->dtype == SHERD_F32 ? NULL : sherd_call_reason(call, "%s must be f32", name);
 }
 
-/* "abn,abk,ab,ab,ab,ab->ab": n may be sharded, rows not. Otherwise n is m, which is whole. */
-static void write_rule(sherd_call *call, int rows)
+/* "abn,abk,ab,ab,ab,ab->ab": n may be sharded, and rows where they are sharded already. Otherwise
+ * n is m, which is whole. */
+static void write_rule(sherd_call *call, int rows, bool apart)
 {
-    static const char dims[] = ROW_LETTERS;
+    static const char whole[] = ROW_LETTERS, any[] = "opqrstuv";
+    const char *dims = apart ? any : whole;
 
     snprintf(call->rule, sizeof call->rule, "%.*sn,%.*sk,%.*s,%.*s,%.*s,%.*s->%.*s", rows, dims,
              rows, dims, rows, dims, rows, dims, rows, dims, rows, dims, rows, dims);
@@ -46,6 +48,7 @@ static const char *describe(sherd_call *call)
 {
     const sherd_tensor *logits = call->in[LOGITS], *key = call->in[KEY];
     const char *reason = describe_one(call, TEMPERATURE, "temperature");
+    bool apart;
 
     if (logits->ndim < 1)
         return "logits of no dims";
@@ -61,8 +64,8 @@ static const char *describe(sherd_call *call)
         reason = describe_one(call, TOP_P, "top_p");
     if (!reason)
         reason = describe_one(call, MIN_P, "min_p");
-    if (!reason && sherd__sample_stays(logits))
-        write_rule(call, logits->ndim - 1);
+    if (!reason && sherd__sample_stays(logits, &apart))
+        write_rule(call, logits->ndim - 1, apart);
     return reason;
 }
 

@@ -19,16 +19,16 @@ enum { LEAST_SHARD = 1024 };
 /* Weights are kept from one exchange to the next of as many rows as fit into so many bytes. */
 static const int64_t kept_bytes = INT64_C(4) << 20;
 
-bool sherd__sample_stays(const sherd_tensor *logits)
+bool sherd__sample_stays(const sherd_tensor *logits, bool *apart)
 {
     const int last = logits->ndim - 1;
 
+    *apart = false;
     if (!logits->layout || !logits->layout->spec.dim[last].axes)
         return false;
     const sherd__layout_spec *spec = &logits->layout->spec;
     for (int d = 0; d < last; d++)
-        if (spec->dim[d].axes)
-            return false;
+        *apart = *apart || spec->dim[d].axes;
     return spec->shape[last] / sherd__dim_parts(spec->mesh, &spec->dim[last]) >= LEAST_SHARD;
 }
 
@@ -44,11 +44,26 @@ int64_t sherd__sample_shards(const sherd_call *call)
 
 /* ---- exchanges ------------------------------------------------------------------------------ */
 
-const void *sherd__sample_exchange(const sherd__batch *b, sherd_dtype dtype, int64_t count,
-                                   const void *from, int64_t *stride)
+int64_t sherd__sample_width(const sherd__batch *b, int64_t count)
+{
+    const sherd_mesh *mesh = b->call->in[LOGITS]->layout->spec.mesh;
+    int64_t width = sherd__ceil_div(count, sherd__max(1, b->rows));
+    int64_t *all;
+
+    if (!b->apart)
+        return width;
+    all = sherd_call_scratch(b->call, sherd_mesh_ranks(mesh) * (int64_t)sizeof *all);
+    if (!all || !sherd__share(b->call->world, mesh, "sherd_sample_rows", &width, 1, all))
+        return -1;
+    for (int64_t i = 0; i < sherd_mesh_ranks(mesh) && !sherd__is_dry(b->call->world); i++)
+        width = sherd__max(width, all[i]);
+    return width;
+}
+
+const void *sherd__sample_exchange(const sherd__batch *b, sherd_dtype dtype, int64_t width,
+                                   int64_t count, const void *from, int64_t *stride)
 {
     const unsigned last = 1u << (b->call->in[LOGITS]->ndim - 1);
-    const int64_t width = sherd__max(1, sherd__ceil_div(count, sherd__max(1, b->rows)));
     sherd_tensor *mine = sherd__new_parts(b->call, last, dtype, width);
     int64_t shards;
 
@@ -67,7 +82,7 @@ static bool exchange(const sherd__batch *b, sherd_dtype dtype, int64_t width, vo
 {
     const size_t bytes = sherd_dtype_bytes(dtype), of = bytes * (size_t)width;
     int64_t stride;
-    const char *all = sherd__sample_exchange(b, dtype, b->rows * width, from, &stride);
+    const char *all = sherd__sample_exchange(b, dtype, width, b->rows * width, from, &stride);
 
     for (int64_t r = 0; all && r < b->rows && !sherd__is_dry(b->call->world); r++)
         for (int64_t s = 0; s < b->shards; s++)
@@ -155,9 +170,12 @@ bool sherd__sample_weighs(const sherd__batch *b, int64_t r)
     return !b->bad[r] && !b->left[r] && b->draw[r].temperature > 0;
 }
 
-/* Not if all rows take their largest logit, or are gathered. */
+/* Not if all rows take their largest logit, or are gathered; of other ranks' rows that is not
+ * known. */
 static bool any_weighs(const sherd__batch *b)
 {
+    if (b->apart)
+        return true;
     for (int64_t r = 0; r < b->rows && !sherd__is_dry(b->call->world); r++)
         if (sherd__sample_weighs(b, r))
             return true;
@@ -222,16 +240,16 @@ static bool gather_left(sherd__batch *b, int64_t lefts)
                                                &logits->layout->spec.dim[logits->ndim - 1], n);
     double *own = sherd_call_scratch(b->call, longest * lefts * (int64_t)sizeof *own);
     void *room = sherd_call_scratch(b->call, n * SHERD__DRAW_BYTES);
-    int64_t i = 0, stride;
+    int64_t i = 0, stride, width = sherd__sample_width(b, longest * lefts);
 
-    if (!own || !room)
-        return false;
+    if (!own || !room || width <= 0)
+        return own && room && width == 0;
     for (int64_t r = 0; r < b->rows; r++)
         if (b->left[r]) {
             load(b, r);
             memcpy(own + i++ * longest, b->draw[r].x, sizeof *own * (size_t)b->draw[r].n);
         }
-    const double *all = sherd__sample_exchange(b, SHERD_F64, longest * lefts, own, &stride);
+    const double *all = sherd__sample_exchange(b, SHERD_F64, width, longest * lefts, own, &stride);
     if (!all)
         return false;
     for (int64_t r = i = 0; r < b->rows; r++)
@@ -285,7 +303,8 @@ static bool find_indices(sherd__batch *b)
         own[r] = b->left[r] || b->bad[r]      ? -1
                  : b->draw[r].temperature > 0 ? find_own(b, r, first)
                                               : find_largest(b, r, first);
-    const int32_t *found = own ? sherd__sample_exchange(b, SHERD_I32, b->rows, own, &stride) : NULL;
+    const int32_t *found =
+        own ? sherd__sample_exchange(b, SHERD_I32, 1, b->rows, own, &stride) : NULL;
     if (!found || dry)
         return found != NULL;
     all = b->call->to[0];
@@ -341,11 +360,12 @@ bool sherd__sample_sharded(sherd_call *call)
                       .shards = sherd__sample_shards(call),
                       .width = call->in[TOP_K] ? SHERD__LIKELY : 1};
 
+    sherd__sample_stays(call->in[LOGITS], &b.apart);
     b.mine = own_shard(&b);
     if (!prepare(&b) || !find_first(&b))
         return false;
     if (any_weighs(&b) && (!find_sums(&b) || (call->in[TOP_P] && !sherd__sample_nucleus(&b))))
         return false;
     int64_t lefts = count_left(&b);
-    return (lefts == 0 || gather_left(&b, lefts)) && find_indices(&b);
+    return ((lefts == 0 && !b.apart) || gather_left(&b, lefts)) && find_indices(&b);
 }
