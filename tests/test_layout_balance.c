@@ -40,6 +40,18 @@ static void balanced_cuts_have_the_same_work(void)
             }
 }
 
+/* Of 1, 2, 3, 4, 5 the first three are nearest to a half; of 2, 3, 4, 5, 6 too. */
+static void a_cut_is_where_it_is_nearest(void)
+{
+    int64_t size[2];
+
+    for (int linear = 0; linear < 2; linear++) {
+        CHECK_OK(sherd_balanced_cuts(size, 5, 2, linear, 1));
+        CHECK_EQ(size[0], 3);
+        CHECK_EQ(size[1], 2);
+    }
+}
+
 static void balanced_cuts_of_what_is_none_are_refused(void)
 {
     int64_t size[2] = {7, 7};
@@ -57,6 +69,7 @@ static void balanced_cuts_of_what_is_none_are_refused(void)
 
 static const check_test tests[] = {
     {TEST(balanced_cuts_have_the_same_work)},
+    {TEST(a_cut_is_where_it_is_nearest)},
     {TEST(balanced_cuts_of_what_is_none_are_refused)},
 };
 CHECK_MAIN(tests)

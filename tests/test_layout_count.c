@@ -150,6 +150,53 @@ static void what_nobody_needs_is_found_again_for_a_while(void)
     paper_close(&p);
 }
 
+/* The idle layouts from the newest to the oldest, and back, are these. */
+static void check_idle(const sherd__space *space, const sherd_layout *const *list, int count)
+{
+    const sherd_layout *older = space->newest, *newer = space->oldest;
+
+    CHECK_EQ(space->idle, count);
+    for (int i = 0; i < count; i++) {
+        CHECK(older == list[i]);
+        CHECK(newer == list[count - 1 - i]);
+        CHECK(list[i]->idle);
+        older = older ? older->older : NULL;
+        newer = newer ? newer->newer : NULL;
+    }
+    CHECK(!older && !newer);
+}
+
+/* Wherever in the list of idle layouts one is asked for: the others stay as they are, and it comes
+ * back as the newest. */
+static void who_is_asked_for_leaves_the_others_in_order(void)
+{
+    enum { MANY = 5 };
+    paper p;
+    const sherd_layout *list[MANY];
+
+    paper_open(&p, 4);
+    const sherd_mesh *mesh = paper_mesh(&p, "x=4");
+    sherd__layouts_cut(&p.space, 0);
+    p.space.most_idle = MANY;
+    for (int i = 0; i < MANY; i++) {
+        list[MANY - 1 - i] = line(mesh, i, sherd_shard(0));
+        sherd__layouts_cut(&p.space, 0);
+    }
+    check_idle(&p.space, list, MANY);
+    for (int turn = 0; turn < 4 * MANY; turn++) {
+        int at = turn * 3 % MANY;
+        const sherd_layout *one = list[at];
+        CHECK(line(mesh, one->spec.shape[0], sherd_shard(0)) == one && !one->idle);
+        memmove(&list[at], &list[at + 1], (size_t)(MANY - 1 - at) * sizeof *list);
+        check_idle(&p.space, list, MANY - 1);
+        memmove(&list[1], list, (MANY - 1) * sizeof *list);
+        list[0] = one;
+        sherd__layouts_cut(&p.space, 0);
+        check_idle(&p.space, list, MANY);
+    }
+    paper_close(&p);
+}
+
 static void many_layouts_leave_nothing(void)
 {
     int count = getenv("SHERD_PROOF") ? 1000000 : 50000;
@@ -227,6 +274,7 @@ static const check_test tests[] = {
     {TEST(an_unchanged_layout_is_held_too)},
     {TEST(settled_layouts_are_no_circle)},
     {TEST(what_nobody_needs_is_found_again_for_a_while)},
+    {TEST(who_is_asked_for_leaves_the_others_in_order)},
     {TEST(many_layouts_leave_nothing)},
     {TEST(a_failed_allocation_changes_nothing)},
 };

@@ -381,6 +381,8 @@ static void bad_layouts_are_refused(void)
     const sherd_mesh *mesh = paper_mesh(&p, "2x2"), *line = paper_mesh(&p, "x=2");
     CHECK_EQ(sherd_layout_create(&layout, mesh, 9, shape, one, NULL), SHERD_ELIMIT);
     CHECK_EQ(sherd_layout_create(&layout, mesh, -1, shape, one, NULL), SHERD_EINVAL);
+    CHECK_EQ(sherd_layout_create(&layout, mesh, 1, NULL, one, NULL), SHERD_EINVAL);
+    CHECK_EQ(sherd_layout_parse_placements(&layout, mesh, 1, NULL, "RR", NULL), SHERD_EINVAL);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, negative, one, NULL), SHERD_EINVAL);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, wide, one, NULL), SHERD_ELIMIT);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, much, one, NULL), SHERD_ELIMIT);

@@ -188,6 +188,12 @@ static void bad_layout_text_names_the_column(void)
         {"[8] on (x=9)", NULL, 11, "world has (8)"},
         {"[8] on (x=2@3,3)", NULL, 15, "3 is there already"},
         {"[8] on (x=2,x=2)", NULL, 13, "new axis name"},
+        {"[ -8] on (x=2)", NULL, 3, "size of a dim"},
+        {"[8( ] on (x=2)", NULL, 5, "name of an axis"},
+        {"[8(x: ] on (x=2)", NULL, 7, "size of a shard"},
+        {"[8( z)] on (x=2)", NULL, 5, "axis of the mesh"},
+        {"[8] on (x=2, 3)", NULL, 14, "axis name"},
+        {"[8] on (x=2@3, 9)", NULL, 16, "a rank of the world, 0 to 7"},
     };
     const sherd_layout *layout;
     int dtype = 77;
