@@ -252,6 +252,14 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
     SAYS("sherd_eye_on: the layout must have two dims", sherd_eye_on(row, SHERD_F32));
     SAYS("sherd_random: integers need low < high",
          sherd_random(world, SHERD_I32, SIZES(2), 1, sherd_integers(2, 2), &g));
+    SAYS("at most 2^32 apart",
+         sherd_random(world, SHERD_I64, SIZES(2), 1, sherd_integers(-1, 1LL << 32), &g));
+    SAYS("sherd_random: integers need low < high",
+         sherd_random(world, SHERD_I64, SIZES(2), 1,
+                      ((sherd_distribution){SHERD_DRAW_INTEGERS, 0.5, 2, 0, 0}), &g));
+    SAYS("sherd_random: integers need low < high",
+         sherd_random(world, SHERD_I64, SIZES(2), 1,
+                      ((sherd_distribution){SHERD_DRAW_INTEGERS, 0, 2.5, 0, 0}), &g));
     SAYS("within -2^53 to 2^53", sherd_random(world, SHERD_I64, SIZES(2), 1,
                                               sherd_integers(1LL << 53, (1LL << 53) + 2), &g));
     SAYS("within -2^53 to 2^53",
