@@ -9,6 +9,7 @@
 #include "search/planners.h"
 #include "search/plans.h"
 #include "sherd/comm.h"
+#include "world/blocks.h"
 
 enum { STOPS = 5 };
 
@@ -382,6 +383,37 @@ static void the_log_has_the_names_of_the_steps(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * Seven groups of ranks read one tensor; its block notes the readers of six. Before the last call
+ * they must have read, and before the tensor is written all of them.
+ */
+static void more_groups_read_than_a_block_has_tickets(sherd_world *world)
+{
+    static const char *const to[] = {"RS(1)S(2)", "S(0)RS(2)", "S(0)S(1)R", "RRS(2)",
+                                     "RS(1)R",    "S(0)RR",    "RRR"};
+    static const int64_t shape[] = {4, 6, 2};
+    const sherd_mesh *mesh = mesh_of(world, "2x2x2");
+    const sherd_layout *from = layout_of(mesh, 3, shape, "S(0)S(1)S(2)", NULL);
+
+    for (int turn = 0; turn < 20; turn++) {
+        sherd_tensor *moved[LEN(to)];
+        sherd_scope_begin(world);
+        sherd_tensor *t = indices_on(from, SHERD_F64);
+        for (int i = 0; i < LEN(to); i++) {
+            if (i == LEN(to) - 1)
+                CHECK_EQ(t->storage->block->tickets, SHERD__TICKETS);
+            moved[i] = sherd__move_to(t, layout_of(mesh, 3, shape, to[i], NULL), turn % 2);
+        }
+        double *data = sherd_tensor_write(t);
+        for (int64_t i = 0; data && i < t->count; i++)
+            data[i] = -1;
+        for (int i = 0; i < LEN(to); i++)
+            CHECK_EQ(count_wrong(moved[i], 1), 0);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(every_path_is_exact), {4}},
     {TEST(many_go_round_by_round), {4}},
@@ -393,5 +425,6 @@ static const check_test tests[] = {
     {TEST(an_alarm_between_steps_leaves_nothing), {4}},
     {TEST(a_partition_reduces_to_what_it_was), {4}},
     {TEST(coordinate_0_keeps_what_it_holds), {3}},
+    {TEST(more_groups_read_than_a_block_has_tickets), {8}},
 };
 CHECK_MAIN(tests)
