@@ -368,6 +368,7 @@ static void bad_layouts_are_refused(void)
     const sherd_layout_options cut[] = {{.sizes = less}, {.sizes = below}, {.sizes = right}};
     const sherd_placement rows[] = {sherd_shard(0), sherd_shard(0)};
     const sherd_placement one[] = {sherd_shard(0), sherd_replicate()};
+    const sherd_placement none[] = {sherd_replicate(), sherd_replicate()};
     const sherd_placement mixed[] = {sherd_partial(SHERD_SUM), sherd_partial(SHERD_MAX)};
     const sherd_placement may_mix[] = {sherd_partial(SHERD_SUM), sherd_partial(SHERD_AVG)};
     const sherd_placement off[] = {sherd_shard(2), sherd_replicate()};
@@ -398,6 +399,9 @@ static void bad_layouts_are_refused(void)
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, shape, one, &cut[0]), SHERD_EINVAL);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, shape, one, &cut[1]), SHERD_EINVAL);
     CHECK(layout == NULL);
+    CHECK_OK(sherd_layout_create(&layout, mesh, 0, NULL, none, NULL));
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 0, NULL, "RR", NULL));
+    CHECK_TEXT(sherd_layout_text(layout), "[] on (a0=2,a1=2)");
     CHECK_OK(sherd_layout_create(&layout, mesh, 2, shape, one, &cut[2]));
     CHECK_OK(sherd_layout_create(&layout, mesh, 2, shape, may_mix, NULL));
     CHECK_TEXT(sherd_layout_placements(layout), "P(sum)P(avg)");

@@ -349,6 +349,7 @@ static int columns(const sherd_module *m, const char *name, void *payload)
 static void parameters_and_dims_can_be_chosen(sherd_world *world)
 {
     static const char *const bias[] = {"*.bias"}, *const none[] = {"*.bias", "net3.*"};
+    static const char *const weight[] = {"net1.weight"};
     const sherd_mesh *mesh = line(world);
     int dim = 1;
     const sherd_shard_options o = {
@@ -370,6 +371,12 @@ static void parameters_and_dims_can_be_chosen(sherd_world *world)
     expect_placements(m, "net2", "weight", "S(1)");
     expect_placements(m, "net2", "bias", "R");
     sherd_module_destroy(m);
+    m = mlp(world, SHERD_F64, 7, 13, 7);
+    CHECK_OK(sherd_fully_shard(m, mesh, "dp",
+                               &(sherd_shard_options){.ignored = weight, .ignored_count = 1}));
+    expect_placements(m, "net1", "weight", "R");
+    expect_placements(m, "net1", "bias", "S(0)");
+    sherd_module_destroy(m);
     dim = 2;
     m = mlp(world, SHERD_F64, 7, 13, 7);
     CHECK_EQ(sherd_fully_shard(m, mesh, "dp", &o), SHERD_EINVAL);
@@ -388,6 +395,26 @@ static void tied_forward(sherd_module *self, const sherd_args *in, sherd_args *o
     sherd_tensor *h = sherd_module_call(sherd_module_find(self, "block"), in->value[0]);
     out->value[0] = sherd_module_call(sherd_module_find(self, "head"), h);
     out->count = 1;
+}
+
+/* Of 91 elements and 13, and 7. */
+static void small_parameters_stay_whole(sherd_world *world)
+{
+    static const struct {
+        int64_t least;
+        const char *weight, *bias;
+    } cases[] = {{13, "S(0)", "S(0)"}, {14, "S(0)", "R"}, {91, "S(0)", "R"}, {92, "R", "R"}};
+
+    for (int i = 0; i < LEN(cases); i++) {
+        sherd_module *m = mlp(world, SHERD_F64, 7, 13, 7);
+        CHECK_OK(sherd_fully_shard(m, line(world), "dp",
+                                   &(sherd_shard_options){.min_elements = cases[i].least}));
+        expect_placements(m, "net1", "weight", cases[i].weight);
+        expect_placements(m, "net1", "bias", cases[i].bias);
+        expect_placements(m, "net2", "bias", "R");
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
 }
 
 static void tied_parameters_are_of_both_units(sherd_world *world)
@@ -581,6 +608,7 @@ static const check_test tests[] = {
     {TEST(a_rank_may_keep_another_graph), {2, 3}},
     {TEST(the_next_unit_is_gathered_ahead), {2, 3}},
     {TEST(parameters_and_dims_can_be_chosen), {2, 4}},
+    {TEST(small_parameters_stay_whole), {2}},
     {TEST(tied_parameters_are_of_both_units), {1, 2, 3}},
     {TEST(a_checkpointed_adapter_around_a_unit), {1, 2, 3}},
     {TEST(units_are_made_once), {1, 2}},
