@@ -343,6 +343,24 @@ static void another_tensor_is_not_written(sherd_world *world, const char *path)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Rank 0 knows nothing of these: rank 1 has them in another order, and the next check finds it. */
+static void other_tensors_of_some_ranks_are_found(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "x=2@1,2");
+    const sherd_layout *rows = layout_of(mesh, 1, (int64_t[]){10}, "S(0)", NULL);
+    bool other = sherd_world_rank(world) == 1;
+    char room[256];
+    const char *path = scratch(room, "some");
+    sherd_tensor *t[2] = {indices_on(rows, SHERD_F32), sherd_constant_on(rows, SHERD_F32, 1)};
+    const sherd_named_tensor list[2] = {{"a", t[other]}, {"b", t[!other]}};
+
+    CHECK_OK(sherd_world_check(world));
+    CHECK_OK(sherd_file_write(world, path, list, 2, NULL, 0));
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "sherd_file_write") != NULL);
+    remove_file(world, path);
+}
+
 /* What was there stays, and nothing is left behind. */
 static void a_failed_write_leaves_what_was_there(sherd_world *world)
 {
@@ -473,6 +491,7 @@ static const check_test tests[] = {
     {TEST(what_others_write_is_read), {1, 3}},
     {TEST(wrong_files_are_refused), {1, 2}},
     {TEST(a_failed_write_leaves_what_was_there), {1, 2, 3}},
+    {TEST(other_tensors_of_some_ranks_are_found), {3, 4}},
     {TEST(what_can_not_be_read_fails_everywhere), {1, 2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
 };
