@@ -76,14 +76,19 @@ static void an_unchanged_layout_is_held_too(void)
     paper_open(&p, 4);
     const sherd_mesh *mesh = paper_mesh(&p, "x=4");
     p.space.most_idle = 0;
-    for (int turn = 0; turn < 2; turn++) {
+    for (int turn = 0; turn < 4; turn++) {
+        const sherd_placement placement = turn < 3 ? sherd_shard(0) : sherd_replicate();
         const sherd_layout *same = NULL;
-        const sherd_layout *layout = sherd_layout_retain(line(mesh, 6, sherd_shard(0)));
+        const sherd_layout *layout = sherd_layout_retain(line(mesh, 6, placement));
         sherd__layouts_cut(&p.space, 0);
         if (turn == 0)
             CHECK_OK(sherd_layout_with(&same, layout, mesh, 0, sherd_shard(0)));
-        else
+        else if (turn == 1)
+            CHECK_OK(sherd_layout_with(&same, layout, mesh, 0, sherd_shard(-1)));
+        else if (turn == 2)
             CHECK_OK(sherd__layout_settle(&same, layout));
+        else
+            CHECK_OK(sherd_layout_with(&same, layout, mesh, 0, (sherd_placement){SHERD_UNSET}));
         CHECK(same == layout);
         sherd_layout_release(layout);
         CHECK_EQ(p.space.layouts.count, 1);

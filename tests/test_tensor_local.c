@@ -175,6 +175,13 @@ static void pieces_that_do_not_fit_are_an_error_on_all(sherd_world *world)
     }
 }
 
+static void expect(sherd_world *world, sherd_status status, const char *text)
+{
+    CHECK_EQ(sherd_world_check(world), status);
+    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
+        fprintf(stderr, "  %s\n", sherd_world_error(world));
+}
+
 static void arguments_that_differ_are_ediffer_on_all(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "2");
@@ -187,13 +194,18 @@ static void arguments_that_differ_are_ediffer_on_all(sherd_world *world)
 
     sherd__from_local(indices_plain(world, odd ? SHERD_F64 : SHERD_F32, 2, half), mesh, rows,
                       &chunk);
-    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    expect(world, SHERD_EDIFFER, "rank 1 passed the dtype f64, not f32 as rank 0");
     sherd__from_local(piece, mesh, rows, &differ);
-    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    expect(world, SHERD_EDIFFER, "rank 1 passed another shape, or other cuts (here [");
     sherd__from_local(piece, mesh, mixed, &infer);
-    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    expect(world, SHERD_EDIFFER, "rank 1 passed other placements (here S(");
     sherd__from_local(odd ? indices_plain(world, SHERD_F32, 1, one) : piece, mesh, rows, &infer);
-    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    expect(world, SHERD_EDIFFER, "a piece of 1 dims, not 2 as rank 0");
+    sherd__from_local(piece, mesh, rows, odd ? &infer : &chunk);
+    expect(world, SHERD_EDIFFER, "the mode SHERD_FROM_INFER, not SHERD_FROM_CHUNK as rank 0");
+    piece->autograd.requires_grad = odd;
+    sherd__from_local(piece, mesh, rows, &infer);
+    expect(world, SHERD_EDIFFER, "a piece that requires a gradient, other than rank 0");
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -201,7 +213,8 @@ static void wrong_options_are_refused(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "2");
     int64_t shape[2] = {4, 4}, half[2] = {2, 4}, sizes0[2] = {1, 3};
-    const int64_t *sizes[2] = {sizes0, NULL};
+    const int64_t large[2] = {(int64_t)1 << 61, 0}, *sizes[2] = {sizes0, NULL};
+    const sherd_from_local_options infer = {.mode = SHERD_FROM_INFER};
     sherd_placement rows[1] = {sherd_shard(0)}, bad[1] = {sherd_shard(2)};
     sherd_tensor *piece = indices_plain(world, SHERD_F32, 2, half);
     sherd_from_local_options options[] = {{.mode = SHERD_FROM_INFER, .shape = shape},
@@ -220,6 +233,10 @@ static void wrong_options_are_refused(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK(sherd_tensor_failed(sherd__local_view(piece)));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    sherd__from_local(piece, mesh_of(world, "x=1@1"), rows, &infer);
+    expect(world, SHERD_EINVAL, "this rank is not in the mesh: give the shape");
+    sherd__from_local(sherd_constant(world, SHERD_F32, large, 2, 1), mesh, rows, &infer);
+    expect(world, SHERD_ELIMIT, "a dim of size 2^62 or more");
     CHECK_OK(sherd_world_check(world));
 }
 
