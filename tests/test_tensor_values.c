@@ -233,6 +233,7 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
 {
     sherd_generator g = sherd_generator_named("g");
     const sherd_layout *row = layout_of(mesh_for(world), 1, SIZES(4), "P(sum)", NULL);
+    const sherd_layout *whole = layout_of(mesh_for(world), 1, SIZES(4), "R", NULL);
 
 #define SAYS(text, call)                                         \
     do {                                                         \
@@ -248,6 +249,10 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
          sherd_arange(world, SHERD_I64, 0x1p63 - 2048, 0x1p63 + 2048, 1024));
     SAYS("sherd_arange: the dtype does not hold",
          sherd_arange(world, SHERD_I64, 0x1p63, 0x1p63 - 3072, -1024));
+    SAYS("sherd_arange_on: there is no such dtype", sherd_arange_on(whole, (sherd_dtype)99, 0, 1));
+    SAYS("sherd_random_on: there is no such dtype",
+         sherd_random_on(whole, (sherd_dtype)99, sherd_normal(0, 1), &g));
+    SAYS("has a pending reduction", sherd_random_on(row, SHERD_F32, sherd_normal(0, 1), &g));
     SAYS("sherd_arange_on: the layout has a pending", sherd_arange_on(row, SHERD_F32, 0, 1));
     SAYS("sherd_eye_on: the layout must have two dims", sherd_eye_on(row, SHERD_F32));
     SAYS("sherd_random: integers need low < high",
