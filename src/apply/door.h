@@ -51,8 +51,16 @@ typedef struct sherd__ops {
     const sherd_op *sound[SHERD__SOUND]; /* operators that passed the check, by address */
 } sherd__ops;
 
+/* Where there is none yet. */
+sherd__ops *sherd__ops_create(sherd_world *world);
+
 /* Created on first use; NULL if memory runs out (reported in the diag). */
-sherd__ops *sherd__ops_of(sherd_world *world);
+static inline sherd__ops *sherd__ops_of(sherd_world *world)
+{
+    sherd__ops *ops = sherd__world_state(world, SHERD__ROOM_OPS);
+
+    return ops ? ops : sherd__ops_create(world);
+}
 
 /* The handler that replaces an operator; NULL: there is none. Borrowed until the next override. */
 sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_op_level level);

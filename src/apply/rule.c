@@ -198,33 +198,42 @@ static const char *write_result(compiler *c, int j, const part *p)
     return NULL;
 }
 
+/* Whether each part is "..." (a part without dots is a scalar, or has letters). */
+static bool all_dots(const char *text)
+{
+    while (text[0] == '.' && text[1] == '.' && text[2] == '.') {
+        text += 3;
+        if (!*text)
+            return true;
+        text += text[0] == ',' ? 1 : text[0] == '-' && text[1] == '>' ? 2 : 0;
+    }
+    return false;
+}
+
 /*
  * The most frequent case by far: "..." everywhere, and operands of one shape. Only one label to
  * expand. False: not this case.
  */
 static bool compile_alike(sherd__run *run, const char *text)
 {
-    static const char letters[SHERD_MAX_DIMS + 1] = "ABCDEFGH";
     sherd_call *call = &run->call;
     const sherd_tensor *first = call->in[0];
+    char label[SHERD_MAX_DIMS + 1] = {0};
 
-    if (strspn(text, ".,->") != strlen(text) || strstr(text, ",,") || !first)
+    if (!first || !all_dots(text))
         return false;
     for (int i = 1; i < call->operands; i++)
         if (!call->in[i] ||
             !sherd__same_shape(call->in[i]->ndim, call->in[i]->shape, first->ndim, first->shape))
             return false;
-    for (const char *c = text; *c; c++) /* a part without dots is a scalar */
-        if ((*c == ',' || *c == '>' || c == text) && strncmp(c + (c > text), "...", 3) != 0)
-            return false;
-    for (int i = 0; i < call->operands; i++) {
-        memset(run->rule.operand[i], 0, sizeof run->rule.operand[i]);
-        memcpy(run->rule.operand[i], letters, (size_t)first->ndim);
-    }
+    for (int d = 0; d < first->ndim; d++)
+        label[d] = (char)('A' + d);
+    for (int i = 0; i < call->operands; i++)
+        memcpy(run->rule.operand[i], label, sizeof label);
     for (int j = 0; j < call->results; j++) {
-        memset(run->rule.result[j], 0, sizeof run->rule.result[j]);
-        memcpy(run->rule.result[j], letters, (size_t)first->ndim);
-        memcpy(call->shape[j], first->shape, (size_t)first->ndim * sizeof *first->shape);
+        memcpy(run->rule.result[j], label, sizeof label);
+        for (int d = 0; d < first->ndim; d++)
+            call->shape[j][d] = first->shape[d];
     }
     return true;
 }

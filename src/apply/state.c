@@ -27,7 +27,7 @@ static void destroy(sherd_world *world, void *state)
     free_ops(sherd__world_heap(world), state);
 }
 
-static sherd__ops *create(sherd_world *world)
+sherd__ops *sherd__ops_create(sherd_world *world)
 {
     sherd__heap *heap = sherd__world_heap(world);
     sherd__ops *ops = sherd__alloc(heap, 1, sizeof *ops);
@@ -44,13 +44,6 @@ static sherd__ops *create(sherd_world *world)
     }
     sherd__world_set_state(world, SHERD__ROOM_OPS, ops, destroy);
     return ops;
-}
-
-sherd__ops *sherd__ops_of(sherd_world *world)
-{
-    sherd__ops *ops = sherd__world_state(world, SHERD__ROOM_OPS);
-
-    return ops ? ops : create(world);
 }
 
 sherd__engine *sherd__engine_in(const sherd_call *call)

@@ -156,12 +156,25 @@ typedef struct sherd__tape {
 
 _Static_assert(sizeof(sherd__tape) <= SHERD__SPARE_BYTES, "the spare room is too small");
 
-sherd__tape *sherd__tape_of(sherd_world *world);
+/* The same where there is none yet. */
+sherd__tape *sherd__tape_open(sherd_world *world);
+
+static inline sherd__tape *sherd__tape_of(sherd_world *world)
+{
+    sherd__tape *tape = sherd__world_state(world, SHERD__ROOM_AUTOGRAD);
+
+    return tape ? tape : sherd__tape_open(world);
+}
 
 /* Whether an operator is the library's own, and so not checked. */
 static inline bool sherd__is_own(const sherd_op *op)
 {
-    return op->name && strncmp(op->name, "sherd_", 6) == 0;
+    static const char own[] = "sherd_";
+    int i = 0;
+
+    while (op->name && own[i] && op->name[i] == own[i])
+        i++;
+    return !own[i];
 }
 
 /* In which slot operand i of a call is declared: the last slot may stand for several operands. */

@@ -22,13 +22,10 @@ static void destroy(sherd_world *world, void *memory)
     memset(tape, 0, sizeof *tape);
 }
 
-sherd__tape *sherd__tape_of(sherd_world *world)
+sherd__tape *sherd__tape_open(sherd_world *world)
 {
-    sherd__tape *tape = sherd__world_state(world, SHERD__ROOM_AUTOGRAD);
+    sherd__tape *tape = sherd__spare(world);
 
-    if (tape)
-        return tape;
-    tape = sherd__spare(world);
     tape->world = world;
     sherd__world_set_state(world, SHERD__ROOM_AUTOGRAD, tape, destroy);
     return tape;

@@ -126,6 +126,15 @@ void sherd__region_run(const sherd__schedule *schedule, const sherd__region *reg
                        const sherd__kernels *kernels);
 
 /*
+ * Where a region of one pull begins in its source and (*to) in the result, if it lies in one piece
+ * in both; else NULL. Such a piece is copied by sherd__piece_copy; `kernels` may be NULL.
+ */
+const void *sherd__region_piece(const sherd__schedule *schedule, const sherd__region *region,
+                                void *result, const sherd__source *source, size_t element_bytes,
+                                void **to);
+void sherd__piece_copy(void *to, const void *from, int64_t bytes, const sherd__kernels *kernels);
+
+/*
  * A part of a reduction: add the pulls [first, end) to what earlier parts have left; sources[i]
  * belongs to pull first + i.
  */

@@ -295,6 +295,27 @@ static bool reduce_dense(const sherd__schedule *schedule, const sherd__region *r
     return true;
 }
 
+const void *sherd__region_piece(const sherd__schedule *schedule, const sherd__region *region,
+                                void *result, const sherd__source *source, size_t element_bytes,
+                                void **to)
+{
+    int64_t size = (int64_t)element_bytes;
+    bool dense;
+    const void *from = find_in_source(source, schedule->ndim, region->size,
+                                      schedule->pull[region->first].offset, size, &dense);
+
+    *to = (char *)result + region->at * size;
+    return dense && region->dense ? from : NULL;
+}
+
+void sherd__piece_copy(void *to, const void *from, int64_t bytes, const sherd__kernels *kernels)
+{
+    if (bytes >= NEAR_COPY && bytes <= SHORT_COPY && kernels && kernels->copy)
+        kernels->copy(to, from, (size_t)bytes);
+    else
+        memcpy(to, from, (size_t)bytes);
+}
+
 /* A region of one source; what is small and lies in one piece is most of what small calls do. */
 static void copy_region(const sherd__schedule *schedule, const sherd__region *region, char *dst,
                         const sherd__source *source, int64_t element_bytes,
@@ -305,10 +326,8 @@ static void copy_region(const sherd__schedule *schedule, const sherd__region *re
     const void *src = find_in_source(source, schedule->ndim, region->size,
                                      schedule->pull[region->first].offset, element_bytes, &dense);
 
-    if (dense && bytes >= NEAR_COPY && bytes <= SHORT_COPY && kernels && kernels->copy)
-        kernels->copy(dst, src, (size_t)bytes);
-    else if (dense && bytes && bytes <= SHORT_COPY)
-        memcpy(dst, src, (size_t)bytes);
+    if (dense && bytes && bytes <= SHORT_COPY)
+        sherd__piece_copy(dst, src, bytes, kernels);
     else
         sherd__copy_part((size_t)element_bytes, schedule->ndim, region->size, dst,
                          schedule->target_stride, src, source->stride,
@@ -337,6 +356,23 @@ bool sherd__region_spread(const sherd__schedule *schedule, const sherd__region *
     return true;
 }
 
+/* A region of no source, or of several; apart, so that a copy need not make room for what these
+ * keep. */
+static __attribute__((noinline)) void fill_or_reduce(const sherd__schedule *schedule,
+                                                     const sherd__region *region, void *result,
+                                                     const sherd__source *sources,
+                                                     size_t element_bytes,
+                                                     const sherd__kernels *kernels)
+{
+    char *dst = (char *)result + region->at * (int64_t)element_bytes;
+
+    if (region->count == 0)
+        fill_rows(schedule, region, dst, schedule->target_stride, element_bytes, kernels);
+    else if (!reduce_dense(schedule, region, dst, sources, element_bytes, kernels))
+        sherd__region_add(schedule, region, 0, region->count, result, sources, element_bytes,
+                          kernels);
+}
+
 void sherd__region_run(const sherd__schedule *schedule, const sherd__region *region, void *result,
                        const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels)
@@ -345,9 +381,6 @@ void sherd__region_run(const sherd__schedule *schedule, const sherd__region *reg
 
     if (region->count == 1)
         copy_region(schedule, region, dst, sources, (int64_t)element_bytes, kernels);
-    else if (region->count == 0)
-        fill_rows(schedule, region, dst, schedule->target_stride, element_bytes, kernels);
-    else if (!reduce_dense(schedule, region, dst, sources, element_bytes, kernels))
-        sherd__region_add(schedule, region, 0, region->count, result, sources, element_bytes,
-                          kernels);
+    else
+        fill_or_reduce(schedule, region, result, sources, element_bytes, kernels);
 }

@@ -79,6 +79,8 @@ bool sherd__make_there(sherd_world *world, bool there)
 sherd_tensor *sherd__new_plain_there(sherd_world *world, sherd_dtype dtype, int ndim,
                                      const int64_t *shape, unsigned varies, bool there)
 {
+    if (!sherd__world_device(world))
+        return sherd__new_plain(world, dtype, ndim, shape, varies);
     bool before = sherd__make_there(world, there);
     sherd_tensor *t = sherd__new_plain(world, dtype, ndim, shape, varies);
 
@@ -89,6 +91,8 @@ sherd_tensor *sherd__new_plain_there(sherd_world *world, sherd_dtype dtype, int 
 sherd_tensor *sherd__new_on_there(const sherd_layout *layout, sherd_dtype dtype, bool there)
 {
     sherd_world *world = sherd__space_world(layout->space);
+    if (!sherd__world_device(world))
+        return sherd__new_on(layout, dtype);
     bool before = sherd__make_there(world, there);
     sherd_tensor *t = sherd__new_on(layout, dtype);
 

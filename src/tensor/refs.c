@@ -40,7 +40,8 @@ void sherd__storage_release(sherd__tensors *s, sherd__storage *storage)
     sherd__block_give(storage->world, storage->block);
     if (storage->device)
         sherd__device_give(sherd__world_device(storage->world), storage->device);
-    sherd__free(heap, storage->later);
+    if (storage->later)
+        sherd__free(heap, storage->later);
     sherd__stock_give(heap, &s->storages, storage);
 }
 
@@ -76,7 +77,8 @@ void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
 
     if (t->autograd.saved && t->autograd.forget)
         t->autograd.forget(t);
-    sherd__free(heap, t->text);
+    if (t->text)
+        sherd__free(heap, t->text);
     t->text = NULL;
     t->autograd.node = t->autograd.watch = NULL;
     t->autograd.grad = t->compact = t->autograd.moved_from = t->placed_as = NULL;

@@ -5,13 +5,10 @@
  */
 #include "tensor/state.h"
 
-sherd__tensors *sherd__tensors_of(sherd_world *world)
+sherd__tensors *sherd__tensors_open(sherd_world *world)
 {
-    sherd__tensors *s = sherd__world_state(world, SHERD__ROOM_TENSOR);
+    sherd__tensors *s = sherd__world_reserve(world);
 
-    if (s)
-        return s;
-    s = sherd__world_reserve(world);
     s->world = world;
     s->failed.world = world;
     s->failed.refs = 1;

@@ -45,7 +45,15 @@ typedef struct sherd__tensors {
 enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };
 _Static_assert(sizeof(sherd__tensors) <= SHERD__TENSORS_BYTES, "the reserve is too small");
 
-sherd__tensors *sherd__tensors_of(sherd_world *world);
+/* The same where there is none yet. */
+sherd__tensors *sherd__tensors_open(sherd_world *world);
+
+static inline sherd__tensors *sherd__tensors_of(sherd_world *world)
+{
+    sherd__tensors *s = sherd__world_state(world, SHERD__ROOM_TENSOR);
+
+    return s ? s : sherd__tensors_open(world);
+}
 
 /* Whether a function of the user's is running. */
 bool sherd__calls_back(sherd_world *world);

@@ -15,6 +15,8 @@
 #include "base/map.h"
 #include "layout/mesh.h"
 
+#include <stddef.h>
+
 /* One row of the comm log. */
 typedef struct sherd__tally {
     const char *op;
@@ -137,7 +139,8 @@ typedef struct sherd__patience {
 } sherd__patience;
 
 struct sherd_world {
-    sherd__heap heap;
+    sherd__heap heap; /* this and the next as in sherd__world_head */
+    void *state[SHERD__ROOMS];
     sherd__diag diag;
     sherd__diag local; /* a failure that was kept local; status 0 = none */
     sherd__space space;
@@ -147,7 +150,6 @@ struct sherd_world {
     int rank, ranks;
     int slot, slots; /* of this rank in the arena, and how many it has: in a dry world 0 of 1 */
     uint64_t seed;
-    void *state[SHERD__ROOMS];
     void (*destroy[SHERD__ROOMS])(sherd_world *world, void *state);
     unsigned char reserve[SHERD__RESERVE_BYTES + 64];
 
@@ -209,6 +211,10 @@ struct sherd_world {
     struct sherd__dry *dry; /* NULL: what is asked for is done */
 };
 
+_Static_assert(offsetof(struct sherd_world, heap) == offsetof(sherd__world_head, heap) &&
+                   offsetof(struct sherd_world, state) == offsetof(sherd__world_head, state),
+               "a world begins with its head");
+
 /* What this rank shows to the groups of a lane. */
 static inline sherd__lane *sherd__own_lane(const sherd_world *world, int lane)
 {
@@ -227,6 +233,13 @@ static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, in
 {
     return sherd__arena_lane(sherd__is_near(world, rank) ? &world->arena : world->mirrors, rank,
                              lane);
+}
+
+/* Where the record of a rank's call lies. */
+static inline sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane,
+                                              uint64_t number)
+{
+    return &sherd__lane_of(world, rank, lane)->ring[sherd__slot_of(number)];
 }
 
 /*
@@ -371,8 +384,6 @@ bool sherd__picture_open(sherd_world *world);
 
 /* ---- record.c: what ranks show each other ---------------------------------------------------- */
 
-/* Where the record of a rank's call lies. */
-sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, uint64_t number);
 void sherd__record_label(sherd__record *record, const char *name, const char *what);
 /* The label of the call with this number into out[room]; false if it is no longer there. */
 bool sherd__label_text(const sherd__record *record, uint64_t number, char *out, size_t room);

@@ -145,21 +145,39 @@ static void copy_some(const sherd__task *task, const sherd__region *region, int 
                       task->kernels);
 }
 
-/* A long region of this rank's own; before its last bytes, ask for the records that are awaited. */
-static void copy_and_ask(const sherd_world *world, const sherd__call_state *call,
-                         const sherd__task *task, int i, const sherd__region *region)
+/* As copy_and_ask, of a region that has gaps in its source: its last rows. */
+static void copy_rows_and_ask(const sherd_world *world, const sherd__call_state *call,
+                              const sherd__task *task, const sherd__region *region,
+                              const sherd__source *source)
 {
-    sherd__source source;
     int d = 0;
 
     while (region->size[d] == 1)
         d++;
     int64_t rows = region->size[d], row = region->dense / rows * (int64_t)task->element_bytes;
     int64_t last = (LAST_BYTES + row - 1) / row; /* fewer than there are: the region is longer */
-    source_of(world, call, task, region, task->schedule->pull + region->first, i, &source);
-    copy_some(task, region, d, 0, rows - last, &source);
+    copy_some(task, region, d, 0, rows - last, source);
     ask_for_records(world, call);
-    copy_some(task, region, d, rows - last, rows, &source);
+    copy_some(task, region, d, rows - last, rows, source);
+}
+
+/* A long region of this rank's own; before its last bytes, ask for the records that are awaited. */
+static void copy_and_ask(const sherd_world *world, const sherd__call_state *call,
+                         const sherd__task *task, const sherd__region *region,
+                         const sherd__source *source)
+{
+    int64_t first = region->dense * (int64_t)task->element_bytes - LAST_BYTES;
+    void *to;
+    const void *from = sherd__region_piece(task->schedule, region, task->result_data, source,
+                                           task->element_bytes, &to);
+
+    if (!from) {
+        copy_rows_and_ask(world, call, task, region, source);
+        return;
+    }
+    sherd__piece_copy(to, from, first, task->kernels);
+    ask_for_records(world, call);
+    sherd__piece_copy((char *)to + first, (const char *)from + first, LAST_BYTES, task->kernels);
 }
 
 /* Copy the regions whose source is in `fresh`, and in [lo, hi). */
@@ -329,19 +347,23 @@ static void copy_of(sherd_world *world, const sherd__call_state *call, int i, in
     const sherd__task *task = &call->task[i];
     const sherd__schedule *schedule = task->schedule;
     const sherd__region *region = schedule->region, *end = region + schedule->regions;
-    lately last;
+    bool near = sherd__is_near(world, q), known = false;
+    sherd__source source;
 
     if (world->remote && sherd__remote_in_parts(world, call, q))
         return;
-    last.rank = -1;
     for (; region < end; region++) {
         if (holder_of(world, schedule, region) != q)
             continue;
+        if (region->count && !known)
+            source_of(world, call, task, region, schedule->pull + region->first, i, &source);
+        known = near && region->count;
         if (ask && is_long(task, region)) {
-            copy_and_ask(world, call, task, i, region);
+            copy_and_ask(world, call, task, region, &source);
             ask = false;
         } else {
-            copy_region(world, call, task, i, region, &last);
+            sherd__region_run(schedule, region, task->result_data, &source, task->element_bytes,
+                              task->kernels);
         }
     }
 }

@@ -19,11 +19,6 @@ _Static_assert(offsetof(sherd__record, few) + SHERD__FEW <= 128, "what is few in
 
 enum { NAME_WORDS = 4, NAME_BYTES = 32, WHAT_BYTES = 96 };
 
-sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, uint64_t number)
-{
-    return &sherd__lane_of(world, rank, lane)->ring[sherd__slot_of(number)];
-}
-
 /* ---- labels ---------------------------------------------------------------------------------- */
 
 static void put_text(sherd__word *words, int count, const char *text)

@@ -89,7 +89,8 @@ static bool has_place(const sherd__block *block, const sherd__group *group)
 
 bool sherd__settled(sherd_world *world, sherd__block *block)
 {
-    return block->reading == 0 && block->filling == 0 && tickets_settled(world, block);
+    return block->reading == 0 && block->filling == 0 &&
+           (block->tickets == 0 || tickets_settled(world, block));
 }
 
 /* ---- waiting for a block --------------------------------------------------------------------- */

@@ -447,11 +447,6 @@ int64_t sherd_world_allocations(const sherd_world *world)
 
 /* ---- what the rooms above see ---------------------------------------------------------------- */
 
-sherd__heap *sherd__world_heap(sherd_world *world)
-{
-    return &world->heap;
-}
-
 sherd__space *sherd__world_space(sherd_world *world)
 {
     return &world->space;
@@ -470,11 +465,6 @@ const sherd__kernel_set *sherd__world_kernels(const sherd_world *world)
 sherd_world *sherd__space_world(const sherd__space *space)
 {
     return space->owner;
-}
-
-void *sherd__world_state(const sherd_world *world, sherd__room room)
-{
-    return world->state[room];
 }
 
 void sherd__world_set_state(sherd_world *world, sherd__room room, void *state,

@@ -16,7 +16,6 @@
 #include "sherd/comm.h"
 #include "sherd/world.h"
 
-sherd__heap *sherd__world_heap(sherd_world *world);
 sherd__space *sherd__world_space(sherd_world *world);
 sherd__diag *sherd__world_diag(sherd_world *world); /* NULL of NULL: nobody to tell */
 const sherd__kernel_set *sherd__world_kernels(const sherd_world *world);
@@ -56,7 +55,24 @@ typedef enum sherd__room {
     SHERD__ROOMS
 } sherd__room;
 
-void *sherd__world_state(const sherd_world *world, sherd__room room);
+/*
+ * How a world begins. Every function of the rooms above asks for these, some ten times in a small
+ * call, so they are read without one.
+ */
+typedef struct sherd__world_head {
+    sherd__heap heap;
+    void *state[SHERD__ROOMS];
+} sherd__world_head;
+
+static inline sherd__heap *sherd__world_heap(sherd_world *world)
+{
+    return &((sherd__world_head *)(void *)world)->heap;
+}
+
+static inline void *sherd__world_state(const sherd_world *world, sherd__room room)
+{
+    return ((const sherd__world_head *)(const void *)world)->state[room];
+}
 /* `destroy` runs when the world closes, highest room first. Only while there is no state yet. */
 void sherd__world_set_state(sherd_world *world, sherd__room room, void *state,
                             void (*destroy)(sherd_world *world, void *state));
