@@ -136,7 +136,57 @@ static void dims_are_not_too_many(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "describe has set too many dims") != NULL);
 }
 
+/* A product of ones of these shapes: it must be `wanted` everywhere, or (0) be refused. */
+static void multiply_ones(sherd_world *world, const sherd_mesh *mesh, int adim, int64_t m,
+                          int64_t k, int bdim, int64_t l, int64_t n, double wanted)
+{
+    const int64_t a_shape[] = {m, k}, b_shape[] = {l, n};
+    const sherd_layout *a = NULL, *b = NULL;
+
+    if (mesh) {
+        a = layout_of(mesh, adim, a_shape + 2 - adim, "R", NULL);
+        b = layout_of(mesh, bdim, b_shape, "R", NULL);
+    }
+    sherd_tensor *x = a ? sherd_constant_on(a, SHERD_F32, 1)
+                        : sherd_constant(world, SHERD_F32, a_shape + 2 - adim, adim, 1);
+    sherd_tensor *y = b ? sherd_constant_on(b, SHERD_F32, 1)
+                        : sherd_constant(world, SHERD_F32, b_shape, bdim, 1);
+    sherd_tensor *xy = sherd_matmul(x, y);
+    if (wanted == 0) {
+        CHECK(sherd_tensor_failed(xy));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "they must be equal") != NULL);
+        return;
+    }
+    int64_t count = (adim == 2 ? m : 1) * (bdim == 2 ? n : 1);
+    CHECK_EQ(sherd_tensor_ndim(xy), adim + bdim - 2);
+    CHECK_EQ(sherd_tensor_count(xy), count);
+    CHECK_NEAR(sherd_item(sherd_sum(xy)), wanted * (double)count, 0);
+    CHECK_OK(sherd_world_check(world)); /* before another rank is refused the next */
+}
+
+/* What was kept of one call is not taken for that of another one, of other shapes or dims, nor
+ * after one that was refused. */
+static void a_rule_is_that_of_the_shapes_at_hand(sherd_world *world)
+{
+    const sherd_mesh *meshes[] = {NULL, line_of_ranks(world)};
+
+    for (int i = 0; i < 4; i++) {
+        const sherd_mesh *mesh = meshes[i % 2];
+        multiply_ones(world, mesh, 2, 2, 3, 2, 3, 4, 3);
+        multiply_ones(world, mesh, 2, 2, 3, 2, 3, 5, 3);
+        multiply_ones(world, mesh, 2, 2, 3, 2, 4, 5, 0);
+        multiply_ones(world, mesh, 2, 2, 3, 2, 3, 5, 3);
+        multiply_ones(world, mesh, 1, 2, 3, 2, 3, 5, 3);
+        multiply_ones(world, mesh, 2, 2, 3, 1, 3, 5, 3);
+        multiply_ones(world, mesh, 1, 2, 3, 1, 3, 5, 3);
+        multiply_ones(world, mesh, 2, 4, 3, 1, 3, 5, 3);
+        multiply_ones(world, mesh, 2, 4, 3, 1, 2, 5, 0);
+    }
+}
+
 static const check_test tests[] = {
+    {TEST(a_rule_is_that_of_the_shapes_at_hand), {1, 2}},
     {TEST(the_last_operand_may_be_a_scalar), {1, 2}},
     {TEST(terms_are_added_once_however_many), {1, 2, 3}},
     {TEST(factors_are_pending_on_all_axes), {1, 2}},

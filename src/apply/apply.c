@@ -306,9 +306,10 @@ static const char *describe(sherd__run *run, bool plain)
     call->rule[0] = '\0';
     call->linearity = op->linearity;
     call->reduces = SHERD_SUM;
-    for (int j = 0; j < call->results; j++)
+    for (int j = 0; j < call->results; j++) {
         call->ndim[j] = -1;
-    memset(call->shape, 0xff, (size_t)call->results * sizeof call->shape[0]);
+        memset(call->shape[j], 0xff, sizeof call->shape[j]);
+    }
     if (op->describe)
         reason = ask_describe(run);
     if (reason || op->compose)

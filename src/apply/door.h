@@ -33,6 +33,20 @@ typedef struct sherd__warned {
 
 enum { SHERD__SOUND = 16, SHERD__FIRST_WARNINGS = 8 };
 
+enum { SHERD__RULED = 16, SHERD__RULED_OPERANDS = 3, SHERD__RULED_RESULTS = 2 };
+
+/* What an index string became for operands of these shapes (rule.c). */
+typedef struct sherd__ruled {
+    const sherd_op *op; /* NULL: none */
+    int operands, results;
+    char text[SHERD_RULE_BYTES];
+    int ndim[SHERD__RULED_OPERANDS]; /* -1: absent */
+    int64_t shape[SHERD__RULED_OPERANDS][SHERD_MAX_DIMS];
+    char operand[SHERD__RULED_OPERANDS][SHERD_MAX_DIMS + 1];
+    char result[SHERD__RULED_RESULTS][SHERD_MAX_DIMS + 1];
+    int64_t made[SHERD__RULED_RESULTS][SHERD_MAX_DIMS]; /* shapes of results */
+} sherd__ruled;
+
 typedef struct sherd__ops {
     sherd__answers *answers;
     sherd__engine *engine;
@@ -49,6 +63,7 @@ typedef struct sherd__ops {
     int warnings, warn_room;
     const sherd_call *composed; /* the outermost call whose compose is running; NULL: none */
     const sherd_op *sound[SHERD__SOUND]; /* operators that passed the check, by address */
+    sherd__ruled ruled[SHERD__RULED];    /* the last rules, by the operator's address */
 } sherd__ops;
 
 /* Where there is none yet. */

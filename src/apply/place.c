@@ -97,19 +97,13 @@ bool sherd__scalar_value(sherd_tensor *t, double *value)
 /* Set this rank's piece; a rank outside the mesh has no element, not even of a scalar. */
 static void cut_piece(sherd_tensor *view)
 {
-    int64_t coordinate[SHERD_MAX_AXES];
-    sherd_box box;
-
-    if (view->layout && !sherd__coordinate(view, coordinate)) {
-        memset(view->local, 0, sizeof view->local);
-        view->count = 0;
-        return;
-    }
     if (view->layout) {
-        sherd__layout_box(view->layout, coordinate, &box);
-        memcpy(view->local, box.size, sizeof view->local);
+        const sherd__holding *holding = sherd__layout_holding(view->layout);
+        memcpy(view->local, holding->box.size, sizeof view->local);
+        view->count = holding->count;
+    } else {
+        view->count = sherd__local_count(view, 0, view->ndim);
     }
-    view->count = sherd__local_count(view, 0, view->ndim);
 }
 
 /* Operand 0 in another shape; forward sets its strides. */

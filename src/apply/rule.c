@@ -3,9 +3,10 @@
  * Index strings into rules: "...k,nk,n->...n" for the operands of one call becomes one letter per
  * dim, and sizes of letters become the shapes of results. The dims of "..." get capital letters,
  * aligned at the last one. One pass over the text, about a tenth of a microsecond; not needed for a
- * call whose answer is cached (solve.c).
+ * call whose answer is cached (solve.c), nor where the operator's last call had operands of the
+ * same shapes.
  */
-#include "operator.h"
+#include "door.h"
 #include "layout/shape.h"
 
 #include <string.h>
@@ -28,6 +29,7 @@ typedef struct compiler {
     uint64_t known; /* bits of letters that have a size */
     int64_t size[LETTERS];
     short operand[LETTERS], dim[LETTERS]; /* where it was seen first */
+    bool described; /* a size of a result is describe's, and no letter's */
 } compiler;
 
 static part next_part(const char **text)
@@ -194,6 +196,8 @@ static const char *write_result(compiler *c, int j, const part *p)
         else if (call->shape[j][d] < 0)          /* else describe has set it */
             return sherd_call_reason(call, "nothing says the size of dim %d of %s", d,
                                      call->op->result[j].name);
+        else
+            c->described = true;
     }
     return NULL;
 }
@@ -238,15 +242,87 @@ static bool compile_alike(sherd__run *run, const char *text)
     return true;
 }
 
+/* ---- what was compiled before --------------------------------------------------------------- */
+
+/*
+ * Where the last rule of an operator is kept; NULL: of this call it is not. A rule and the shapes
+ * of results follow from the text and the shapes of operands alone, but for what describe has set.
+ */
+static sherd__ruled *place_of(const sherd__run *run, const char *text)
+{
+    const sherd_call *call = &run->call;
+
+    if (!run->own || run->like || call->operands > SHERD__RULED_OPERANDS ||
+        call->results > SHERD__RULED_RESULTS || strlen(text) >= sizeof call->rule)
+        return NULL;
+    return &sherd__ops_of(call->world)->ruled[(uintptr_t)call->op / 64 % SHERD__RULED];
+}
+
+static bool is_of(const sherd__ruled *r, const sherd_call *call, const char *text)
+{
+    bool same = r->op == call->op && r->operands == call->operands &&
+                r->results == call->results && strcmp(r->text, text) == 0;
+
+    for (int i = 0; same && i < call->operands; i++) {
+        const sherd_tensor *t = call->in[i];
+        same = r->ndim[i] == (t ? t->ndim : -1);
+        for (int d = 0; same && d < r->ndim[i]; d++)
+            same = r->shape[i][d] == t->shape[d];
+    }
+    return same;
+}
+
+static bool recall(sherd__run *run, const char *text)
+{
+    const sherd__ruled *r = place_of(run, text);
+    sherd_call *call = &run->call;
+
+    if (!r || !is_of(r, call, text))
+        return false;
+    for (int i = 0; i < call->operands; i++)
+        memcpy(run->rule.operand[i], r->operand[i], sizeof r->operand[i]);
+    for (int j = 0; j < call->results; j++) {
+        memcpy(run->rule.result[j], r->result[j], sizeof r->result[j]);
+        memcpy(call->shape[j], r->made[j], sizeof r->made[j]);
+    }
+    return true;
+}
+
+static void keep(const sherd__run *run, const char *text)
+{
+    sherd__ruled *r = place_of(run, text);
+    const sherd_call *call = &run->call;
+
+    if (!r)
+        return;
+    r->op = call->op;
+    r->operands = call->operands;
+    r->results = call->results;
+    strcpy(r->text, text);
+    for (int i = 0; i < call->operands; i++) {
+        const sherd_tensor *t = call->in[i];
+        r->ndim[i] = t ? t->ndim : -1;
+        for (int d = 0; d < r->ndim[i]; d++)
+            r->shape[i][d] = t->shape[d];
+        memcpy(r->operand[i], run->rule.operand[i], sizeof r->operand[i]);
+    }
+    for (int j = 0; j < call->results; j++) {
+        memcpy(r->result[j], run->rule.result[j], sizeof r->result[j]);
+        memcpy(r->made[j], call->shape[j], sizeof r->made[j]);
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
 const char *sherd__compile(sherd__run *run)
 {
     const sherd_call *call = &run->call;
     compiler c;
-    const char *at = call->rule[0] ? call->rule : call->op->rule, *reason;
+    const char *text = call->rule[0] ? call->rule : call->op->rule, *at = text, *reason;
 
     run->rule.operands = call->operands;
     run->rule.results = call->results;
-    if (compile_alike(run, at)) {
+    if (compile_alike(run, text) || recall(run, text)) {
         run->compiled = true;
         return NULL;
     }
@@ -254,6 +330,7 @@ const char *sherd__compile(sherd__run *run)
     c.run = run;
     c.dots = -1;
     c.known = 0;
+    c.described = false;
     reason = read_operands(&c, &at);
     if (!reason && c.dots > 0)
         reason = broadcast(&c);
@@ -267,5 +344,7 @@ const char *sherd__compile(sherd__run *run)
         reason = write_result(&c, j, &p);
     }
     run->compiled = !reason;
+    if (!reason && !c.described)
+        keep(run, text);
     return reason;
 }

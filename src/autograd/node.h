@@ -169,12 +169,10 @@ static inline sherd__tape *sherd__tape_of(sherd_world *world)
 /* Whether an operator is the library's own, and so not checked. */
 static inline bool sherd__is_own(const sherd_op *op)
 {
-    static const char own[] = "sherd_";
-    int i = 0;
+    const char *name = op->name;
 
-    while (op->name && own[i] && op->name[i] == own[i])
-        i++;
-    return !own[i];
+    return name && name[0] == 's' && name[1] == 'h' && name[2] == 'e' && name[3] == 'r' &&
+           name[4] == 'd' && name[5] == '_';
 }
 
 /* In which slot operand i of a call is declared: the last slot may stand for several operands. */

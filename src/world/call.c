@@ -343,11 +343,15 @@ static void call_needs(sherd_world *world, void *what, sherd__needs *needs)
     sherd__need_call(world, needs, what);
 }
 
+static bool wait_call(sherd_world *world, sherd__call_state *call)
+{
+    return sherd__wait_for(world, &(sherd__wait){has_ended, call_needs, call});
+}
+
 /* After an alarm the call stays among the open ones, until a check drops it. */
 static bool wait_end(sherd_world *world, sherd__call_state *call)
 {
-    const sherd__wait wait = {has_ended, call_needs, call};
-    bool good = call->ended || sherd__wait_for(world, &wait);
+    bool good = call->ended || wait_call(world, call);
 
     call->waited = false;
     if (world->remote)
