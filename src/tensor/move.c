@@ -103,7 +103,8 @@ static bool choose_place(task *w, const sherd_step *step)
 
     w->there = is_local(step) ? storage->there && !storage->here
                               : w->by_gpus && sherd__goes_there(storage->world, step, w->among);
-    return w->there ? sherd__device_data(w->at) != NULL : sherd__bring_here(storage);
+    return w->there ? sherd__device_data(w->at) != NULL
+                    : storage->here || sherd__bring_here(storage);
 }
 
 /*
@@ -364,8 +365,9 @@ static bool run_all(sherd_world *world, task *tasks, sherd__move *moves, int cou
 static sherd_tensor *move_one(task *one, bool begin)
 {
     sherd_tensor *t = one->from;
+    bool sound = !sherd__is_failed(t) && t->layout && !sherd__alarmed(t->world);
 
-    if (sherd__stop(t->world, "sherd_redistribute", &t, 1))
+    if (!sound && sherd__stop(t->world, "sherd_redistribute", &t, 1))
         return sherd__failed(t->world);
     if (t->layout == one->to)
         return t;

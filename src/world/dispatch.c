@@ -74,8 +74,9 @@ static bool find_group(sherd_world *world, const sherd__move *move, const char *
     const sherd_step *step = &move->plan->step[move->step];
     const sherd_mesh *mesh = step->from->spec.mesh;
 
-    return sherd__step_group(world, step, move->among, out) ||
-           no_group(world, mesh != step->to->spec.mesh ? move->among : mesh, name);
+    if (mesh == step->to->spec.mesh)
+        return sherd__group_find(world, mesh, step->axes, out) || no_group(world, mesh, name);
+    return sherd__step_group(world, step, move->among, out) || no_group(world, move->among, name);
 }
 
 static bool make_call(sherd_world *world, sherd__group *group, const char *name,
