@@ -126,6 +126,46 @@ static void long_rows_have_exact_statistics(void)
     }
 }
 
+/* Exponentials and weighed gradients of long columns, of f32 and 16 bits. */
+static void try_columns(const sherd__kernels *k, const float *list, void *elements)
+{
+    enum { INNER = 3, MID = MANY / INNER };
+    float most[INNER], total[INNER], one[1], first, rest, weight;
+
+    k->narrow(MID * INNER, elements, list);
+    k->widen(1, &first, elements);
+    k->narrow(1, one, &list[INNER]);
+    k->widen(1, &rest, one);
+    weight = rest * rest;
+    k->soft_stats(1, MID, INNER, most, total, elements);
+    check_sum(k->name, (double)total[INNER - 1], 1 + (MID - 1) * exp((double)rest - (double)first),
+              2 * exact);
+    k->soft_grad_sum(SHERD__SOFTMAX, 1, MID, INNER, total, elements, elements);
+    check_sum(k->name, (double)total[INNER - 1],
+              (double)(first * first) + (MID - 1) * (double)weight, 2 * exact);
+    k->soft_grad_sum(SHERD__LOG_SOFTMAX, 1, MID, INNER, total, elements, elements);
+    check_sum(k->name, (double)total[INNER - 1], (double)first + (MID - 1) * (double)rest,
+              2 * exact);
+}
+
+static void long_columns_have_exact_statistics(void)
+{
+    sherd__kernels list[1 + FAST_SETS], bf16, f16;
+    fast_set sets[FAST_SETS];
+
+    for (int i = 0; i < MANY; i++)
+        x[i] = i < 3 ? 1.6f : 1.1f;
+    for (int v = tables(list) - 1; v >= 0; v--)
+        try_columns(&list[v], x, y);
+    sherd__install_half_ref(&bf16, &f16);
+    try_columns(&bf16, x, y);
+    for (int v = fast_sets(sets) - 1; v >= 0; v--) {
+        sets[v].half(&bf16, &f16);
+        try_columns(&bf16, x, y);
+        try_columns(&f16, x, y);
+    }
+}
+
 /* a and b as they lie and turned, with gaps between rows; scaled, and added to what is there. */
 static void long_products_add_up(void)
 {
@@ -166,8 +206,12 @@ static void addends_of_integers_wrap_around(void)
 }
 
 static const check_test tests[] = {
-    {TEST(many_equal_numbers_add_up)},  {TEST(many_halves_add_up)},
-    {TEST(columns_have_the_same_bits)}, {TEST(long_rows_have_exact_statistics)},
-    {TEST(long_products_add_up)},       {TEST(addends_of_integers_wrap_around)},
+    {TEST(many_equal_numbers_add_up)},
+    {TEST(many_halves_add_up)},
+    {TEST(columns_have_the_same_bits)},
+    {TEST(long_rows_have_exact_statistics)},
+    {TEST(long_products_add_up)},
+    {TEST(long_columns_have_exact_statistics)},
+    {TEST(addends_of_integers_wrap_around)},
 };
 CHECK_MAIN(tests)
