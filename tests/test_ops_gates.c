@@ -36,8 +36,11 @@ static sherd_tensor *value_of(const gate *g)
         return sherd_where(sherd_gt_scalar(a, 0), a, sherd_mul(a, slope));
     }
     int64_t half = sherd_tensor_shape(a)[g->dim] / 2;
-    return sherd_mul(sherd_narrow(a, g->dim, 0, half),
-                     sherd_sigmoid(sherd_narrow(a, g->dim, half, half)));
+    sherd_dtype own = sherd_tensor_dtype(a), wide = own == SHERD_F64 ? own : SHERD_F32;
+    a = sherd_cast(a, wide);
+    return sherd_cast(sherd_mul(sherd_narrow(a, g->dim, 0, half),
+                                sherd_sigmoid(sherd_narrow(a, g->dim, half, half))),
+                      own);
 }
 
 /* The largest difference of two tensors, relative to the largest element. */
@@ -119,7 +122,30 @@ static void gates_are_their_steps(sherd_world *world)
             }
 }
 
+/* x dy is more than f16 holds, and the gradient a quarter of it; of few and many elements. */
+static void gradients_of_f16_stay_in_range(sherd_world *world)
+{
+    static const int64_t sizes[] = {6, 200};
+
+    for (int s = 0; s < LEN(sizes); s++) {
+        int64_t n = sizes[s], half = n / 2;
+        sherd_scope_begin(world);
+        sherd_tensor *x = sherd_constant(world, SHERD_F16, &half, 1, 1000);
+        sherd_tensor *gate =
+            sherd_require_grad(sherd_constant(world, SHERD_F16, &half, 1, 0), true);
+        sherd_tensor *y = sherd_glu(sherd_cat((sherd_tensor *[]){x, gate}, 2, 0), 0);
+        sherd_backward(sherd_sum(sherd_scale(sherd_cast(y, SHERD_F32), 192)));
+        const float *slope = sherd_tensor_read(sherd_cast(sherd_grad(gate), SHERD_F32));
+        for (int64_t i = 0; slope && i < half; i++)
+            CHECK_NEAR(slope[i], 48000, 0);
+        CHECK(slope);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(gates_are_their_steps), {1, 2, 3}},
+    {TEST(gradients_of_f16_stay_in_range), {1}},
 };
 CHECK_MAIN(tests)

@@ -15,6 +15,7 @@
 #include "base/num.h"
 #include "base/saturate.h"
 #include "kernels/cast.h"
+#include "vector/choose.h"
 
 /* Elements that kernels work on one after the other, which stay in the first cache; and the fewest
  * that are worth calling them. */
@@ -47,12 +48,15 @@ static const char *describe_glu(sherd_call *call)
     return NULL;
 }
 
+/* In f32 for 16 bits: products of x and dy may leave the range of f16 where the gradient does not. */
 static sherd_tensor *glu_steps(sherd_tensor *a, int dim)
 {
     int64_t half = a->shape[dim] / 2;
-    sherd_tensor *gate = sherd_sigmoid(sherd_narrow(a, dim, half, half));
+    sherd_dtype wide = sherd__statistics_dtype(a->dtype);
+    sherd_tensor *gate = sherd_sigmoid(sherd_cast(sherd_narrow(a, dim, half, half), wide));
+    sherd_tensor *x = sherd_cast(sherd_narrow(a, dim, 0, half), wide);
 
-    return sherd_mul(sherd_narrow(a, dim, 0, half), gate);
+    return sherd_cast(sherd_mul(x, gate), a->dtype);
 }
 
 /* "aby" or "abz": dim `dim` whole ('y'), or half of it ('z'). */
@@ -73,6 +77,29 @@ static half_rows rows_of(const sherd_tensor *a, int dim)
 {
     return (half_rows){sherd__local_count(a, 0, dim), sherd__local_count(a, dim, a->ndim) / 2,
                        sherd_dtype_bytes(a->dtype)};
+}
+
+/* The kernels that compute, for 16 bits those of f32; and how such elements come and go. */
+typedef struct wide {
+    const sherd__kernels *own, *k;
+    bool half;
+} wide;
+
+static wide wide_of(const sherd_call *call)
+{
+    sherd_dtype dtype = call->in[0]->dtype;
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+
+    return (wide){sherd__kernels_in(call), sherd__kernels_of(set, sherd__statistics_dtype(dtype)),
+                  sherd__is_half(dtype)};
+}
+
+/* n elements as kernels compute: where they are, or in `room`. */
+static const void *widened(const wide *w, int64_t n, const void *x, float *room)
+{
+    if (w->half)
+        w->own->widen(n, room, x);
+    return w->half ? room : x;
 }
 
 /* The dim of operand 0 that has halves, and the dims of both in rules. */
@@ -105,19 +132,25 @@ static const char *describe_halves(sherd_call *call)
 static bool halves_forward(sherd_call *call)
 {
     const sherd_tensor *a = call->in[0];
-    const sherd__kernels *k = sherd__kernels_in(call);
+    const wide w = wide_of(call);
     const half_rows r = rows_of(a, sherd__dim_of(((const halves *)call->attributes)->dim, a->ndim));
     const int64_t one = 1;
+    float room[2][BLOCK];
 
     if (call->out[0]->count == 0)
         return true;
     for (int64_t o = 0; o < r.rows; o++)
         for (int64_t i = 0; i < r.n; i += BLOCK) {
             int64_t m = sherd__min(BLOCK, r.n - i);
-            const char *x = (const char *)call->from[0] + (size_t)(2 * o * r.n + i) * r.bytes;
-            char *y = (char *)call->to[0] + (size_t)(o * r.n + i) * r.bytes;
-            k->unary(SHERD__SIGMOID, m, y, x + (size_t)r.n * r.bytes, NULL);
-            k->binary(SHERD__MUL, 1, &m, y, x, &one, y, &one);
+            const char *a_at = (const char *)call->from[0] + (size_t)(2 * o * r.n + i) * r.bytes;
+            char *y_at = (char *)call->to[0] + (size_t)(o * r.n + i) * r.bytes;
+            const void *x = widened(&w, m, a_at, room[0]);
+            const void *gate = widened(&w, m, a_at + (size_t)r.n * r.bytes, room[1]);
+            void *y = w.half ? (void *)room[1] : y_at;
+            w.k->unary(SHERD__SIGMOID, m, y, gate, NULL);
+            w.k->binary(SHERD__MUL, 1, &m, y, x, &one, y, &one);
+            if (w.half)
+                w.own->narrow(m, y_at, y);
         }
     return true;
 }
@@ -136,9 +169,10 @@ static const char *describe_halves_grad(sherd_call *call)
 static bool halves_grad(sherd_call *call)
 {
     const sherd_tensor *a = call->in[G_A];
-    const sherd__kernels *k = sherd__kernels_in(call);
+    const wide w = wide_of(call);
     const half_rows r = rows_of(a, sherd__dim_of(((const halves *)call->attributes)->dim, a->ndim));
     const int64_t one = 1;
+    float room[3][BLOCK];
 
     if (call->out[0]->count == 0)
         return true;
@@ -146,13 +180,21 @@ static bool halves_grad(sherd_call *call)
         for (int64_t i = 0; i < r.n; i += BLOCK) {
             int64_t m = sherd__min(BLOCK, r.n - i);
             size_t at = (size_t)(2 * o * r.n + i) * r.bytes, apart = (size_t)r.n * r.bytes;
-            const char *x = (const char *)call->from[G_A] + at;
-            const char *dy = (const char *)call->from[G_DY] + (size_t)(o * r.n + i) * r.bytes;
-            char *dx = (char *)call->to[0] + at, *dgate = dx + apart;
-            k->unary(SHERD__SIGMOID, m, dx, x + apart, NULL);
-            k->binary(SHERD__MUL, 1, &m, dgate, dy, &one, x, &one);
-            k->unary_grad(SHERD__SIGMOID, m, dgate, dx, dgate, NULL);
-            k->binary(SHERD__MUL, 1, &m, dx, dy, &one, dx, &one);
+            const char *a_at = (const char *)call->from[G_A] + at;
+            const char *dy_at = (const char *)call->from[G_DY] + (size_t)(o * r.n + i) * r.bytes;
+            char *da = (char *)call->to[0] + at;
+            const void *dy = widened(&w, m, dy_at, room[0]), *x = widened(&w, m, a_at, room[1]);
+            const void *gate = widened(&w, m, a_at + apart, room[2]);
+            void *dx = w.half ? (void *)room[2] : da,
+                 *dgate = w.half ? (void *)room[1] : da + apart;
+            w.k->unary(SHERD__SIGMOID, m, dx, gate, NULL);
+            w.k->binary(SHERD__MUL, 1, &m, dgate, dy, &one, x, &one);
+            w.k->unary_grad(SHERD__SIGMOID, m, dgate, dx, dgate, NULL);
+            w.k->binary(SHERD__MUL, 1, &m, dx, dy, &one, dx, &one);
+            if (!w.half)
+                continue;
+            w.own->narrow(m, da, dx);
+            w.own->narrow(m, da + apart, dgate);
         }
     return true;
 }
