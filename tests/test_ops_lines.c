@@ -390,6 +390,18 @@ static void sixteen_bits_are_near_to_f32(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The two lie farther apart than f16 reaches. */
+static void quantiles_of_f16_stay_in_range(sherd_world *world)
+{
+    const int64_t shape[] = {2};
+    const double data[] = {60000, -60000};
+    sherd_tensor *x = sherd_cast(sherd_from_data(world, SHERD_F64, shape, 1, data), SHERD_F16);
+
+    CHECK_EQ(sherd_item(sherd_quantile(x, 0.5, 0, SHERD_QUANTILE_LINEAR, false)), 0);
+    CHECK_EQ(sherd_item(sherd_quantile(x, 0.25, 0, SHERD_QUANTILE_LINEAR, false)), -30000);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* The n-th allocation of rank 0 fails, for every n, until the call and its gradient go through. */
@@ -453,6 +465,7 @@ static const check_test tests[] = {
     {TEST(logarithms_beside_an_infinite_one_have_gradients), {1}},
     {TEST(sixteen_bits_are_near_to_f32), {1}},
     {TEST(the_angle_of_a_sum_is_that_of_what_it_is), {2, 3}},
+    {TEST(quantiles_of_f16_stay_in_range), {1}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)
