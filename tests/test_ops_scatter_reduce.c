@@ -212,6 +212,25 @@ static void odd_numbers(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The sum of those that have a mean is more than f16 holds. */
+static void numbers_of_f16_stay_in_range(sherd_world *world)
+{
+    static const int64_t one[] = {1}, many[] = {100};
+    sherd_tensor *a = sherd_constant(world, SHERD_F16, one, 1, 3);
+    sherd_tensor *to = sherd_constant(world, SHERD_I32, many, 1, 0);
+    sherd_tensor *x = sherd_constant(world, SHERD_F16, many, 1, 1000);
+
+    CHECK_EQ(sherd_item(sherd_scatter_reduce(a, 0, to, x, SHERD_AVG, false)), 1000);
+    CHECK_EQ(sherd_item(sherd_index_reduce(a, 0, to, x, SHERD_AVG, false)), 1000);
+    /* as the product times its gradient is, by which that of a factor is made */
+    x = sherd_require_grad(sherd_constant(world, SHERD_F16, one, 1, 300), true);
+    to = sherd_constant(world, SHERD_I32, one, 1, 0);
+    sherd_tensor *y = sherd_scatter_reduce(a, 0, to, x, SHERD_PRODUCT, false);
+    sherd_backward(sherd_sum(sherd_scale(sherd_cast(y, SHERD_F32), 400)));
+    CHECK_EQ(sherd_item(sherd_grad(x)), 400);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* What torch.Tensor.index_reduce gives, and its gradients for dy = 1, 2, .., 8. */
 static void as_pytorch_says(sherd_world *world)
 {
@@ -353,6 +372,7 @@ static void what_does_not_fit_is_refused(sherd_world *world)
 static const check_test tests[] = {
     {TEST(every_layout_finds_what_a_loop_finds), {1, 2, 3, 4, 8}},
     {TEST(odd_numbers), {1}},
+    {TEST(numbers_of_f16_stay_in_range), {1}},
     {TEST(the_ends_of_whole_numbers), {1, 2, 3, 4, 8}},
     {TEST(as_pytorch_says), {1, 2, 3}},
     {TEST(what_does_not_fit_is_refused), {1, 2}},

@@ -139,19 +139,23 @@ static void most_back(sherd_node *node, const sherd__reducing *g, sherd_tensor *
 
 /*
  * The product divided by each factor; at a factor that is 0, the product of the others, which is
- * not 0 only if none of them is.
+ * not 0 only if none of them is. In f32 for 16 bits: times dy it may be more than f16 holds.
  */
 static sherd_tensor *product_back(sherd_node *node, const sherd__reducing *g, sherd_tensor *dy)
 {
-    sherd_tensor *y = sherd_node_result(node, 0), *source = sherd_node_operand(node, AMONG_SOURCE);
-    sherd_tensor *none = sherd_eq_scalar(source, 0), *rest = sherd_masked_fill(source, none, 1);
-    sherd_tensor *nothing = sherd__zeros_like_operand(node, FOUND);
+    sherd_tensor *source = sherd_node_operand(node, AMONG_SOURCE);
+    sherd_dtype own = source->dtype, wide = sherd__statistics_dtype(own);
+    sherd_tensor *y = sherd_cast(sherd_node_result(node, 0), wide);
+    sherd_tensor *none = sherd_eq_scalar(source, 0);
+    sherd_tensor *rest = sherd_masked_fill(sherd_cast(source, wide), none, 1);
+    sherd_tensor *nothing = sherd_cast(sherd__zeros_like_operand(node, FOUND), wide);
 
-    sherd_tensor *zeros = sherd__add_at(nothing, g, ones_where(none, source->dtype));
+    dy = sherd_cast(dy, wide);
+    sherd_tensor *zeros = sherd__add_at(nothing, g, ones_where(none, wide));
     sherd_tensor *others = sherd__most_at(nothing, g, rest);
     sherd_tensor *single = sherd_masked_fill(sherd_mul(dy, others), sherd_ne_scalar(zeros, 1), 0);
-    return sherd_where(none, sherd__take_at(single, g),
-                       sherd_div(sherd__take_at(sherd_mul(dy, y), g), rest));
+    sherd_tensor *each = sherd_div(sherd__take_at(sherd_mul(dy, y), g), rest);
+    return sherd_cast(sherd_where(none, sherd__take_at(single, g), each), own);
 }
 
 static void found_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)

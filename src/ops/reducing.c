@@ -98,19 +98,13 @@ static sherd_tensor *without(sherd_tensor *a, sherd_tensor *mask, sherd_reduce_o
     return sherd_masked_fill(a, mask, sherd__neutral(reduce, a->dtype));
 }
 
-static sherd_tensor *mean(sherd_tensor *total, sherd_tensor *count)
-{
-    sherd_dtype dtype = total->dtype, wide = sherd__is_half(dtype) ? SHERD_F32 : dtype;
-
-    return sherd_cast(sherd_div(sherd_cast(total, wide), sherd_cast(count, wide)), dtype);
-}
-
 /* All reductions, as sherd_scatter_reduce and sherd_index_reduce. */
 static sherd_tensor *put_together(sherd_tensor *a, const reducing *g, sherd_tensor *source,
                                   bool include_self)
 {
     bool divided = g->reduce == SHERD_AVG;
     sherd_tensor *count = divided || !include_self ? counts(a, g) : NULL;
+    sherd_dtype dtype = a->dtype;
 
     if (!include_self && count)
         a = without(a, sherd_gt_scalar(count, 0), g->reduce);
@@ -120,11 +114,18 @@ static sherd_tensor *put_together(sherd_tensor *a, const reducing *g, sherd_tens
         return sherd_mul(a, sherd__most_at(a, g, source));
     if (g->reduce == SHERD_MAX || g->reduce == SHERD_MIN)
         return sherd__most_at(a, g, source);
+    /* In 16 bits the sum of many numbers may overflow where their mean does not. */
+    if (divided && sherd__is_half(dtype) && !sherd_tensor_failed(source) &&
+        source->dtype == dtype) {
+        a = sherd_cast(a, SHERD_F32);
+        source = sherd_cast(source, SHERD_F32);
+    }
     sherd_tensor *total = sherd__add_at(a, g, source);
     if (!divided || sherd_tensor_failed(total))
         return total;
-    return mean(total, include_self ? sherd_add_scalar(count, 1)
-                                    : sherd_masked_fill(count, sherd_eq_scalar(count, 0), 1));
+    count = include_self ? sherd_add_scalar(count, 1)
+                         : sherd_masked_fill(count, sherd_eq_scalar(count, 0), 1);
+    return sherd_cast(sherd_div(total, sherd_cast(count, total->dtype)), dtype);
 }
 
 /* Why a dtype has no such reduction; NULL = it has. */
