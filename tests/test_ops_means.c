@@ -85,9 +85,37 @@ static void spreads_are_those_of_the_numbers(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Their squares are too large, or too small, for f32; over dims with another one between them. */
+static void deviations_are_in_range_where_squares_are_not(sherd_world *world)
+{
+    static const int64_t shape[] = {2, 3, 4}, scales[] = {100, -100};
+
+    for (int i = 0; i < LEN(scales); i++) {
+        float data[2][3][4];
+        for (int a = 0; a < 2; a++)
+            for (int b = 0; b < 3; b++)
+                for (int c = 0; c < 4; c++)
+                    data[a][b][c] = ldexpf(a ? 1 : 3, (int)scales[i]);
+        sherd_tensor *x =
+            sherd_require_grad(sherd_from_data(world, SHERD_F32, shape, 3, data), true);
+        sherd_tensor *y = sherd_std(x, (const int[]){0, 2}, 2, 0, i > 0);
+        CHECK_EQ(sherd_tensor_ndim(y), i > 0 ? 3 : 1);
+        const float *std = sherd_tensor_read(y);
+        for (int b = 0; std && b < 3; b++)
+            CHECK_NEAR(ldexpf(std[b], (int)-scales[i]), 1, 1e-6);
+        sherd_backward(sherd_sum(y));
+        const float *dx = sherd_tensor_read(sherd_grad(x));
+        for (int j = 0; dx && j < 24; j++)
+            CHECK_NEAR(dx[j], j < 12 ? 1. / 8 : -1. / 8, 1e-6);
+        CHECK(std && dx);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(the_mean_of_equals_is_one_of_them), {1}},
     {TEST(a_mean_is_rounded_once), {1, 2, 3}},
     {TEST(spreads_are_those_of_the_numbers), {1, 2, 3}},
+    {TEST(deviations_are_in_range_where_squares_are_not), {1}},
 };
 CHECK_MAIN(tests)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mean, variance and deviation. A variance takes two passes: first the mean over all shards, then
- * the squared differences; never the difference of two large numbers. Over neighbouring dims, on
- * CPUs, sums, mean and variance are f64: beside a large mean, what rounding it to f32 takes would
- * be the variance. Otherwise they are composed of sums over dims and functions, in f32 for 16-bit
- * types, and the error of the mean is computed too.
+ * the squared differences; never the difference of two large numbers. On CPUs sums, mean and
+ * variance are f64: beside a large mean, what rounding it to f32 takes would be the variance, and
+ * squares may be too large or too small for f32 where the deviation is not. On GPUs they are
+ * composed of sums over dims and functions, in f32 for 16-bit types, and the error of the mean is
+ * computed too.
  */
 #include "dims.h"
 #include "sherd/ops_elements.h"
@@ -190,13 +191,14 @@ static void spread_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 static const sherd_op spread_table = {.name = "sherd_var", .backward = spread_back};
 
-static sherd_tensor *spread_of(sherd_call *call, const sherd__dims *dims, double divisor, bool root)
+static sherd_tensor *spread_of(sherd_tensor *a, const sherd__dims *dims, double divisor, bool root)
 {
-    sherd_tensor *a = sherd__without_pending(call->in[0]);
     const sherd__dims kept = kept_of(dims);
     const spread s = {*dims, divisor, root};
+    sherd_world *world = a->world;
 
-    bool before = sherd_set_recording(call->world, false);
+    a = sherd__without_pending(a);
+    bool before = sherd_set_recording(world, false);
     sherd_tensor *mean =
         sherd__mean_of(sherd_apply(&sums_op, &a, 1, &kept), sherd__dims_count(dims, a));
     mean = sherd__without_pending(mean);
@@ -205,15 +207,40 @@ static sherd_tensor *spread_of(sherd_call *call, const sherd__dims *dims, double
     sherd_tensor *result = sherd__unary(SHERD__DIVIDED, squares, divisor);
     result = root ? sherd__unary(SHERD__ROOT, result, 2) : result;
     sherd_tensor *y = sherd_cast(result, a->dtype);
-    sherd_set_recording(call->world, before);
+    sherd_set_recording(world, before);
     if (sherd_tensor_failed(y))
         return y;
     if (y == result)
         y = sherd__alias(y);
-    sherd_node *node = sherd__record_node(call->world, &spread_table, &a, 1, &y, 1, &s, sizeof s);
+    sherd_node *node = sherd__record_node(world, &spread_table, &a, 1, &y, 1, &s, sizeof s);
     sherd__save(node, 0, a);
     sherd__save(node, SAVED_MEAN, mean);
     sherd__save(node, SAVED_RESULT, result);
+    return y;
+}
+
+/* Dims that do not follow one another are put behind the others. */
+static sherd_tensor *spread_over(sherd_tensor *a, const sherd__dims *dims, double divisor,
+                                 bool root)
+{
+    unsigned reduced = sherd__dims_bits(dims, a->ndim);
+    int order[SHERD_MAX_DIMS], ndim = a->ndim, n = 0;
+    sherd__dims last = {.count = 0};
+
+    if (sherd__dims_are_neighbours(dims, ndim))
+        return spread_of(a, dims, divisor, root);
+    for (int d = 0; d < ndim; d++)
+        if (!(reduced >> d & 1))
+            order[n++] = d;
+    for (int d = 0; d < ndim; d++)
+        if (reduced >> d & 1) {
+            last.dim[last.count++] = n;
+            order[n++] = d;
+        }
+    sherd_tensor *y = spread_of(sherd_permute(a, order, ndim), &last, divisor, root);
+    for (int d = 0; d < ndim && dims->keepdim; d++)
+        if (reduced >> d & 1)
+            y = sherd_unsqueeze(y, d);
     return y;
 }
 
@@ -263,8 +290,8 @@ static bool measure(sherd_call *call, bool root)
     if (!check_dims(call, dims))
         return false;
     double divisor = fmax((double)sherd__dims_count(dims, a) - attributes->parameter, 0);
-    if (!sherd__world_device(call->world) && sherd__dims_are_neighbours(dims, a->ndim)) {
-        call->out[0] = spread_of(call, dims, divisor, root);
+    if (!sherd__world_device(call->world)) {
+        call->out[0] = spread_over(a, dims, divisor, root);
         return true;
     }
     sherd_tensor *y = composed(sherd__without_pending(widened(call)), dims, divisor);
