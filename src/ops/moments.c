@@ -191,7 +191,9 @@ static void spread_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 static const sherd_op spread_table = {.name = "sherd_var", .backward = spread_back};
 
-static sherd_tensor *spread_of(sherd_tensor *a, const sherd__dims *dims, double divisor, bool root)
+/* `moved`: a lies in another order, and is copied once for both passes. */
+static sherd_tensor *spread_of(sherd_tensor *a, const sherd__dims *dims, double divisor, bool root,
+                               bool moved)
 {
     const sherd__dims kept = kept_of(dims);
     const spread s = {*dims, divisor, root};
@@ -199,11 +201,12 @@ static sherd_tensor *spread_of(sherd_tensor *a, const sherd__dims *dims, double 
 
     a = sherd__without_pending(a);
     bool before = sherd_set_recording(world, false);
+    sherd_tensor *x = moved ? sherd_contiguous(a) : a;
     sherd_tensor *mean =
-        sherd__mean_of(sherd_apply(&sums_op, &a, 1, &kept), sherd__dims_count(dims, a));
+        sherd__mean_of(sherd_apply(&sums_op, &x, 1, &kept), sherd__dims_count(dims, a));
     mean = sherd__without_pending(mean);
     sherd_tensor *squares =
-        sherd_apply(&about_op, (sherd_tensor *[]){mean, a}, ABOUT_OPERANDS, dims);
+        sherd_apply(&about_op, (sherd_tensor *[]){mean, x}, ABOUT_OPERANDS, dims);
     sherd_tensor *result = sherd__unary(SHERD__DIVIDED, squares, divisor);
     result = root ? sherd__unary(SHERD__ROOT, result, 2) : result;
     sherd_tensor *y = sherd_cast(result, a->dtype);
@@ -228,7 +231,7 @@ static sherd_tensor *spread_over(sherd_tensor *a, const sherd__dims *dims, doubl
     sherd__dims last = {.count = 0};
 
     if (sherd__dims_are_neighbours(dims, ndim))
-        return spread_of(a, dims, divisor, root);
+        return spread_of(a, dims, divisor, root, false);
     for (int d = 0; d < ndim; d++)
         if (!(reduced >> d & 1))
             order[n++] = d;
@@ -237,7 +240,7 @@ static sherd_tensor *spread_over(sherd_tensor *a, const sherd__dims *dims, doubl
             last.dim[last.count++] = n;
             order[n++] = d;
         }
-    sherd_tensor *y = spread_of(sherd_permute(a, order, ndim), &last, divisor, root);
+    sherd_tensor *y = spread_of(sherd_permute(a, order, ndim), &last, divisor, root, true);
     for (int d = 0; d < ndim && dims->keepdim; d++)
         if (reduced >> d & 1)
             y = sherd_unsqueeze(y, d);
