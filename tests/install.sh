@@ -129,14 +129,14 @@ pc=$(find "$work/there" -name sherd.pc)
 [ -n "$pc" ] || fail "sherd.pc is not installed"
 export PKG_CONFIG_PATH="${pc%/*}"
 flags=$(pkg-config --cflags --libs sherd)
-quietly "${CC:-cc}" "$work/user/hello.c" -o "$work/user/hello" $flags
+quietly ${CC:-cc} "$work/user/hello.c" -o "$work/user/hello" $flags
 check env LD_LIBRARY_PATH="$(pkg-config --variable=libdir sherd)" "$work/user/hello"
 # The same by each MPI that sherd was built with.
 for module in "$work"/there/lib*/sherd/sherd_mpi_*.so "$work"/there/lib/*/sherd/sherd_mpi_*.so; do
     [ -f "$module" ] || continue
     kind=${module##*/sherd_mpi_} kind=${kind%.so}
     pkg-config --exists "sherd-mpi-$kind" || fail "sherd-mpi-$kind.pc is not installed"
-    quietly "${CC:-cc}" "$work/user/with_mpi.c" -o "$work/user/with_$kind" $(pkg-config --cflags --libs "sherd-mpi-$kind")
+    quietly ${CC:-cc} "$work/user/with_mpi.c" -o "$work/user/with_$kind" $(pkg-config --cflags --libs "sherd-mpi-$kind")
     LD_LIBRARY_PATH="$(pkg-config --variable=libdir sherd)" "$work/user/with_$kind" >"$work/seen" 2>&1 ||
         { cat "$work/seen" >&2; fail "a program with $kind failed"; }
     grep -qx '1 ranks' "$work/seen" || { cat "$work/seen" >&2; fail "a program with $kind: another output"; }
@@ -145,5 +145,5 @@ done
 mkdir "$work/alone"
 cp "$(find "$work/there" -name libsherd.a)" "$work/alone"
 flags=$(pkg-config --static --cflags --libs sherd | sed "s|-L[^ ]*|-L$work/alone|")
-quietly "${CC:-cc}" "$work/user/hello.c" -o "$work/user/hello_alone" $flags
+quietly ${CC:-cc} "$work/user/hello.c" -o "$work/user/hello_alone" $flags
 check "$work/user/hello_alone"

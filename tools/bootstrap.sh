@@ -5,20 +5,24 @@
 # Costs a few file look-ups and says nothing when nothing is missing.
 set -u
 
+# Whether a compiler is here; CC and CXX may be several words, as "ccache gcc".
+has_compiler() {
+    command -v "${1%% *}" >/dev/null 2>&1
+}
+
 # Whether a header can be included: in the usual places first, else the compiler is asked.
 has_header() {
     for dir in /usr/include /usr/local/include; do
         [ -f "$dir/$1" ] && return 0
     done
-    command -v "${CC:-cc}" >/dev/null 2>&1 &&
-        echo "#include <$1>" | "${CC:-cc}" -E -x c - >/dev/null 2>&1
+    has_compiler "${CC:-cc}" && echo "#include <$1>" | ${CC:-cc} -E -x c - >/dev/null 2>&1
 }
 
 # Fill in: packages (names in Debian), wanted (the same for people without apt).
 look() {
     packages= wanted= also=
-    command -v "${CC:-cc}" >/dev/null 2>&1 || need gcc "a C11 compiler (cc)"
-    command -v "${CXX:-c++}" >/dev/null 2>&1 || need g++ "a C++17 compiler (c++), for the header test"
+    has_compiler "${CC:-cc}" || need gcc "a C11 compiler (cc)"
+    has_compiler "${CXX:-c++}" || need g++ "a C++17 compiler (c++), for the header test"
     has_header stdio.h || need libc6-dev "the C library's headers"
     command -v cmake >/dev/null 2>&1 || need cmake "CMake, 3.22 or newer"
     has_header dnnl.h || need libdnnl-dev "oneDNN with its headers"

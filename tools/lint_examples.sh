@@ -51,4 +51,4 @@ FNR == 1 { flush() }
 }
 { flush(); tag = /^ [*] @/ || (tag && /^ [*]  /) }
 END { flush() }' $headers
-} | "${CC:-cc}" -std=c99 -Wall -Wextra -Wno-unused-variable -Wno-unused-but-set-variable -Werror -fsyntax-only -Iinclude $mpi -x c -
+} | ${CC:-cc} -std=c99 -Wall -Wextra -Wno-unused-variable -Wno-unused-but-set-variable -Werror -fsyntax-only -Iinclude $mpi -x c -

@@ -10,14 +10,14 @@ for folder in $(mpicc -show 2>/dev/null); do
 done
 for header in include/sherd.h include/sherd/*.h; do
     [ "$header" = include/sherd/mpi.h ] && { [ "$mpi" ] || continue; warn="$warn $mpi"; }
-    echo "#include \"${header#include/}\"" | "${CC:-cc}" -std=c99 $warn -x c - || bad=1
-    echo "#include \"${header#include/}\"" | "${CXX:-c++}" -std=c++17 $warn -x c++ - || bad=1
+    echo "#include \"${header#include/}\"" | ${CC:-cc} -std=c99 $warn -x c - || bad=1
+    echo "#include \"${header#include/}\"" | ${CXX:-c++} -std=c++17 $warn -x c++ - || bad=1
 done
 for cxx in "${CXX:-c++}" g++ clang++; do
-    command -v "$cxx" >/dev/null || continue
+    command -v "${cxx%% *}" >/dev/null || continue
     for std in 11 14 17 20; do
         for without in '' '-fno-exceptions -fno-rtti'; do
-            echo '#include "sherd/guards.hpp"' | "$cxx" -std=c++$std $without -Wconversion $warn -x c++ - || bad=1
+            echo '#include "sherd/guards.hpp"' | $cxx -std=c++$std $without -Wconversion $warn -x c++ - || bad=1
         done
     done
 done
