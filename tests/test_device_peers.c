@@ -6,6 +6,8 @@
  */
 #define CHECK_PURE
 #include "device.h"
+#include "device/dnn.h"
+#include "device/fourier.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -164,6 +166,21 @@ static void be_an_owner(board *b)
         pause();
 }
 
+/* What has libraries that, once they are closed, wait for all that is queued. */
+static void use_libraries(sherd__device *device, char *data)
+{
+    const sherd__product p = {.dtype = SHERD_F32, .result = SHERD_F32, .m = 4, .n = 4, .k = 4};
+    const sherd__fft fft = {.kind = SHERD__FFT_COMPLEX, .outer = 1, .n = 4, .inner = 1, .scale = 1};
+    const sherd__conv conv = {1,         1,         1,         1,         {1, 1, 4},
+                              {1, 1, 4}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0}};
+
+    sherd__device_multiply(device, &p, 1, data, data + 1024, data + 2048, NULL);
+    sherd__device_multiply(device, &p, 1, data, data + 1024, data + 2048, data + 3072);
+    CHECK(sherd__device_transforms(device, SHERD_F32, &fft));
+    CHECK(sherd__device_convolves(device, SHERD_F32, &conv, SHERD__CONV_FORWARD));
+    CHECK(sherd__device_wait(device));
+}
+
 /* Its owner ends before it reaches the mark that this one's stream waits for. */
 static void survive(board *b)
 {
@@ -175,10 +192,12 @@ static void survive(board *b)
     while (owner > 0 && !atomic_load(&b->told[0]))
         usleep(1000);
     sherd__device *device = open_gpu(&heap, "cuda:0", 1);
-    sherd__device_block *block = device ? sherd__device_take(device, 8) : NULL;
+    sherd__device_block *block = device ? sherd__device_take(device, 4096) : NULL;
     int64_t back = 0;
-    if (device)
+    if (block) {
+        use_libraries(device, block->data);
         sherd__device_await(device, b->mark[0][0][0]);
+    }
     CHECK_EQ(kill(owner, SIGKILL), 0);
     CHECK_EQ(waitpid(owner, NULL, 0), owner);
     if (!CHECK(block))

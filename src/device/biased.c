@@ -66,7 +66,8 @@ void sherd__device_free_biased(sherd__device *device)
     if (!device->biased)
         return;
     forget(device);
-    device->cuda.matmul_close(device->biased->handle);
+    if (!device->deserted) /* it waits for all that is queued */
+        device->cuda.matmul_close(device->biased->handle);
     sherd__free(device->heap, device->biased);
 }
 

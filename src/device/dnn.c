@@ -365,7 +365,7 @@ static void drop_all(sherd__device *device)
 void sherd__device_free_convolutions(sherd__device *device)
 {
     drop_all(device);
-    if (device->dnn)
+    if (device->dnn && !device->deserted) /* it waits for all that is queued */
         device->cuda.dnn_destroy(device->dnn);
 }
 

@@ -67,7 +67,7 @@ static bool make(sherd__device *device, plan *p)
 
 static void drop(sherd__device *device, plan *p)
 {
-    if (p->there)
+    if (p->there && !device->deserted) /* it waits for all that is queued */
         device->cuda.fft_destroy(p->handle);
     sherd__free(device->heap, p);
 }

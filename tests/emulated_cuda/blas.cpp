@@ -32,6 +32,7 @@ EXPORT int cublasCreate_v2(cublasHandle_t *out)
 
 EXPORT int cublasDestroy_v2(cublasHandle_t handle)
 {
+    wait_for_context();
     delete handle;
     handles--;
     return 0;
@@ -225,6 +226,7 @@ EXPORT int cublasLtCreate(cublasLtHandle_t *out)
 }
 EXPORT int cublasLtDestroy(cublasLtHandle_t handle)
 {
+    wait_for_context();
     return unmake(handle);
 }
 EXPORT int cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,

@@ -76,6 +76,7 @@ EXPORT int cudnnCreate(cudnnHandle_t *out)
 
 EXPORT int cudnnDestroy(cudnnHandle_t handle)
 {
+    wait_for_context();
     return destroy(handle);
 }
 

@@ -29,6 +29,9 @@ bool shared_open(void **data, const shared_name *name);
 /* The calling thread's; NULL: none. */
 CUcontext context_here();
 
+/* Until all that is queued there is done: libraries wait so when they give back what they have. */
+void wait_for_context();
+
 /* How many pieces of memory, streams and events there are. */
 int memory_left();
 int streams_left();

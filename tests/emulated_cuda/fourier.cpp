@@ -73,6 +73,7 @@ EXPORT int cufftCreate(cufftHandle *out)
 
 EXPORT int cufftDestroy(cufftHandle handle)
 {
+    wait_for_context();
     std::lock_guard<std::mutex> lock(here().mutex);
 
     return here().all.erase(handle) ? 0 : STATUS_INVALID_PLAN;

@@ -207,6 +207,16 @@ EXPORT int cuStreamCreate(CUstream *out, unsigned)
     return 0;
 }
 
+void wait_for_context()
+{
+    streams &s = all();
+    std::unique_lock<std::mutex> lock(s.mutex);
+
+    for (CUstream stream : std::set<CUstream>(s.streams))
+        if (stream->context == context_here())
+            run_until(lock, stream, stream->queued);
+}
+
 EXPORT int cuStreamSynchronize(CUstream stream)
 {
     streams &s = all();
