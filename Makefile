@@ -20,6 +20,8 @@ EMULATED_TESTS = test_(kernels|emulated|real)_|test_ops_(forward|gradient|.*prod
 
 .PHONY: all run heat test verify install asan tsan emulated lint symbols operators format bench proof fuzz stress clean help
 .DEFAULT_GOAL := all
+# Two builds in one folder at once would write each other's files; JOBS is how many go on in one.
+.NOTPARALLEL:
 
 # configure FOLDER, OPTIONS: the log is shown only when it fails.
 configure = @mkdir -p $(1) && { cmake -S . -B $(1) $(2) >$(1)/configure.log 2>&1 || \
