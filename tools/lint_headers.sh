@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Every public header compiles alone, as C99 and as C++17, guards.hpp as any C++ by each compiler that is here, with and without exceptions and RTTI; sherd/mpi.h where there is MPI, whose own header is not ours to judge.
+# And files that use oneDNN compile without it.
 cd "$(dirname "$0")/.." || exit 2
 warn='-Wall -Wextra -Wpedantic -Wshadow -pedantic-errors -Werror -fsyntax-only -Iinclude'
 bad=0
@@ -20,5 +21,9 @@ for cxx in "${CXX:-c++}" g++ clang++; do
             echo '#include "sherd/guards.hpp"' | $cxx -std=c++$std $without -Wconversion $warn -x c++ - || bad=1
         done
     done
+done
+# Something must be left of each: an empty file is no C.
+for file in $(grep -rl --include='*.c' SHERD_HAVE_DNNL src); do
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fsyntax-only -Iinclude -Isrc "$file" || bad=1
 done
 exit $bad

@@ -5,6 +5,8 @@
  * of channels: docs/decisions/055.
  */
 
+#include "base/num.h"
+
 #ifdef SHERD_HAVE_DNNL
 #include "onednn.h"
 #endif
@@ -14,7 +16,6 @@
 #include <string.h>
 
 #include "conv_kept.h"
-#include "base/num.h"
 
 enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
 enum { BIAS = SHERD__CONV_BIAS, MOST = SHERD__CONV_ALL_DIMS, FIRST = 2 };
