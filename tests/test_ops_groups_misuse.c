@@ -221,7 +221,7 @@ MISUSE(sampling_needs_keys_and_options_of_rows)
     const int64_t rows = 4;
     sherd_tensor *one = on(m->world, SHERD_F32, 1, &rows, "x=%d");
     sherd_tensor *most = on(m->world, SHERD_I32, 1, &rows, "x=%d");
-    const sherd_sample_options none = {NULL}, heat = {.temperature = BAD(t.x, one)},
+    const sherd_sample_options none = {.top_k = NULL}, heat = {.temperature = BAD(t.x, one)},
                                whole = {.temperature = BAD(most, one)},
                                k = {.top_k = BAD(one, most)}, p = {.top_p = BAD(most, one)},
                                least = {.min_p = BAD(most, one)},

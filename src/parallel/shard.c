@@ -430,9 +430,9 @@ static uint64_t hash_dims(uint64_t hash, const job *j, const sherd_module *m)
 static uint64_t hash_of(const job *j)
 {
     const sherd_shard_options *o = j->options;
-    const int of[] = {(int)j->axes,    o->no_prefetch,  o->keep_gathered,
-                      o->skip_sharded, o->unit != NULL, o->keep_inputs,
-                      o->param_dtype,  o->reduce_dtype, (int)o->output_dtype};
+    const int of[] = {(int)j->axes,        o->no_prefetch,       o->keep_gathered,
+                      o->skip_sharded,     o->unit != NULL,      o->keep_inputs,
+                      (int)o->param_dtype, (int)o->reduce_dtype, (int)o->output_dtype};
     uint64_t hash = sherd__hash_word(j->mesh->hash, (uint64_t)o->min_elements);
 
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)

@@ -21,8 +21,7 @@ INLINE vm v_either(vm a, vm b)
 }
 INLINE vm v_unusual(vf x)
 {
-    return v_either(v_less(x, v_set(sizeof x[0] == sizeof(float) ? FLT_MIN : DBL_MIN)),
-                    v_is_nan(x - x));
+    return v_either(v_less(x, v_least()), v_is_nan(x - x));
 }
 
 #endif

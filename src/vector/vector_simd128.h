@@ -101,6 +101,11 @@ INLINE vf v_set(float x)
 {
     return (vf){x, x, x, x};
 }
+/* The smallest normal number. */
+INLINE vf v_least(void)
+{
+    return v_set(FLT_MIN);
+}
 
 #if defined(__aarch64__)
 #include "simd128_neon.h"

@@ -56,6 +56,11 @@ INLINE vf v_set(double x)
 {
     return (vf){x, x};
 }
+/* The smallest normal number. */
+INLINE vf v_least(void)
+{
+    return v_set(DBL_MIN);
+}
 
 #include "simd128_lanes.h"
 
