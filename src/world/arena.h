@@ -123,10 +123,11 @@ typedef struct sherd__deed {
 typedef struct sherd__work {
     uint64_t count; /* how many things; never falls */
     uint64_t good;  /* count at the last check that passed */
+    uint64_t alike; /* count at the last meeting that passed and where all showed the same */
     uint64_t hash;  /* of all since the last failed check */
     sherd__deed last[SHERD__DEEDS];
     sherd__marks wrote;      /* in place, after the last deed */
-    sherd__many_marks since; /* in place, since the last check */
+    sherd__many_marks since; /* in place, since that meeting or the last check */
     /* Deeds whose results are in flight; more than there is room for: all from the first one on. */
     int flights;
     uint64_t flight[SHERD__FLIGHTS];

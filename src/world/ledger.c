@@ -330,7 +330,30 @@ bool sherd__ledgers_differ(const sherd_world *world, bool other, sherd__finding 
     return false;
 }
 
+bool sherd__ledgers_alike(const sherd_world *world)
+{
+    for (int lane = 0; (lane = sherd__lane_set_next(&world->touched, lane + 1, world->lanes)) >= 0;)
+        for (int q = 1; q < world->ranks; q++) {
+            int leader = sherd__leader_of(world, q, lane);
+            if (leader >= 0 && leader != q &&
+                !(are_alike(sherd__work_of(world, leader, lane), sherd__work_of(world, q, lane)) &&
+                  sherd__openings_same(world, lane, leader, q)))
+                return false;
+        }
+    return true;
+}
+
 /* ---- after a check --------------------------------------------------------------------------- */
+
+void sherd__ledgers_agreed(sherd_world *world)
+{
+    const sherd__member *member;
+
+    for (int lane = 0; (member = next_used(world, &lane));) {
+        member->widest->own->work.alike = member->mesh->ledger->count;
+        member->mesh->ledger->since.word[0] = 0;
+    }
+}
 
 /* What was told of writes and flights holds no longer: such a mesh is told once more. */
 void sherd__ledgers_passed(sherd_world *world)

@@ -53,6 +53,8 @@ bool sherd__claims_same(const sherd_world *world, int lane, int a, int b);
  * did more. Costs a look at each rank in each lane that is touched.
  */
 bool sherd__ledgers_differ(const sherd_world *world, bool other, sherd__finding *out);
+/* Whether all ranks show the same deeds and openings on each mesh that is touched. */
+bool sherd__ledgers_alike(const sherd_world *world);
 /*
  * difference.c. After a verdict that is about a difference: say in this rank's post what it did,
  * before it has taken the verdict; and when all have, add to the text what differs.
@@ -85,6 +87,9 @@ void sherd__openings_lose(const sherd_world *world, int lane, sherd__remains *ou
 /* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that
  * are open. `finished`: with what was written by pointers on all ranks. */
 void sherd__ledgers_passed(sherd_world *world);
+/* An agreement of all ranks has passed, at which they showed the same: what they did before it is
+ * there on all, however far apart they are when a later step fails. */
+void sherd__ledgers_agreed(sherd_world *world);
 void sherd__ledgers_failed(sherd_world *world, bool dropped, bool finished);
 /* What a failed check leaves on the mesh that is told in a lane, by what its ranks have told. */
 void sherd__remains_find(const sherd_world *world, int lane, bool finished, sherd__remains *out);

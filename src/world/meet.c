@@ -20,7 +20,8 @@ enum {
     CLOSED = 2,    /* the text is that of the end word */
     REVIEW = 4,    /* no new epoch, but ranks may have done different things before they failed */
     STAY = 8,      /* who came to check has not been told: it comes again */
-    FINISHED = 16  /* what ranks had opened for writing by pointers is written on all of them */
+    FINISHED = 16, /* what ranks had opened for writing by pointers is written on all of them */
+    ALIKE = 32     /* an agreement that passed: all had done the same */
 };
 
 static uint64_t verdict_word(uint64_t round, int flags, sherd_status status)
@@ -270,7 +271,9 @@ static void decide_round(sherd_world *world, uint64_t round)
         atomic_store(world->alarm, 0);
     bool finished = status && !lower && !stay && all_finished(world);
     int flags = lower ? NEW_EPOCH : stay ? REVIEW | STAY : finished ? REVIEW | FINISHED : REVIEW;
-    decide(world, round, verdict_word(round, status ? flags : 0, status));
+    if (!status)
+        flags = agree && sherd__ledgers_alike(world) ? ALIKE : 0;
+    decide(world, round, verdict_word(round, flags, status));
     if (world->remote)
         sherd__remote_verdict(world, round, status != SHERD_OK, lower, finished);
     if (mixed)
@@ -383,6 +386,8 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round, bool *stay)
     }
     if (!status && world->post->kind != SHERD__AGREE)
         sherd__ledgers_passed(world);
+    if (flags & ALIKE)
+        sherd__ledgers_agreed(world);
     if (status || world->post->kind != SHERD__AGREE)
         sherd__refusal_forget(world, status == SHERD_OK);
     if (flags & (NEW_EPOCH | REVIEW))

@@ -32,8 +32,8 @@ static bool all_did_alike(const sherd_world *world, const sherd__ranks *members,
 }
 
 /*
- * The last deed up to which all members have done the same; that of the last good check if none
- * later is still known.
+ * The last deed up to which all members have done the same; that of the last good check, or of the
+ * last agreement at which all showed the same, if none later is still known.
  */
 static void find_common(const sherd_world *world, const sherd__ranks *members, int lane,
                         sherd__remains *out)
@@ -45,7 +45,7 @@ static void find_common(const sherd_world *world, const sherd__ranks *members, i
         const sherd__work *work = sherd__work_of(world, q, lane);
         k = sherd__smaller(k, work->count);
         out->most = sherd__larger(out->most, work->count);
-        good = sherd__larger(good, work->good);
+        good = sherd__larger(good, sherd__larger(work->good, work->alike));
     }
     out->kept = good;
     for (; k > good && out->most - k < SHERD__DEEDS; k--)
@@ -90,7 +90,7 @@ static void join(sherd__remains *out, uint64_t k, const sherd__marks *from)
 
 /*
  * What a member has written by deeds after the last common one. Those that it no longer shows, or
- * for which there is no set, count as all that it has written since the last good check. What was
+ * for which there is no set, count as all that it has written since that agreement. What was
  * written by pointers since its last deed is not lost if all have `finished` that.
  */
 static void lose_writes(sherd__remains *out, const sherd__work *work, bool finished)

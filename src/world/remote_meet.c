@@ -136,7 +136,8 @@ static void bring_work(sherd_world *world, int lane)
     const sherd__work *work = sherd__work_of(world, world->rank, lane);
     sent_work sent = {.head = {.kind = SHERD__SENT_WORK, .lane = (uint32_t)lane}};
     uint64_t *told = &sherd__lane_of(world, 0, lane)->told_work;
-    uint64_t now = sherd__hash_word(sherd__hash_word(work->hash, work->count), work->good);
+    uint64_t now =
+        sherd__hash_word(sherd__hash_word(work->hash, work->count), work->good + work->alike);
 
     for (int i = 0; i < work->flights && i < SHERD__FLIGHTS; i++)
         now = sherd__hash_word(now, work->flight[i]);
