@@ -102,6 +102,57 @@ static void what_an_optimizer_changes_is_lost_together(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* More operations than ranks remember one by one. */
+static void go_far(void *t)
+{
+    for (int i = 0; i < 200; i++)
+        sherd_scale(t, 2);
+}
+
+static void begin_step(sherd_module *m, sherd_optimizer *o)
+{
+    sherd_backward(sherd_sum(sherd_add(parameter(m, 0), parameter(m, 1))));
+    take_step(o);
+    sherd_optimizer_clear(o);
+}
+
+/*
+ * A program may make its optimizer last, and fail in its first step: its state, which no step has
+ * changed, is zeros again. State that was changed stays lost.
+ */
+static void an_optimizer_that_took_no_step_begins_anew(sherd_world *world)
+{
+    sherd_module *m = NULL;
+    sherd_optimizer *o = NULL;
+    sherd_named_state state[8];
+
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    CHECK_OK(sherd_module_add_parameter(m, "a", field(world, 1)));
+    CHECK_OK(sherd_module_add_parameter(m, "b", sherd_cast(field(world, 2), SHERD_F64)));
+    CHECK_OK(sherd_world_check(world));
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    fail_between(world, go_far, parameter(m, 0));
+    begin_step(m, o);
+    CHECK_OK(sherd_world_check(world));
+    CHECK_NEAR(first(parameter(m, 0)), 0.5, 1e-6);
+    CHECK_NEAR(first(parameter(m, 1)), 1.5, 1e-6);
+    CHECK_EQ(sherd_optimizer_state(o, state, LEN(state)), 6);
+    for (int i = 0; i < 6; i++)
+        CHECK(!sherd_tensor_failed(state[i].tensor));
+    sherd_optimizer_destroy(o);
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    begin_step(m, o);
+    fail_between(world, go_far, parameter(m, 0));
+    CHECK(sherd_tensor_failed(parameter(m, 0)));
+    CHECK_OK(sherd_module_load(m, "a", field(world, 1), -1));
+    CHECK_OK(sherd_module_load(m, "b", field(world, 2), -1));
+    begin_step(m, o);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "was lost in a step that failed") != NULL);
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+}
+
 /* ---- running averages ------------------------------------------------------------------------ */
 
 static void compute(sherd_module *m)
@@ -169,6 +220,7 @@ static void a_refused_file_loses_no_state(sherd_world *world)
 static const check_test tests[] = {
     {TEST(a_buffer_that_was_lost_is_loaded_again), {2, 3}},
     {TEST(what_an_optimizer_changes_is_lost_together), {2, 3}},
+    {TEST(an_optimizer_that_took_no_step_begins_anew), {2, 3, 8}},
     {TEST(averages_do_not_go_on_without_their_count), {2, 3}},
     {TEST(a_refused_file_loses_no_state), {1, 2, 3}},
 };

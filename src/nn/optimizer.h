@@ -31,6 +31,7 @@ typedef struct sherd__optimized {
     bool grouped;             /* in a group of parameters */
     bool whole;               /* a matrix that `update_whole` of its kind updates */
     bool ready;               /* on all ranks: a step takes no memory for it */
+    bool counted;             /* this rank has begun a step of it */
     double rate, decay;       /* the factor of a step's rate, and its weight decay */
 } sherd__optimized;
 
@@ -154,7 +155,7 @@ sherd_status sherd__optimizer_start_item(const sherd_optimizer *o, sherd__optimi
                                          const sherd_named_parameter *parameter);
 /*
  * Make the state of an item that has none yet, where its parameter is: zeros. A second call goes on
- * after a failure.
+ * after a failure. What a failed step has taken with it before any step counted is made anew.
  */
 sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optimized *item);
 /*

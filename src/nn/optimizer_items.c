@@ -100,6 +100,11 @@ sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optim
     const sherd__diag *diag = sherd__world_diag(o->world);
 
     for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++) {
+        if (item->tensor[i] && item->tensor[i]->lost == SHERD__NOT_MADE && !item->counted) {
+            sherd_tensor_release(item->tensor[i]);
+            item->tensor[i] = NULL;
+            item->version = -1;
+        }
         if (!item->name[i] || item->tensor[i])
             continue;
         sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS ? no_steps(item->p)

@@ -97,6 +97,7 @@ bool sherd__optimizer_count(sherd__optimized *item, sherd__update *u)
     sherd_tensor *steps = item->tensor[SHERD__OPTIMIZER_STEPS];
     int64_t *n = steps->count ? sherd__mutable(steps) : NULL;
 
+    item->counted = true;
     u->steps = n ? ++*n : steps->count == 0;
     return u->steps != 0;
 }
