@@ -300,8 +300,8 @@ static void what_differs_is_told(sherd_world *world, const char *path, sherd_ten
         return;
     CHECK_EQ(sherd_file_write(world, other ? "/tmp/b.st" : "/tmp/a.st", named, 1, NULL, 0),
              SHERD_EDIFFER);
-    CHECK_TEXT(sherd_world_error(world), "rank 0: sherd_file_write: rank 0 passed to "
-                                         "\"/tmp/a.st\", rank 1 to \"/tmp/b.st\"");
+    CHECK_TEXT(sherd_world_error(world), "rank 0: sherd_file_write: rank 0 passed the path "
+                                         "\"/tmp/a.st\", rank 1 the path \"/tmp/b.st\"");
     snprintf(text, sizeof text, "%s%s", path, other ? ".other" : "");
     CHECK_EQ(sherd_file_write(world, text, named, 1, NULL, 0), SHERD_EDIFFER);
     CHECK_EQ(sherd_file_write(world, path, named, 2, NULL, 0), SHERD_EDIFFER);

@@ -99,7 +99,7 @@ void sherd__write_name(sherd_writing *w)
 
 sherd_status sherd__file_name(sherd_writing *w)
 {
-    if (sherd__write_agree_on(w, 4, "to", w->path))
+    if (sherd__write_agree_on(w, 4, "the path", w->path))
         sherd__write_name(w);
     return w->status;
 }

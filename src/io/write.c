@@ -243,7 +243,7 @@ static void write_all(sherd_writing *w, const sherd__to_write *what)
         w->status = list_all(w, what);
     if (!w->status)
         w->status = sherd__header_text(&header, &bytes, &w->header, diag, w->function);
-    if (sherd__write_agree_on(w, 0, "to", what->path ? what->path : "") &&
+    if (sherd__write_agree_on(w, 0, "the path", what->path ? what->path : "") &&
         sherd__write_agree_header(w, header, bytes)) {
         sherd__file_signal_hold(&limit);
         (void)put_file(w, header, bytes);

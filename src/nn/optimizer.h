@@ -173,6 +173,10 @@ static inline sherd_tensor *sherd__updated(const sherd__optimized *item)
 {
     return item->slice ? item->slice : item->p;
 }
+enum { SHERD__NAME_TEXT = 200 };
+/* The whole name of an item's tensor, for messages: "layers.0.wq.weight.m". Returns out. */
+const char *sherd__optimizer_name(const sherd_optimizer *o, const sherd__optimized *item, int i,
+                                  char out[SHERD__NAME_TEXT]);
 /* Whether a step updates this item by itself: it has a gradient, and no `update_whole`. */
 bool sherd__optimizer_takes(const sherd__optimized *item);
 /*

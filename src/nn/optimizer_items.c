@@ -155,3 +155,18 @@ sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *
     }
     return NULL;
 }
+
+const char *sherd__optimizer_name(const sherd_optimizer *o, const sherd__optimized *item, int i,
+                                  char out[SHERD__NAME_TEXT])
+{
+    const sherd_tensor *p = item->p;
+    uint64_t walk = sherd__mark_holders(o->module);
+
+    while (p->placed_as)
+        p = p->placed_as;
+    const sherd_named_state entry = {
+        p->visit.walk == walk ? sherd__path_below(o->module, p->visit.holder) : "", item->name[i],
+        item->tensor[i], true};
+    sherd_state_name(&entry, out, SHERD__NAME_TEXT);
+    return out;
+}

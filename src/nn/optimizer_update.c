@@ -107,17 +107,20 @@ static bool has_count(const sherd_optimizer *o, const sherd__optimized *item)
 {
     sherd_tensor *steps = item->tensor[SHERD__OPTIMIZER_STEPS];
     const int64_t *n = steps && steps->count ? sherd__data(steps) : NULL;
+    char name[SHERD__NAME_TEXT];
 
     if (!n || (*n >= 0 && *n < INT64_MAX))
         return true;
     sherd__raise(o->world, SHERD_EINVAL,
                  "sherd_optimizer_step: the state %s is %lld, which is no number of steps",
-                 item->name[SHERD__OPTIMIZER_STEPS], (long long)*n);
+                 sherd__optimizer_name(o, item, SHERD__OPTIMIZER_STEPS, name), (long long)*n);
     return false;
 }
 
 bool sherd__optimizer_has_state(const sherd_optimizer *o, sherd__optimized *item)
 {
+    char name[SHERD__NAME_TEXT];
+
     if (sherd__optimizer_start_state(o, item))
         return false;
     for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++)
@@ -125,7 +128,7 @@ bool sherd__optimizer_has_state(const sherd_optimizer *o, sherd__optimized *item
             sherd__raise(o->world, SHERD_EINVAL,
                          "sherd_optimizer_step: the state %s was lost in a step that failed: load "
                          "it (sherd_optimizer_load), or make a new optimizer",
-                         item->name[i]);
+                         sherd__optimizer_name(o, item, i, name));
             return false;
         }
     return has_count(o, item);

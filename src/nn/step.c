@@ -63,15 +63,17 @@ static bool try_kernels(const sherd_optimizer *o, sherd__device *device, sherd_d
 /* Refuse a step of parameters that are no longer the module's. */
 static bool is_in_place(const sherd_optimizer *o, const sherd__optimized *item)
 {
-    const char *name = item->name[SHERD__OPTIMIZER_STEPS]; /* "weight.steps" */
+    char name[SHERD__NAME_TEXT];
 
     if (!item->p->placed_as)
         return true;
+    /* "layers.0.wq.weight.steps" */
+    const char *end = strrchr(sherd__optimizer_name(o, item, SHERD__OPTIMIZER_STEPS, name), '.');
     sherd__raise(o->world, SHERD_EINVAL,
                  "sherd_optimizer_step: the parameter \"%.*s\" got another layout or dtype "
                  "(sherd_parallelize, sherd_fully_shard, sherd_module_cast) after the optimizer "
                  "was made: make the optimizer afterwards",
-                 (int)strcspn(name, "."), name);
+                 end ? (int)(end - name) : SHERD__NAME_TEXT, name);
     return false;
 }
 
