@@ -233,7 +233,7 @@ static void what_does_not_fit_is_listed(sherd_world *world)
     CHECK_OK(sherd_module_write(m, NULL, path));
     refused(world, sherd_module_read(m, NULL, path, &as_trained),
             "the module has no chosen \"0.base.weight\", \"0.base.bias\", \"1.base.weight\", "
-            "\"1.base.bias\" (see more)");
+            "\"1.base.bias\" (options.more ignores that)");
     CHECK_OK(sherd_module_read(m, NULL, path, &more));
     refused(world, sherd_module_write_with(m, NULL, path, &nothing),
             "only: no parameter or buffer matches \"**.upp.*\"; there are ");
@@ -261,7 +261,8 @@ static void long_lists_are_cut(sherd_world *world)
     CHECK_OK(sherd_module_write(few, NULL, path));
     refused(world, sherd_module_read(many, NULL, path, NULL), "_long_name_3\" and 16 more");
     CHECK_OK(sherd_module_write(many, NULL, path));
-    refused(world, sherd_module_read(few, NULL, path, NULL), "_long_name_2\" and 17 more (see");
+    refused(world, sherd_module_read(few, NULL, path, NULL),
+            "_long_name_2\" and 17 more (options.more");
     sherd_module_destroy(few);
     sherd_module_destroy(many);
     remove_file(world, path);

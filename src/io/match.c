@@ -46,8 +46,9 @@ static sherd_status check_unknown(const sherd__file_state *s, const sherd_file *
     if (!sherd__list_names(names, sizeof names, next_unknown, &u))
         return SHERD_OK;
     return sherd__fail(sherd__world_diag(s->world), SHERD_EINVAL,
-                       "%s: \"%.180s\": the module has no %s%s (see more)", s->function, file->path,
-                       sherd__choice_leaves(&s->choice) ? "chosen " : "", names);
+                       "%s: \"%.180s\": the module has no %s%s (options.more ignores that)",
+                       s->function, file->path, sherd__choice_leaves(&s->choice) ? "chosen " : "",
+                       names);
 }
 
 /* Whether the files have state of the optimizer whose names begin like this one. */

@@ -2,13 +2,17 @@
 /* See stored.h. Costs a look at each file for each name. */
 #include "io/stored.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/num.h"
+#include "base/text.h"
 #include "io/names.h"
 #include "tensor/tensor.h"
 #include "layout/shape.h"
+
+enum { MISFIT_TEXT = 192 };
 
 /* The entry of this name, and its file; NULL: there is none. Of several the first. */
 static const sherd_file_entry *find(const sherd__files *f, const char *name, int *file)
@@ -20,19 +24,32 @@ static const sherd_file_entry *find(const sherd__files *f, const char *name, int
     return e;
 }
 
+/* "the file has another shape, f32[2,3]" */
+static const char *other_shape(const sherd_file_entry *e, char text[MISFIT_TEXT])
+{
+    sherd__writer w = {text, MISFIT_TEXT, 0};
+
+    sherd__write(&w, "the file has another shape, %s[", sherd_dtype_name(e->dtype));
+    for (int d = 0; d < e->ndim; d++)
+        sherd__write(&w, "%s%lld", d ? "," : "", (long long)e->shape[d]);
+    sherd__write(&w, "]");
+    return text;
+}
+
 /* Why an entry cannot be loaded into dims [more, ..) of a tensor; NULL: it can. */
 static const char *misfit(const sherd_file_entry *e, const sherd_tensor *t, int more,
-                          const sherd_read_options *options)
+                          const sherd_read_options *options, char text[MISFIT_TEXT])
 {
     int ndim = t->ndim - more;
 
     if (!sherd__same_shape(e->ndim, e->shape, ndim, t->shape + more))
-        return "the file has another shape";
+        return other_shape(e, text);
     if (e->dtype == t->dtype ||
         (options->cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))
         return NULL;
-    return options->cast ? "the file has another dtype, and one of the two has no fractions"
-                         : "the file has another dtype (see cast)";
+    snprintf(text, MISFIT_TEXT, "the file has another dtype, %s%s", sherd_dtype_name(e->dtype),
+             options->cast ? ", and one of the two has no fractions" : " (options.cast casts it)");
+    return text;
 }
 
 sherd_status sherd__refuse_stored(const sherd__wanted *want, const sherd__files *f, int file,
@@ -50,9 +67,10 @@ static sherd_status find_piece(sherd__stored *out, const sherd__files *f, const 
     int at;
     const sherd_file_entry *e = find(f, name, &at);
     const char *why = NULL;
+    char text[MISFIT_TEXT];
 
     if (e)
-        why = misfit(e, want->tensor, out->rows.stacked, want->options);
+        why = misfit(e, want->tensor, out->rows.stacked, want->options, text);
     else if (!want->options->partial)
         why = f->count > 1 ? "none of the files has it" : "the file has none";
     out->missing = why && !e && !i;
