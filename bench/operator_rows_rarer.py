@@ -165,3 +165,37 @@ for s in [(8, 64, 56, 56)]:
         lambda x: F.interpolate(x, (112, 112), mode="bilinear"), tolerance=3e-2)
     row(f"interpolate nearest twice of {text(s)} bf16", "interpolate", {"mode": 0, "size": [112, 112]}, [T(*s, dtype=BF)],
         lambda x: F.interpolate(x, (112, 112)), tolerance=3e-2)
+
+# ---- what solvers multiply by and add, and views
+F64 = torch.float64
+for n in (1, 2, 3, 4):
+    row(f"matmul 4096x1024 times {n} columns, f64", "matmul", None, [T(4096, 1024, dtype=F64), T(1024, n, dtype=F64)], torch.matmul, tolerance=1e-9)
+    row(f"linear 4096x1024 to {n}, f64", "linear", None, [T(4096, 1024, dtype=F64), T(n, 1024, dtype=F64)], F.linear, tolerance=1e-9)
+for k, n in ((3, 3), (64, 2), (16, 4)):
+    row(f"matmul 20000x{k} times {n} columns, f64", "matmul", None, [T(20000, k, dtype=F64), T(k, n, dtype=F64)], torch.matmul, tolerance=1e-9)
+    row(f"linear 20000x{k} to {n}, f64", "linear", None, [T(20000, k, dtype=F64), T(n, k, dtype=F64)], F.linear, tolerance=1e-9)
+row("matmul 3 rows times 1024x1024, f64", "matmul", None, [T(3, 1024, dtype=F64), T(1024, 1024, dtype=F64)], torch.matmul, tolerance=1e-9)
+for name, f in dict(max=lambda x: x.t().amax(1), min=lambda x: x.t().amin(1)).items():
+    for d in (0, 1):
+        row(f"{name} of dim {d} of 512x512 transposed", [("transpose", [0], {"p": 0, "q": 1}), (name, [first(0)], dims(d))], None, [T(512, 512)],
+            lambda x, d=d, name=name: getattr(x.t(), "a" + name)(d))
+for d in (0, 1):
+    row(f"prod of dim {d} of 128x64 transposed", [("transpose", [0], {"p": 0, "q": 1}), ("prod", [first(0)], dims(d))], None, [T(128, 64)],
+        lambda x, d=d: x.t().prod(d), tolerance=1e-3)
+for name, f in dict(exp=torch.exp, neg=torch.neg, relu=F.relu).items():
+    row(f"{name} of 8x128x64x64 with dims 1 and 2 exchanged", [("transpose", [0], {"p": 1, "q": 2}), (name, [first(0)], {})], None, [T(8, 128, 64, 64)],
+        lambda x, f=f: f(x.transpose(1, 2)), tolerance=1e-4)
+    row(f"{name} of 512x512 transposed, f64", [("transpose", [0], {"p": 0, "q": 1}), (name, [first(0)], {})], None, [T(512, 512, dtype=F64)],
+        lambda x, f=f: f(x.t()), tolerance=1e-4)
+row("cos middle, f64", "cos", None, [T(128, 512, dtype=F64)], torch.cos, tolerance=1e-9)
+for s, d in [((32, 256, 256), (1, 2)), ((4, 1024, 1024), (1, 2)), ((64, 60, 60), (1, 2)), ((1024, 1024), (1,))]:
+    for dtype, kind in ((torch.float32, ""), (F64, ", f64")):
+        row(f"rfft of dims {' '.join(map(str, d))} of {text(s)}{kind}", "rfft",
+            {"dims.count": len(d), "dims.dim": list(d) + [0] * (8 - len(d)), "norm": 0, "last": 0}, [T(*s, dtype=dtype)],
+            lambda x, d=d: torch.view_as_real(torch.fft.rfftn(x, dim=d)), tolerance=1e-4)
+for dtype, kind in ((torch.float32, ""), (F64, ", f64"), (BF, ", bf16")):
+    for s in [(16, 32), (128, 512), (2048, 4096)]:
+        row(f"add_scaled {text(s)}{kind}", "add_scaled", {"factor": 0.3}, [T(*s, dtype=dtype)] * 2, lambda a, b: torch.add(a, b, alpha=0.3), tolerance=3e-2)
+        row(f"add_scaled_to {text(s)}{kind}", [("@add_scaled_to", [0, 1], {})], None, [T(*s, dtype=dtype)] * 2,
+            lambda a, b: a.add_(b, alpha=0.3), backward=False, unchecked=(0,))
+row("add_scaled of a row to 2048x512", "add_scaled", {"factor": 0.3}, [T(2048, 512), T(512)], lambda a, b: torch.add(a, b, alpha=0.3), tolerance=1e-3)

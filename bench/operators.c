@@ -114,6 +114,11 @@ static sherd_tensor *add_to(sherd_tensor **in)
     return sherd_add_to(in[0], in[1]);
 }
 
+static sherd_tensor *add_scaled_to(sherd_tensor **in)
+{
+    return sherd_add_scaled_to(in[0], in[1], 0.3);
+}
+
 static sherd_tensor *scale_by(sherd_tensor **in)
 {
     return sherd_scale_by(in[0], 1);
@@ -131,6 +136,7 @@ static const function functions[] = {{"@nonzero", nonzero},
                                      {"@multinomial", multinomial},
                                      {"@copy_from", copy_from},
                                      {"@add_to", add_to},
+                                     {"@add_scaled_to", add_scaled_to},
                                      {"@scale_by", scale_by},
                                      {"@fill", fill},
                                      {"@uniform", uniform},

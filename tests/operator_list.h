@@ -31,6 +31,7 @@ static const row rows[] = {
     ROW(sub, 'x', 0, 3, draw_two, run_sub),
     ROW(mul, 'x', 0, 3, draw_two, run_mul),
     ROW(scale, 'x', 0, 3, draw_one, run_scale),
+    ROW(add_scaled, 'x', 0, 3, draw_two, run_add_scaled),
     ROW(cast, 'd', 0, 3, draw_cast, run_cast),
     ROW(add_scalar, 'x', 0, 3, draw_one, run_add_scalar),
     ROW(logical_not, 'd', 0, 3, draw_one, run_logical_not),

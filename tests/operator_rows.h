@@ -155,6 +155,7 @@ RUN(run_add, sherd_add(in[0], in[1]))
 RUN(run_sub, sherd_sub(in[0], in[1]))
 RUN(run_mul, sherd_mul(in[0], in[1]))
 RUN(run_scale, sherd_scale(in[0], -1.5))
+RUN(run_add_scaled, sherd_add_scaled(in[0], in[1], -1.5))
 RUN(run_add_scalar, sherd_add_scalar(in[0], 2))
 RUN(run_logical_not, sherd_logical_not(in[0]))
 /* With some elements infinite, and some NaN. */

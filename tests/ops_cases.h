@@ -15,6 +15,7 @@
 #include "autograd/tape.h"
 #include "sherd/comm.h"
 #include "sherd/ops.h"
+#include "sherd/ops_elements.h"
 #include "sherd/ops_layers.h"
 #include "tensor/tensor.h"
 
@@ -247,6 +248,10 @@ static inline sherd_tensor *run_scale(sherd_tensor *const *in)
 {
     return sherd_scale(in[0], -1.5);
 }
+static inline sherd_tensor *run_add_scaled(sherd_tensor *const *in)
+{
+    return sherd_add_scaled(in[0], in[1], -1.5);
+}
 static inline sherd_tensor *run_relu(sherd_tensor *const *in)
 {
     return sherd_relu(in[0]);
@@ -356,6 +361,9 @@ static const op_case cases[] = {
     {"mul", run_mul, 2, {2, 2}, .shape = {{5, 3}, {5, 3}}},
     {"mul column", run_mul, 2, {3, 2}, .shape = {{2, 5, 3}, {5, 1}}},
     {"scale", run_scale, 1, {2}, .shape = {{5, 3}}},
+    {"add scaled", run_add_scaled, 2, {2, 2}, .shape = {{5, 3}, {5, 3}}},
+    {"add scaled column", run_add_scaled, 2, {3, 2}, .shape = {{2, 5, 3}, {5, 1}}},
+    {"add scaled to row", run_add_scaled, 2, {1, 2}, .shape = {{3}, {5, 3}}},
     {"relu", run_relu, 1, {2}, .shape = {{5, 3}}},
     {"gelu", run_gelu, 1, {3}, .shape = {{3, 2, 5}}},
     {"shared", run_shared, 1, {2}, .shape = {{5, 3}}},

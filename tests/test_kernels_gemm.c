@@ -92,8 +92,9 @@ static void try_shape(const char *name, product multiply, product wide, int64_t 
 static void try_all_shapes(const char *name, product multiply, product wide)
 {
     static const int64_t edges[] = {0, 1, 2, 4, 5, 6, 7, 12, 13, 16, 17, 31, 32, 33};
-    static const int64_t large[][3] = {{97, 65, 257}, {100, 33, 300}, {5, 300, 20},
-                                       {300, 3, 64},  {64, 64, 256},  {96, 48, 320}};
+    static const int64_t large[][3] = {{97, 65, 257}, {100, 33, 300}, {5, 300, 20}, {300, 3, 64},
+                                       {64, 64, 256}, {96, 48, 320},  {3, 301, 64}, {21, 4, 1500},
+                                       {2, 19, 1500}, {700, 3, 50},   {4, 700, 50}, {9, 1, 1100}};
 
     numbers();
     for (int i = 0; i < LEN(edges); i++)

@@ -39,6 +39,7 @@ MISUSE(a_function_of_nothing_is_nothing)
 #define LOGIC(name, ...)   ANSWERS(!sherd_##name(NULL, NULL));
 #include "kernels/functions.inc"
     ANSWERS(!sherd_add_scalar(NULL, 1) && !sherd_logical_not(NULL));
+    ANSWERS(!sherd_add_scaled(NULL, NULL, 1) && !sherd_add_scaled_to(NULL, NULL, 1));
     ANSWERS(!sherd_isnan(NULL) && !sherd_isinf(NULL) && !sherd_isfinite(NULL));
     ANSWERS(!sherd_nan_to_num(NULL, 0, 0, 0) && !sherd_one_hot(NULL, 3, SHERD_F32));
     ANSWERS(!sherd_bincount(NULL, 3));
@@ -49,6 +50,12 @@ MISUSE(a_function_knows_no_bool)
 {
     sherd_scope_begin(m->world);
     sherd_tensor *a = numbers(m->world, SHERD_F32), *b = numbers(m->world, SHERD_BOOL);
+    FAILS(SHERD_EINVAL, sherd_add_scaled(BAD(b, a), a, 2));
+    FAILS(SHERD_EINVAL, sherd_add_scaled(NUL(a), a, 2));
+    FAILS(SHERD_EINVAL, sherd_add_scaled(a, NUL(a), 2));
+    FAILS(SHERD_EINVAL, sherd_add_scaled_to(BAD(b, numbers(m->world, SHERD_F32)), BAD(b, a), 2));
+    FAILS(SHERD_EINVAL, sherd_add_scaled_to(NUL(numbers(m->world, SHERD_F32)), a, 2));
+    FAILS(SHERD_EINVAL, sherd_add_scaled_to(numbers(m->world, SHERD_F32), NUL(a), 2));
 #define UNARY0(name, ...) FAILS(SHERD_EINVAL, sherd_##name(BAD(b, a)));
 #define UNARY1(name, ...) FAILS(SHERD_EINVAL, sherd_##name(BAD(b, a), 1));
 #define UNARY2(name, ...) FAILS(SHERD_EINVAL, sherd_##name(BAD(b, a), 1, 2));

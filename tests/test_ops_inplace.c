@@ -40,6 +40,19 @@ static sherd_tensor *scale_by(sherd_tensor *a, sherd_tensor *b)
     return sherd_scale_by(a, 0.3);
 }
 
+static sherd_tensor *add_scaled_to(sherd_tensor *a, sherd_tensor *b)
+{
+    return sherd_add_scaled_to(a, b, -0.7);
+}
+
+static sherd_tensor *add_scaled_to_turned(sherd_tensor *a, sherd_tensor *b)
+{
+    sherd_tensor *turned =
+        sherd_add_scaled_to(sherd_transpose(a, 0, 1), sherd_transpose(b, -1, -2), 0.7);
+
+    return sherd_tensor_failed(turned) ? turned : a;
+}
+
 static sherd_tensor *scale_part(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_tensor *part = sherd_scale_by(sherd_narrow(sherd_transpose(a, 0, 1), 0, 1, 1), -3);
@@ -58,6 +71,10 @@ static const struct {
     {"add_to row", sherd_add_to, 1, {3}},
     {"add_to column", sherd_add_to, 2, {4, 1}},
     {"add_to scalar", sherd_add_to, 0, {0}},
+    {"add_scaled_to", add_scaled_to, 2, {4, 3}},
+    {"add_scaled_to row", add_scaled_to, 1, {3}},
+    {"add_scaled_to column", add_scaled_to, 2, {4, 1}},
+    {"add_scaled_to turned", add_scaled_to_turned, 2, {4, 3}},
     {"mul_by", sherd_mul_by, 2, {4, 3}},
     {"mul_by row", sherd_mul_by, 2, {1, 3}},
     {"copy_from", sherd_copy_from, 2, {4, 3}},

@@ -227,6 +227,25 @@ SHERD_API sherd_tensor *sherd_add_scalar(sherd_tensor *a, double addend);
 
 /* ---- two operands ---------------------------------------------------------------------------- */
 
+/**
+ * a + factor b in one pass over memory, as torch.add(a, b, alpha=factor). If one operand is a
+ * pending sum, the other is added to it once, and the result is pending.
+ *
+ * @collective see above
+ * @numerics   the product is rounded, then the sum; of 16 bits in f32, and once at the end (by a
+ *             GPU the product too)
+ * @owns       scope
+ * @errors     see above
+ */
+SHERD_API sherd_tensor *sherd_add_scaled(sherd_tensor *a, sherd_tensor *b, double factor);
+
+/**
+ * a += factor b, with the same bits as sherd_add_scaled; for the rest as sherd_add_to.
+ *
+ * @collective as sherd_add_to   @owns `a` itself   @errors as sherd_add_to; EINVAL integers, bool
+ */
+SHERD_API sherd_tensor *sherd_add_scaled_to(sherd_tensor *a, sherd_tensor *b, double factor);
+
 /** a / b. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_div(sherd_tensor *a, sherd_tensor *b);
 

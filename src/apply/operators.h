@@ -10,7 +10,8 @@
 #include "kernels/functions.h"
 #include "sherd/op.h"
 
-extern const sherd_op sherd__add_op, sherd__sub_op, sherd__mul_op, sherd__scale_op, sherd__cast_op;
+extern const sherd_op sherd__add_op, sherd__sub_op, sherd__mul_op, sherd__scale_op, sherd__cast_op,
+    sherd__add_scaled_op;
 
 /* Element by element: by the number of the function (kernels/functions.inc). */
 extern const sherd_op sherd__unary_ops[], sherd__binary_ops[], sherd__compare_ops[],

@@ -168,6 +168,12 @@ static const char *describe_diagonal(sherd_call *call)
     return resolve(call, call->in[0]->ndim, &p, &q);
 }
 
+/* A part of a dim of a size; of all of it no view, whose gradient would be a copy. */
+static sherd_tensor *part_of(sherd_tensor *t, int dim, int64_t size, int64_t start, int64_t length)
+{
+    return length == size ? t : sherd_narrow(t, dim, sherd__min(start, size), length);
+}
+
 static sherd_tensor *diagonal_of(sherd_call *call)
 {
     const diagonal *at = call->attributes;
@@ -184,8 +190,8 @@ static sherd_tensor *diagonal_of(sherd_call *call)
     bool turned = a->layout && a->layout->spec.dim[q].axes && !a->layout->spec.dim[p].axes;
     dims[n++] = turned ? q : p;
     dims[n++] = turned ? p : q;
-    sherd_tensor *rows = sherd_narrow(a, p, sherd__min(down, a->shape[p]), length);
-    sherd_tensor *square_of = sherd_narrow(rows, q, sherd__min(right, a->shape[q]), length);
+    sherd_tensor *rows = part_of(a, p, a->shape[p], down, length);
+    sherd_tensor *square_of = part_of(rows, q, a->shape[q], right, length);
     sherd_tensor *last = sherd_permute(square_of, dims, n);
     return sherd_apply(&take_op, &last, 1, NULL);
 }

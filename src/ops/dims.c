@@ -163,16 +163,17 @@ void sherd__dims_strides(const sherd_tensor *in, unsigned reduced, int64_t *stri
     }
 }
 
-/* Dims of the operand, these first; how many elements they have. */
+/* Dims of the operand, which is row-major, these first; how many elements they have. */
 static int64_t put_dims(const sherd_tensor *in, unsigned dims, int *ndim, int64_t *size,
                         int64_t *stride)
 {
-    int64_t n = 1;
+    int64_t n = 1, whole[SHERD_MAX_DIMS];
 
+    sherd__row_major(in->ndim, in->local, whole);
     for (int d = 0; d < in->ndim; d++)
         if (dims >> d & 1) {
             size[*ndim] = in->local[d];
-            stride[(*ndim)++] = in->stride[d];
+            stride[(*ndim)++] = whole[d];
             n *= in->local[d];
         }
     return n;

@@ -6,6 +6,8 @@
  * A pending sum is written so that the sum has the intended value.
  */
 #include "shared.h"
+#include "sherd/ops_elements.h"
+#include "vector/bodies.h"
 #include "vector/choose.h"
 
 #include <stdio.h>
@@ -16,7 +18,12 @@
 #include "tensor/said.h"
 #include "world/doing.h"
 
-typedef enum kind { ADD, MULTIPLY, COPY, FILL, SCALE } kind;
+typedef enum kind { ADD, ADD_SCALED, MULTIPLY, COPY, FILL, SCALE } kind;
+
+static bool is_sum(kind how)
+{
+    return how == ADD || how == ADD_SCALED;
+}
 
 /* Whether every element of a is replaced. */
 static bool overwrites(kind how)
@@ -74,6 +81,8 @@ static const char *fault_of_operands(const write *w)
 
     if (w->kind != COPY && a->dtype != b->dtype)
         return "dtypes differ: cast b to that of a (sherd_cast)";
+    if (w->kind == ADD_SCALED && !sherd__has_fractions(a->dtype))
+        return "a has no fractions: its dtype must be f32, f64, bf16 or f16";
     if (!broadcasts(b, a))
         return "b does not broadcast to the shape of a";
     if (b->layout && !a->layout)
@@ -254,6 +263,26 @@ static void write_value(const write *w, void *to, double value)
         copy_box(w, to, a->stride, element, nowhere);
 }
 
+/* result = a + value b. On the GPU by way of `product`, which has room for a's piece. */
+static void add_scaled(const write *w, void *result, void *to, const void *from,
+                       const int64_t *stride, void *product)
+{
+    const sherd_tensor *a = w->a;
+    int64_t row[SHERD_MAX_DIMS];
+
+    if (!w->device) {
+        const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(a->world), a->dtype);
+        sherd__adds_scaled_by(kernels)(a->dtype, w->value, a->ndim, a->local, result, to, a->stride,
+                                       from, stride);
+        return;
+    }
+    sherd__row_major(a->ndim, a->local, row);
+    copy_box(w, product, row, from, stride);
+    sherd__device_unary(w->device, a->dtype, SHERD__SCALE, a->count, product, product, &w->value);
+    sherd__device_binary(w->device, a->dtype, SHERD__ADD, a->ndim, a->local, result, to, a->stride,
+                         product, row);
+}
+
 /*
  * a = a op b: kernels write contiguous memory, so a strided a goes through a copy. False: no
  * memory.
@@ -263,13 +292,15 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
     sherd_tensor *a = w->a;
     const sherd__kernels *kernels = sherd__kernels_of_any(sherd__world_kernels(a->world), a->dtype);
     sherd__binary_kind op = w->kind == ADD ? SHERD__ADD : SHERD__MUL;
-    bool whole = sherd__is_contiguous(a);
-    void *result = whole ? to : scratch(w);
+    bool whole = sherd__is_contiguous(a), by_product = w->device && w->kind == ADD_SCALED;
+    void *result = whole ? to : scratch(w), *product = by_product ? scratch(w) : NULL;
     int64_t row[SHERD_MAX_DIMS];
 
-    if (!result || sherd__is_dry(a->world))
-        return result != NULL;
-    if (w->device)
+    if (!result || (by_product && !product) || sherd__is_dry(a->world))
+        return result && (product || !by_product);
+    if (w->kind == ADD_SCALED)
+        add_scaled(w, result, to, from, stride, product);
+    else if (w->device)
         sherd__device_binary(w->device, a->dtype, op, a->ndim, a->local, result, to, a->stride,
                              from, stride);
     else
@@ -335,7 +366,7 @@ static bool write_piece(const write *w)
     void *to = w->device ? sherd__device_mutable(a) : sherd__mutable_view(a);
     if (!to)
         return false;
-    if (a->count == 0 || (not_ours && w->kind == ADD))
+    if (a->count == 0 || (not_ours && is_sum(w->kind)))
         return true;
     bool combines = !overwrites(w->kind);
     /* What combines goes on in a dry world: for the scratch memory that it takes. */
@@ -449,6 +480,11 @@ static sherd_tensor *write_to(write w)
 sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b)
 {
     return write_to((write){"sherd_add_to", ADD, a, b, 0, NULL});
+}
+
+sherd_tensor *sherd_add_scaled_to(sherd_tensor *a, sherd_tensor *b, double factor)
+{
+    return write_to((write){"sherd_add_scaled_to", ADD_SCALED, a, b, factor, NULL});
 }
 
 sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b)

@@ -77,6 +77,13 @@ static bool sort_dims(const sherd_tensor *t, int n, int *dim)
     return true;
 }
 
+int sherd__dims_in_memory(const sherd_tensor *t, int *dim)
+{
+    int n = dims_of(t, dim);
+
+    return sort_dims(t, n, dim) ? n : -1;
+}
+
 /* Neighbouring dims that are all kept or all summed. */
 typedef struct run {
     int64_t size;
@@ -124,8 +131,8 @@ bool sherd__compact_operand(sherd_call *call)
 static int runs_in_memory(sherd_call *call, unsigned dims, run *runs)
 {
     const sherd_tensor *t = call->in[0];
-    int dim[SHERD_MAX_DIMS], n = dims_of(t, dim);
-    int count = sort_dims(t, n, dim) ? runs_of(t, dims, n, dim, runs) : -1;
+    int dim[SHERD_MAX_DIMS], n = sherd__dims_in_memory(t, dim);
+    int count = n >= 0 ? runs_of(t, dims, n, dim, runs) : -1;
 
     if (count < 0 && sherd__compact_operand(call))
         count = runs_of(t, dims, dims_of(t, dim), dim, runs);
@@ -368,7 +375,7 @@ static bool sum(sherd_call *call)
     sherd__device *device = sherd__device_in(call);
     int dim[SHERD_MAX_DIMS];
 
-    if (!sort_dims(in, dims_of(in, dim), dim) && !sherd__compact_operand(call))
+    if (sherd__dims_in_memory(in, dim) < 0 && !sherd__compact_operand(call))
         return false;
     if (sherd__is_dry(call->world))
         return true;

@@ -88,6 +88,33 @@ static void fold_part(folding *f, int d, const char *src, char *to)
     f->size[d] = n;
 }
 
+/* So that operand 0 has no holes: as it lies, or a copy. By the CPU it is reduced in any order of
+ * its dims, so turned ones are read along memory. False: no memory. */
+static bool without_holes(sherd_call *call)
+{
+    int dim[SHERD_MAX_DIMS];
+    bool lies = !sherd__device_in(call) && sherd__dims_in_memory(call->in[0], dim) >= 0;
+
+    return lies || sherd__compact_operand(call);
+}
+
+/* The dims of the operand, `without_holes`, as they lie in memory. */
+static void set_dims(folding *f, const sherd_tensor *t, unsigned reduced)
+{
+    int64_t stride[SHERD_MAX_DIMS];
+    int dim[SHERD_MAX_DIMS], n = sherd__dims_in_memory(t, dim);
+
+    sherd__dims_strides(t, reduced, stride);
+    for (int i = 0; i < t->ndim && n < 0; i++)
+        dim[i] = i;
+    f->ndim = n < 0 ? t->ndim : n;
+    for (int i = 0; i < f->ndim; i++) {
+        f->size[i] = t->local[dim[i]];
+        f->stride[i] = stride[dim[i]];
+    }
+    f->size[f->ndim] = 1;
+}
+
 /*
  * Reduce the local operand, elements of `dtype`, into `to`, elements of `in`. By blocks if they
  * differ: a mask takes an eighth of the memory of the integers that count it. False: failed.
@@ -96,16 +123,15 @@ static bool fold_local(sherd_call *call, sherd_reduce_op op, sherd_dtype in, voi
                        sherd_dtype dtype, const void *from)
 {
     const sherd_tensor *t = call->in[0];
-    folding f = {sherd__world_kernels(call->world), op, dtype, in, t->ndim + 1, {0}, {0}, NULL};
+    folding f = {.set = sherd__world_kernels(call->world), .op = op, .from = dtype, .in = in};
 
-    sherd__dims_strides(t, sherd__dims_bits(call->attributes, t->ndim), f.stride);
+    set_dims(&f, t, sherd__dims_bits(call->attributes, t->ndim));
     bool dry = sherd__is_dry(call->world);
     if (dtype == in && !dry)
-        sherd__kernels_of_any(f.set, in)->fold(op, t->ndim, t->local, to, f.stride, from);
+        sherd__kernels_of_any(f.set, in)->fold(op, f.ndim, f.size, to, f.stride, from);
     if (dtype == in)
         return true;
-    memcpy(f.size, t->local, (size_t)t->ndim * sizeof *f.size);
-    f.size[t->ndim] = 1;
+    f.ndim++; /* the dim of one element */
     f.block = sherd_call_scratch(call, FOLD_BLOCK * (int64_t)sherd_dtype_bytes(in));
     if (f.block && !dry)
         fold_part(&f, 0, from, to);
@@ -162,7 +188,7 @@ static bool fold_widely(sherd_call *call, sherd_reduce_op op)
 
 static bool sum_over(sherd_call *call)
 {
-    if (!sherd__has_fractions(call->in[0]->dtype) && !sherd__compact_operand(call))
+    if (!sherd__has_fractions(call->in[0]->dtype) && !without_holes(call))
         return false;
     if (sherd__device_in(call) && !sherd__has_fractions(call->in[0]->dtype))
         return fold_there(call, SHERD__FOLD_SUM);
@@ -268,6 +294,8 @@ static bool fold(sherd_call *call)
     fold_kind kind = kind_of(call->op);
     sherd_reduce_op op = reduction_of[kind];
 
+    if (!without_holes(call))
+        return false;
     if (sherd__device_in(call))
         return fold_there(call, there[kind]);
     if (kind == FOLD_PROD)
@@ -365,6 +393,7 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
               .operand = {{"a", 0}},             \
               SHERD__DIMS_FIELDS,                \
               .numbers = SHERD_EVERYTHING,       \
+              .strided = true,                   \
               .describe = describe_fold,         \
               .forward = fold,                   \
               .dry = fold,                       \

@@ -12,14 +12,16 @@ static const sherd__casts casts = {sherd__cast, sherd__cast_to_odd};
 static const sherd__bodies plain = {.norms = sherd__norm_kernels_of,
                                     .along = sherd__along_kernels_of,
                                     .casts = &casts,
-                                    .sampler = &sherd__sampler_plain};
+                                    .sampler = &sherd__sampler_plain,
+                                    .add_scaled = sherd__add_scaled};
 #ifdef SHERD__SIMD128
 static const sherd__bodies simd128 = {sherd__norm_kernels_of,
                                       sherd__along_kernels_of,
                                       &sherd__bf16_norms_simd128,
                                       &sherd__f16_norms_simd128,
                                       &casts,
-                                      &sherd__sampler_plain};
+                                      &sherd__sampler_plain,
+                                      sherd__add_scaled};
 #endif
 
 static const sherd__bodies *bodies_of(const sherd__kernels *beside)
@@ -60,4 +62,9 @@ const sherd__casts *sherd__casts_by(const sherd__kernels *beside)
 const sherd__sampler *sherd__sampler_by(const sherd__kernels *beside)
 {
     return bodies_of(beside)->sampler;
+}
+
+sherd__adds_scaled *sherd__adds_scaled_by(const sherd__kernels *beside)
+{
+    return bodies_of(beside)->add_scaled;
 }

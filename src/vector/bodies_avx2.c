@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/num.h"
 #include "kernels/half.h"
 #include "kernels/rows.h"
 
@@ -17,12 +18,17 @@
 #define ALONG along
 #include "kernels/norms_tables.inc"
 
+static sherd__adds_scaled add_scaled;
+#define ADD_SCALED add_scaled
+#include "kernels/scaled_tables.inc"
+
 const sherd__bodies sherd__bodies_avx2 = {norms,
                                           along,
                                           &sherd__bf16_norms_avx2,
                                           &sherd__f16_norms_avx2,
                                           &sherd__casts_avx2,
-                                          &sherd__sampler_plain};
+                                          &sherd__sampler_plain,
+                                          add_scaled};
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include <tgmath.h>
 
 #include "base/dtype.h"
+#include "base/num.h"
 #include "kernels/half.h"
 #include "kernels/rows.h"
 
@@ -21,12 +22,17 @@
 #include "kernels/cast_body.inc"
 
 static const sherd__casts casts = {sherd__cast_avx512, sherd__cast_to_odd_avx512};
+static sherd__adds_scaled add_scaled;
+#define ADD_SCALED add_scaled
+#include "kernels/scaled_tables.inc"
+
 const sherd__bodies sherd__bodies_avx512 = {norms,
                                             along,
                                             &sherd__bf16_norms_avx512,
                                             &sherd__f16_norms_avx512,
                                             &casts,
-                                            &sherd__sampler_avx512};
+                                            &sherd__sampler_avx512,
+                                            add_scaled};
 
 #define SAMPLER sherd__sampler_avx512
 #include "kernels/sample_tables.inc"
