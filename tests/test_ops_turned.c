@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions and reductions of operands that lie turned, or with holes, in memory: they are computed
- * by blocks, or along memory, and are the same bits as of a copy that lies in order. Products may
- * be rounded otherwise.
+ * Functions and reductions of operands that lie turned, or with holes, in memory: these are reduced
+ * along memory, and all are the same bits as of a copy that lies in order. Products may be rounded
+ * otherwise.
  */
 #include "fields.h"
 
@@ -14,7 +14,7 @@ typedef struct turn {
     int64_t shape[4];
 } turn;
 
-/* More than a block of any dim; long rows; the dim that is dense first; one element, and none. */
+/* Of all orders; long rows; one element, and none. */
 static const turn turns[] = {
     {2, {1, 0}, {300, 170}},           {3, {2, 0, 1}, {37, 90, 41}}, {3, {1, 0, 2}, {70, 50, 16}},
     {3, {2, 1, 0}, {5, 3, 7000}},      {2, {1, 0}, {2, 40000}},      {1, {0}, {50000}},

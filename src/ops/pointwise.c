@@ -154,7 +154,7 @@ static bool scale(sherd_call *call)
 {
     const scale_attributes *attributes = call->attributes;
 
-    sherd__unary_of(call, SHERD__SCALE, &attributes->factor);
+    sherd__unary_in(call, SHERD__SCALE, sherd__in_order(call), &attributes->factor);
     return true;
 }
 
@@ -213,7 +213,7 @@ static bool shift(sherd_call *call)
     const shift_attributes *attributes = call->attributes;
     double addend = call->once >> SHERD_ONCE_ADDED ? 0 : attributes->addend;
 
-    sherd__unary_of(call, SHERD__SHIFT, &addend);
+    sherd__unary_in(call, SHERD__SHIFT, sherd__in_order(call), &addend);
     return true;
 }
 

@@ -38,11 +38,15 @@ typedef struct sherd__run_product {
 bool sherd__multiply_runs(sherd_call *call, sherd__product p, const sherd__run_product *run,
                           int64_t runs);
 
+/*
+ * Operand 0 in the order of result 0, which is of its shape and dtype: where it is or, if it lies
+ * otherwise, copied into the result, over which forward then writes.
+ */
+const void *sherd__in_order(const sherd_call *call);
+
 /* Elementwise, into result 0, which has the dtype of the operands: elements.c. */
 void sherd__unary_in(const sherd_call *call, sherd__unary_kind kind, const void *from,
                      const double *parameter);
-/* Of operand 0, which is of the result's shape and may lie otherwise. */
-void sherd__unary_of(const sherd_call *call, sherd__unary_kind kind, const double *parameter);
 void sherd__unary_grad_in(const sherd_call *call, sherd__unary_kind kind, const void *at,
                           const void *dy, const double *parameter);
 /* Of operands 0 and 1, broadcast. */

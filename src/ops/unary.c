@@ -22,7 +22,7 @@ static bool compute(sherd_call *call)
     const unary_attributes *attributes = call->attributes;
     sherd__unary_kind kind = (sherd__unary_kind)(call->op - sherd__unary_ops);
 
-    sherd__unary_of(call, kind, attributes ? attributes->parameter : NULL);
+    sherd__unary_in(call, kind, sherd__in_order(call), attributes ? attributes->parameter : NULL);
     return true;
 }
 
