@@ -45,7 +45,7 @@ enum { MOVES = sizeof moves / sizeof moves[0] };
 
 /* The first ones have fractions. */
 enum { FRACTIONS = 3 };
-static const char *const dtypes[] = {"f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool"};
+static const char *const dtypes[] = {"f32", "f64", "bf16", "f16", "i32", "i64", "i8", "u8", "bool"};
 
 /* How it goes. */
 typedef struct tally {

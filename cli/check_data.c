@@ -29,10 +29,11 @@ static const width widths[SHERD_DTYPES] = {
     [SHERD_I32] = {31, 16, 61, CLI_ADDENDS},
     [SHERD_I64] = {62, 40, 61, CLI_ADDENDS},
     [SHERD_U8] = {8, 6, 61, CLI_ADDENDS},
+    [SHERD_I8] = {7, 5, 31, CLI_ADDENDS},
     [SHERD_BOOL] = {1, 1, 1, CLI_ADDENDS},
 };
 
-enum { BIAS = 64 }; /* min and max: room below the value, also in u8 */
+enum { BIAS = 64 }; /* min and max: room below the value, also in u8 and i8 */
 
 void cli_check_data_of(cli_check_data *out, const sherd_layout *from, const sherd_layout *to,
                        sherd_dtype dtype)
@@ -80,9 +81,9 @@ void cli_check_encode(sherd_dtype dtype, int64_t value, void *out)
     const uint16_t h = dtype == SHERD_F16 ? half_of(value) : brain_of(f);
     const uint32_t i = (uint32_t)(uint64_t)value;
     const uint8_t b = dtype == SHERD_BOOL ? value != 0 : (uint8_t)(uint64_t)value;
-    const void *as[SHERD_DTYPES] = {
-        [SHERD_F32] = &f, [SHERD_F64] = &g,     [SHERD_BF16] = &h, [SHERD_F16] = &h,
-        [SHERD_I32] = &i, [SHERD_I64] = &value, [SHERD_U8] = &b,   [SHERD_BOOL] = &b};
+    const void *as[SHERD_DTYPES] = {[SHERD_F32] = &f, [SHERD_F64] = &g,  [SHERD_BF16] = &h,
+                                    [SHERD_F16] = &h, [SHERD_I32] = &i,  [SHERD_I64] = &value,
+                                    [SHERD_U8] = &b,  [SHERD_BOOL] = &b, [SHERD_I8] = &b};
 
     memcpy(out, as[dtype], sherd_dtype_bytes(dtype));
 }

@@ -31,7 +31,7 @@ static const option table[CLI_KEYS] = {
     [CLI_SHAPE] = {"shape", ONE_MESH | CLI_OF_SHOW, ONE_MESH, cli_read_shape, "SHAPE",
                    "global sizes of the tensor's dims", "4096x4096   scalar"},
     [CLI_DTYPE] = {"dtype", CLI_OF_MOVES, 0, cli_read_dtype, "DTYPE",
-                   "f32, f64, bf16, f16, i32, i64, u8 or bool [f32]", "bf16"},
+                   "f32, f64, bf16, f16, i32, i64, i8, u8 or bool [f32]", "bf16"},
     [CLI_PLACEMENTS] = {"placements", CLI_OF_LAYOUT | CLI_OF_SHOW, CLI_OF_LAYOUT,
                         cli_read_placements, "PLACEMENTS",
                         "what each mesh axis does: S(dim), R, or P(op) for a pending reduction",

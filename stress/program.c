@@ -161,11 +161,11 @@ int any_layout(writer *w, int mesh, int ndim, const int64_t *shape, pendings pen
 
 sherd_dtype any_dtype(writer *w, bool fractions)
 {
-    static const sherd_dtype some[] = {SHERD_F32, SHERD_F32,  SHERD_F32, SHERD_F64,
-                                       SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
-                                       SHERD_I64, SHERD_U8,   SHERD_BOOL};
+    static const sherd_dtype some[] = {SHERD_F32, SHERD_F32,  SHERD_F32,  SHERD_F64,
+                                       SHERD_F64, SHERD_BF16, SHERD_F16,  SHERD_I32,
+                                       SHERD_I64, SHERD_U8,   SHERD_BOOL, SHERD_I8};
 
-    return some[roll(&w->d, fractions ? 7 : 11)];
+    return some[roll(&w->d, fractions ? 7 : 12)];
 }
 
 /* ---- scopes and checks ----------------------------------------------------------------------- */

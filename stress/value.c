@@ -24,6 +24,8 @@ double dtype_limit(sherd_dtype dtype)
         return INT32_MAX;
     case SHERD_U8:
         return UINT8_MAX;
+    case SHERD_I8:
+        return INT8_MAX;
     case SHERD_BOOL:
         return 1;
     default:

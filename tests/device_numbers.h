@@ -26,6 +26,7 @@ static inline const sherd__kernels *plain(sherd_dtype dtype)
            : dtype == SHERD_BF16 ? &half[0]
            : dtype == SHERD_F16  ? &half[1]
            : dtype == SHERD_I32  ? &sherd__whole_i32
+           : dtype == SHERD_I8   ? &sherd__whole_i8
            : dtype == SHERD_U8   ? &sherd__whole_u8
            : dtype == SHERD_BOOL ? &sherd__whole_bool
                                  : &sherd__whole_i64;

@@ -151,8 +151,9 @@ static void every_status_has_a_name_and_a_text(void)
 
 static void every_dtype_has_a_name_and_a_size(void)
 {
-    static const char *names[] = {"none", "f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool"};
-    static const size_t bytes[] = {0, 4, 8, 2, 2, 4, 8, 1, 1};
+    static const char *names[] = {"none", "f32", "f64", "bf16", "f16",
+                                  "i32",  "i64", "u8",  "bool", "i8"};
+    static const size_t bytes[] = {0, 4, 8, 2, 2, 4, 8, 1, 1, 1};
 
     CHECK_EQ(SHERD_DTYPES, LEN(names));
     for (int i = 0; i < SHERD_DTYPES; i++) {

@@ -14,8 +14,8 @@
 
 /* ---- the data -------------------------------------------------------------------------------- */
 
-static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
-                                     SHERD_I32, SHERD_I64, SHERD_U8,   SHERD_BOOL};
+static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
+                                     SHERD_I64, SHERD_U8,  SHERD_BOOL, SHERD_I8};
 
 /* What an element says, read by the definition of its dtype. */
 static double decoded(sherd_dtype dtype, const void *at)
@@ -45,6 +45,8 @@ static double decoded(sherd_dtype dtype, const void *at)
         return *(const int32_t *)at;
     case SHERD_I64:
         return (double)*(const int64_t *)at;
+    case SHERD_I8:
+        return *(const int8_t *)at;
     case SHERD_U8:
     case SHERD_BOOL:
         return *(const uint8_t *)at;
@@ -59,11 +61,12 @@ static void elements_are_what_they_stand_for(void)
         [SHERD_F32] = 1 << 24,   [SHERD_F64] = INT64_C(1) << 52,
         [SHERD_BF16] = 256,      [SHERD_F16] = 2048,
         [SHERD_I32] = INT32_MAX, [SHERD_I64] = INT64_C(1) << 52,
-        [SHERD_U8] = 255,        [SHERD_BOOL] = 1};
+        [SHERD_U8] = 255,        [SHERD_BOOL] = 1,
+        [SHERD_I8] = 127};
 
     for (int i = 0; i < LEN(dtypes); i++) {
         int64_t end = most[dtypes[i]];
-        bool has_sign = dtypes[i] < SHERD_U8;
+        bool has_sign = dtypes[i] != SHERD_U8 && dtypes[i] != SHERD_BOOL;
         for (int64_t v = 0; v <= end; v = v < 5000 ? v + 1 : v * 2 - 1) {
             double room = 0;
             cli_check_encode(dtypes[i], v, &room);

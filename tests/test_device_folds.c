@@ -9,8 +9,8 @@
 #include "device/shared_rows.h"
 #include "device/running.h"
 
-static const sherd_dtype all_dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
-                                         SHERD_I32, SHERD_I64, SHERD_U8,   SHERD_BOOL};
+static const sherd_dtype all_dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
+                                         SHERD_I64, SHERD_U8,  SHERD_BOOL, SHERD_I8};
 
 typedef struct shape {
     int64_t outer, mid, inner;
@@ -29,6 +29,7 @@ static bool takes_part(const shape *s, sherd_dtype dtype)
 static const sherd__kernels *kernels_of(sherd_dtype dtype)
 {
     return dtype == SHERD_U8     ? &sherd__whole_u8
+           : dtype == SHERD_I8   ? &sherd__whole_i8
            : dtype == SHERD_BOOL ? &sherd__whole_bool
                                  : plain(dtype);
 }

@@ -22,6 +22,8 @@ static array drawn_numbers(sherd_dtype dtype, int64_t n, int many)
             ((int32_t *)a.host)[i] = (int32_t)x;
         else if (dtype == SHERD_I64)
             ((int64_t *)a.host)[i] = (int64_t)x * (1LL << 33);
+        else if (dtype == SHERD_I8)
+            ((int8_t *)a.host)[i] = (int8_t)x;
         else if (dtype == SHERD_U8 || dtype == SHERD_BOOL)
             ((uint8_t *)a.host)[i] = (uint8_t)(dtype == SHERD_BOOL ? x > 0 : fabs(x));
         else if (dtype == SHERD_F32)
@@ -86,8 +88,8 @@ static void order_is_that_of_the_cpu(void)
         {{2, 1100, 1}, 3, 2}, /* many equal */
         {{1, 1030, 2}, 9, 60}, {{1, 1300, 1}, 1300, 50},
     };
-    static const sherd_dtype all[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
-                                      SHERD_I32, SHERD_I64, SHERD_U8,   SHERD_BOOL};
+    static const sherd_dtype all[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
+                                      SHERD_I64, SHERD_U8,  SHERD_BOOL, SHERD_I8};
 
     open_device();
     for (int d = 0; d < LEN(all); d++)

@@ -87,8 +87,8 @@ static void every_set_has_the_bits_of_the_plain_one(void)
 /* Blocks of all dtypes to all others: fractions and integers, near and far, of more than a block. */
 static void casts_have_the_bits_of_the_plain_ones(void)
 {
-    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
-                                         SHERD_I32, SHERD_I64, SHERD_U8,   SHERD_BOOL};
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
+                                         SHERD_I64, SHERD_U8,  SHERD_BOOL, SHERD_I8};
     static const double sizes[] = {1, 1e-40, 300, 1e9, 1e12, 1e300};
     static unsigned char plain[MOST * 8], other[MOST * 8];
     static double number[MOST];

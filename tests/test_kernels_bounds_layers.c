@@ -186,13 +186,13 @@ static void try_half_sets(void)
 
 static void try_pieces(void)
 {
-    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64,  SHERD_I32, SHERD_I64,
-                                         SHERD_U8,  SHERD_BF16, SHERD_F16, SHERD_BOOL};
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64,  SHERD_I32, SHERD_I64, SHERD_U8,
+                                         SHERD_I8,  SHERD_BF16, SHERD_F16, SHERD_BOOL};
 
     for (int i = 0; i < LEN(dtypes); i++) {
         begin(dtypes[i]);
         try_list(moving, LEN(moving), NULL, NULL);
-        if (i < 5)
+        if (i < 6)
             try_list(adding, LEN(adding), NULL, NULL);
         if (i < 2)
             try_list(along, LEN(along), NULL, NULL);

@@ -190,6 +190,7 @@ static void try_integers(trial *t)
     try_table(t, "reference", SHERD_I32, &sherd__whole_i32, NULL);
     try_table(t, "reference", SHERD_I64, &sherd__whole_i64, NULL);
     try_table(t, "reference", SHERD_U8, &sherd__whole_u8, NULL);
+    try_table(t, "reference", SHERD_I8, &sherd__whole_i8, NULL);
     try_table(t, "reference", SHERD_BOOL, &sherd__whole_bool, NULL);
 }
 

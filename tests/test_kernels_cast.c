@@ -218,8 +218,8 @@ static void conversions_stay_in_their_run(void)
 
 /* ---- casts ---- */
 
-static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
-                                     SHERD_I32, SHERD_I64, SHERD_U8,   SHERD_BOOL};
+static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
+                                     SHERD_I64, SHERD_U8,  SHERD_BOOL, SHERD_I8};
 
 /* Numbers that every dtype but bool holds, in longer runs than a block. */
 static void small_numbers_survive_every_cast(void)
@@ -229,7 +229,7 @@ static void small_numbers_survive_every_cast(void)
     double x[N], y[N];
 
     for (int i = 0; i < N; i++)
-        x[i] = i % 129;
+        x[i] = i % 128;
     for (int a = 0; a < LEN(dtypes); a++)
         for (int b = 0; b < LEN(dtypes); b++) {
             int wrong = 0;
@@ -259,28 +259,36 @@ static void fractions_are_cut_off_and_held_in_range(void)
 {
     static const struct {
         double x;
-        int64_t i32, i64, u8, boolean;
+        int64_t i32, i64, u8, i8, boolean;
     } cases[] = {
-        {2.75, 2, 2, 2, 1},
-        {-2.75, -2, -2, 0, 1},
-        {0.5, 0, 0, 0, 1},
-        {-0.0, 0, 0, 0, 0},
-        {255.9, 255, 255, 255, 1},
-        {256, 256, 256, 255, 1},
-        {3e9, INT32_MAX, 3000000000, 255, 1},
-        {-3e9, INT32_MIN, -3000000000, 0, 1},
-        {9223372036854775808.0, INT32_MAX, INT64_MAX, 255, 1},
-        {-9223372036854775808.0, INT32_MIN, INT64_MIN, 0, 1},
-        {1e300, INT32_MAX, INT64_MAX, 255, 1},
-        {(double)INFINITY, INT32_MAX, INT64_MAX, 255, 1},
-        {-(double)INFINITY, INT32_MIN, INT64_MIN, 0, 1},
-        {(double)NAN, 0, 0, 0, 1},
+        {2.75, 2, 2, 2, 2, 1},
+        {-2.75, -2, -2, 0, -2, 1},
+        {0.5, 0, 0, 0, 0, 1},
+        {-0.0, 0, 0, 0, 0, 0},
+        {127.9, 127, 127, 127, 127, 1},
+        {-128.9, -128, -128, 0, -128, 1},
+        {-129, -129, -129, 0, -128, 1},
+        {255.9, 255, 255, 255, 127, 1},
+        {256, 256, 256, 255, 127, 1},
+        {3e9, INT32_MAX, 3000000000, 255, 127, 1},
+        {-3e9, INT32_MIN, -3000000000, 0, -128, 1},
+        {9223372036854775808.0, INT32_MAX, INT64_MAX, 255, 127, 1},
+        {-9223372036854775808.0, INT32_MIN, INT64_MIN, 0, -128, 1},
+        {1e300, INT32_MAX, INT64_MAX, 255, 127, 1},
+        {(double)INFINITY, INT32_MAX, INT64_MAX, 255, 127, 1},
+        {-(double)INFINITY, INT32_MIN, INT64_MIN, 0, -128, 1},
+        {(double)NAN, 0, 0, 0, 0, 1},
     };
 
     for (int i = 0; i < LEN(cases); i++) {
         CHECK_EQ(as_integer(SHERD_I32, cases[i].x), cases[i].i32);
         CHECK_EQ(as_integer(SHERD_I64, cases[i].x), cases[i].i64);
         CHECK_EQ(as_integer(SHERD_U8, cases[i].x), cases[i].u8);
+        CHECK_EQ(as_integer(SHERD_I8, cases[i].x), cases[i].i8);
+        float narrow = (float)cases[i].x;
+        int8_t byte = 99;
+        sherd__cast(SHERD_I8, SHERD_F32, 1, &byte, &narrow);
+        CHECK_EQ(byte, cases[i].i8);
         CHECK_EQ(as_integer(SHERD_BOOL, cases[i].x), cases[i].boolean);
     }
 }
@@ -296,6 +304,8 @@ static void narrow_integers_keep_the_low_bits(void)
     sherd__cast(SHERD_I32, SHERD_I64, LEN(x), got, x);
     CHECK_EQ(memcmp(got, i32, sizeof i32), 0);
     sherd__cast(SHERD_U8, SHERD_I64, LEN(x), bytes, x);
+    CHECK_EQ(memcmp(bytes, u8, sizeof u8), 0);
+    sherd__cast(SHERD_I8, SHERD_I64, LEN(x), bytes, x);
     CHECK_EQ(memcmp(bytes, u8, sizeof u8), 0);
     sherd__cast(SHERD_BOOL, SHERD_I64, LEN(x), bytes, x);
     CHECK_EQ(memcmp(bytes, boolean, sizeof boolean), 0);

@@ -217,9 +217,11 @@ static void integers_are_divided_downwards(void)
 {
     static const int32_t x[] = {INT32_MIN, -7, -6, 0, 7};
     static const uint8_t u[] = {0, 7, 255};
+    static const int8_t s[] = {INT8_MIN, -7, 7};
     static const double three[] = {3}, minus[] = {-1};
     int32_t y[5];
     uint8_t v[3];
+    int8_t w[3];
 
     sherd__whole_i32.unary(SHERD__FLOOR_DIVIDE_SCALAR, 5, y, x, three);
     CHECK(y[0] == -715827883 && y[1] == -3 && y[2] == -2 && y[3] == 0 && y[4] == 2);
@@ -233,6 +235,14 @@ static void integers_are_divided_downwards(void)
     CHECK(v[0] == 0 && v[1] == 2 && v[2] == 85);
     sherd__whole_u8.unary(SHERD__REMAINDER_SCALAR, 3, v, u, three);
     CHECK(v[0] == 0 && v[1] == 1 && v[2] == 0);
+    sherd__whole_i8.unary(SHERD__FLOOR_DIVIDE_SCALAR, 3, w, s, three);
+    CHECK(w[0] == -43 && w[1] == -3 && w[2] == 2);
+    sherd__whole_i8.unary(SHERD__REMAINDER_SCALAR, 3, w, s, three);
+    CHECK(w[0] == 1 && w[1] == 2 && w[2] == 1);
+    sherd__whole_i8.unary(SHERD__FLOOR_DIVIDE_SCALAR, 3, w, s, minus);
+    CHECK(w[0] == INT8_MIN && w[1] == 7 && w[2] == -7);
+    sherd__whole_i8.unary(SHERD__ABS, 3, w, s, NULL);
+    CHECK(w[0] == INT8_MIN && w[1] == 7 && w[2] == 7);
 }
 
 /* Where terms would overflow, or are infinite. */

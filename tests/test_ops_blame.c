@@ -118,7 +118,9 @@ static void the_cast_to_write_is_named(sherd_world *world)
                  {SHERD_I32, SHERD_F32, "sherd_add: dtypes differ: cast a to f32 (sherd_cast)"},
                  {SHERD_F16, SHERD_BF16, "sherd_add: dtypes differ: cast both to f32"},
                  {SHERD_I64, SHERD_BF16, "sherd_add: dtypes differ: cast a to bf16"},
-                 {SHERD_U8, SHERD_I32, "sherd_add: dtypes differ: cast a to i32"}};
+                 {SHERD_U8, SHERD_I32, "sherd_add: dtypes differ: cast a to i32"},
+                 {SHERD_U8, SHERD_I8, "sherd_add: dtypes differ: cast both to i32"},
+                 {SHERD_BOOL, SHERD_I8, "sherd_add: dtypes differ: cast a to i8"}};
 
     for (int i = 0; i < LEN(pairs); i++) {
         sherd_tensor *a = sherd_cast(field(world, "S(0)", 1), pairs[i].a);

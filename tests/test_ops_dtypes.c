@@ -116,6 +116,8 @@ static void whole_numbers_are_settled_before_they_widen(sherd_world *world)
         {SHERD_I32, "P(sum)", 16777217, -16777216},
         {SHERD_I32, "P(product)", 1 << 20, 1 << 20},
         {SHERD_I64, "P(sum)", 16777217, -16777216},
+        {SHERD_I8, "P(sum)", 100, -100},
+        {SHERD_I8, "P(product)", -50, 50},
         {SHERD_U8, "P(max)", 200, 100},
     };
 

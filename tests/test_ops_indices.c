@@ -52,7 +52,10 @@ static const int64_t left[PAIRS] = {0, 1, -1, 77, -128, 200, -7, 123},
 
 static int64_t of_width(int64_t x, sherd_dtype dtype)
 {
-    return dtype == SHERD_I64 ? x : dtype == SHERD_I32 ? (int32_t)x : (uint8_t)x;
+    return dtype == SHERD_I64   ? x
+           : dtype == SHERD_I32 ? (int32_t)x
+           : dtype == SHERD_I8  ? (int8_t)x
+                                : (uint8_t)x;
 }
 
 /* By division, in the width of the dtype. */
@@ -83,7 +86,7 @@ static void bits_are_those_of_c(sherd_world *world)
     static sherd_tensor *(*const with[])(sherd_tensor *, int64_t) = {
         sherd_bitwise_and_scalar, sherd_bitwise_or_scalar, sherd_bitwise_xor_scalar,
         sherd_bitwise_left_shift_scalar, sherd_bitwise_right_shift_scalar};
-    static const sherd_dtype dtypes[] = {SHERD_I32, SHERD_I64, SHERD_U8};
+    static const sherd_dtype dtypes[] = {SHERD_I32, SHERD_I64, SHERD_U8, SHERD_I8};
 
     for (int d = 0; d < LEN(dtypes); d++)
         for (int kind = 0; kind < LEN(of_two); kind++) {

@@ -298,6 +298,7 @@ static int64_t kept(sherd_dtype dtype, uint64_t value)
 {
     return dtype == SHERD_I32  ? (int32_t)(uint32_t)value
            : dtype == SHERD_U8 ? (uint8_t)value
+           : dtype == SHERD_I8 ? (int8_t)value
                                : (int64_t)(dtype == SHERD_BOOL ? value != 0 : value);
 }
 
@@ -320,7 +321,7 @@ static bool holds_integers(sherd_tensor *t, sherd_dtype dtype, const uint64_t wa
 /* Integers and bool, as operators compute them: all layouts, whole tensors and strided views. */
 static void integers_are_written_too(sherd_world *world)
 {
-    static const sherd_dtype dtypes[] = {SHERD_I32, SHERD_I64, SHERD_U8, SHERD_BOOL};
+    static const sherd_dtype dtypes[] = {SHERD_I32, SHERD_I64, SHERD_U8, SHERD_BOOL, SHERD_I8};
     static const char *const ways[] = {"R", "S(0)", "S(1)", "P"};
 
     for (int i = 0; i < LEN(dtypes) * LEN(ways); i++) {

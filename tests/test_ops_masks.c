@@ -174,8 +174,8 @@ static void chosen_rows_do_not_move(sherd_world *world)
 
 static void numbers_of_any_dtype_are_found(sherd_world *world)
 {
-    static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16,
-                                         SHERD_I64, SHERD_I32, SHERD_U8,   SHERD_BOOL};
+    static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16, SHERD_I64,
+                                         SHERD_I32, SHERD_U8,  SHERD_BOOL, SHERD_I8};
     const int64_t n[] = {4};
 
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {

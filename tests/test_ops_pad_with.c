@@ -280,8 +280,8 @@ static void paddings_of_ten(sherd_world *world)
         {"0:0,9,1", 2, 3, SHERD_BORDER_PERIODIC, {"", "8 9 0 1 2 3 4 5 6 7 8", "9 0 1 2"}},
         {"0:10,0,0", 1, 1, SHERD_BORDER_REFLECT, {"1 0 1 2 3 4 5 6 7 8 9 8", "", ""}},
     };
-    static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16,
-                                         SHERD_F16, SHERD_I32, SHERD_U8};
+    static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16,
+                                         SHERD_I32, SHERD_U8,  SHERD_I8};
     static const int64_t shape[1] = {10};
     const sherd_mesh *mesh = mesh_of(world, "3");
 

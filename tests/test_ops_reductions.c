@@ -415,6 +415,7 @@ static void integers_of_any_shape_are_counted(sherd_world *world)
     for (int s = 0; s < LEN(shapes); s++) {
         try_counts(world, SHERD_BOOL, shapes[s]);
         try_counts(world, SHERD_U8, shapes[s]);
+        try_counts(world, SHERD_I8, shapes[s]);
         try_counts(world, SHERD_I32, shapes[s]);
     }
     CHECK_OK(sherd_world_check(world));

@@ -11,8 +11,8 @@
 
 enum { MOST = 400 };
 
-static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16,
-                                     SHERD_I64, SHERD_I32, SHERD_U8,   SHERD_BOOL};
+static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16, SHERD_I64,
+                                     SHERD_I32, SHERD_U8,  SHERD_BOOL, SHERD_I8};
 
 /* NaN is the largest; equal to NaN. */
 static int order_of(double a, double b)

@@ -15,8 +15,8 @@
 
 enum { MOST = 512 };
 
-static const sherd_dtype dtypes[] = {SHERD_F32,  SHERD_F64, SHERD_I32,  SHERD_I64,
-                                     SHERD_BF16, SHERD_U8,  SHERD_BOOL, SHERD_F16};
+static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64,  SHERD_I32, SHERD_I64, SHERD_BF16,
+                                     SHERD_U8,  SHERD_BOOL, SHERD_F16, SHERD_I8};
 
 static int order_of(double a, double b)
 {

@@ -29,7 +29,7 @@ static void copied_data_is_read_back(sherd_world *world)
 
 static void fills_hold_one_value(sherd_world *world)
 {
-    static const double values[SHERD_DTYPES] = {0, 2.5, -3.25, 1.5, -6, 7, -8, 9, 1};
+    static const double values[SHERD_DTYPES] = {0, 2.5, -3.25, 1.5, -6, 7, -8, 9, 1, -9};
 
     for (int dtype = SHERD_DTYPE_NONE + 1; dtype < SHERD_DTYPES; dtype++)
         for (int s = 0; s < LEN(shapes); s++) {

@@ -77,7 +77,7 @@ static void small_tensors_are_shown_whole(sherd_world *world)
 static void every_dtype_has_a_text(sherd_world *world)
 {
     static const char *const values[SHERD_DTYPES] = {
-        NULL, "0.333333", "0.333333", "0.333984", "0.333252", "0", "0", "0", "true"};
+        NULL, "0.333333", "0.333333", "0.333984", "0.333252", "0", "0", "0", "true", "0"};
     const int64_t one[] = {1};
     const int64_t far[] = {INT64_MIN};
     char wanted[64];

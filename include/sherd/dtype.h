@@ -21,10 +21,11 @@ typedef enum sherd_dtype {
     SHERD_I32 = 5,
     SHERD_I64 = 6,
     SHERD_U8 = 7,
-    SHERD_BOOL = 8 /* one byte, 0 or 1 */
+    SHERD_BOOL = 8, /* one byte, 0 or 1 */
+    SHERD_I8 = 9
 } sherd_dtype;
 
-enum { SHERD_DTYPES = 9 }; /* how many values, SHERD_DTYPE_NONE included */
+enum { SHERD_DTYPES = 10 }; /* how many values, SHERD_DTYPE_NONE included */
 
 /**
  * Bytes of one element; 0 for SHERD_DTYPE_NONE and for a number that is not a dtype.
@@ -35,8 +36,8 @@ SHERD_API size_t sherd_dtype_bytes(sherd_dtype dtype);
 
 /**
  * The name of a dtype, as in texts of tensors and on the command line: "f32", "f64", "bf16", "f16",
- * "i32", "i64", "u8", "bool"; "none" for SHERD_DTYPE_NONE; "unknown" for a number that is not a
- * dtype.
+ * "i32", "i64", "i8", "u8", "bool"; "none" for SHERD_DTYPE_NONE; "unknown" for a number that is
+ * not a dtype.
  *
  * @local   @owns static text   @errors none
  */

@@ -204,12 +204,14 @@ bool sherd__check_indices(sherd_call *call, int which, int64_t limit)
 /* What both fit into, as PyTorch promotes them: fractions before integers, the wider of each. */
 static sherd_dtype wider_of(sherd_dtype a, sherd_dtype b)
 {
-    static const sherd_dtype order[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16,
-                                        SHERD_I64, SHERD_I32, SHERD_U8,   SHERD_BOOL};
+    static const sherd_dtype order[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16, SHERD_I64,
+                                        SHERD_I32, SHERD_U8,  SHERD_I8,   SHERD_BOOL};
     int i = 0;
 
     if (sherd__is_half(a) && sherd__is_half(b))
         return SHERD_F32;
+    if ((a == SHERD_U8 && b == SHERD_I8) || (a == SHERD_I8 && b == SHERD_U8))
+        return SHERD_I32;
     while (order[i] != a && order[i] != b)
         i++;
     return order[i];

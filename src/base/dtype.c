@@ -11,7 +11,7 @@ static const struct {
     [SHERD_F64] = {8, "f64", true},          [SHERD_BF16] = {2, "bf16", true},
     [SHERD_F16] = {2, "f16", true},          [SHERD_I32] = {4, "i32", false},
     [SHERD_I64] = {8, "i64", false},         [SHERD_U8] = {1, "u8", false},
-    [SHERD_BOOL] = {1, "bool", false},
+    [SHERD_BOOL] = {1, "bool", false},       [SHERD_I8] = {1, "i8", false},
 };
 
 static bool is_type(sherd_dtype dtype)

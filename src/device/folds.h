@@ -9,7 +9,7 @@ typedef enum sherd__fold_kind {
     SHERD__FOLD_MAX,     /* any dtype, as it is; of nothing the least there is */
     SHERD__FOLD_MIN,     /* likewise */
     SHERD__FOLD_PRODUCT, /* fractions as they are, rounded once; others to i64 */
-    SHERD__FOLD_SUM,     /* i32, i64, u8 and bool to i64 */
+    SHERD__FOLD_SUM,     /* i32, i64, i8, u8 and bool to i64 */
     SHERD__FOLD_ANY,     /* any dtype to bool: whether it is not 0 */
     SHERD__FOLD_ALL,
     SHERD__FOLD_LOG_SUM, /* log of the sum of e^x: fractions, to f32 (f64 of f64) */

@@ -78,7 +78,7 @@ static int low_bit(sherd_dtype dtype)
  */
 static int high_bit(sherd_dtype dtype, int bytes)
 {
-    return dtype == SHERD_U8 || dtype == SHERD_BOOL ? 8 : 8 * bytes;
+    return sherd_dtype_bytes(dtype) == 1 ? 8 : 8 * bytes;
 }
 
 static void order_all(sherd__device *device, sherd_dtype dtype, int64_t rows, int64_t n,

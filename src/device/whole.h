@@ -5,7 +5,7 @@
 
 #include "device.h"
 
-/* i32, i64, u8; functions that integers have. */
+/* i32, i64, i8, u8; functions that integers have. */
 void sherd__device_whole_unary(sherd__device *device, sherd_dtype dtype, sherd__unary_kind kind,
                                int64_t n, void *dst, const void *src, const double *parameter);
 void sherd__device_whole_binary(sherd__device *device, sherd_dtype dtype, sherd__binary_kind kind,

@@ -18,6 +18,12 @@
 #define IS_NEGATIVE(x) ((x) < 0)
 #include "bits_body.inc"
 
+#define INTEGER        int8_t
+#define UNSIGNED       uint32_t
+#define NAME(x)        i8_##x
+#define IS_NEGATIVE(x) ((x) < 0)
+#include "bits_body.inc"
+
 #define INTEGER        uint8_t
 #define UNSIGNED       uint32_t
 #define NAME(x)        u8_##x
@@ -33,6 +39,8 @@ void sherd__bits(sherd_dtype dtype, sherd__bits_kind kind, int ndim, const int64
         i32_bits(kind, r, dst, a, b);
     else if (dtype == SHERD_I64)
         i64_bits(kind, r, dst, a, b);
+    else if (dtype == SHERD_I8)
+        i8_bits(kind, r, dst, a, b);
     else
         u8_bits(kind, r, dst, a, b);
 }

@@ -32,6 +32,15 @@
 #define FOLD_PRODUCT(a, b) (int64_t)((uint64_t)(a) * (uint64_t)(b))
 #include "order_body.inc"
 
+#define ELEMENT            int8_t
+#define VALUE              int
+#define NAME(x)            TYPED(x, i8)
+#define GET(x)             (x)
+#define IS_NAN(x)          false
+#define FOLD_SUM(a, b)     (int8_t)((a) + (b))
+#define FOLD_PRODUCT(a, b) (int8_t)((a) * (b))
+#include "order_body.inc"
+
 #define ELEMENT            uint8_t
 #define VALUE              int
 #define NAME(x)            TYPED(x, u8)

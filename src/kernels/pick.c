@@ -267,6 +267,13 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
 #define NAME(x)   i64_##x
 #include "pick_body.inc"
 
+#define T         int8_t
+#define TOTAL     uint64_t
+#define KEY       uint8_t
+#define KEY_OF(x) (uint8_t)((uint8_t)(x) ^ 0x80u)
+#define NAME(x)   i8_##x
+#include "pick_body.inc"
+
 #define T         uint8_t
 #define TOTAL     uint64_t
 #define KEY       uint8_t
@@ -415,6 +422,8 @@ void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__
         i32_scatter_reduce(how, p, dst, src);
     else if (dtype == SHERD_I64)
         i64_scatter_reduce(how, p, dst, src);
+    else if (dtype == SHERD_I8)
+        i8_scatter_reduce(how, p, dst, src);
     else
         u8_scatter_reduce(how, p, dst, src);
 }
@@ -436,6 +445,8 @@ void sherd__order(sherd_dtype dtype, const int64_t size[3], int64_t k, bool desc
         i32_order(size, k, descending, index, src, scratch);
     else if (dtype == SHERD_I64)
         i64_order(size, k, descending, index, src, scratch);
+    else if (dtype == SHERD_I8)
+        i8_order(size, k, descending, index, src, scratch);
     else
         u8_order(size, k, descending, index, src, scratch);
 }
@@ -451,6 +462,8 @@ void sherd__order_places(sherd_dtype dtype, const int64_t size[3], int count, co
         i32_order_places(size, count, place, descending, index, src, scratch);
     else if (dtype == SHERD_I64)
         i64_order_places(size, count, place, descending, index, src, scratch);
+    else if (dtype == SHERD_I8)
+        i8_order_places(size, count, place, descending, index, src, scratch);
     else
         u8_order_places(size, count, place, descending, index, src, scratch);
 }
@@ -466,6 +479,8 @@ void sherd__running_sum(sherd_dtype dtype, const int64_t size[3], bool reverse, 
         i32_running_sum(size, reverse, dst, src);
     else if (dtype == SHERD_I64)
         i64_running_sum(size, reverse, dst, src);
+    else if (dtype == SHERD_I8)
+        i8_running_sum(size, reverse, dst, src);
     else
         u8_running_sum(size, reverse, dst, src);
 }

@@ -30,7 +30,7 @@ void sherd__scatter(size_t bytes, const sherd__pick *p, void *dst, const void *s
                     const void *value);
 
 /*
- * The same with +=, in order of j: f32, f64, i32, i64, u8. Of more than 64 elements, which may all
+ * The same with +=, in order of j: f32, f64, i32, i64, i8, u8. Of more than 64 elements, which may all
  * go to one place, f32 adds up as sums.h says (places.h). Or with the larger or the smaller of both
  * where `how` is SHERD_MAX or SHERD_MIN; NaN stays; or with *= for SHERD_PRODUCT. Scratch:
  * sherd__scatter_scratch bytes.
@@ -58,7 +58,7 @@ void sherd__order_places(sherd_dtype dtype, const int64_t size[3], int count, co
 
 /*
  * dst[o, j, i] = sum over m <= j of src[o, m, i]; m >= j if `reverse`. f32 adds up in f64; integers
- * keep the low bits. f32, f64, i32, i64, u8.
+ * keep the low bits. f32, f64, i32, i64, i8, u8.
  */
 void sherd__running_sum(sherd_dtype dtype, const int64_t size[3], bool reverse, void *dst,
                         const void *src);

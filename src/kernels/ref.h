@@ -11,7 +11,8 @@
 extern const sherd__kernels sherd__ref_f32;
 extern const sherd__kernels sherd__ref_f64;
 /* Only reduce and fill. */
-extern const sherd__kernels sherd__whole_i32, sherd__whole_i64, sherd__whole_u8, sherd__whole_bool;
+extern const sherd__kernels sherd__whole_i32, sherd__whole_i64, sherd__whole_i8, sherd__whole_u8,
+    sherd__whole_bool;
 
 /* Kernels of elements.c, order.c, by type: an X-list of what each has. */
 #define SHERD__FUNCTION_KERNELS(type)                                                             \
@@ -63,6 +64,7 @@ SHERD__ORDER_KERNELS(bf16)
 SHERD__ORDER_KERNELS(f16)
 SHERD__ORDER_KERNELS(i32)
 SHERD__ORDER_KERNELS(i64)
+SHERD__ORDER_KERNELS(i8)
 SHERD__ORDER_KERNELS(u8)
 SHERD__ORDER_KERNELS(bool)
 

@@ -41,6 +41,11 @@ static double add_logs(double a, double b)
 #define NAME(x) u8_##x
 #include "running_body.inc"
 
+#define T       int8_t
+#define TOTAL   uint64_t
+#define NAME(x) i8_##x
+#include "running_body.inc"
+
 #define T       float
 #define NAME(x) f32_##x
 #include "running_fractions.inc"
@@ -64,6 +69,9 @@ void sherd__running_product(sherd_dtype dtype, const int64_t size[3], void *dst,
     case SHERD_U8:
         u8_product(size, dst, src);
         break;
+    case SHERD_I8:
+        i8_product(size, dst, src);
+        break;
     default:
         f64_product(size, dst, src);
     }
@@ -85,6 +93,9 @@ void sherd__running_most(sherd_dtype dtype, const int64_t size[3], bool least, i
     case SHERD_U8:
     case SHERD_BOOL:
         u8_most(size, least, index, src);
+        break;
+    case SHERD_I8:
+        i8_most(size, least, index, src);
         break;
     default:
         f64_most(size, least, index, src);

@@ -13,7 +13,7 @@
 
 /*
  * dst[o, j, i] = the product of src[o, m, i] over m <= j. f32 is multiplied in f64; integers keep
- * the low bits. f32, f64, i32, i64, u8.
+ * the low bits. f32, f64, i32, i64, i8, u8.
  */
 void sherd__running_product(sherd_dtype dtype, const int64_t size[3], void *dst, const void *src);
 

@@ -57,6 +57,13 @@ typedef struct sorted_kernels {
 #define IS_NAN(x) false
 #include "sorted_body.inc"
 
+#define ELEMENT   int8_t
+#define VALUE     int
+#define NAME(x)   x##_i8
+#define GET(x)    (x)
+#define IS_NAN(x) false
+#include "sorted_body.inc"
+
 #define ELEMENT   uint8_t
 #define VALUE     int
 #define NAME(x)   x##_u8
@@ -69,7 +76,7 @@ static const sorted_kernels *of(sherd_dtype dtype)
     static const sorted_kernels *const all[] = {
         [SHERD_F32] = &kernels_f32, [SHERD_F64] = &kernels_f64, [SHERD_BF16] = &kernels_bf16,
         [SHERD_F16] = &kernels_f16, [SHERD_I32] = &kernels_i32, [SHERD_I64] = &kernels_i64,
-        [SHERD_U8] = &kernels_u8,   [SHERD_BOOL] = &kernels_u8};
+        [SHERD_U8] = &kernels_u8,   [SHERD_BOOL] = &kernels_u8, [SHERD_I8] = &kernels_i8};
 
     return all[dtype];
 }

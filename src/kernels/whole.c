@@ -37,6 +37,16 @@
 #define KEEP(x)        (x)
 #include "whole_body.inc"
 
+#define INTEGER        int8_t
+#define UNSIGNED       uint32_t
+#define DTYPE          SHERD_I8
+#define NAME(x)        i8_##x
+#define TABLE          sherd__whole_i8
+#define ORDER(x)       sherd__##x##_i8
+#define IS_NEGATIVE(x) ((x) < 0)
+#define KEEP(x)        (x)
+#include "whole_body.inc"
+
 #define INTEGER        uint8_t
 #define UNSIGNED       uint32_t
 #define DTYPE          SHERD_BOOL

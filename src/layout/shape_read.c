@@ -43,7 +43,7 @@ sherd_status sherd__dtype_scan(sherd_dtype *out, sherd__diag *diag, const char *
             }
         }
     return sherd__expected(diag, function, &start,
-                           "a dtype: f32, f64, bf16, f16, i32, i64, u8 or bool");
+                           "a dtype: f32, f64, bf16, f16, i32, i64, i8, u8 or bool");
 }
 
 sherd_status sherd__shape_read(int64_t *shape, int *ndim, sherd__diag *diag, const char *function,

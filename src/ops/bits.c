@@ -12,7 +12,7 @@
 static const char *describe(sherd_call *call)
 {
     return sherd__has_fractions(call->in[0]->dtype)
-               ? "it computes i32, i64, u8 and bool: cast first (sherd_cast)"
+               ? "it computes i32, i64, i8, u8 and bool: cast first (sherd_cast)"
                : NULL;
 }
 

@@ -65,6 +65,7 @@ void sherd__fill_neutral(sherd_dtype dtype, sherd_reduce_op how, int64_t n, void
     const float f = (float)d;
     const int64_t l = most ? INT64_MIN : least ? INT64_MAX : one;
     const int32_t i = most ? INT32_MIN : least ? INT32_MAX : one;
+    const int8_t s = most ? INT8_MIN : least ? INT8_MAX : (int8_t)one;
     const uint8_t u = least ? UINT8_MAX : (uint8_t)one;
 
     if (dtype == SHERD_F32)
@@ -75,6 +76,8 @@ void sherd__fill_neutral(sherd_dtype dtype, sherd_reduce_op how, int64_t n, void
         fill(4, n, to, &i);
     else if (dtype == SHERD_I64)
         fill(8, n, to, &l);
+    else if (dtype == SHERD_I8)
+        fill(1, n, to, &s);
     else
         fill(1, n, to, &u);
 }

@@ -83,6 +83,8 @@ double sherd__neutral(sherd_reduce_op reduce, sherd_dtype dtype)
         return least ? INFINITY : -INFINITY;
     if (dtype == SHERD_U8)
         return least ? 255 : 0;
+    if (dtype == SHERD_I8)
+        return least ? INT8_MAX : INT8_MIN;
     if (dtype == SHERD_I32)
         return least ? INT32_MAX : INT32_MIN;
     return least ? 0x1p+63 : -0x1p+63;

@@ -330,6 +330,9 @@ template <> struct range<i32> {
 template <> struct range<i64> {
     static const int64_t low = -9223372036854775807 - 1, high = 9223372036854775807;
 };
+template <> struct range<i8> {
+    static const int64_t low = -128, high = 127;
+};
 template <> struct range<u8> {
     static const int64_t low = 0, high = 255;
 };

@@ -67,7 +67,11 @@ template <class E> struct extreme {
         ((TO *)a.dst)[at] = put<TO>(x);
     }
 };
-/* u8 is folded in i32, but begins with the largest or the least u8. */
+/* Bytes are folded in i32, but begin with the largest or the least of them. */
+template <> __device__ inline int32_t extreme<i8>::none(const fold_args &a)
+{
+    return a.flag ? 127 : -128;
+}
 template <> __device__ inline int32_t extreme<u8>::none(const fold_args &a)
 {
     return a.flag ? 255 : 0;

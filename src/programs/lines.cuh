@@ -19,6 +19,9 @@ template <> struct product<i32> {
 template <> struct product<i64> {
     typedef uint64_t type;
 };
+template <> struct product<i8> {
+    typedef uint64_t type;
+};
 template <> struct product<u8> {
     typedef uint64_t type;
 };

@@ -29,6 +29,7 @@ typedef float f32;
 typedef double f64;
 typedef int32_t i32;
 typedef int64_t i64;
+typedef int8_t i8;
 typedef uint8_t u8;
 struct b8 { /* bool: what is not 0 is true */
     uint8_t bits;
@@ -55,6 +56,10 @@ template <> struct number<i32> {
 };
 template <> struct number<i64> {
     typedef int64_t sum;
+    static const bool whole = true;
+};
+template <> struct number<i8> {
+    typedef int32_t sum;
     static const bool whole = true;
 };
 template <> struct number<u8> {
@@ -99,6 +104,10 @@ __device__ inline int32_t get(i32 x)
     return x;
 }
 __device__ inline int64_t get(i64 x)
+{
+    return x;
+}
+__device__ inline int32_t get(i8 x)
 {
     return x;
 }
@@ -150,6 +159,12 @@ template <> struct put_as<i64> {
     static __device__ inline i64 put(int64_t x)
     {
         return x;
+    }
+};
+template <> struct put_as<i8> {
+    static __device__ inline i8 put(int32_t x)
+    {
+        return (i8)x;
     }
 };
 template <> struct put_as<u8> {

@@ -47,6 +47,10 @@ __device__ inline key_8 key_of(i64 x)
 {
     return (uint64_t)x ^ (uint64_t)1 << 63;
 }
+__device__ inline key_4 key_of(i8 x)
+{
+    return (uint8_t)x ^ 0x80u;
+}
 __device__ inline key_4 key_of(u8 x)
 {
     return x;

@@ -17,6 +17,9 @@ template <> struct running<i32> {
 template <> struct running<i64> {
     typedef uint64_t type;
 };
+template <> struct running<i8> {
+    typedef uint32_t type;
+};
 template <> struct running<u8> {
     typedef uint32_t type;
 };

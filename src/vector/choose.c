@@ -202,6 +202,8 @@ const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_
         return &sherd__whole_i32;
     case SHERD_I64:
         return &sherd__whole_i64;
+    case SHERD_I8:
+        return &sherd__whole_i8;
     case SHERD_U8:
         return &sherd__whole_u8;
     case SHERD_BOOL:

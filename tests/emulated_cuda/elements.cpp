@@ -50,6 +50,7 @@ OF_ALL(binary, f_mul)
     CONVERT(type, f16)  \
     CONVERT(type, i32)  \
     CONVERT(type, i64)  \
+    CONVERT(type, i8)   \
     CONVERT(type, u8)   \
     CONVERT(type, b8)
 #define OF_TYPE(type)    \
@@ -62,5 +63,6 @@ OF_TYPE(bf16)
 OF_TYPE(f16)
 CONVERTS(i32)
 CONVERTS(i64)
+CONVERTS(i8)
 CONVERTS(u8)
 CONVERTS(b8)

@@ -14,8 +14,10 @@
 
 INSTANCE(whole_unary, i32)
 INSTANCE(whole_unary, i64)
+INSTANCE(whole_unary, i8)
 INSTANCE(whole_unary, u8)
 INSTANCE(whole_binary, i32)
 INSTANCE(whole_binary, i64)
+INSTANCE(whole_binary, i8)
 INSTANCE(whole_binary, u8)
 INSTANCE(count, i32)
