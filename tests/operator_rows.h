@@ -15,6 +15,7 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_layers.h"
 #include "sherd/ops_exact.h"
+#include "sherd/ops_quantized.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_serving.h"
 

@@ -78,9 +78,24 @@ MISUSE(a_module_is_cast_to_a_dtype_with_fractions)
     sherd_module_destroy(layer);
 }
 
+MISUSE(weights_of_8_bits_are_made_of_linears)
+{
+    sherd_module *layer = linear(m->world), *norm = NULL;
+
+    CHECK_OK(sherd_layer_norm_create(&norm, m->world, 3, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_quantize(NULL, 0));
+    REFUSES(SHERD_EINVAL, sherd_module_quantize(layer, -1));
+    REFUSES(SHERD_EINVAL, sherd_module_quantize(norm, 0));
+    REFUSES(SHERD_OK, sherd_module_quantize(layer, 2));
+    REFUSES(SHERD_EINVAL, sherd_module_quantize(layer, 2)); /* it is */
+    sherd_module_destroy(layer);
+    sherd_module_destroy(norm);
+}
+
 static const check_test tests[] = {
     {TEST(a_child_is_taken_also_where_there_is_no_parent), {1, 2}},
     {TEST(a_child_is_removed_where_there_is_one), {1, 2}},
     {TEST(a_module_is_cast_to_a_dtype_with_fractions), {1, 2}},
+    {TEST(weights_of_8_bits_are_made_of_linears), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -19,14 +19,15 @@ enum { FAILED = 1, UNUSABLE = 2 }; /* exit statuses */
 static const char usage[] =
     "usage: llama [--mesh tp=2] [--tokens 32] [--temperature 0] [--top-p 1] [--seed 0] [--dtype "
     "f32|bf16|f16]\n"
-    "             [--random] [--time] DIRECTORY IDS...\n"
-    "IDS: a prompt as token ids, 1,2,3. --random: draw the weights, and read config.json only.\n";
+    "             [--random] [--int8] [--time] DIRECTORY IDS...\n"
+    "IDS: a prompt as token ids, 1,2,3. --random: draw the weights, and read config.json only. "
+    "--int8: layers have weights of 8 bits.\n";
 
 typedef struct job {
     const char *directory, *mesh, *dtype;
     sampling how;
     uint64_t seed;
-    bool random, time;
+    bool random, int8, time;
     prompts p;
 } job;
 
@@ -77,8 +78,12 @@ static bool parse(job *j, int argc, char **argv)
     *j = (job){.mesh = "tp=1", .how.top_p = 1, .p.tokens = 32};
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         const char *name = argv[i] + 2, *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(name, "random") == 0 || strcmp(name, "time") == 0) {
-            *(*name == 'r' ? &j->random : &j->time) = true;
+        bool *flag = strcmp(name, "random") == 0 ? &j->random
+                     : strcmp(name, "int8") == 0 ? &j->int8
+                     : strcmp(name, "time") == 0 ? &j->time
+                                                 : NULL;
+        if (flag) {
+            *flag = true;
             continue;
         }
         if (!value)
@@ -139,6 +144,8 @@ static sherd_status run(const job *j, llama *m)
     sherd_status status = sherd_world_check(m->world);
     if (!status && !j->random)
         status = llama_load(m, j->directory);
+    if (!status && j->int8)
+        status = sherd_module_quantize(sherd_module_find(m->root, "model.layers"), 0);
     loaded = seconds() - loaded;
     if (!status)
         status = generate(m, &j->p, &j->how, out, &took);

@@ -62,6 +62,25 @@ SHERD_CALL sherd_status sherd_linear_create(sherd_module **out, sherd_world *wor
                                             int64_t features, const sherd_layer_options *options);
 
 /**
+ * Change all Linears of a module, those below it included, in place: their weights become numbers
+ * of 8 bits with a scale for each row, or with a group for each `group` columns of a row (see
+ * ops_quantized.h). The parameter "weight" becomes a buffer "weight" of i8, beside a buffer
+ * "weight_scale" of f32, both in the layout that it had; so styles, hooks and files take them by
+ * the paths of before. Without a gradient; that of the input, and of the bias, is as it was. A
+ * weight that others have too, as where it is tied to an embedding, stays theirs.
+ *
+ * Load first, then quantize. To load a file that was saved afterwards, make the Linears with
+ * options->zero, quantize, and load. sherd_module_cast leaves scales as they are.
+ *
+ * @collective the world, if any weight is distributed; otherwise local
+ * @errors     EINVAL `module` is NULL or has no such Linear, a negative group, a weight that has a
+ *             gradient, was lost or is fully sharded, the module or one below or above it is being
+ *             called, or backward may run it again; EDIFFER; ENOMEM, EPEER: then only some weights
+ *             are changed
+ */
+SHERD_CALL sherd_status sherd_module_quantize(sherd_module *module, int64_t group);
+
+/**
  * Embedding: the rows of a table (sherd_embedding). Parameter: weight [entries, width].
  *
  * @local

@@ -83,6 +83,8 @@ static sherd_dtype dtype_for(const sherd_module *m, const sherd__named_tensor *n
 
     if (!sherd__has_fractions(named->tensor->dtype))
         return named->tensor->dtype;
+    if (buffer && kind == SHERD_MODULE_LINEAR) /* scales of a weight of 8 bits */
+        return named->tensor->dtype;
     return buffer && (kind == SHERD_MODULE_BATCH_NORM || kind == SHERD_MODULE_INSTANCE_NORM)
                ? sherd__statistics_dtype(dtype)
                : dtype;

@@ -5,6 +5,7 @@
  * sharded later. They are deferred: if a style shards them, no rank ever has them whole.
  */
 #include "nn/layer.h"
+#include "nn/quantize.h"
 #include "functional/norm_rows.h"
 #include "sherd/autocast.h"
 #include "sherd/ops_layers.h"
@@ -159,7 +160,7 @@ static sherd_status assemble(sherd_module **out, sherd_world *world, sherd_modul
 
 /* ---- the layers ----------------------------------------------------------------------------- */
 
-static void linear(sherd_module *self, const sherd_args *in, sherd_args *out)
+void sherd__linear_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     sherd_tensor *bias = self->parameters > 1 ? self->parameter[1].tensor : NULL;
     sherd__layer_give(
@@ -179,7 +180,7 @@ sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t
     weight = sherd__layer_draw(world, (int64_t[]){features, in}, 2, &o);
     if (o.bias)
         bias = sherd_constant_later(world, o.dtype, &features, 1, 0);
-    status = assemble(out, world, SHERD_MODULE_LINEAR, linear, weight, bias);
+    status = assemble(out, world, SHERD_MODULE_LINEAR, sherd__linear_forward, weight, bias);
     sherd_scope_end(world);
     return status;
 }

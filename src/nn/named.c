@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "nn/module.h"
 #include "layout/shape.h"
+#include "nn/quantize.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -61,6 +62,11 @@ bool sherd__add_name(sherd_module *m, sherd__name_kind kind, int index, const ch
     m->names.heap = sherd__world_heap(m->world);
     return sherd__map_add(&m->names, sherd__hash_bytes(1, name, strlen(name)),
                           place_of(kind, index));
+}
+
+static uint64_t hash_of(const char *name)
+{
+    return sherd__hash_bytes(1, name, strlen(name));
 }
 
 static bool add_child_name(sherd__map *names, const sherd_module *m, int i, int place)
@@ -225,4 +231,52 @@ sherd_status sherd__set_named(sherd_module *m, const char *function, const char 
     named->tensor = sherd_tensor_retain(t);
     sherd_tensor_release(old);
     return SHERD_OK;
+}
+
+/* All names of the module, where parameter i is the first of two new buffers. */
+static bool names_without(sherd__map *names, const sherd_module *m, int i, const char *more)
+{
+    const char *name = m->parameter[i].name;
+    bool good = add_names(names, SHERD__PARAMETER, m->parameter, i) &&
+                add_names(names, SHERD__BUFFER, m->buffer, m->buffers);
+
+    for (int c = 0; good && c < m->children; c++)
+        good = add_child_name(names, m, c, c);
+    for (int p = i + 1; good && p < m->parameters; p++)
+        good =
+            sherd__map_add(names, hash_of(m->parameter[p].name), place_of(SHERD__PARAMETER, p - 1));
+    return good && sherd__map_add(names, hash_of(name), place_of(SHERD__BUFFER, m->buffers)) &&
+           sherd__map_add(names, hash_of(more), place_of(SHERD__BUFFER, m->buffers + 1));
+}
+
+bool sherd__turn_into_buffers(sherd_module *m, int parameter, sherd_tensor *value, const char *name,
+                              sherd_tensor *t)
+{
+    sherd__heap *heap = sherd__world_heap(m->world);
+    sherd__map names = {.heap = heap};
+    size_t n = (size_t)m->buffers;
+    sherd__named_tensor *grown = sherd__grow(heap, m->buffer, n, n + 2, sizeof *grown);
+    char *copy = grown ? sherd__copy_text(heap, name) : NULL;
+
+    if (grown)
+        m->buffer = grown;
+    if (!copy || !names_without(&names, m, parameter, copy)) {
+        sherd__map_clear(&names);
+        sherd__free(heap, copy);
+        return false;
+    }
+    sherd__map_clear(&m->names);
+    m->names = names;
+
+    sherd__named_tensor old = m->parameter[parameter];
+    m->parameters--;
+    memmove(m->parameter + parameter, m->parameter + parameter + 1,
+            (size_t)(m->parameters - parameter) * sizeof *m->parameter);
+    grown[n] = (sherd__named_tensor){
+        .name = old.name, .tensor = sherd_tensor_retain(value), .placed = old.placed};
+    grown[n + 1] =
+        (sherd__named_tensor){.name = copy, .tensor = sherd_tensor_retain(t), .placed = old.placed};
+    m->buffers += 2;
+    sherd_tensor_release(old.tensor);
+    return true;
 }

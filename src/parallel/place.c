@@ -246,11 +246,14 @@ sherd_status sherd__style_fits(const sherd_style *style, const sherd_module *mod
 {
     sherd_module_kind kind = module->options.kind;
     const sherd_tensor *weight = sherd_module_parameter(module, "weight");
+    const sherd_tensor *values = sherd_module_buffer(module, "weight"); /* of 8 bits */
     const char *fault = NULL;
 
     if (kind != SHERD_MODULE_LINEAR && kind != SHERD_MODULE_EMBEDDING)
         fault = "it takes a Linear or an Embedding";
-    else if (!weight || weight->ndim != 2)
+    else if (!weight && !values)
+        fault = "it needs a parameter \"weight\" of two dims";
+    else if ((weight ? weight : values)->ndim != 2)
         fault = "it needs a parameter \"weight\" of two dims";
     else if (style->granule < 0)
         fault = "the granule is negative";

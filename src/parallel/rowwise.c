@@ -24,6 +24,8 @@ static sherd_status apply(const sherd_style *style, sherd_module *module, const 
         status =
             sherd__place(module, "weight", mesh, axis, sherd_shard(table ? 0 : 1), style->granule);
     if (!status)
+        status = sherd__place(module, "weight_scale", mesh, axis, sherd_replicate(), 0);
+    if (!status)
         status = sherd__place(module, "bias", mesh, axis, sherd_replicate(), 0);
     return status ? status : sherd__style_hook(style, &recipe, module, mesh, axis);
 }

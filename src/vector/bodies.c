@@ -13,7 +13,8 @@ static const sherd__bodies plain = {.norms = sherd__norm_kernels_of,
                                     .along = sherd__along_kernels_of,
                                     .casts = &casts,
                                     .sampler = &sherd__sampler_plain,
-                                    .add_scaled = sherd__add_scaled};
+                                    .add_scaled = sherd__add_scaled,
+                                    .quantized = &sherd__quantized_plain};
 #ifdef SHERD__SIMD128
 static const sherd__bodies simd128 = {sherd__norm_kernels_of,
                                       sherd__along_kernels_of,
@@ -21,7 +22,8 @@ static const sherd__bodies simd128 = {sherd__norm_kernels_of,
                                       &sherd__f16_norms_simd128,
                                       &casts,
                                       &sherd__sampler_plain,
-                                      sherd__add_scaled};
+                                      sherd__add_scaled,
+                                      &sherd__quantized_plain};
 #endif
 
 static const sherd__bodies *bodies_of(const sherd__kernels *beside)
@@ -67,4 +69,9 @@ const sherd__sampler *sherd__sampler_by(const sherd__kernels *beside)
 sherd__adds_scaled *sherd__adds_scaled_by(const sherd__kernels *beside)
 {
     return bodies_of(beside)->add_scaled;
+}
+
+const sherd__quantized_kernels *sherd__quantized_by(const sherd__kernels *beside)
+{
+    return bodies_of(beside)->quantized;
 }

@@ -9,6 +9,7 @@
 #define SHERD__VECTOR_BODIES_H
 
 #include "kernels/norms.h"
+#include "kernels/quantized.h"
 #include "kernels/sample.h"
 #include "kernels/scaled.h"
 
@@ -31,10 +32,12 @@ typedef struct sherd__bodies {
     const sherd__casts *casts;
     const sherd__sampler *sampler;
     sherd__adds_scaled *add_scaled;
+    const sherd__quantized_kernels *quantized;
 } sherd__bodies;
 extern const sherd__bodies sherd__bodies_avx2, sherd__bodies_avx512;
 extern const sherd__casts sherd__casts_avx2;
 extern const sherd__sampler sherd__sampler_avx512;
+extern const sherd__quantized_kernels sherd__quantized_avx2, sherd__quantized_avx512;
 
 /* As sherd__norm_kernels_of and sherd__along_kernels_of, for the instructions of this table. */
 const sherd__norm_kernels *sherd__norms_by(const sherd__kernels *beside, sherd_dtype dtype);
@@ -42,6 +45,7 @@ const sherd__along_kernels *sherd__along_by(const sherd__kernels *beside, sherd_
 const sherd__casts *sherd__casts_by(const sherd__kernels *beside);
 const sherd__sampler *sherd__sampler_by(const sherd__kernels *beside);
 sherd__adds_scaled *sherd__adds_scaled_by(const sherd__kernels *beside);
+const sherd__quantized_kernels *sherd__quantized_by(const sherd__kernels *beside);
 
 /* Put the loops of AVX2 into the tables, which hold the plain ones, and over them those of AVX-512.
  */

@@ -28,7 +28,8 @@ const sherd__bodies sherd__bodies_avx2 = {norms,
                                           &sherd__f16_norms_avx2,
                                           &sherd__casts_avx2,
                                           &sherd__sampler_plain,
-                                          add_scaled};
+                                          add_scaled,
+                                          &sherd__quantized_avx2};
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 

@@ -32,7 +32,8 @@ const sherd__bodies sherd__bodies_avx512 = {norms,
                                             &sherd__f16_norms_avx512,
                                             &casts,
                                             &sherd__sampler_avx512,
-                                            add_scaled};
+                                            add_scaled,
+                                            &sherd__quantized_avx512};
 
 #define SAMPLER sherd__sampler_avx512
 #include "kernels/sample_tables.inc"

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weights of 8 bits, for inference: whole numbers -127..127, i8, each times a scale, f32, that a
+ * row shares, or `group` columns of a row (0 = the row). They take a quarter of the memory of f32,
+ * and where a few rows are multiplied by them, which takes as long as reading them does, a quarter
+ * of its time. Scales are symmetric: there is no zero point.
+ *
+ *     sherd_tensor *scale, *w = sherd_quantize(weight, 0, &scale); // once
+ *     y = sherd_linear_quantized(x, w, scale, 0, bias); // x f32, bf16 or f16
+ *
+ * sherd_module_quantize (layers.h) does that with all Linears of a module. "See ops.h" means what
+ * that header's first comment says.
+ */
+#ifndef SHERD_OPS_QUANTIZED_H
+#define SHERD_OPS_QUANTIZED_H
+
+#include "ops.h"
+
+SHERD_BEGIN
+
+/**
+ * The numbers of a weight in 8 bits: to the nearest of its element divided by its scale, ties to
+ * even. A scale is the largest element, without its sign, that shares it, divided by 127; so no
+ * element is off by more than half a scale. Where one is infinite or NaN the scale is NaN, and so
+ * will be what is computed with it; where all are 0 it is 0.
+ *
+ * @collective see ops.h; a sharded last dim is moved to another dim, or gathered
+ * @shapes     weight: [..., in], f32, f64, bf16 or f16; the result: i8, the same shape; *scale:
+ *             f32 [...], or with a group [..., ceil(in / group)], of which the last may have fewer
+ *             columns
+ * @numerics   in f32, to which f64 is rounded first
+ * @owns       both belong to the scope; *scale is the failed tensor if the result is; no gradient
+ * @errors     see ops.h; EINVAL no dims, a negative group, `scale` is NULL
+ */
+SHERD_API sherd_tensor *sherd_quantize(sherd_tensor *weight, int64_t group, sherd_tensor **scale);
+
+/**
+ * The weight that numbers of 8 bits stand for: number times scale, rounded to a dtype.
+ *
+ * @collective see ops.h; any dim may be sharded, but not the groups of scales
+ * @shapes     value: i8 [..., in]; scale: f32, as sherd_quantize makes it with this group
+ * @owns       scope; no gradient
+ * @errors     see ops.h; EINVAL no dims, a negative group, a dtype without fractions
+ */
+SHERD_API sherd_tensor *sherd_dequantize(sherd_tensor *value, sherd_tensor *scale, int64_t group,
+                                         sherd_dtype dtype);
+
+/**
+ * x W^T + b, as sherd_linear, where W is value times scale: [..., in] x [out, in] -> [..., out].
+ * `bias` [out] may be NULL; it is added once. What is computed has x's dtype.
+ *
+ * The weight may be sharded by `out`, with its scales, and by `in`, also within groups: the result
+ * is then a pending sum. The groups of scales are not sharded: every rank has those of its rows.
+ *
+ * Gradients are those of x and bias. Neither value nor scale has one: to train on top of frozen
+ * weights of 8 bits, add a product with two small weights (LoRA).
+ *
+ * @collective see ops.h
+ * @shapes     value: i8 [out, in]; scale: f32 [out], or with a group [out, ceil(in / group)]
+ * @numerics   sums in f32 (of f64 in f64). Up to 8 rows of x: of numbers of 8 bits as they are, and
+ *             a row has the same bits whatever others there are. More rows of bf16, and all
+ *             gradients of that: by its product; with groups, and in gradients, the weight is
+ *             rounded to bf16 first
+ * @owns       scope
+ * @errors     see ops.h; EINVAL a negative group, values that are not i8, scales that are not f32
+ */
+SHERD_API sherd_tensor *sherd_linear_quantized(sherd_tensor *x, sherd_tensor *value,
+                                               sherd_tensor *scale, int64_t group,
+                                               sherd_tensor *bias);
+
+SHERD_END
+
+#endif

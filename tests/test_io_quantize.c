@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Linears whose weights became 8 bits, before and after styles: the same numbers, gradients of what
+ * remains, and a file that another model reads on any ranks; files with I8 tensors.
+ */
+#include "models.h"
+#include "scratch.h"
+#include "sherd/files.h"
+#include "sherd/ops_quantized.h"
+
+enum { IN = 6, HIDDEN = 10, OUT = 4, ROWS = 5 };
+
+static sherd_module *model(sherd_world *world, sherd_dtype dtype)
+{
+    return mlp(world, dtype, IN, HIDDEN, OUT);
+}
+
+static void parallelize(sherd_world *world, sherd_module *m)
+{
+    const sherd_parallel_entry plan[] = {{"net1", sherd_colwise()}, {"net2", sherd_rowwise()}};
+
+    CHECK_OK(sherd_parallelize(m, line_of_ranks(world), "tp", plan, 2));
+}
+
+static sherd_tensor *output_of(sherd_world *world, sherd_module *m, sherd_dtype dtype)
+{
+    return sherd_full(sherd_module_call(m, wave(world, dtype, 2, SHAPE(ROWS, IN), 3, 1, 0)));
+}
+
+/* Whatever comes first, styles or 8 bits: near the model of before, and nearer each other. */
+static void models_compute_nearly_what_they_did(sherd_world *world)
+{
+    static const int64_t groups[] = {0, 4};
+
+    for (int g = 0; g < 2; g++)
+        for (int order = 0; order < 3; order++) {
+            double before[ROWS * OUT], y[ROWS * OUT], first[ROWS * OUT];
+            sherd_scope_begin(world);
+            sherd_module *m = model(world, SHERD_F32), *like = model(world, SHERD_F32);
+            whole(output_of(world, m, SHERD_F32), before);
+            CHECK_OK(sherd_module_quantize(like, groups[g]));
+            whole(output_of(world, like, SHERD_F32), first);
+            if (order == 1)
+                parallelize(world, m);
+            CHECK_OK(sherd_module_quantize(m, groups[g]));
+            if (order == 2)
+                parallelize(world, m);
+            sherd_module *one = sherd_module_find(m, "net1");
+            CHECK(sherd_module_parameter(one, "weight") == NULL);
+            CHECK(sherd_module_parameter(one, "bias") != NULL);
+            CHECK_EQ(sherd_tensor_dtype(sherd_module_buffer(one, "weight")), SHERD_I8);
+            if (order) {
+                sherd_module *two = sherd_module_find(m, "net2");
+                const char *const want[] = {"S(0)", "S(0)", "S(1)", "R"};
+                const char *const names[] = {"weight", "weight_scale"};
+                for (int i = 0; i < 4; i++)
+                    CHECK_TEXT(sherd_layout_placements(sherd_tensor_layout(
+                                   sherd_module_buffer(i < 2 ? one : two, names[i % 2]))),
+                               want[i]);
+            }
+            whole(output_of(world, m, SHERD_F32), y);
+            for (int i = 0; i < ROWS * OUT; i++) {
+                CHECK_NEAR(y[i], before[i], 0.02);
+                CHECK_NEAR(y[i], first[i], 1e-5);
+            }
+            sherd_module_destroy(m);
+            sherd_module_destroy(like);
+            sherd_scope_end(world);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* The input and the biases have gradients; a cast of the model leaves the scales. */
+static void what_is_not_quantized_has_gradients(sherd_world *world)
+{
+    sherd_module *m = model(world, SHERD_F32);
+
+    parallelize(world, m);
+    CHECK_OK(sherd_module_quantize(m, 0));
+    CHECK_OK(sherd_module_cast(m, SHERD_BF16));
+    sherd_module *one = sherd_module_find(m, "net1");
+    CHECK_EQ(sherd_tensor_dtype(sherd_module_buffer(one, "weight_scale")), SHERD_F32);
+    CHECK_EQ(sherd_tensor_dtype(sherd_module_parameter(one, "bias")), SHERD_BF16);
+    sherd_tensor *x = wave(world, SHERD_BF16, 2, SHAPE(ROWS, IN), 3, 1, 0);
+    sherd_require_grad(x, true);
+    sherd_backward(sherd_sum(sherd_cast(sherd_module_call(m, x), SHERD_F32)));
+    CHECK(sherd_grad(x) != NULL);
+    CHECK(sherd_grad(sherd_module_parameter(one, "bias")) != NULL);
+    CHECK_EQ(sherd_module_quantize(m, 0), SHERD_EINVAL); /* nothing is left to do */
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(m);
+}
+
+static void files_keep_weights_of_8_bits(sherd_world *world)
+{
+    sherd_module *m = model(world, SHERD_F32), *other = model(world, SHERD_F32);
+    double y[ROWS * OUT], again[ROWS * OUT];
+    char room[256];
+    const char *path = scratch(room, "quantized");
+
+    parallelize(world, m);
+    CHECK_OK(sherd_module_quantize(m, 4));
+    whole(output_of(world, m, SHERD_F32), y);
+    CHECK_OK(sherd_module_write(m, NULL, path));
+    for (int i = 0; i < 2; i++) {
+        sherd_module *linear = sherd_module_find(other, i ? "net2" : "net1");
+        const int64_t *shape = sherd_tensor_shape(sherd_module_parameter(linear, "weight"));
+        CHECK_OK(sherd_module_set_parameter(linear, "weight",
+                                            sherd_constant(world, SHERD_F32, shape, 2, 0)));
+    }
+    CHECK_OK(sherd_module_quantize(other, 4));
+    CHECK_OK(sherd_module_read(other, NULL, path, NULL));
+    whole(output_of(world, other, SHERD_F32), again);
+    for (int i = 0; i < ROWS * OUT; i++)
+        CHECK_NEAR(y[i], again[i], 1e-5);
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    remove_file(world, path);
+}
+
+/* Every number of 8 bits, to a file and from it. */
+static void i8_is_written_and_read(sherd_world *world)
+{
+    static const int64_t shape[] = {16, 16};
+    int8_t all[256], back[256];
+    char room[256];
+    const char *path = scratch(room, "i8");
+
+    for (int i = 0; i < 256; i++)
+        all[i] = (int8_t)(i - 128);
+    sherd_tensor *t = sherd_mark_equal(sherd_from_data(world, SHERD_I8, shape, 2, all));
+    const sherd_layout *layout = NULL;
+    CHECK_OK(sherd_layout_parse_placements(&layout, line_of_ranks(world), 2, shape, "S(1)", NULL));
+    const sherd_named_tensor entry = {"a", sherd_distribute(t, layout, -1)};
+    CHECK_OK(sherd_file_write(world, path, &entry, 1, NULL, 0));
+    sherd_file *file = NULL;
+    CHECK_OK(sherd_file_open(&file, world, path));
+    sherd_tensor *read = sherd_file_read(file, "a", layout);
+    CHECK_EQ(sherd_tensor_dtype(read), SHERD_I8);
+    CHECK(sherd_full_read(back, sizeof back, read, SHERD_I8, -1));
+    CHECK_EQ(memcmp(all, back, sizeof all), 0);
+    sherd_file_destroy(file);
+    CHECK_OK(sherd_world_check(world));
+    remove_file(world, path);
+}
+
+/* Fail the 1st, 2nd, ... allocation: as before, or done. */
+static void no_memory_leaves_a_model_that_works(sherd_world *world)
+{
+    sherd_module *m = model(world, SHERD_F32);
+    double y[ROWS * OUT];
+    int n = 1;
+
+    for (sherd_status status = SHERD_ENOMEM; status && n < 500; n++) {
+        sherd_world_fail_allocation(world, n);
+        status = sherd_module_quantize(m, 0);
+        sherd_world_fail_allocation(world, 0);
+        sherd_status checked = sherd_world_check(world);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        CHECK(checked == SHERD_OK || checked == SHERD_ENOMEM);
+        CHECK_EQ(whole(output_of(world, m, SHERD_F32), y), ROWS * OUT);
+    }
+    CHECK(n > 3 && n < 500);
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(m);
+}
+
+static const check_test tests[] = {
+    {TEST(models_compute_nearly_what_they_did), {1, 2, 3, 4}},
+    {TEST(what_is_not_quantized_has_gradients), {1, 2, 3}},
+    {TEST(files_keep_weights_of_8_bits), {1, 2, 3}},
+    {TEST(i8_is_written_and_read), {1, 3}},
+    {TEST(no_memory_leaves_a_model_that_works), {1, 2}},
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Values of 8 bits with scales: each instruction set against the plain loops, in pieces that begin
+ * and end in the middle of groups; and that no element is off by more than half its scale.
+ */
+#define CHECK_PURE
+#include "check.h"
+
+#include "fast_sets.h"
+#include "kernels/cast.h"
+#include "kernels/quantized.h"
+#include "vector/bodies.h"
+
+enum { ROWS = 21, COLS = 150, MOST_X = 11, MOST_SCALES = 60 };
+
+static uint64_t state = 1;
+
+static double draw(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(state >> 11) / 4503599627370496.0 - 1;
+}
+
+/* The plain ones, and those of this machine. */
+static int versions(const sherd__quantized_kernels *out[FAST_SETS + 1])
+{
+    fast_set sets[FAST_SETS];
+    int n = 0;
+
+    out[n++] = &sherd__quantized_plain;
+    for (int i = 0, count = fast_sets(sets); i < count; i++) {
+        const sherd__kernels named = {.name = sets[i].name};
+        out[n++] = sherd__quantized_by(&named);
+    }
+    return n;
+}
+
+typedef struct matrix {
+    int8_t value[ROWS * COLS];
+    float scale[ROWS * MOST_SCALES], x[MOST_X * COLS], y[MOST_X * ROWS + 1];
+} matrix;
+
+static void fill(matrix *m)
+{
+    for (int i = 0; i < LEN(m->value); i++)
+        m->value[i] = (int8_t)(draw() * 127.5);
+    for (int i = 0; i < LEN(m->scale); i++)
+        m->scale[i] = (float)(0.1 + draw() * draw());
+    for (int i = 0; i < LEN(m->x); i++)
+        m->x[i] = (float)draw();
+}
+
+static const struct {
+    int64_t rows, cols, group, first;
+} shapes[] = {{ROWS, COLS, 0, 0}, {ROWS, COLS, 32, 0}, {ROWS, COLS, 32, 17}, {5, 64, 64, 5},
+              {1, 1, 0, 3},       {8, 16, 0, 0},       {9, 33, 3, 2},        {3, 0, 0, 0},
+              {2, 0, 5, 0},       {16, 96, 16, 0},     {7, 31, 1000, 990}};
+
+static sherd__quantized piece(const matrix *m, int s)
+{
+    int64_t group = shapes[s].group, first = shapes[s].first;
+    sherd__quantized q = {.rows = shapes[s].rows,
+                          .cols = shapes[s].cols,
+                          .value = m->value,
+                          .scale = m->scale,
+                          .group = group,
+                          .scales = 1,
+                          .first = first};
+
+    if (group)
+        q.scales = (first + q.cols + group - 1) / group + 1;
+    return q;
+}
+
+/* The element that it stands for, by the definition. */
+static double element(const sherd__quantized *q, int64_t i, int64_t j)
+{
+    int64_t g = q->group ? (q->first + j) / q->group : 0;
+
+    return q->value[i * q->cols + j] * (double)q->scale[i * q->scales + g];
+}
+
+static void few_rows_are_the_sums_of_their_products(void)
+{
+    static matrix m;
+    const sherd__quantized_kernels *by[FAST_SETS + 1];
+    int count = versions(by);
+
+    fill(&m);
+    for (int v = 0; v < count; v++)
+        for (int s = 0; s < LEN(shapes); s++)
+            for (int64_t n = 0; n <= MOST_X; n++) {
+                const sherd__quantized q = piece(&m, s);
+                m.y[n * q.rows] = 77;
+                by[v]->few(&q, n, m.y, m.x);
+                CHECK(m.y[n * q.rows] == 77);
+                for (int64_t r = 0; r < n; r++)
+                    for (int64_t i = 0; i < q.rows; i++) {
+                        double sum = 0, size = 0;
+                        for (int64_t j = 0; j < q.cols; j++) {
+                            double term = m.x[r * q.cols + j] * element(&q, i, j);
+                            sum += term;
+                            size += fabs(term);
+                        }
+                        CHECK_NEAR(m.y[r * q.rows + i], sum, 1e-6 * size);
+                    }
+            }
+}
+
+/* Whatever others go with it. */
+static void a_row_has_the_same_bits_in_any_company(void)
+{
+    static matrix m;
+    const sherd__quantized_kernels *by[FAST_SETS + 1];
+    int count = versions(by);
+
+    fill(&m);
+    for (int v = 0; v < count; v++)
+        for (int s = 0; s < LEN(shapes); s++) {
+            const sherd__quantized q = piece(&m, s);
+            float alone[ROWS];
+            by[v]->few(&q, MOST_X, m.y, m.x);
+            for (int64_t r = 0; r < MOST_X; r++) {
+                by[v]->few(&q, 1, alone, m.x + r * q.cols);
+                CHECK_EQ(memcmp(alone, m.y + r * q.rows, sizeof(float) * (size_t)q.rows), 0);
+            }
+        }
+}
+
+static void expanded_rows_are_values_times_scales(void)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16};
+    static matrix m;
+    static double to[ROWS * COLS];
+    const sherd__quantized_kernels *by[FAST_SETS + 1];
+    int count = versions(by);
+
+    fill(&m);
+    for (int v = 0; v < count; v++)
+        for (int s = 0; s < LEN(shapes); s++)
+            for (int d = 0; d < LEN(dtypes); d++)
+                for (int scaled = 0; scaled < 2; scaled++) {
+                    const sherd__quantized q = piece(&m, s);
+                    int64_t lo = q.rows / 2, some = q.rows - lo;
+                    by[v]->expand(&q, lo, some, scaled, dtypes[d], to);
+                    for (int64_t i = 0; i < some * q.cols; i++) {
+                        int64_t r = lo + i / q.cols, j = i % q.cols;
+                        double want = scaled ? element(&q, r, j) : q.value[r * q.cols + j], got, w;
+                        char stored[8];
+                        float f = (float)want;
+                        sherd__cast(dtypes[d], dtypes[d] == SHERD_F64 ? SHERD_F64 : SHERD_F32, 1,
+                                    stored, dtypes[d] == SHERD_F64 ? (void *)&want : (void *)&f);
+                        sherd__cast(SHERD_F64, dtypes[d], 1, &w, stored);
+                        sherd__cast(SHERD_F64, dtypes[d], 1, &got,
+                                    (char *)to + (size_t)i * sherd_dtype_bytes(dtypes[d]));
+                        CHECK(got == w);
+                    }
+                }
+}
+
+static void no_element_is_off_by_more_than_half_its_scale(void)
+{
+    const sherd__quantized_kernels *by[FAST_SETS + 1];
+    int count = versions(by);
+    float x[COLS], plain_scale, scale;
+    int8_t plain[COLS], value[COLS];
+
+    for (int64_t n = 0; n <= COLS; n += n < 40 ? 1 : 13)
+        for (int power = -149; power < 120; power += 7) {
+            for (int64_t j = 0; j < n; j++)
+                x[j] = (float)ldexp(draw(), power);
+            by[0]->quantize(n, plain, &plain_scale, x);
+            double most = 0;
+            for (int64_t j = 0; j < n; j++)
+                most = fmax(most, fabs((double)x[j]));
+            CHECK(plain_scale == (float)most / 127);
+            for (int64_t j = 0; j < n && plain_scale > 0x1p-120F; j++)
+                CHECK(fabs((double)x[j] - plain[j] * (double)plain_scale) <=
+                      0.500001 * (double)plain_scale);
+            for (int v = 1; v < count; v++) {
+                by[v]->quantize(n, value, &scale, x);
+                CHECK(scale == plain_scale);
+                CHECK_EQ(memcmp(value, plain, (size_t)n), 0);
+            }
+        }
+}
+
+static void halves_go_to_even_and_no_number_is_hidden(void)
+{
+    static const float halves[] = {127, 0.5F, 1.5F, -0.5F, -2.5F, 126.5F, -127, 3};
+    static const int8_t even[] = {127, 0, 2, 0, -2, 126, -127, 3};
+    const sherd__quantized_kernels *by[FAST_SETS + 1];
+    int count = versions(by);
+    float scale, bad[] = {1, NAN, 3, 4}, far[] = {1, 2, -INFINITY}, zeroes[20] = {0, -0.0F};
+    int8_t value[20];
+
+    for (int v = 0; v < count; v++) {
+        by[v]->quantize(LEN(halves), value, &scale, halves);
+        CHECK(scale == 1);
+        CHECK_EQ(memcmp(value, even, sizeof even), 0);
+        by[v]->quantize(LEN(bad), value, &scale, bad);
+        CHECK(isnan(scale) && value[0] == 0 && value[1] == 0);
+        by[v]->quantize(LEN(far), value, &scale, far);
+        CHECK(isnan(scale));
+        value[19] = 1;
+        by[v]->quantize(LEN(zeroes), value, &scale, zeroes);
+        CHECK(scale == 0 && value[0] == 0 && value[19] == 0);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(few_rows_are_the_sums_of_their_products)},
+    {TEST(a_row_has_the_same_bits_in_any_company)},
+    {TEST(expanded_rows_are_values_times_scales)},
+    {TEST(no_element_is_off_by_more_than_half_its_scale)},
+    {TEST(halves_go_to_even_and_no_number_is_hidden)},
+};
+CHECK_MAIN(tests)

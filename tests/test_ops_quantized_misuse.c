@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of weights of 8 bits: see misuse.h. */
+#include "misuse.h"
+
+#include "sherd/ops.h"
+#include "sherd/ops_quantized.h"
+
+#define MISUSE(name) MISUSE_WORKS(name, misuse_works)
+
+typedef struct things {
+    sherd_tensor *x, *weight, *value, *scale, *groups, *bias; /* [4,6], [3,6], .., [3], [3,2] */
+    sherd_tensor *scalar, *other;                             /* x on another mesh */
+} things;
+
+static sherd_tensor *on(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape,
+                        const char *form)
+{
+    const sherd_layout *layout = NULL;
+    const sherd_mesh *mesh = NULL;
+    char text[16];
+
+    snprintf(text, sizeof text, form, sherd_world_ranks(world));
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    const char *placements = strstr(text, ",") ? "RR" : "R";
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, ndim, shape, placements, NULL));
+    return sherd_constant_on(layout, dtype, 1);
+}
+
+static things make(sherd_world *world)
+{
+    static const int64_t x[] = {4, 6}, weight[] = {3, 6}, groups[] = {3, 2};
+
+    return (things){.x = on(world, SHERD_F32, 2, x, "x=%d"),
+                    .weight = on(world, SHERD_F32, 2, weight, "x=%d"),
+                    .value = on(world, SHERD_I8, 2, weight, "x=%d"),
+                    .scale = on(world, SHERD_F32, 1, weight, "x=%d"),
+                    .groups = on(world, SHERD_F32, 2, groups, "x=%d"),
+                    .bias = on(world, SHERD_F32, 1, weight, "x=%d"),
+                    .scalar = on(world, SHERD_F32, 0, NULL, "x=%d"),
+                    .other = on(world, SHERD_F32, 2, x, "x=%d,y=1")};
+}
+
+MISUSE(weights_become_numbers_of_8_bits)
+{
+    const things t = make(m->world);
+    sherd_tensor *scale = NULL;
+
+    ONLY_SAYS(NULL, sherd_quantize(NULL, 0, NULL));
+    ONLY_SAYS(NULL, sherd_quantize(NULL, 0, &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(t.weight, 0, NUL(&scale)));
+    FAILS(SHERD_EINVAL, sherd_quantize(t.weight, BAD(-1, 1), &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.scalar, t.weight), 0, &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.value, t.weight), 0, &scale));
+    FAILS(SHERD_OK, sherd_quantize(t.weight, INT64_MAX, &scale));
+}
+
+MISUSE(numbers_of_8_bits_become_weights)
+{
+    const things t = make(m->world);
+
+    ONLY_SAYS(NULL, sherd_dequantize(NULL, NULL, 0, SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(NUL(t.value), t.scale, 0, SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.value, NUL(t.scale), 0, SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(BAD(t.weight, t.value), t.scale, 0, SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.value, BAD(t.value, t.scale), 0, SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.value, t.groups, BAD(0, 4), SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.value, t.groups, BAD(2, 3), SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.value, t.groups, BAD(-3, 3), SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.value, t.scale, 0, BAD(SHERD_I8, SHERD_F32)));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.value, t.scale, 0, BAD((sherd_dtype)99, SHERD_F32)));
+    FAILS(SHERD_EINVAL, sherd_dequantize(BAD(t.scalar, t.value), t.scale, 0, SHERD_F32));
+}
+
+MISUSE(products_need_values_and_scales_that_fit)
+{
+    const things t = make(m->world);
+
+    ONLY_SAYS(NULL, sherd_linear_quantized(NULL, NULL, NULL, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(NUL(t.x), t.value, t.scale, 0, t.bias));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, NUL(t.value), t.scale, 0, t.bias));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.value, NUL(t.scale), 0, t.bias));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.weight, t.x), t.weight, t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.scalar, t.x), t.value, t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.value, t.x), t.value, t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.other, t.x), t.value, t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, BAD(t.scale, t.value), t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.value, BAD(t.groups, t.scale), 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.value, t.groups, BAD(1, 5), NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.value, t.groups, BAD(-5, 5), NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.value, t.scale, 0, BAD(t.x, t.bias)));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(sherd_cast(t.x, SHERD_F16), t.x), t.value,
+                                               t.scale, 0, t.bias));
+}
+
+static const check_test tests[] = {
+    {TEST(weights_become_numbers_of_8_bits), {1, 3}},
+    {TEST(numbers_of_8_bits_become_weights), {1, 3}},
+    {TEST(products_need_values_and_scales_that_fit), {1, 3}},
+};
+CHECK_MAIN(tests)
