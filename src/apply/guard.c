@@ -8,6 +8,8 @@
  */
 #include "door.h"
 
+#include <string.h>
+
 void sherd__guard_begin(sherd__guard *guard, sherd__run *run)
 {
     const sherd_call *call = &run->call;

@@ -29,7 +29,7 @@ typedef struct compiler {
     uint64_t known; /* bits of letters that have a size */
     int64_t size[LETTERS];
     short operand[LETTERS], dim[LETTERS]; /* where it was seen first */
-    bool described; /* a size of a result is describe's, and no letter's */
+    bool described;                       /* a size of a result is describe's, and no letter's */
 } compiler;
 
 static part next_part(const char **text)
@@ -260,8 +260,8 @@ static sherd__ruled *place_of(const sherd__run *run, const char *text)
 
 static bool is_of(const sherd__ruled *r, const sherd_call *call, const char *text)
 {
-    bool same = r->op == call->op && r->operands == call->operands &&
-                r->results == call->results && strcmp(r->text, text) == 0;
+    bool same = r->op == call->op && r->operands == call->operands && r->results == call->results &&
+                strcmp(r->text, text) == 0;
 
     for (int i = 0; same && i < call->operands; i++) {
         const sherd_tensor *t = call->in[i];

@@ -10,8 +10,6 @@
 #include "autograd/replay.h"
 #include "autograd/tape.h"
 
-#include <string.h>
-
 /*
  * What a node knows of an operand. It keeps the operand's node or leaf alive, not the operand
  * itself.

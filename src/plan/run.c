@@ -358,11 +358,9 @@ bool sherd__region_spread(const sherd__schedule *schedule, const sherd__region *
 
 /* A region of no source, or of several; apart, so that a copy need not make room for what these
  * keep. */
-static __attribute__((noinline)) void fill_or_reduce(const sherd__schedule *schedule,
-                                                     const sherd__region *region, void *result,
-                                                     const sherd__source *sources,
-                                                     size_t element_bytes,
-                                                     const sherd__kernels *kernels)
+static __attribute__((noinline)) void
+fill_or_reduce(const sherd__schedule *schedule, const sherd__region *region, void *result,
+               const sherd__source *sources, size_t element_bytes, const sherd__kernels *kernels)
 {
     char *dst = (char *)result + region->at * (int64_t)element_bytes;
 

@@ -12,8 +12,6 @@
  */
 #include "tensor/state.h"
 
-#include <string.h>
-
 #include "base/num.h"
 #include "search/plans.h"
 #include "vector/choose.h"
