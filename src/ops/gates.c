@@ -48,7 +48,7 @@ static const char *describe_glu(sherd_call *call)
     return NULL;
 }
 
-/* In f32 for 16 bits: products of x and dy may leave the range of f16 where the gradient does not. */
+/* In f32 for 16 bits: products of x and dy may leave the range of f16 where gradients do not. */
 static sherd_tensor *glu_steps(sherd_tensor *a, int dim)
 {
     int64_t half = a->shape[dim] / 2;
