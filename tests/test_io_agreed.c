@@ -78,6 +78,24 @@ static void what_some_write_afterwards_is_lost(sherd_world *world)
     CHECK_EQ(first(t), 4);
 }
 
+/* Who fails then has not written what all have opened. */
+static void what_is_open_by_a_pointer_is_lost(sherd_world *world)
+{
+    sherd_tensor *other = field(world, 1), *t = field(world, 2);
+
+    CHECK_OK(sherd_world_check(world));
+    sherd_fill(other, 5);
+    double *data = sherd_tensor_write(t);
+    agree(world);
+    if (data)
+        data[0] = 3;
+    fail_between(world, go_far, other);
+    CHECK(sherd_tensor_failed(t) && !sherd_tensor_failed(other));
+    CHECK_EQ(first(other), 5);
+    sherd_fill(t, 4);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Ranks that have opened different replicas do not agree on these: the check says so. */
 static void what_only_some_have_opened_is_still_found(sherd_world *world)
 {
@@ -128,6 +146,7 @@ static void a_first_step_that_fails_loses_no_model(sherd_world *world)
 static const check_test tests[] = {
     {TEST(what_was_made_and_written_before_is_there), {1, 2, 3, 8}},
     {TEST(what_some_write_afterwards_is_lost), {2, 3, 8}},
+    {TEST(what_is_open_by_a_pointer_is_lost), {2, 3, 8}},
     {TEST(what_only_some_have_opened_is_still_found), {2, 3, 4}},
     {TEST(a_first_step_that_fails_loses_no_model), {1, 2, 4}},
 };

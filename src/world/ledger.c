@@ -345,13 +345,17 @@ bool sherd__ledgers_alike(const sherd_world *world)
 
 /* ---- after a check --------------------------------------------------------------------------- */
 
+/* What is open for writing by a pointer may yet be written, and stays noted. */
 void sherd__ledgers_agreed(sherd_world *world)
 {
     const sherd__member *member;
 
     for (int lane = 0; (member = next_used(world, &lane));) {
-        member->widest->own->work.alike = member->mesh->ledger->count;
-        member->mesh->ledger->since.word[0] = 0;
+        sherd__ledger *ledger = member->mesh->ledger;
+        member->widest->own->work.alike = ledger->count;
+        ledger->since.word[0] = 0;
+        if (ledger->writes)
+            sherd__mark_join(ledger->since.word, SHERD__MANY_MARKS, ledger->wrote.word);
     }
 }
 
