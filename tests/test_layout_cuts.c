@@ -356,6 +356,23 @@ static void getters_say_what_a_layout_is(void)
     paper_close(&p);
 }
 
+static void the_largest_box_is_that_of_the_longest_shards(void)
+{
+    static const struct {
+        const char *layout;
+        int64_t largest;
+    } cases[] = {{"[10(x:4,6)] on (x=2)", 6},     {"[10(x:6,4)] on (x=2)", 6},
+                 {"[10(x:0,10,0)] on (x=3)", 10}, {"[10(x:2,5,3),4(y:1,3)] on (x=3,y=2)", 15},
+                 {"[10(x)] on (x=3)", 4},         {"[10(x,y)] on (x=2,y=2)", 3},
+                 {"[10,4] on (x=2)", 40},         {"[] on (x=2)", 1}};
+    paper p;
+
+    paper_open(&p, 8);
+    for (int i = 0; i < LEN(cases); i++)
+        CHECK_EQ(sherd__layout_largest(paper_layout(&p, cases[i].layout)), cases[i].largest);
+    paper_close(&p);
+}
+
 static void bad_layouts_are_refused(void)
 {
     static const int64_t shape[] = {8, 4}, negative[] = {8, -1}, wide[] = {(int64_t)1 << 62, 1},
@@ -458,6 +475,7 @@ static const check_test tests[] = {
     {TEST(one_axis_changes_and_the_rest_stays)},
     {TEST(a_layout_on_a_sub_mesh_lies_on_the_root)},
     {TEST(getters_say_what_a_layout_is)},
+    {TEST(the_largest_box_is_that_of_the_longest_shards)},
     {TEST(bad_layouts_are_refused)},
     {TEST(a_million_ranks_cost_nothing)},
 };
