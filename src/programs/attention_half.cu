@@ -83,7 +83,7 @@ __device__ inline void advance(progress<K> &at, totals<K> &out, results<K, N> &s
         for (int n = 0; n < N; n++)
             x = fmaxf(x, fmaxf(s.x[m][n][2 * h], s.x[m][n][2 * h + 1]));
         high[m][h] = fmaxf(at.most[m][h], max_of_row(x));
-        far = far || high[m][h] * by > at.most[m][h] * by + FAR;
+        far = far || high[m][h] * by > at.most[m][h] * by + (float)FAR;
     }
     if (__any_sync(0xffffffffu, far)) {
         UNROLL

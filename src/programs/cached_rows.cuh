@@ -30,6 +30,9 @@ template <class K, class E> struct cached_shape {
         AHEAD = EACH > 1 ? 2 : 4,      /* such steps whose loads are on their way */
         ALL = STEP * AHEAD
     };
+    /* A lane's elements of a row, as they lie and as numbers. */
+    typedef unit_16 pieces[EACH];
+    typedef typename number<E>::sum numbers[MINE];
 };
 
 /* Element i of 16 bytes, which stay in whole registers; and as a number. */
@@ -74,7 +77,7 @@ template <> __device__ inline double element_of<f64>(const unit_16 &from, int i)
 
 /* This lane's elements of a row as they lie, 0 behind its end. */
 template <class K, class E, bool WIDE>
-__device__ inline void load_row(unit_16 (&to)[cached_shape<K, E>::EACH], const E *row,
+__device__ inline void load_row(typename cached_shape<K, E>::pieces &to, const E *row,
                                 int64_t width)
 {
     typedef cached_shape<K, E> S;
@@ -95,8 +98,8 @@ __device__ inline void load_row(unit_16 (&to)[cached_shape<K, E>::EACH], const E
 
 /* As numbers. */
 template <class K, class E>
-__device__ inline void widen(typename number<E>::sum (&to)[cached_shape<K, E>::MINE],
-                             const unit_16 (&row)[cached_shape<K, E>::EACH])
+__device__ inline void widen(typename cached_shape<K, E>::numbers &to,
+                             const typename cached_shape<K, E>::pieces &row)
 {
     typedef cached_shape<K, E> S;
 
