@@ -149,8 +149,8 @@ static void multiply_ones(sherd_world *world, const sherd_mesh *mesh, int adim, 
     }
     sherd_tensor *x = a ? sherd_constant_on(a, SHERD_F32, 1)
                         : sherd_constant(world, SHERD_F32, a_shape + 2 - adim, adim, 1);
-    sherd_tensor *y = b ? sherd_constant_on(b, SHERD_F32, 1)
-                        : sherd_constant(world, SHERD_F32, b_shape, bdim, 1);
+    sherd_tensor *y =
+        b ? sherd_constant_on(b, SHERD_F32, 1) : sherd_constant(world, SHERD_F32, b_shape, bdim, 1);
     sherd_tensor *xy = sherd_matmul(x, y);
     if (wanted == 0) {
         CHECK(sherd_tensor_failed(xy));
