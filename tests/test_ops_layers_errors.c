@@ -44,7 +44,7 @@ static void wrong_options_get_one_clear_line(sherd_world *world)
     sherd_generator g = sherd_generator_named("g");
 
     says(world, sherd_cross_entropy_with(F(3, 4), I(2), NULL),
-         "sherd_cross_entropy_mean: dim 0 of logits is 3, dim 0 of targets is 2: they must be "
+         "sherd_cross_entropy: dim 0 of logits is 3, dim 0 of targets is 2: they must be "
          "equal: logits is f32[3,4] on");
     says(world, sherd_cross_entropy_with(F(3, 1), I(3), NULL),
          "targets[0] = 1 is outside of [0,1): logits");
