@@ -113,6 +113,56 @@ static void runs_have_the_bits_that_they_have_alone(sherd_world *world)
     }
 }
 
+/* Each shard has sequences of its own, in one table, and rows of them: it reads the blocks it has,
+ * nothing travels. */
+static void a_pool_sharded_by_blocks_has_rows_of_each_shard(sherd_world *world)
+{
+    enum { EACH = 5, MANY = 8 };
+    static const int32_t of[EACH] = {0, 0, 0, 1, 7}, at[EACH] = {2, 3, 4, 0, -1};
+    int ranks = sherd_world_ranks(world), heads = ranks % 2 ? 1 : 2, shards = ranks / heads;
+    int32_t blocks[MANY * 4], sequence[MANY * EACH], where[MANY * EACH];
+    const sherd_mesh *mesh = NULL;
+    sherd_tensor *x[OPERANDS], *there[OPERANDS];
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 2, (int64_t[]){shards, heads}, NULL, NULL));
+    for (int i = 0; i < 4 * shards; i++) /* backwards in each shard */
+        blocks[i] = (int32_t)(i / 4 * 4 + 3 - i % 4);
+    for (int i = 0; i < EACH * shards; i++) {
+        sequence[i] = (int32_t)(of[i % EACH] + i / EACH * 2);
+        where[i] = at[i % EACH];
+    }
+    x[Q] = wave(world, SHERD_F32, SIZES(EACH * shards, HEADS, WIDTH), 3, 0);
+    x[K] = wave(world, SHERD_F32, SIZES(4 * shards, 3, GROUPS, WIDTH), 4, 3);
+    x[V] = wave(world, SHERD_F32, SIZES(4 * shards, 3, GROUPS, WIDTH), 4, 5);
+    x[TABLE] = numbers(world, 2, SIZES(2 * shards, 2), blocks);
+    x[SEQUENCE] = numbers(world, 1, SIZES(EACH * shards), sequence);
+    x[WHERE] = numbers(world, 1, SIZES(EACH * shards), where);
+    memcpy(there, x, sizeof x);
+    for (int j = 0; j <= V; j++)
+        there[j] = sherd_distribute_as(x[j], mesh, j ? "S(0)S(2)" : "S(0)S(1)", -1);
+    sherd_comm_reset(world);
+    sherd_tensor *y = attend(there, NULL);
+    CHECK_EQ(sherd_comm_calls(world, NULL), 0);
+    CHECK(sherd_tensor_layout(y) == sherd_tensor_layout(there[Q]));
+    CHECK(are_equal(y, attend(x, NULL)));
+    CHECK_OK(sherd_world_check(world));
+
+    where[3] = where[0] + 1; /* a fault of the first shard's third row */
+    sequence[3] = (int32_t)(2 * shards);
+    there[SEQUENCE] = numbers(world, 1, SIZES(EACH * shards), sequence);
+    there[WHERE] = numbers(world, 1, SIZES(EACH * shards), where);
+    attend(there, NULL);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "row 3 is of sequence ") != NULL);
+    if (shards == 1)
+        return;
+    sequence[3] = 3; /* of the next shard, whose blocks this one has not */
+    there[SEQUENCE] = numbers(world, 1, SIZES(EACH * shards), sequence);
+    attend(there, NULL);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "outside of the blocks from 0 to 3") != NULL);
+}
+
 /* What was written by rows of the table for each token is what the rows see. */
 static void rows_are_written_by_rows_of_the_table(sherd_world *world)
 {
@@ -172,7 +222,7 @@ static void faulty_rows_are_refused_on_all_ranks(sherd_world *world)
         {{0, -1, 1}, {0, 1, 0}, "S(2)", "row 1 is of sequence -1, the table has 2"},
         {{0, 0, 1}, {0, 1, 8}, "S(2)", "position 8 of sequence 1 is beyond its table"},
         {{0, 0, 1}, {0, 1, 7}, "R", "table[1,1] is 9, outside of a pool of 6 blocks"},
-        {{0, 0, 1}, {0, 1, 0}, "S(0)", "a pool that is sharded by blocks has no rows of all"},
+        {{0, 0, 1}, {0, 1, 0}, "S(0)", "the pool is sharded by blocks: the rows of q must be"},
         {{0, 0, 1}, {0, 1, 0}, "S(1)", "a pool may be sharded by blocks and heads only"}};
     static const int32_t blocks[] = {0, 1, 2, 9};
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -214,6 +264,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 }
 
 static const check_test tests[] = {
+    {TEST(a_pool_sharded_by_blocks_has_rows_of_each_shard), {1, 2, 3, 4, 8}},
     {TEST(runs_have_the_bits_that_they_have_alone), {1, 2, 3, 4, 8}},
     {TEST(rows_are_written_by_rows_of_the_table), {1, 2, 3, 4}},
     {TEST(nothing_is_attended_to_by_nothing), {1, 2}},

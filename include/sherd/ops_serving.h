@@ -79,13 +79,18 @@ SHERD_API sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *ke
  *     sherd_write_paged(pool_v, rows, sherd_unsqueeze(positions, 1), sherd_unsqueeze(v, 1));
  *     y = sherd_attention_paged_rows(q, pool_k, pool_v, table, sequence, positions, NULL);
  *
- * @collective see ops.h; heads may be sharded, sharded rows are gathered
+ * If the pool is sharded by blocks, each rank reads the blocks that it has: the rows must be sharded
+ * by the same axes, and see blocks of their shard alone, by their numbers in the whole pool. So each
+ * shard serves sequences of its own, in one table.
+ *
+ * @collective see ops.h; heads may be sharded, and rows as the blocks of the pool; otherwise
+ *             sharded rows are gathered
  * @shapes     q: [rows, heads, width]; k, v: as there; table: i32 [sequences, m]; sequence,
  *             positions: i32 [rows]; options: NULL = all zero
  * @numerics   a run of rows gets the bits that sherd_attention_paged gives it as a batch of one
  * @owns       scope
  * @errors     as sherd_attention_paged_with; EINVAL a sequence that the table does not have, a pool
- *             that is sharded by blocks
+ *             that is sharded by blocks where rows are not, a block of another shard
  */
 SHERD_API sherd_tensor *sherd_attention_paged_rows(sherd_tensor *q, sherd_tensor *k,
                                                    sherd_tensor *v, sherd_tensor *table,

@@ -3,7 +3,7 @@
  * Attention to keys and values that lie in blocks of a pool, as a table says: of a batch of
  * sequences with as many queries each, or of rows, each of which says of which sequence it is, so
  * that some bring hundreds of new tokens and others one. Heads may be sharded, and sequences of a
- * batch; a pool that is sharded by blocks has those of each shard's sequences. No gradient.
+ * batch; a pool that is sharded by blocks has those of each shard's sequences, or rows. No gradient.
  *
  * Rows that follow one another and are of one sequence are computed together, as a batch of one
  * (attend_blocks.c): whatever else is in the call, they get the same bits.
@@ -70,8 +70,12 @@ static bool is_apart(const sherd_layout *pool)
     return pool && pool->spec.dim[BLOCKS].axes > 0;
 }
 
-/* What is wrong with how operands lie; NULL: nothing. A pool is too large to be moved. */
-static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v)
+/*
+ * What is wrong with how operands lie; NULL: nothing. A pool is too large to be moved. Where it is
+ * sharded by blocks, sequences, or rows of them, are by dim `at` of q.
+ */
+static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
+                             int at)
 {
     if (k->layout != v->layout)
         return "k and v must have the same layout";
@@ -81,10 +85,12 @@ static const char *lie_badly(const sherd_tensor *q, const sherd_tensor *k, const
         return "a pool must not be pending: settle it";
     if (k->layout->spec.dim[TOGETHER].axes || k->layout->spec.dim[WIDTH].axes)
         return "a pool may be sharded by blocks and heads only";
-    return is_apart(k->layout) && !(q->layout && sherd__dim_alike(&q->layout->spec.dim[0],
-                                                                  &k->layout->spec.dim[BLOCKS]))
+    if (!is_apart(k->layout) ||
+        (q->layout && sherd__dim_alike(&q->layout->spec.dim[at], &k->layout->spec.dim[BLOCKS])))
+        return NULL;
+    return at == SHERD__BATCH
                ? "the pool is sharded by blocks: the sequences of q must be, by the same axes"
-               : NULL;
+               : "the pool is sharded by blocks: the rows of q must be, by the same axes";
 }
 
 /* Operands that fit have heads in groups, so 5 dims; others are refused as the caller gave them. */
@@ -94,29 +100,32 @@ static const char *describe(sherd_call *call)
 
     if (!reason)
         reason = sherd__cached_fault(call);
-    return reason ? reason : lie_badly(call->in[Q], call->in[K], call->in[V]);
+    return reason ? reason : lie_badly(call->in[Q], call->in[K], call->in[V], SHERD__BATCH);
 }
 
 /*
- * The way for a sharded pool: sequences stay where they are, and heads go where the pool has them.
+ * The way for a sharded pool: sequences, or rows, stay where they are, and heads go where the pool
+ * has them. Rows may be of any sequence, so each rank has the table.
  */
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
-    const sherd_layout *operand[OPERANDS] = {NULL}, *pool = sherd__way_given(ways, K);
+    const sherd_layout *operand[OPERANDS + 1] = {NULL}, *pool = sherd__way_given(ways, K);
+    const int at = call->operands > OPERANDS ? SHERD__POSITIONS : SHERD__BATCH;
     sherd_status status = SHERD_OK;
 
     if (!is_apart(call->in[K]->layout))
         return SHERD_OK;
     operand[K] = operand[V] = pool;
-    const sherd__dim batch = sherd__way_given(ways, Q)->spec.dim[0];
-    for (int i = 0; i < OPERANDS && !status; i++) {
+    const sherd__dim shards = sherd__way_given(ways, Q)->spec.dim[at];
+    for (int i = 0; i < call->operands && !status; i++) {
         if (i == K || i == V)
             continue;
         sherd__layout_spec spec = sherd__way_given(ways, i)->spec;
         for (int d = 0; d < spec.ndim; d++)
             spec.dim[d] = (sherd__dim){0};
         sherd__spec_settle(&spec);
-        spec.dim[0] = batch;
+        if (i != TABLE || at == SHERD__BATCH)
+            spec.dim[i == Q ? at : 0] = shards;
         if (i == Q)
             spec.dim[SHERD__GROUPS] = pool->spec.dim[HEADS];
         status = sherd__layout_intern(&operand[i], &spec);
@@ -221,14 +230,11 @@ static const char *rows_misfit(sherd_tensor *const *in)
 
 static const char *describe_rows(sherd_call *call)
 {
-    const sherd_tensor *k = call->in[K];
     const char *reason = sherd__is_grouped(call) ? NULL : rows_misfit(call->in);
 
     if (!reason)
         reason = sherd__cached_fault(call);
-    if (!reason && is_apart(k->layout))
-        reason = "a pool that is sharded by blocks has no rows of all sequences";
-    return reason ? reason : lie_badly(call->in[Q], k, call->in[V]);
+    return reason ? reason : lie_badly(call->in[Q], call->in[K], call->in[V], SHERD__POSITIONS);
 }
 
 /* Rows [at, at + rows) of one sequence. */
@@ -256,9 +262,10 @@ static bool part_of(sherd__paging *out, const sherd__paging *p, const run *r)
 
     for (int64_t i = r->at; i < r->at + r->rows && !known; i++)
         if (p->where[i] >= 0)
-            return sherd_call_fail(p->call, SHERD_EINVAL,
-                                   "row %lld is of sequence %lld, the table has %lld", (long long)i,
-                                   (long long)r->sequence, (long long)sequences);
+            return sherd_call_fail(
+                p->call, SHERD_EINVAL, "row %lld is of sequence %lld, the table has %lld",
+                (long long)(sherd_tensor_offset(p->call->in[Q], SHERD__POSITIONS) + i),
+                (long long)r->sequence, (long long)sequences);
     *out = sherd__paging_part(p, r->at, r->rows, known ? r->sequence : 0);
     return true;
 }
@@ -342,6 +349,7 @@ const sherd_op sherd__attention_paged_rows_op = {
     .rule = "bsgrw,npgw,npgw,zm,s,s->bsgrw",
     .whole = "bswnpmz",
     .describe = describe_rows,
+    .ways = lie,
     .forward = attend_rows,
     .dry = attend_rows,
     .operations = operations,
