@@ -6,6 +6,17 @@
 
 #include "sherd/layout.h"
 
+#include <stdbool.h>
+
+static inline bool boxes_are_equal(const sherd_box *a, const sherd_box *b)
+{
+    bool same = a->ndim == b->ndim;
+
+    for (int d = 0; d < a->ndim && same; d++)
+        same = a->offset[d] == b->offset[d] && a->size[d] == b->size[d];
+    return same;
+}
+
 /* Global row-major index of the i-th element of a box, in its own row-major order. */
 static inline int64_t global_of(const sherd_box *box, const int64_t *shape, int64_t i)
 {

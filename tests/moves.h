@@ -7,6 +7,7 @@
 #ifndef SHERD_MOVES_H
 #define SHERD_MOVES_H
 
+#include "boxes.h"
 #include "paper.h"
 #include "search/planners.h"
 #include "search/plans.h"
@@ -301,7 +302,7 @@ static inline void move_count(move_counts *c, const move *m, const sherd_layout 
     for (int r = 0; r < m->ranks; r++) {
         sherd_box held = sherd_layout_box(source, r, 0);
         CHECK_EQ(m->schedule[r]->shares, shares);
-        CHECK(!shares || sherd__box_equal(&m->from[r], &m->to[r]));
+        CHECK(!shares || boxes_are_equal(&m->from[r], &m->to[r]));
         int64_t in = sherd__box_count(&m->from[r]), out = sherd__box_count(&m->to[r]);
         int64_t all = sherd__box_count(&held) + (c->fresh[r] ? in : 0) + (shares ? 0 : out);
         c->fresh[r] |= !shares;

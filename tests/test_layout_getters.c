@@ -4,6 +4,7 @@
  * what the getters say gets the same one.
  */
 #define CHECK_PURE
+#include "boxes.h"
 #include "paper.h"
 
 enum { MANY = 4096, PARTS = 64 };
@@ -110,7 +111,7 @@ static void check_holding(const char *text, int ranks, int rank)
     int64_t count = 1;
 
     CHECK_EQ(holding->inside, sherd_layout_boxes(layout, rank) > 0);
-    CHECK(sherd__box_equal(&holding->box, &box));
+    CHECK(boxes_are_equal(&holding->box, &box));
     for (int d = box.ndim - 1; d >= 0; d--) {
         if (holding->count)
             CHECK_EQ(holding->stride[d], count);

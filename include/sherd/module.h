@@ -204,8 +204,9 @@ SHERD_CALL sherd_status sherd_module_set_buffer(sherd_module *module, const char
  * @shapes     in: the arguments; out: gets at least one output; after a failure every output is the
  *             failed tensor
  * @owns       outputs belong to the scope of the caller
- * @errors     those of its operators; EINVAL a container, no output, or one that is NULL; all by
- *             the alarm
+ * @errors     those of its operators; EINVAL a container, no output, or one that is NULL; ELIMIT
+ *             1000 functions of the program are running, each called by the one before; all by the
+ *             alarm
  */
 SHERD_API void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *out);
 

@@ -63,14 +63,6 @@ int64_t sherd__box_count(const sherd_box *box)
     return count;
 }
 
-bool sherd__box_equal(const sherd_box *a, const sherd_box *b)
-{
-    for (int d = 0; d < a->ndim; d++)
-        if (a->offset[d] != b->offset[d] || a->size[d] != b->size[d])
-            return false;
-    return true;
-}
-
 int64_t sherd__layout_largest(const sherd_layout *layout)
 {
     const sherd__layout_spec *spec = &layout->spec;

@@ -196,7 +196,6 @@ void sherd__layout_box(const sherd_layout *layout, const int64_t *coordinate, sh
 /* The intersection; false if it is empty. */
 bool sherd__box_meet(const sherd_box *a, const sherd_box *b, sherd_box *out);
 int64_t sherd__box_count(const sherd_box *box);
-bool sherd__box_equal(const sherd_box *a, const sherd_box *b);
 
 /*
  * Elements of a layout's largest box: the product of the longest shards, since each dim has its own
