@@ -286,6 +286,33 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
          sherd_random(world, SHERD_I32, SIZES(2), 1, sherd_normal(0, 1), &g));
 }
 
+/* Nothing is sent, and yet the next check finds it. */
+static void other_numbers_of_one_rank_are_found(sherd_world *world)
+{
+    enum { GENERATOR, WIDTH, KIND, LOW, START, STEP, VALUE, CASES };
+    const sherd_layout *layout = layout_of(mesh_for(world), 1, SIZES(4), "R", NULL);
+
+    for (int i = 0; i < CASES; i++) {
+        int other = sherd_world_rank(world) == 1 ? i : CASES;
+        sherd_generator g = sherd_generator_named(other == GENERATOR ? "h" : "g");
+        sherd_distribution d =
+            sherd_truncated_normal(0, other == WIDTH ? 2 : 1, other == LOW ? -1 : -2, 2);
+        if (i == KIND)
+            d = other == KIND ? sherd_uniform(0, 1) : sherd_normal(0, 1);
+        if (i <= LOW)
+            sherd_random_on(layout, SHERD_F32, d, &g);
+        else if (i < VALUE)
+            sherd_arange_on(layout, SHERD_F32, other == START, other == STEP ? 2 : 1);
+        else
+            sherd_constant_on(layout, SHERD_F32, other == VALUE);
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    }
+    sherd_constant_on(layout_of(mesh_for(world), 1, SIZES(4), "P(max)", NULL), SHERD_F32, 1);
+    CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
+    CHECK(strstr(sherd_world_error(world), "only a pending sum can be filled") != NULL);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(each_box_holds_what_the_whole_does), {1, 2, 3, 4}},
     {TEST(what_is_left_for_later_is_the_same), {1}},
@@ -294,5 +321,6 @@ static const check_test tests[] = {
     {TEST(drawn_numbers_are_distributed_as_said), {1}},
     {TEST(the_quantile_undoes_the_distribution), {1}},
     {TEST(a_refusal_says_what_is_wrong), {1}},
+    {TEST(other_numbers_of_one_rank_are_found), {2, 3}},
 };
 CHECK_MAIN(tests)
