@@ -284,6 +284,13 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
          sherd_random(world, SHERD_F32, SIZES(2), 1, sherd_normal(0, -1), &g));
     SAYS("sherd_random: the dtype must have fractions",
          sherd_random(world, SHERD_I32, SIZES(2), 1, sherd_normal(0, 1), &g));
+#undef SAYS
+    const int64_t far = (int64_t)1 << 53, apart = (int64_t)1 << 32;
+    const sherd_distribution widest[] = {
+        sherd_integers(far - 2, far), sherd_integers(-far, 2 - far), sherd_integers(-1, apart - 1)};
+    for (int i = 0; i < LEN(widest); i++)
+        CHECK(!sherd_tensor_failed(sherd_random(world, SHERD_I64, SIZES(2), 1, widest[i], &g)));
+    CHECK_OK(sherd_world_check(world));
 }
 
 /* Nothing is sent, and yet the next check finds it. */
