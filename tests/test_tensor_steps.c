@@ -2,7 +2,7 @@
 /*
  * Plans of several steps on real ranks, written by hand so that they do not depend on what a
  * planner likes: exact, begun, out of strided sources, counted step by step, failing in the middle,
- * and leaving nothing behind. And partitions.
+ * and leaving nothing behind. And partitions; and who reads a tensor that is written.
  */
 #include "tensors.h"
 
@@ -414,6 +414,36 @@ static void more_groups_read_than_a_block_has_tickets(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * Two groups read one tensor, all of which half of the ranks hold. The readers of the first have
+ * left; the others, of the second, come late, and a write waits for them all the same.
+ */
+static void readers_that_have_left_hide_no_others(sherd_world *world)
+{
+    static const int64_t shape[] = {4, 4};
+    const sherd_mesh *mesh = mesh_of(world, "2x2"), *line = line_of_ranks(world);
+    bool late = sherd_world_rank(world) % 2;
+
+    for (int turn = 0; turn < 4; turn++) {
+        sherd_scope_begin(world);
+        sherd_tensor *t = indices_on(layout_of(mesh, 2, shape, "S(0)S(1)", "1:4,0"), SHERD_F64);
+        sherd_tensor *first = sherd__move_to(t, layout_of(mesh, 2, shape, "RS(1)", "1:4,0"), false);
+        call_together(world, line);
+        if (late)
+            usleep(10000);
+        sherd_tensor *second = sherd__move_to(t, layout_of(mesh, 2, shape, "S(0)R", NULL), true);
+        double *data = late ? NULL : sherd_tensor_write(t);
+        for (int64_t i = 0; data && i < t->count; i++)
+            data[i] = -1;
+        CHECK_EQ(count_wrong(first, 1), 0);
+        CHECK_EQ(count_wrong(second, 1), 0);
+        if (late)
+            CHECK(sherd_tensor_write(t) != NULL); /* all ranks do the same */
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(every_path_is_exact), {4}},
     {TEST(many_go_round_by_round), {4}},
@@ -426,5 +456,6 @@ static const check_test tests[] = {
     {TEST(a_partition_reduces_to_what_it_was), {4}},
     {TEST(coordinate_0_keeps_what_it_holds), {3}},
     {TEST(more_groups_read_than_a_block_has_tickets), {8}},
+    {TEST(readers_that_have_left_hide_no_others), {4}},
 };
 CHECK_MAIN(tests)
