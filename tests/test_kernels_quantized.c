@@ -9,7 +9,10 @@
 #include "fast_sets.h"
 #include "kernels/cast.h"
 #include "kernels/quantized.h"
+#include "kernels/half.h"
 #include "vector/bodies.h"
+#include "vector/choose.h"
+#include "vector/quantized_tiles.h"
 
 enum { ROWS = 21, COLS = 150, MOST_X = 11, MOST_SCALES = 60 };
 
@@ -127,6 +130,59 @@ static void a_row_has_the_same_bits_in_any_company(void)
         }
 }
 
+/* Where the machine has tiles; values times the scales of groups are rounded to bf16. */
+static void tiles_give_the_sums_of_their_products(void)
+{
+    enum { MOST_N = SHERD__QUANTIZED_TILE_ROWS, LONG = 1100 };
+    static const struct {
+        int64_t rows, cols, group, first;
+    } these[] = {{40, LONG, 0, 0},  {32, 512, 0, 0},  {5, 7, 0, 3},
+                 {33, 1000, 16, 0}, {64, 96, 48, 16}, {1, 1, 0, 0}};
+    static const int64_t counts[] = {1, 5, 16, 17, 32, 33, MOST_N};
+    static int8_t value[64 * LONG];
+    static float scale[64 * (LONG / 16 + 2)], y[MOST_N * 64 + 1];
+    static uint16_t x[MOST_N * LONG];
+    static max_align_t room[(2 * (MOST_N * 1120 + 512 * 32) + 4 * MOST_N * 32) / 16 + 8];
+    sherd__kernel_set set;
+
+    sherd__kernels_choose(&set);
+    for (int i = 0; i < LEN(value); i++)
+        value[i] = (int8_t)(draw() * 127.5);
+    for (int i = 0; i < LEN(scale); i++)
+        scale[i] = (float)(0.1 + draw() * draw());
+    for (int i = 0; i < LEN(x); i++)
+        x[i] = sherd__to_bf16((float)draw());
+    for (int s = 0; s < LEN(these); s++)
+        for (int k = 0; k < LEN(counts); k++) {
+            int64_t n = counts[k], group = these[s].group, first = these[s].first;
+            const sherd__quantized q = {
+                these[s].rows, these[s].cols,
+                value,         scale,
+                group,         group ? (first + these[s].cols + group - 1) / group : 1,
+                first};
+            if (!sherd__quantized_fits(&set, &q))
+                continue;
+            void *at = (void *)(((uintptr_t)room + 63) / 64 * 64);
+            CHECK(sherd__quantized_workspace(&q, n) <= (int64_t)sizeof room - 64);
+            y[n * q.rows] = 77;
+            sherd__quantized_rows(&q, n, y, x, at);
+            CHECK(y[n * q.rows] == 77);
+            for (int64_t r = 0; r < n; r++)
+                for (int64_t i = 0; i < q.rows; i++) {
+                    double sum = 0, size = 0;
+                    for (int64_t j = 0; j < q.cols; j++) {
+                        double w = group ? element(&q, i, j) : value[i * q.cols + j];
+                        double term = (double)sherd__from_bf16(x[r * q.cols + j]) * w;
+                        sum += term;
+                        size += fabs(term);
+                    }
+                    CHECK_NEAR(y[r * q.rows + i], sum, (group ? 4e-3 : 1e-6) * size);
+                }
+        }
+    sherd__quantized q = {2, 8, value, scale, 8, 1, 0};
+    CHECK(!sherd__quantized_fits(&set, &q)); /* 16 neighbours have two scales */
+}
+
 static void expanded_rows_are_values_times_scales(void)
 {
     static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16};
@@ -211,6 +267,7 @@ static void halves_go_to_even_and_no_number_is_hidden(void)
 static const check_test tests[] = {
     {TEST(few_rows_are_the_sums_of_their_products)},
     {TEST(a_row_has_the_same_bits_in_any_company)},
+    {TEST(tiles_give_the_sums_of_their_products)},
     {TEST(expanded_rows_are_values_times_scales)},
     {TEST(no_element_is_off_by_more_than_half_its_scale)},
     {TEST(halves_go_to_even_and_no_number_is_hidden)},

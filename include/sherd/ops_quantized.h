@@ -57,10 +57,10 @@ SHERD_API sherd_tensor *sherd_dequantize(sherd_tensor *value, sherd_tensor *scal
  *
  * @collective see ops.h
  * @shapes     value: i8 [out, in]; scale: f32 [out], or with a group [out, ceil(in / group)]
- * @numerics   sums in f32 (of f64 in f64). Up to 8 rows of x: of numbers of 8 bits as they are, and
- *             a row has the same bits whatever others there are. More rows of bf16, and all
- *             gradients of that: by its product; with groups, and in gradients, the weight is
- *             rounded to bf16 first
+ * @numerics   sums in f32 (of f64 in f64), of the numbers of 8 bits as they are, times the scale of
+ *             the row. With groups, and in gradients, the weight is rounded first: to f32, but of
+ *             more than 4 rows of bf16 to that. Up to 4 rows of x a row has the same bits whatever
+ *             others there are
  * @owns       scope
  * @errors     see ops.h; EINVAL a negative group, values that are not i8, scales that are not f32
  */

@@ -13,6 +13,7 @@
 #include "sherd/ops_quantized.h"
 #include "vector/bodies.h"
 #include "vector/choose.h"
+#include "vector/quantized_tiles.h"
 
 enum { X, VALUE, SCALE, BIAS };
 
@@ -22,8 +23,9 @@ typedef struct quantized {
 
 #define QUANTIZED .field = {SHERD_FIELD(quantized, group, INT64)}, .attributes = sizeof(quantized)
 
-/* Rows of x that the kernel of few takes, and rows of the weight that are expanded at once. */
-enum { FEW = 8, AT_ONCE = 256 };
+/* Rows of x that the kernel of few takes, or where there are tiles; and rows of the weight that are
+ * expanded at once. */
+enum { FEW = 8, FEWER = 4, AT_ONCE = 256 };
 
 /* A call on this rank: y[m,out] of x[m,in], or dx[m,in] of dy[m,out]. */
 typedef struct work {
@@ -186,6 +188,23 @@ static bool few_rows(sherd_call *call, const work *w, const void *bias)
     return true;
 }
 
+/* Rows of bf16 in tiles. */
+static bool some_rows(sherd_call *call, const work *w, const void *bias)
+{
+    const uint16_t *x = call->from[X];
+    float *y = room_for(call, w->m * w->q.rows, SHERD_F32);
+    void *room = sherd_call_scratch(call, sherd__quantized_workspace(&w->q, w->m));
+    const finish f = {w->q.group ? NULL : w->q.scale, bias, w->q.rows, w->q.rows};
+
+    if (!y || !room)
+        return false;
+    if (sherd__is_dry(call->world))
+        return true;
+    sherd__quantized_rows(&w->q, w->m, y, x, room);
+    give(call, w, &f, 0, y);
+    return true;
+}
+
 static bool many_rows(sherd_call *call, const work *w, const char *bias)
 {
     const sherd__quantized_kernels *k =
@@ -221,6 +240,9 @@ static bool linear(sherd_call *call)
         return true;
     if (biased && !(bias = taken(call, BIAS, sums_of(w.dtype))))
         return false;
+    if (w.dtype == SHERD_BF16 && w.m > FEWER && w.m <= SHERD__QUANTIZED_TILE_ROWS && w.packs &&
+        sherd__quantized_fits(sherd__world_kernels(call->world), &w.q))
+        return some_rows(call, &w, bias);
     return w.m <= FEW && w.dtype != SHERD_F64 ? few_rows(call, &w, bias)
                                               : many_rows(call, &w, bias);
 }

@@ -2,6 +2,7 @@
 /* Values of 8 bits by AVX2: see fast_few_i8.inc. The build gives this file the flags that it needs;
  * choose.c asks the machine. */
 #include "bodies.h"
+#include "base/num.h"
 
 #ifdef __AVX2__
 

@@ -2,6 +2,7 @@
 /* Values of 8 bits by AVX-512: see fast_few_i8.inc. The build gives this file the flags that it
  * needs; choose.c asks the machine. */
 #include "bodies.h"
+#include "base/num.h"
 
 #ifdef __AVX512F__
 

@@ -236,6 +236,16 @@ EMULATED __m512 emulated_cvtepi32_ps(__m512i x)
 }
 #define _mm512_cvtepi32_ps emulated_cvtepi32_ps
 
+EMULATED __m512i emulated_cvtepi8_epi32(__m128i x)
+{
+    emulated_bits a;
+
+    a.half_i[0] = _mm256_cvtepi8_epi32(x);
+    a.half_i[1] = _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8));
+    return a.i;
+}
+#define _mm512_cvtepi8_epi32 emulated_cvtepi8_epi32
+
 EMULATED __m512 emulated_roundscale_ps(__m512 x, int how)
 {
     enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };

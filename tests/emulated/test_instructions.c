@@ -240,6 +240,8 @@ static void conversions_round_to_nearest(void)
         vector whole = {.f = _mm512_cvtepi32_ps(w.i)};
         vector longer = {
             .i = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)&w))};
+        vector bytes = {
+            .i = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)&w))};
         uint16_t narrow[16];
         _mm256_storeu_si256((__m256i *)(void *)narrow, _mm512_cvtepi32_epi16(w.i));
         vector f = {.f = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)&w))};
@@ -252,6 +254,7 @@ static void conversions_round_to_nearest(void)
             CHECK(same(back.f32[i], i < 8 ? a.f32[i] : (float)d.f64[i - 8]));
             CHECK(whole.f32[i] == (float)(int32_t)w.u32[i]);
             CHECK_EQ(longer.u32[i], w.u16[i]);
+            CHECK_EQ((int32_t)bytes.u32[i], (int8_t)w.u8[i]);
             CHECK_EQ(narrow[i], w.u32[i] & 0xFFFF);
             CHECK(isnan(f.f32[i]) || h[i] == w.u16[i]);
             CHECK(isnan(f.f32[i]) || (w.u16[i] >> 10 & 31) == 0 || (w.u16[i] >> 10 & 31) == 31 ||
