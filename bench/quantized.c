@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows times a weight of 4096 x 4096: in bf16, and in 8 bits with scales of rows and of groups of
+ * columns, side by side; medians, in milliseconds. Three weights take turns, so that none is in a
+ * cache. The last line is how long a copy of the 8 bits takes, which is the limit of few rows.
+ * Seconds of time, 300 MB.
+ */
+#include <sherd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SIDE = 4096, WEIGHTS = 3, TIMES = 21, WAYS = 4 };
+
+static const int64_t groups[WAYS] = {0, 0, 32, 128}; /* of the second way on */
+static const char *const names[WAYS] = {"bf16", "i8", "groups of 32", "of 128"};
+
+/* The weight of each way, and its scales. */
+typedef struct weights {
+    sherd_tensor *of[WAYS][WEIGHTS], *scale[WAYS][WEIGHTS];
+} weights;
+
+static double milliseconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *t)
+{
+    qsort(t, TIMES, sizeof *t, by_size);
+    return t[TIMES / 2];
+}
+
+static weights make(sherd_world *world)
+{
+    static const int64_t shape[] = {SIDE, SIDE};
+    sherd_generator dice = sherd_generator_named("weights");
+    weights w;
+
+    for (int k = 0; k < WEIGHTS; k++) {
+        sherd_tensor *t = sherd_random(world, SHERD_F32, shape, 2, sherd_normal(0, 0.02), &dice);
+        w.of[0][k] = sherd_cast(t, SHERD_BF16);
+        w.scale[0][k] = NULL;
+        for (int i = 1; i < WAYS; i++)
+            w.of[i][k] = sherd_quantize(t, groups[i], &w.scale[i][k]);
+    }
+    return w;
+}
+
+static double once(sherd_world *world, const weights *w, sherd_tensor *x, int way, int k)
+{
+    sherd_scope_begin(world);
+    double begin = milliseconds();
+    if (way == 0)
+        sherd_linear(x, w->of[0][k], NULL);
+    else
+        sherd_linear_quantized(x, w->of[way][k], w->scale[way][k], groups[way], NULL);
+    double took = milliseconds() - begin;
+    sherd_scope_end(world);
+    return took;
+}
+
+static void try_rows(sherd_world *world, const weights *w, int64_t rows)
+{
+    const int64_t shape[] = {rows, SIDE};
+    sherd_generator dice = sherd_generator_named("rows");
+    sherd_tensor *x = sherd_random(world, SHERD_BF16, shape, 2, sherd_normal(0, 1), &dice);
+    double took[WAYS][TIMES];
+
+    for (int i = 0; i < TIMES; i++)
+        for (int way = 0; way < WAYS; way++)
+            took[way][i] = once(world, w, x, way, i % WEIGHTS);
+    printf("%4d rows:", (int)rows);
+    for (int way = 0; way < WAYS; way++)
+        printf("  %s %.2f", names[way], median(took[way]));
+    printf("\n");
+}
+
+static void try_copy(void)
+{
+    const size_t bytes = (size_t)SIDE * SIDE;
+    char *from = malloc(bytes), *to = malloc(bytes);
+    double took[TIMES];
+
+    if (from && to) {
+        memset(from, 1, bytes);
+        memset(to, 1, bytes);
+        for (int i = 0; i < TIMES; i++) {
+            double begin = milliseconds();
+            memcpy(to, from, bytes);
+            took[i] = milliseconds() - begin;
+        }
+        printf("a copy of %.1f MB: %.2f\n", 1e-6 * (double)bytes, median(took));
+    }
+    free(from);
+    free(to);
+}
+
+int main(void)
+{
+    static const int64_t rows[] = {1, 2, 4, 8, 16, 64, 256};
+    sherd_world *world = NULL;
+
+    if (sherd_world_open(&world, NULL))
+        return 1;
+    const weights w = make(world);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        try_rows(world, &w, rows[i]);
+    try_copy();
+    sherd_status status = sherd_world_check(world);
+    if (status)
+        fprintf(stderr, "%s\n", sherd_world_error(world));
+    sherd_status closed = sherd_world_close(world);
+    return status || closed;
+}
