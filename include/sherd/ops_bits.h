@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bits of integers (i32, i64, i8, u8) and bool: flags, hashes, packed numbers. "See ops.h" means what
- * the head of ops.h says of all operators; shapes broadcast as in NumPy. They have no gradient.
+ * Bits of integers (i32, i64, i8, u8) and bool: flags, hashes, packed numbers. "See ops.h" means
+ * what the head of ops.h says of all operators; shapes broadcast as in NumPy. They have no
+ * gradient.
  */
 #ifndef SHERD_OPS_BITS_H
 #define SHERD_OPS_BITS_H

@@ -5,8 +5,8 @@
  * and where a few rows are multiplied by them, which takes as long as reading them does, a quarter
  * of its time. Scales are symmetric: there is no zero point.
  *
- *     sherd_tensor *scale, *w = sherd_quantize(weight, 0, &scale); // once
- *     y = sherd_linear_quantized(x, w, scale, 0, bias); // x f32, bf16 or f16
+ *     sherd_tensor *scale, *value = sherd_quantize(w, 0, &scale); // once
+ *     y = sherd_linear_quantized(x, value, scale, 0, NULL); // x f32, bf16 or f16
  *
  * sherd_module_quantize (layers.h) does that with all Linears of a module. "See ops.h" means what
  * that header's first comment says.

@@ -12,8 +12,9 @@ void sherd__device_running_sum(sherd__device *device, sherd_dtype dtype, const i
                                bool reverse, void *dst, const void *src);
 
 /*
- * What kernels/running.h has, for dtypes that compute, products of i32, i64, i8 and u8 and extremes of
- * all these and bool too. False: lines are so long and few that one thread for each is too little.
+ * What kernels/running.h has, for dtypes that compute, products of i32, i64, i8 and u8 and extremes
+ * of all these and bool too. False: lines are so long and few that one thread for each is too
+ * little.
  */
 bool sherd__device_runs(const int64_t size[3]);
 void sherd__device_running_product(sherd__device *device, sherd_dtype dtype, const int64_t size[3],

@@ -412,20 +412,16 @@ static void add_long(const sherd__pick *p, float *dst, const float *src, void *s
 void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,
                            const void *src, void *scratch)
 {
+    static void (*const by[])(sherd_reduce_op, const sherd__pick *, void *, const void *) = {
+        [SHERD_F32] = f32_scatter_reduce, [SHERD_F64] = f64_scatter_reduce,
+        [SHERD_I32] = i32_scatter_reduce, [SHERD_I64] = i64_scatter_reduce,
+        [SHERD_U8] = u8_scatter_reduce,   [SHERD_BOOL] = u8_scatter_reduce,
+        [SHERD_I8] = i8_scatter_reduce};
+
     if (may_be_long(dtype, how, p))
         add_long(p, dst, src, scratch);
-    else if (dtype == SHERD_F32)
-        f32_scatter_reduce(how, p, dst, src);
-    else if (dtype == SHERD_F64)
-        f64_scatter_reduce(how, p, dst, src);
-    else if (dtype == SHERD_I32)
-        i32_scatter_reduce(how, p, dst, src);
-    else if (dtype == SHERD_I64)
-        i64_scatter_reduce(how, p, dst, src);
-    else if (dtype == SHERD_I8)
-        i8_scatter_reduce(how, p, dst, src);
     else
-        u8_scatter_reduce(how, p, dst, src);
+        by[dtype](how, p, dst, src);
 }
 
 /* Two lists of keys of at most 8 bytes, and two of indices. */

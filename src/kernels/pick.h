@@ -30,9 +30,9 @@ void sherd__scatter(size_t bytes, const sherd__pick *p, void *dst, const void *s
                     const void *value);
 
 /*
- * The same with +=, in order of j: f32, f64, i32, i64, i8, u8. Of more than 64 elements, which may all
- * go to one place, f32 adds up as sums.h says (places.h). Or with the larger or the smaller of both
- * where `how` is SHERD_MAX or SHERD_MIN; NaN stays; or with *= for SHERD_PRODUCT. Scratch:
+ * The same with +=, in order of j: f32, f64, i32, i64, i8, u8. Of more than 64 elements, which may
+ * all go to one place, f32 adds up as sums.h says (places.h). Or with the larger or the smaller of
+ * both where `how` is SHERD_MAX or SHERD_MIN; NaN stays; or with *= for SHERD_PRODUCT. Scratch:
  * sherd__scatter_scratch bytes.
  */
 void sherd__scatter_reduce(sherd_dtype dtype, sherd_reduce_op how, const sherd__pick *p, void *dst,

@@ -2,7 +2,7 @@
 /*
  * Matrices of 8 bits with scales: element [i,j] of the matrix is value[i,j] times the scale of row
  * i, or of its row and its group of columns. A piece may begin in the middle of a group. The plain
- * versions are here; sherd__quantized_by (vector/bodies.h) gives those that the machine does faster.
+ * versions are here; sherd__quantized_by (vector/bodies.h) gives what the machine does faster.
  */
 #ifndef SHERD__KERNELS_QUANTIZED_H
 #define SHERD__KERNELS_QUANTIZED_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Weights to 8 bits with scales, and back (include/sherd/ops_quantized.h). To quantize, a rank must
- * see all columns that share a scale, so the last dim is not sharded. Back, each element is a matter
- * of its own; a piece says which column is its first.
+ * see all columns that share a scale, so the last dim is not sharded. Back, each element is a
+ * matter of its own; a piece says which column is its first.
  */
 #include "quantize.h"
 
