@@ -52,6 +52,9 @@ void store_element(sherd_dtype dtype, void *data, int64_t i, double x)
     case SHERD_I64:
         ((int64_t *)data)[i] = (int64_t)x;
         return;
+    case SHERD_I8:
+        ((int8_t *)data)[i] = (int8_t)x;
+        return;
     default:
         ((uint8_t *)data)[i] = (uint8_t)x;
     }
@@ -77,6 +80,8 @@ double load_element(sherd_dtype dtype, const void *data, int64_t i)
         return ((const int32_t *)data)[i];
     case SHERD_I64:
         return (double)((const int64_t *)data)[i];
+    case SHERD_I8:
+        return ((const int8_t *)data)[i];
     default:
         return ((const uint8_t *)data)[i];
     }

@@ -10,7 +10,7 @@
 #include "device/running.h"
 
 static const sherd_dtype all_dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
-                                         SHERD_I64, SHERD_U8,  SHERD_BOOL, SHERD_I8};
+                                         SHERD_I64, SHERD_U8,  SHERD_I8,   SHERD_BOOL};
 
 typedef struct shape {
     int64_t outer, mid, inner;
@@ -254,6 +254,8 @@ static void sums_run(void)
                 sum += mine;
                 if (dtype == SHERD_U8)
                     sum = fmod(sum, 256);
+                else if (dtype == SHERD_I8)
+                    sum = sum - 256 * floor((sum + 128) / 256);
                 sherd__cast(dtype, SHERD_F64, 1, y.host + at * bytes, &sum);
             }
         }

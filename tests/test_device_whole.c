@@ -8,7 +8,7 @@
 
 static const sherd_dtype integers[] = {SHERD_I32, SHERD_I64, SHERD_I8, SHERD_U8};
 static const sherd_dtype all_dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
-                                         SHERD_I64, SHERD_U8,  SHERD_BOOL, SHERD_I8};
+                                         SHERD_I64, SHERD_U8,  SHERD_I8,   SHERD_BOOL};
 
 static const sherd__kernels *kernels_of(sherd_dtype dtype)
 {

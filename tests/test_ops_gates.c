@@ -131,11 +131,11 @@ static void gradients_of_f16_stay_in_range(sherd_world *world)
         int64_t n = sizes[s], half = n / 2;
         sherd_scope_begin(world);
         sherd_tensor *x = sherd_constant(world, SHERD_F16, &half, 1, 1000);
-        sherd_tensor *gate =
+        sherd_tensor *gates =
             sherd_require_grad(sherd_constant(world, SHERD_F16, &half, 1, 0), true);
-        sherd_tensor *y = sherd_glu(sherd_cat((sherd_tensor *[]){x, gate}, 2, 0), 0);
+        sherd_tensor *y = sherd_glu(sherd_cat((sherd_tensor *[]){x, gates}, 2, 0), 0);
         sherd_backward(sherd_sum(sherd_scale(sherd_cast(y, SHERD_F32), 192)));
-        const float *slope = sherd_tensor_read(sherd_cast(sherd_grad(gate), SHERD_F32));
+        const float *slope = sherd_tensor_read(sherd_cast(sherd_grad(gates), SHERD_F32));
         for (int64_t i = 0; slope && i < half; i++)
             CHECK_NEAR(slope[i], 48000, 0);
         CHECK(slope);
