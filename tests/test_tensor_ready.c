@@ -15,11 +15,19 @@ static const sherd_mesh *line(sherd_world *world)
     return mesh_of(world, text);
 }
 
+static sherd_tensor *made(const sherd_mesh *mesh, const char *placements)
+{
+    return indices_on(layout_of(mesh, 2, shape, placements, NULL), SHERD_F64);
+}
+
+static sherd_tensor *begin_of(sherd_tensor *t, const sherd_mesh *mesh, const char *to)
+{
+    return sherd__move_planned(t, layout_of(mesh, 2, shape, to, NULL), NULL, NULL, true);
+}
+
 static sherd_tensor *begin(const sherd_mesh *mesh, const char *from, const char *to)
 {
-    sherd_tensor *t = indices_on(layout_of(mesh, 2, shape, from, NULL), SHERD_F64);
-
-    return sherd__move_planned(t, layout_of(mesh, 2, shape, to, NULL), NULL, NULL, true);
+    return begin_of(made(mesh, from), mesh, to);
 }
 
 /* The marks of ranks that have come to a place. */
@@ -71,24 +79,26 @@ static void waiting_brings_the_data(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The last rank fails in the place of beginning: who asks again and again comes to an end. */
+/* The last rank fails in the place of beginning: who asks again and again comes to an end, and what
+ * was to be moved may be written. */
 static void a_failure_ends_the_asking(sherd_world *world)
 {
     const sherd_mesh *mesh = line(world);
     bool last = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
-    sherd_tensor *t = NULL;
+    sherd_tensor *t = NULL, *from = made(mesh, "S(0)");
 
     CHECK_OK(sherd_world_check(world));
     if (last)
         sherd_world_fail(world, SHERD_ENOTSUP, "no move today");
     else
-        t = begin(mesh, "S(0)", "R");
+        t = begin_of(from, mesh, "R");
     while (t && !sherd_is_ready(t))
         sched_yield();
     CHECK(last || sherd_tensor_failed(sherd_wait(t)));
     CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
     CHECK(last || (sherd_is_ready(t) && sherd_tensor_failed(sherd_wait(t))));
     sherd_world_check(world);
+    CHECK(sherd_tensor_write(from) != NULL);
     CHECK_EQ(count_wrong(sherd_wait(begin(mesh, "S(0)", "R")), 1), 0);
     CHECK_OK(sherd_world_check(world));
 }
