@@ -79,9 +79,9 @@ SHERD_API sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *ke
  *     sherd_write_paged(pool_v, rows, sherd_unsqueeze(positions, 1), sherd_unsqueeze(v, 1));
  *     y = sherd_attention_paged_rows(q, pool_k, pool_v, table, sequence, positions, NULL);
  *
- * If the pool is sharded by blocks, each rank reads the blocks that it has: the rows must be sharded
- * by the same axes, and see blocks of their shard alone, by their numbers in the whole pool. So each
- * shard serves sequences of its own, in one table.
+ * If the pool is sharded by blocks, each rank reads the blocks that it has: the rows must be
+ * sharded by the same axes, and see blocks of their shard alone, by their numbers in the whole
+ * pool. So each shard serves sequences of its own, in one table.
  *
  * @collective see ops.h; heads may be sharded, and rows as the blocks of the pool; otherwise
  *             sharded rows are gathered

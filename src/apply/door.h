@@ -85,6 +85,16 @@ void sherd__override_remove(sherd__ops *ops, sherd__override *o);
 /* A handler has run. */
 void sherd__end_handler(sherd__ops *ops, const sherd_op *op, sherd_op_level level);
 
+/* Whether a handler replaces the operator now. It may replace itself, so it is copied. */
+bool sherd__begin_handler(sherd_op_handler *out, sherd__ops *ops, const sherd_op *op,
+                          sherd_op_level level);
+/* Returns false. A function that failed without a report would fail on this rank alone. */
+bool sherd__say_failed(const sherd__run *run);
+/* Run forward, or what replaces it; compose; and a handler above the tape. False: failed. */
+bool sherd__compute(sherd__run *run, sherd__ops *ops);
+bool sherd__compose(sherd__run *run, sherd__ops *ops);
+bool sherd__handle(sherd__run *run, const sherd_op_handler *handler);
+
 /* Add to the time of an operator. If memory runs out it is not counted. */
 void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, int64_t nanoseconds);
 

@@ -3,7 +3,8 @@
  * Attention to keys and values that lie in blocks of a pool, as a table says: of a batch of
  * sequences with as many queries each, or of rows, each of which says of which sequence it is, so
  * that some bring hundreds of new tokens and others one. Heads may be sharded, and sequences of a
- * batch; a pool that is sharded by blocks has those of each shard's sequences, or rows. No gradient.
+ * batch; a pool that is sharded by blocks has those of each shard's sequences, or rows. No
+ * gradient.
  *
  * Rows that follow one another and are of one sequence are computed together, as a batch of one
  * (attend_blocks.c): whatever else is in the call, they get the same bits.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What sherd_sample_rows is made of: rows that are whole (sample_rows.c), and rows that are sharded
- * (sample_shards.c, with sample_nucleus.c).
+ * What sherd_sample_rows is made of: one row (sample_one.c), rows that are whole (sample_rows.c),
+ * and rows that are sharded (sample_shards.c, with sample_batch.c and sample_nucleus.c).
  */
 #ifndef SHERD__FUNCTIONAL_SAMPLE_H
 #define SHERD__FUNCTIONAL_SAMPLE_H
@@ -11,6 +11,10 @@
 #include "ops/shared.h"
 
 enum { LOGITS, KEY, TEMPERATURE, TOP_K, TOP_P, MIN_P, OPERANDS };
+
+typedef struct sherd__sampling {
+    bool marks; /* as in sherd_sample_options */
+} sherd__sampling;
 
 /* Whether rows of these logits stay sharded: they are long. *apart: ranks have parts of different
  * rows, too. */
@@ -64,6 +68,9 @@ int64_t sherd__sample_width(const sherd__batch *b, int64_t count);
  */
 const void *sherd__sample_exchange(const sherd__batch *b, sherd_dtype dtype, int64_t width,
                                    int64_t count, const void *from, int64_t *stride);
+
+/* Have the logits here of row r. */
+void sherd__sample_loaded(sherd__batch *b, int64_t r);
 
 /* Row r with its weights here, before top_p; if they are computed now, `sum` gets theirs. */
 sherd__row *sherd__sample_weighed(sherd__batch *b, int64_t r, int64_t *sum);

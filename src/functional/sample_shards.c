@@ -44,38 +44,6 @@ int64_t sherd__sample_shards(const sherd_call *call)
 
 /* ---- exchanges ------------------------------------------------------------------------------ */
 
-int64_t sherd__sample_width(const sherd__batch *b, int64_t count)
-{
-    const sherd_mesh *mesh = b->call->in[LOGITS]->layout->spec.mesh;
-    int64_t width = sherd__ceil_div(count, sherd__max(1, b->rows));
-    int64_t *all;
-
-    if (!b->apart)
-        return width;
-    all = sherd_call_scratch(b->call, sherd_mesh_ranks(mesh) * (int64_t)sizeof *all);
-    if (!all || !sherd__share(b->call->world, mesh, "sherd_sample_rows", &width, 1, all))
-        return -1;
-    for (int64_t i = 0; i < sherd_mesh_ranks(mesh) && !sherd__is_dry(b->call->world); i++)
-        width = sherd__max(width, all[i]);
-    return width;
-}
-
-const void *sherd__sample_exchange(const sherd__batch *b, sherd_dtype dtype, int64_t width,
-                                   int64_t count, const void *from, int64_t *stride)
-{
-    const unsigned last = 1u << (b->call->in[LOGITS]->ndim - 1);
-    sherd_tensor *mine = sherd__new_parts(b->call, last, dtype, width);
-    int64_t shards;
-
-    if (!mine)
-        return NULL;
-    char *out = sherd__fresh(mine);
-    if (!sherd__is_dry(b->call->world) && count > 0) /* whatever the order of its dims */
-        memcpy(out, from, sherd_dtype_bytes(dtype) * (size_t)count);
-    *stride = width * b->rows;
-    return sherd__all_parts(b->call, last, mine, width, &shards);
-}
-
 /* [rows, width] of each shard to [rows, shards, width]. False: failed. */
 static bool exchange(const sherd__batch *b, sherd_dtype dtype, int64_t width, void *to,
                      const void *from)
@@ -104,28 +72,6 @@ static int64_t own_shard(const sherd__batch *b)
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
 
-static void load(sherd__batch *b, int64_t r)
-{
-    if (!b->loaded[r])
-        sherd__sample_load(b->call, r, &b->draw[r]);
-    b->loaded[r] = r < b->rooms;
-}
-
-sherd__row *sherd__sample_weighed(sherd__batch *b, int64_t r, int64_t *sum)
-{
-    sherd__row *d = &b->draw[r];
-    int64_t weight = 0;
-
-    if (!b->weighed[r]) {
-        load(b, r);
-        weight = sherd__draw_weigh(d);
-        b->weighed[r] = r < b->rooms;
-    }
-    if (sum)
-        *sum = weight;
-    return d;
-}
-
 /* The largest of all shards, and from them what top_k leaves out, or why the call fails. */
 static bool find_first(sherd__batch *b)
 {
@@ -136,7 +82,7 @@ static bool find_first(sherd__batch *b)
         const int64_t listed = sherd__draw_listed(&b->draw[r]);
         double *list = own + r * b->width;
         if (listed > 1 && b->draw[r].temperature > 0) {
-            load(b, r);
+            sherd__sample_loaded(b, r);
             sherd__draw_first(&b->draw[r], listed, list);
         } else {
             list[0] = sherd__sample_most(b->call, r);
@@ -164,12 +110,6 @@ static bool find_first(sherd__batch *b)
     return true;
 }
 
-/* Whether row r draws by weights of shards. */
-bool sherd__sample_weighs(const sherd__batch *b, int64_t r)
-{
-    return !b->bad[r] && !b->left[r] && b->draw[r].temperature > 0;
-}
-
 /* Not if all rows take their largest logit, or are gathered; of other ranks' rows that is not
  * known. */
 static bool any_weighs(const sherd__batch *b)
@@ -195,15 +135,6 @@ static bool find_sums(sherd__batch *b)
             sherd__draw_spread(d, &b->bins[r]);
     }
     return own && exchange(b, SHERD_I64, 1, b->sums, own);
-}
-
-int64_t sherd__sample_total(const sherd__batch *b, int64_t r)
-{
-    int64_t total = 0;
-
-    for (int64_t s = 0; s < b->shards; s++)
-        total += b->sums[r * b->shards + s];
-    return total;
 }
 
 /* ---- rows that are gathered ------------------------------------------------------------------ */
@@ -246,7 +177,7 @@ static bool gather_left(sherd__batch *b, int64_t lefts)
         return own && room && width == 0;
     for (int64_t r = 0; r < b->rows; r++)
         if (b->left[r]) {
-            load(b, r);
+            sherd__sample_loaded(b, r);
             memcpy(own + i++ * longest, b->draw[r].x, sizeof *own * (size_t)b->draw[r].n);
         }
     const double *all = sherd__sample_exchange(b, SHERD_F64, width, longest * lefts, own, &stride);

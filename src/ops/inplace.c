@@ -5,12 +5,11 @@
  * a gradient would be lost; a backward that needs the overwritten values finds the version changed.
  * A pending sum is written so that the sum has the intended value.
  */
-#include "shared.h"
+#include "inplace.h"
 #include "sherd/ops_elements.h"
 #include "vector/bodies.h"
 #include "vector/choose.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -18,28 +17,18 @@
 #include "tensor/said.h"
 #include "world/doing.h"
 
-typedef enum kind { ADD, ADD_SCALED, MULTIPLY, COPY, FILL, SCALE } kind;
-
-static bool is_sum(kind how)
+static bool is_sum(sherd__write_kind how)
 {
-    return how == ADD || how == ADD_SCALED;
+    return how == SHERD__WRITE_ADD || how == SHERD__WRITE_ADD_SCALED;
 }
 
 /* Whether every element of a is replaced. */
-static bool overwrites(kind how)
+static bool overwrites(sherd__write_kind how)
 {
-    return how == COPY || how == FILL;
+    return how == SHERD__WRITE_COPY || how == SHERD__WRITE_FILL;
 }
 
-typedef struct write {
-    const char *name;
-    kind kind;
-    sherd_tensor *a, *b; /* of a fill, and a number, b is NULL */
-    double value;
-    sherd__device *device; /* it is written in the GPU's memory */
-} write;
-
-static sherd_tensor *refuse(const write *w, sherd_status status, const char *reason)
+static sherd_tensor *refuse(const sherd__write_in *w, sherd_status status, const char *reason)
 {
     sherd_world *world = w->a->world;
     bool distributed = w->a->layout || (w->b && w->b->layout);
@@ -53,94 +42,13 @@ static sherd_tensor *refuse(const write *w, sherd_status status, const char *rea
                               sherd_tensor_text(w->b));
 }
 
-/* ---- what does not fit ----------------------------------------------------------------------- */
-
-static bool broadcasts(const sherd_tensor *b, const sherd_tensor *a)
-{
-    int skipped = a->ndim - b->ndim;
-    bool good = skipped >= 0;
-
-    for (int d = 0; d < b->ndim && good; d++)
-        good = b->shape[d] == 1 || b->shape[d] == a->shape[skipped + d];
-    return good;
-}
-
-/* In an expanded view one element stands for many. */
-static bool is_stretched(const sherd_tensor *a)
-{
-    bool stretched = false;
-
-    for (int d = 0; d < a->ndim && a->count; d++)
-        stretched |= a->local[d] > 1 && a->stride[d] == 0;
-    return stretched;
-}
-
-static const char *fault_of_operands(const write *w)
-{
-    const sherd_tensor *a = w->a, *b = w->b;
-
-    if (w->kind != COPY && a->dtype != b->dtype)
-        return "dtypes differ: cast b to that of a (sherd_cast)";
-    if (w->kind == ADD_SCALED && !sherd__has_fractions(a->dtype))
-        return "a has no fractions: its dtype must be f32, f64, bf16 or f16";
-    if (!broadcasts(b, a))
-        return "b does not broadcast to the shape of a";
-    if (b->layout && !a->layout)
-        return "b is distributed and a is not";
-    if (b->layout && b->layout->spec.mesh != a->layout->spec.mesh)
-        return "a and b lie on two meshes";
-    return NULL;
-}
-
-/* Why the dtype cannot take the number, with the number, in `text`. */
-static const char *fault_of_value(const write *w, char *text, size_t room)
-{
-    if (sherd__holds(w->a->dtype, w->value))
-        return NULL;
-    snprintf(text, room, "%.15g is no %s", w->value, sherd_dtype_name(w->a->dtype));
-    return text;
-}
-
-static const char *fault(const write *w, char *text, size_t room)
-{
-    const char *reason = w->b ? fault_of_operands(w) : fault_of_value(w, text, room);
-    sherd_tensor *both[] = {w->a, w->b};
-
-    if (reason)
-        return reason;
-    if (is_stretched(w->a))
-        return "a is a stretched view: one of its elements stands for many";
-    if (!sherd__is_recorded(w->a->world, both, 2))
-        return NULL;
-    return w->a->autograd.requires_grad && !w->a->autograd.node
-               ? "a is a leaf that wants a gradient: stop recording (sherd_set_recording) to write "
-                 "it"
-               : "a gradient would be lost: stop recording (sherd_set_recording), or use an "
-                 "operator that makes a new tensor";
-}
-
-/*
- * Only into a pending sum can one rank write for all; a factor may also be applied to a pending
- * average.
- */
-static bool can_be_written(const write *w)
-{
-    const sherd_layout *layout = w->a->layout;
-    bool good = true;
-
-    for (int x = 0; layout && x < layout->spec.mesh->axes; x++)
-        good &= layout->spec.pending[x] <=
-                (w->kind == MULTIPLY || w->kind == SCALE ? (int)SHERD_AVG : (int)SHERD_SUM);
-    return good;
-}
-
 /* ---- what is written ------------------------------------------------------------------------- */
 
 /*
  * The layout that b must have: that of a, in the dims that b has. Axes on which both are pending
  * stay so, except for a factor.
  */
-static sherd_status target_of(const sherd_layout **out, const write *w)
+static sherd_status target_of(const sherd_layout **out, const sherd__write_in *w)
 {
     const sherd_layout *a = w->a->layout, *b = w->b->layout;
     sherd__layout_spec spec = b->spec;
@@ -151,13 +59,13 @@ static sherd_status target_of(const sherd_layout **out, const write *w)
         spec.dim[d] = same ? a->spec.dim[skipped + d] : (sherd__dim){0};
     }
     for (int x = 0; x < spec.mesh->axes; x++)
-        if (w->kind == MULTIPLY || a->spec.pending[x] != spec.pending[x])
+        if (w->kind == SHERD__WRITE_MULTIPLY || a->spec.pending[x] != spec.pending[x])
             spec.pending[x] = -1;
     return sherd__layout_intern(out, &spec);
 }
 
 /* b in the dtype of a and in that layout; the failed tensor after a failure. */
-static sherd_tensor *bring(write *w)
+static sherd_tensor *bring(sherd__write_in *w)
 {
     const sherd_layout *to;
 
@@ -173,11 +81,12 @@ static sherd_tensor *bring(write *w)
 }
 
 /* Whether another rank writes b into the pending sum, and this one a zero. */
-static bool is_other_ranks_addend(const write *w)
+static bool is_other_ranks_addend(const sherd__write_in *w)
 {
     int64_t coordinate[SHERD_MAX_AXES];
 
-    if (w->kind == MULTIPLY || w->kind == SCALE || !sherd__coordinate(w->a, coordinate))
+    if (w->kind == SHERD__WRITE_MULTIPLY || w->kind == SHERD__WRITE_SCALE ||
+        !sherd__coordinate(w->a, coordinate))
         return false;
     for (int x = 0; x < w->a->layout->spec.mesh->axes; x++)
         if (w->a->layout->spec.pending[x] == SHERD_SUM &&
@@ -187,7 +96,7 @@ static bool is_other_ranks_addend(const write *w)
 }
 
 /* Memory for this write alone. NULL: there is none, raised. */
-static void *scratch(const write *w)
+static void *scratch(const sherd__write_in *w)
 {
     const sherd_tensor *a = w->a;
     sherd_tensor *t =
@@ -201,8 +110,8 @@ static void *scratch(const write *w)
 }
 
 /* A box of a's size, where it is written. */
-static void copy_box(const write *w, void *dst, const int64_t *dst_stride, const void *src,
-                     const int64_t *src_stride)
+static void copy_box(const sherd__write_in *w, void *dst, const int64_t *dst_stride,
+                     const void *src, const int64_t *src_stride)
 {
     const sherd_tensor *a = w->a;
     size_t element = sherd_dtype_bytes(a->dtype);
@@ -218,7 +127,7 @@ static void copy_box(const write *w, void *dst, const int64_t *dst_stride, const
  * b's data, and the strides with which it broadcasts to a; copied first if it overlaps what is
  * written.
  */
-static const void *open_source(const write *w, int64_t *stride)
+static const void *open_source(const sherd__write_in *w, int64_t *stride)
 {
     sherd_tensor *b = w->b;
     int skipped = w->a->ndim - b->ndim;
@@ -245,7 +154,7 @@ static const void *open_source(const write *w, int64_t *stride)
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Write the value to each element. */
-static void write_value(const write *w, void *to, double value)
+static void write_value(const sherd__write_in *w, void *to, double value)
 {
     const int64_t nowhere[SHERD_MAX_DIMS] = {0};
     sherd_tensor *a = w->a;
@@ -264,7 +173,7 @@ static void write_value(const write *w, void *to, double value)
 }
 
 /* result = a + value b. On the GPU by way of `product`, which has room for a's piece. */
-static void add_scaled(const write *w, void *result, void *to, const void *from,
+static void add_scaled(const sherd__write_in *w, void *result, void *to, const void *from,
                        const int64_t *stride, void *product)
 {
     const sherd_tensor *a = w->a;
@@ -287,18 +196,19 @@ static void add_scaled(const write *w, void *result, void *to, const void *from,
  * a = a op b: kernels write contiguous memory, so a strided a goes through a copy. False: no
  * memory.
  */
-static bool combine(const write *w, void *to, const void *from, const int64_t *stride)
+static bool combine(const sherd__write_in *w, void *to, const void *from, const int64_t *stride)
 {
     sherd_tensor *a = w->a;
     const sherd__kernels *kernels = sherd__kernels_of_any(sherd__world_kernels(a->world), a->dtype);
-    sherd__binary_kind op = w->kind == ADD ? SHERD__ADD : SHERD__MUL;
-    bool whole = sherd__is_contiguous(a), by_product = w->device && w->kind == ADD_SCALED;
+    sherd__binary_kind op = w->kind == SHERD__WRITE_ADD ? SHERD__ADD : SHERD__MUL;
+    bool whole = sherd__is_contiguous(a),
+         by_product = w->device && w->kind == SHERD__WRITE_ADD_SCALED;
     void *result = whole ? to : scratch(w), *product = by_product ? scratch(w) : NULL;
     int64_t row[SHERD_MAX_DIMS];
 
     if (!result || (by_product && !product) || sherd__is_dry(a->world))
         return result && (product || !by_product);
-    if (w->kind == ADD_SCALED)
+    if (w->kind == SHERD__WRITE_ADD_SCALED)
         add_scaled(w, result, to, from, stride, product);
     else if (w->device)
         sherd__device_binary(w->device, a->dtype, op, a->ndim, a->local, result, to, a->stride,
@@ -312,7 +222,7 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
 }
 
 /* Multiply each element by the value, which a can hold. False: there is no memory. */
-static bool scale(const write *w, void *to)
+static bool scale(const sherd__write_in *w, void *to)
 {
     const int64_t nowhere[SHERD_MAX_DIMS] = {0};
     sherd_tensor *a = w->a;
@@ -343,7 +253,7 @@ static bool scale(const write *w, void *to)
 
 /* This rank's GPU, if only that has what is written, or written with; integers and bool are not
  * computed there. */
-static sherd__device *device_of(const write *w)
+static sherd__device *device_of(const sherd__write_in *w)
 {
     if (!overwrites(w->kind) && !sherd__has_fractions(w->a->dtype))
         return NULL;
@@ -353,7 +263,7 @@ static sherd__device *device_of(const write *w)
 }
 
 /* This rank's piece. False: failed. */
-static bool write_piece(const write *w)
+static bool write_piece(const sherd__write_in *w)
 {
     sherd_tensor *a = w->a;
     bool not_ours = is_other_ranks_addend(w);
@@ -371,18 +281,18 @@ static bool write_piece(const write *w)
     bool combines = !overwrites(w->kind);
     /* What combines goes on in a dry world: for the scratch memory that it takes. */
     if (sherd__left_out(a->world, w->name, a->dtype, combines ? (double)a->count : 0,
-                        (combines          ? 3
-                         : w->kind == COPY ? 2
-                                           : 1) *
+                        (combines                       ? 3
+                         : w->kind == SHERD__WRITE_COPY ? 2
+                                                        : 1) *
                             sherd__local_bytes(a)) &&
         !combines)
         return true;
-    if (w->kind == FILL || not_ours)
+    if (w->kind == SHERD__WRITE_FILL || not_ours)
         write_value(w, to, not_ours ? 0 : w->value);
-    else if (w->kind == COPY)
+    else if (w->kind == SHERD__WRITE_COPY)
         copy_box(w, to, a->stride, from, stride);
     else
-        return w->kind == SCALE ? scale(w, to) : combine(w, to, from, stride);
+        return w->kind == SHERD__WRITE_SCALE ? scale(w, to) : combine(w, to, from, stride);
     return true;
 }
 
@@ -390,26 +300,27 @@ static bool write_piece(const write *w)
  * A copy replaces the contents, even if it writes only a part of them. What the contents were found
  * in is noted already.
  */
-static sherd__origin origin_after(const write *w, sherd__origin before)
+static sherd__origin origin_after(const sherd__write_in *w, sherd__origin before)
 {
     sherd__origin now = sherd__origin_of(w->a);
     sherd__origin added = w->b ? sherd__origin_of(w->b) : (sherd__origin){{0, 0}, {0, 0}};
 
-    now.made = w->kind == COPY ? added.made : sherd__origin_mixed(before, added).made;
+    now.made = w->kind == SHERD__WRITE_COPY ? added.made : sherd__origin_mixed(before, added).made;
     return now;
 }
 
-static void note(write *w)
+static void note(sherd__write_in *w)
 {
-    static const sherd_op said = {
-        .name = "write", .field = {SHERD_FIELD(write, value, DOUBLE)}, .attributes = sizeof(write)};
+    static const sherd_op said = {.name = "write",
+                                  .field = {SHERD_FIELD(sherd__write_in, value, DOUBLE)},
+                                  .attributes = sizeof(sherd__write_in)};
 
     sherd__note(w->name, (sherd_tensor *[]){w->a, w->b}, w->b ? 2 : 1,
                 sherd__attribute_double(0, w->value), &w->a, 1);
     sherd__say_call(w->a, &said, w, true);
 }
 
-static sherd_tensor *run(write *w)
+static sherd_tensor *run(sherd__write_in *w)
 {
     sherd_tensor *a = w->a;
     sherd_world *world = a->world;
@@ -428,7 +339,7 @@ static sherd_tensor *run(write *w)
         sherd__set_varies(a, overwrites(w->kind) ? varies : a->varies | varies);
         if (a->layout)
             note(w);
-        if (w->kind != FILL)
+        if (w->kind != SHERD__WRITE_FILL)
             sherd__origin_set(a, origin_after(w, before));
     }
     sherd_scope_end(world);
@@ -436,13 +347,13 @@ static sherd_tensor *run(write *w)
 }
 
 /* Whether it is lost, and all of it is written. */
-static bool is_anew(const write *w)
+static bool is_anew(const sherd__write_in *w)
 {
     return w->a && w->a->lost == SHERD__HALF_WRITTEN && overwrites(w->kind);
 }
 
 /* The failed tensor, raised, if it cannot be done; NULL: it can be tried. */
-static sherd_tensor *refused(const write *w, sherd_world *world)
+static sherd_tensor *refused(const sherd__write_in *w, sherd_world *world)
 {
     sherd_tensor *both[] = {w->a, w->b};
     char text[64];
@@ -450,18 +361,19 @@ static sherd_tensor *refused(const write *w, sherd_world *world)
     if (is_anew(w) ? sherd__alarmed(world) || sherd__stop(world, w->name, &both[1], 1)
                    : sherd__stop(world, w->name, both, 2))
         return sherd__failed(world);
-    if (!w->a || (!w->b && w->kind != FILL && w->kind != SCALE))
+    if (!w->a || (!w->b && w->kind != SHERD__WRITE_FILL && w->kind != SHERD__WRITE_SCALE))
         return sherd__fail_tensor(world, both[w->a ? 0 : 1]->layout != NULL, SHERD_EINVAL,
                                   "%s: %s is NULL", w->name, w->a ? "b" : "a");
     if (w->b && w->b->world != world)
         return refuse(w, SHERD_EINVAL, "a and b are of two worlds");
-    const char *reason = fault(w, text, sizeof text);
+    const char *reason = sherd__write_fault(w, text, sizeof text);
     if (reason)
         return refuse(w, SHERD_EINVAL, reason);
-    return can_be_written(w) ? NULL : refuse(w, SHERD_ENOTSUP, "only a pending sum can be written");
+    return sherd__can_be_written(w) ? NULL
+                                    : refuse(w, SHERD_ENOTSUP, "only a pending sum can be written");
 }
 
-static sherd_tensor *write_to(write w)
+static sherd_tensor *write_to(sherd__write_in w)
 {
     sherd_world *world = w.a ? w.a->world : w.b ? w.b->world : NULL;
     bool anew = is_anew(&w);
@@ -479,35 +391,37 @@ static sherd_tensor *write_to(write w)
 
 sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b)
 {
-    return write_to((write){"sherd_add_to", ADD, a, b, 0, NULL});
+    return write_to((sherd__write_in){"sherd_add_to", SHERD__WRITE_ADD, a, b, 0, NULL});
 }
 
 sherd_tensor *sherd_add_scaled_to(sherd_tensor *a, sherd_tensor *b, double factor)
 {
-    return write_to((write){"sherd_add_scaled_to", ADD_SCALED, a, b, factor, NULL});
+    return write_to(
+        (sherd__write_in){"sherd_add_scaled_to", SHERD__WRITE_ADD_SCALED, a, b, factor, NULL});
 }
 
 sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b)
 {
-    return write_to((write){"sherd_mul_by", MULTIPLY, a, b, 0, NULL});
+    return write_to((sherd__write_in){"sherd_mul_by", SHERD__WRITE_MULTIPLY, a, b, 0, NULL});
 }
 
 sherd_tensor *sherd_scale_by(sherd_tensor *a, double factor)
 {
-    return write_to((write){"sherd_scale_by", SCALE, a, NULL, factor, NULL});
+    return write_to((sherd__write_in){"sherd_scale_by", SHERD__WRITE_SCALE, a, NULL, factor, NULL});
 }
 
 sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b)
 {
-    return write_to((write){"sherd_copy_from", COPY, a, b, 0, NULL});
+    return write_to((sherd__write_in){"sherd_copy_from", SHERD__WRITE_COPY, a, b, 0, NULL});
 }
 
 bool sherd__copy_fits(sherd_tensor *a, sherd_tensor *b)
 {
-    return !refused(&(write){"sherd_copy_from", COPY, a, b, 0, NULL}, a->world);
+    return !refused(&(sherd__write_in){"sherd_copy_from", SHERD__WRITE_COPY, a, b, 0, NULL},
+                    a->world);
 }
 
 sherd_tensor *sherd_fill(sherd_tensor *a, double value)
 {
-    return write_to((write){"sherd_fill", FILL, a, NULL, value, NULL});
+    return write_to((sherd__write_in){"sherd_fill", SHERD__WRITE_FILL, a, NULL, value, NULL});
 }
