@@ -12,9 +12,9 @@
 
 enum { LOGITS, KEY, TEMPERATURE, TOP_K, TOP_P, MIN_P, OPERANDS };
 
-typedef struct sherd__sampling {
+typedef struct sherd__sample_how {
     bool marks; /* as in sherd_sample_options */
-} sherd__sampling;
+} sherd__sample_how;
 
 /* Whether rows of these logits stay sharded: they are long. *apart: ranks have parts of different
  * rows, too. */

@@ -48,7 +48,7 @@ static int64_t row_number(const sherd_call *call, int64_t i)
 
 bool sherd__sample_marked(sherd_call *call, int64_t i, const char *fault)
 {
-    const sherd__sampling *how = call->attributes;
+    const sherd__sample_how *how = call->attributes;
 
     return how->marks || sherd_call_fail(call, SHERD_EINVAL, "row %lld: %s",
                                          (long long)row_number(call, i), fault);

@@ -114,8 +114,8 @@ const sherd_op sherd__sample_rows_op = {
                 {"top_p", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
                 {"min_p", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
     .result = {{"y", SHERD_OP_INDEX}},
-    .field = {SHERD_FIELD(sherd__sampling, marks, BOOL)},
-    .attributes = sizeof(sherd__sampling),
+    .field = {SHERD_FIELD(sherd__sample_how, marks, BOOL)},
+    .attributes = sizeof(sherd__sample_how),
     .rule = "...m,...k,...,...,...,...->...",
     .whole = "mk" ROW_LETTERS,
     .joined = "n",
@@ -128,7 +128,7 @@ sherd_tensor *sherd_sample_rows(sherd_tensor *logits, sherd_tensor *key,
                                 const sherd_sample_options *options)
 {
     const sherd_sample_options o = options ? *options : (sherd_sample_options){.marks = false};
-    const sherd__sampling how = {o.marks};
+    const sherd__sample_how how = {o.marks};
     sherd_tensor *in[OPERANDS] = {logits, key, o.temperature, o.top_k, o.top_p, o.min_p};
 
     return sherd_apply(&sherd__sample_rows_op, in, OPERANDS, &how);
