@@ -310,9 +310,3 @@ bool sherd__seems_asleep(const sherd__arena *arena, const sherd__ranks *ranks)
         asleep |= sherd__peek(&arena->control->sleepers.word[w]) & ranks->word[w];
     return asleep != 0;
 }
-
-const sherd__transport sherd__arena_transport = {
-    .name = "arena",
-    .reads_in_place = true,
-    SHERD__BY_RECORDS,
-};

@@ -19,16 +19,6 @@ enum { PICO = 1000 };
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-bool sherd__is_dry(const sherd_world *world)
-{
-    return world->dry != NULL;
-}
-
-int64_t sherd__clock(const sherd_world *world)
-{
-    return world->dry ? world->dry->now.picoseconds / PICO : sherd__now();
-}
-
 /* The time at a rate; cut where a tiny rate makes it overflow. */
 static double picoseconds_of(double amount, double rate)
 {

@@ -9,12 +9,8 @@
 
 #include "inside.h"
 
-extern const sherd__transport sherd__mpi_transport;
-
 /* The world has begun. */
 void sherd__remote_begin(sherd_world *world);
-/* What of the machine's memory is this rank's. */
-uint64_t sherd__remote_share(const sherd_world *world, uint64_t bytes);
 /* It is about to go. */
 void sherd__remote_leave(sherd_world *world);
 /* A mesh has been made: whose lanes are whose. */

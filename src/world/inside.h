@@ -420,12 +420,6 @@ void sherd__group_refresh(sherd_world *world, sherd__group *group);
 
 sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                                const char *name);
-/* What transports have in common where ranks show each other records, or mirrors of them. */
-#define SHERD__BY_RECORDS                                                                \
-    .raise = sherd__arena_raise, .take = sherd__arena_take, .give = sherd__arena_give,   \
-    .readable = sherd__arena_readable, .writable = sherd__arena_writable,                \
-    .ready = sherd__arena_ready, .call = sherd__arena_call, .share = sherd__arena_share, \
-    .meet = sherd__arena_meet
 /* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
 

@@ -328,8 +328,7 @@ sherd_status sherd__limit_join(sherd_world *world)
                            "SHERD_ARENA_BYTES=%.40s: expected a number of bytes, for example 8G, "
                            "512M or 1073741824",
                            text);
-    uint64_t share = world->remote ? sherd__remote_share(world, mine.bytes)
-                                   : mine.bytes / (uint64_t)world->ranks;
+    uint64_t share = mine.bytes / (uint64_t)(world->remote ? world->remote->here : world->ranks);
     if (text && !world->dry && share < SHERD__PIECE)
         return refuse_few(world, text);
     if (world->remote) /* the other ranks of this machine have arenas of their own */

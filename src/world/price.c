@@ -21,10 +21,11 @@ enum { FILE_BYTES = 1 << 16 };
 sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, const char *text)
 {
     const sherd__argument need[] = {{"world", world}, {"out", out}, {"text", text}, {NULL, NULL}};
+    sherd__diag *diag = world ? &world->diag : NULL;
 
-    if (sherd__require(sherd__world_diag(world), "sherd_price_parse", need))
+    if (sherd__require(diag, "sherd_price_parse", need))
         return SHERD_EINVAL;
-    return sherd__price_read(out, sherd__world_diag(world), text);
+    return sherd__price_read(out, diag, text);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -399,15 +399,9 @@ void sherd__remote_begin(sherd_world *world)
     world->remote->counts = &world->heap;
     sherd__ranks_copy(&world->near, &world->remote->near);
     world->mirrors = &world->remote->arena;
-    world->transport = &sherd__mpi_transport;
     for (int q = 0; q < world->ranks; q++)
         if (!sherd__is_near(world, q))
             atomic_store(&sherd__lane_of(world, q, 0)->leader, 1);
-}
-
-uint64_t sherd__remote_share(const sherd_world *world, uint64_t bytes)
-{
-    return bytes / (uint64_t)world->remote->here;
 }
 
 void sherd__remote_leave(sherd_world *world)
@@ -484,8 +478,3 @@ bool sherd__remote_close(sherd__remote *remote, bool well)
     give_all(remote, well);
     return quiet;
 }
-
-const sherd__transport sherd__mpi_transport = {
-    .name = "mpi",
-    SHERD__BY_RECORDS,
-};

@@ -63,6 +63,7 @@ typedef struct sherd__transport {
 } sherd__transport;
 
 extern const sherd__transport sherd__arena_transport; /* ranks are processes or threads */
+extern const sherd__transport sherd__mpi_transport;   /* some are far: remote.h */
 extern const sherd__transport sherd__paper_transport; /* no memory, no peers */
 
 #endif

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST_SPINS = 2000, FEWEST_SPINS = 2, YIELDS = 64 };
@@ -34,14 +33,6 @@ enum {
     ROBBED_NS = 1000 * 1000,
     CALM = 32 /* waits without such a one, before yielding is tried again, and doubled */
 };
-
-int64_t sherd__now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static inline void pause_core(void)
 {

@@ -263,8 +263,10 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
         !sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world) ||
         !open_scratch(world))
         return sherd__no_memory(&world->diag, function);
-    if (world->remote)
+    if (world->remote) {
         sherd__remote_begin(world);
+        world->transport = &sherd__mpi_transport;
+    }
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
     status = agree_on_options(world, function, options);

@@ -321,7 +321,7 @@ bool sherd__block_ready(sherd_world *world, sherd__block *block);
  */
 bool sherd__block_writable(sherd_world *world, sherd__block *block);
 
-/* ---- dry worlds (dry.c, dry_sent.c) ---------------------------------------------------------- */
+/* ---- dry worlds (clock.c, dry.c, dry_sent.c) ------------------------------------------------- */
 
 /* Whether tensors have no contents here: sherd_world_dry. */
 bool sherd__is_dry(const sherd_world *world);
