@@ -25,14 +25,6 @@ int64_t *sherd__device_room(sherd_world *world, const sherd__group *group, int w
     return world->devices.word;
 }
 
-void sherd__group_places(const sherd__group *group, int16_t place[SHERD_MAX_RANKS])
-{
-    int n = 0;
-
-    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
-        place[q] = (int16_t)n++;
-}
-
 static void tell(sherd_world *world, int64_t *mine, const sherd__move *moves, int count)
 {
     sherd__device_mark(world->device, SHERD__MARK_MADE, mine + SHERD__TOLD_MARK);

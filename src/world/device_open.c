@@ -124,16 +124,3 @@ sherd_status sherd__world_device_open(sherd_world *world, const sherd_world_opti
         return SHERD_OK;
     return sherd__device_open(&world->device, &world->heap, &world->diag, name, world->rank);
 }
-
-bool sherd__device_sound(sherd_world *world)
-{
-    sherd__device *device = world->device;
-    const char *lacked = device ? sherd__device_lacked(device) : NULL;
-    const char *fault = device ? sherd__device_fault(device) : NULL;
-
-    if (lacked)
-        sherd__fail_doing(world, true, SHERD_ENOMEM, "%s: %s", sherd__device_name(device), lacked);
-    else if (fault)
-        sherd__raise(world, SHERD_ENOTSUP, "%s", fault);
-    return !lacked && !fault;
-}

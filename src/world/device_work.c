@@ -4,6 +4,7 @@
  * as a kernel that reads what it lacks where other ranks said that it lies.
  */
 #include "devices.h"
+#include "doing.h"
 #include "vector/choose.h"
 
 #include <string.h>
@@ -140,4 +141,17 @@ bool sherd__device_slice(sherd_world *world, const sherd__move *move)
 
     sherd__device_work_run(&w, world->rank);
     return sherd__device_sound(world);
+}
+
+bool sherd__device_sound(sherd_world *world)
+{
+    sherd__device *device = world->device;
+    const char *lacked = device ? sherd__device_lacked(device) : NULL;
+    const char *fault = device ? sherd__device_fault(device) : NULL;
+
+    if (lacked)
+        sherd__fail_doing(world, true, SHERD_ENOMEM, "%s: %s", sherd__device_name(device), lacked);
+    else if (fault)
+        sherd__raise(world, SHERD_ENOTSUP, "%s", fault);
+    return !lacked && !fault;
 }

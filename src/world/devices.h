@@ -15,10 +15,6 @@ sherd_status sherd__world_device_open(sherd_world *world, const sherd_world_opti
  * way of the CPU. Collective. ENOMEM, ENOTSUP, of this rank. */
 sherd_status sherd__world_device_meet(sherd_world *world);
 
-/* The group that calls a step: NULL if it is this rank alone. False: there is none. */
-bool sherd__step_group(sherd_world *world, const sherd_step *step, const sherd_mesh *among,
-                       sherd__group **out);
-
 /* What all members of a call must agree on. */
 uint64_t sherd__moves_fingerprint(sherd_world *world, const char *name, const sherd__move *moves,
                                   int count);
@@ -48,8 +44,6 @@ enum {
  * NULL: the alarm is raised. */
 int64_t *sherd__device_room(sherd_world *world, const sherd__group *group, int words,
                             const char *name);
-/* The index of each member of a group. */
-void sherd__group_places(const sherd__group *group, int16_t place[SHERD_MAX_RANKS]);
 
 /* ---- the work of a step ---------------------------------------------------------------------- */
 

@@ -54,20 +54,6 @@ static void trace_call(sherd_world *world, const sherd__group *group, const char
                                 {.key = "plan", .text = plan->what}}});
 }
 
-bool sherd__step_group(sherd_world *world, const sherd_step *step, const sherd_mesh *among,
-                       sherd__group **out)
-{
-    const sherd_mesh *mesh = step->from->spec.mesh;
-    bool across = mesh != step->to->spec.mesh;
-
-    *out = &world->whole;
-    if (across && !among)
-        return true;
-    if (across)
-        mesh = among;
-    return sherd__group_find(world, mesh, across ? sherd__mesh_axis_bits(mesh) : step->axes, out);
-}
-
 static bool find_group(sherd_world *world, const sherd__move *move, const char *name,
                        sherd__group **out)
 {

@@ -24,36 +24,6 @@ bool sherd__seen_reserve(sherd_world *world, int lanes)
     return true;
 }
 
-static unsigned wide_axes(const sherd_mesh *mesh)
-{
-    unsigned bits = 0;
-
-    for (int a = 0; a < mesh->axes; a++)
-        if (mesh->extent[a] > 1)
-            bits |= 1u << a;
-    return bits;
-}
-
-static const sherd__member *find_member(const sherd_world *world, const sherd_mesh *mesh)
-{
-    for (int i = world->meshes - 1; i >= 0; i--)
-        if (world->mesh[i].mesh == mesh)
-            return &world->mesh[i];
-    return NULL;
-}
-
-static void axes_text(const sherd_mesh *mesh, unsigned axes, char *out, size_t room)
-{
-    size_t at = 0;
-
-    out[0] = '\0';
-    for (int a = 0; a < mesh->axes && at < room; a++)
-        if (axes >> a & 1)
-            at += (size_t)snprintf(out + at, room - at, "%s%s", at ? "," : "", mesh->name[a]);
-}
-
-/* ---- making them ----------------------------------------------------------------------------- */
-
 /* Whether two coordinates of a mesh are the same along all but some axes. */
 static bool differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
                            const int64_t *b)
@@ -73,7 +43,7 @@ static void fill_group(sherd_world *world, sherd__group *group, const sherd_mesh
     group->axes = axes;
     group->lane = lane;
     group->own = sherd__own_lane(world, lane);
-    axes_text(mesh, axes, group->name, sizeof group->name);
+    sherd__axes_text(mesh, axes, group->name, sizeof group->name);
     if (world->dry) { /* it waits for nobody, and there may be any number of members */
         group->count = 1;
         for (int a = 0; a < mesh->axes; a++)
@@ -101,7 +71,7 @@ static void give_up(sherd_world *world, sherd__member *member)
 static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__member *out)
 {
     int64_t mine[SHERD_MAX_AXES];
-    unsigned wide = wide_axes(mesh);
+    unsigned wide = sherd__wide_axes(mesh);
 
     memset(out, 0, sizeof *out);
     out->mesh = mesh;
@@ -166,7 +136,7 @@ sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sher
 
     if (!world->transport->meet)
         return mine;
-    if (!mine && !find_member(world, mesh))
+    if (!mine && !sherd__member_of(world, mesh))
         mine = prepare(world, mesh, &member);
     snprintf(what, sizeof what, "%s: (%s)", name, mine ? "" : mesh->text);
     sherd_status all = sherd__agree(world, mine, mine ? 0 : mesh->hash, what);
@@ -187,59 +157,4 @@ void sherd__groups_clear(sherd_world *world)
     sherd__free(&world->heap, world->mesh);
     world->mesh = NULL;
     world->meshes = world->mesh_room = 0;
-}
-
-/* ---- finding them ---------------------------------------------------------------------------- */
-
-bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
-                       sherd__group **out)
-{
-    const sherd__member *member = find_member(world, mesh);
-
-    *out = NULL;
-    if (!member || !member->inside)
-        return false;
-    axes &= wide_axes(mesh);
-    if (axes)
-        *out = &member->group[member->index[axes]];
-    return true;
-}
-
-bool sherd__mesh_holds(const sherd_world *world, const sherd_mesh *outer, const sherd_mesh *inner)
-{
-    const sherd__member *member = find_member(world, outer);
-    const int *ranks = inner->root->ranks;
-    bool all = member && member->inside && inner->space == &world->space;
-
-    for (int64_t i = 0; i < inner->root->count && all; i++)
-        all = sherd_mesh_coordinate(outer, ranks ? ranks[i] : (int)i, NULL);
-    return all;
-}
-
-static void lane_axes(const sherd_world *world, int lane, char *out, size_t room)
-{
-    snprintf(out, room, "world");
-    for (int i = 0; i < world->meshes; i++) {
-        const sherd__member *member = &world->mesh[i];
-        for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++)
-            if (member->index[bits] >= 0 && member->first + member->index[bits] == lane)
-                axes_text(member->mesh, bits, out, room);
-    }
-}
-
-void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, size_t room)
-{
-    char axes[64];
-    int leader = atomic_load(&sherd__lane_of(world, rank, lane)->leader);
-    const char *mark = " (ranks ";
-
-    lane_axes(world, lane, axes, sizeof axes);
-    size_t at = (size_t)snprintf(out, room, "%s", axes);
-    for (int q = 0; q < world->ranks && at < room; q++)
-        if (atomic_load(&sherd__lane_of(world, q, lane)->leader) == leader) {
-            at += (size_t)snprintf(out + at, room - at, "%s%d", mark, q);
-            mark = ",";
-        }
-    if (at < room)
-        snprintf(out + at, room - at, ")");
 }

@@ -449,12 +449,6 @@ sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sher
                                 const char *name);
 /* Room in `seen` for so many lanes; false for lack of memory. */
 bool sherd__seen_reserve(sherd_world *world, int lanes);
-/* "dp,tp (ranks 0,2)": the group of a rank in a lane. */
-void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, size_t room);
-/* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no
- * groups, or I am not in it. */
-bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
-                       sherd__group **out);
 void sherd__groups_clear(sherd_world *world);
 
 /* ---- log.c ----------------------------------------------------------------------------------- */
@@ -485,6 +479,7 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
  * not well. */
 sherd_status sherd__world_close(sherd_world *world, char *text);
 
+#include "members.h"
 #include "calls.h"
 #include "forked.h"
 #include "ledgers.h"

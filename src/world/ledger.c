@@ -74,21 +74,6 @@ void sherd__block_heal(sherd__block *block)
 
 /* ---- what has been used ---------------------------------------------------------------------- */
 
-/* Lanes go to meshes in their order. */
-const sherd__member *sherd__member_at(const sherd_world *world, int lane)
-{
-    int low = 0, high = world->meshes; /* the last that begins at it, or before */
-
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (world->mesh[middle].first <= lane)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? &world->mesh[low - 1] : NULL;
-}
-
 /* The mesh whose ledger is told in a lane; NULL: none that this rank is in. */
 static const sherd__member *told_in(const sherd_world *world, int lane)
 {
@@ -171,11 +156,6 @@ void sherd__ledgers_tell(sherd_world *world)
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
-
-const sherd__work *sherd__work_of(const sherd_world *world, int rank, int lane)
-{
-    return &sherd__lane_of(world, rank, lane)->work;
-}
 
 /* The count at the last good check; who has not used the mesh since has not told it anew. */
 static uint64_t last_good(const sherd__work *x, const sherd__work *y)
@@ -270,11 +250,6 @@ static bool differ_in(const sherd_world *world, int lane, int a, int b, bool oth
                  "and %d",
                  a, claim->text, a, b);
     return claim != NULL;
-}
-
-int sherd__leader_of(const sherd_world *world, int rank, int lane)
-{
-    return atomic_load(&sherd__lane_of(world, rank, lane)->leader) - 1;
 }
 
 static bool show_the_same(const sherd_world *world, int lane, int a, int b)

@@ -29,13 +29,20 @@ static inline void sherd__forget_writes(sherd__ledger *ledger)
     ledger->wrote.word[0] = ledger->since.word[0] = 0;
 }
 
+/* What a rank has told of its deeds. */
+static inline const sherd__work *sherd__work_of(const sherd_world *world, int rank, int lane)
+{
+    return &sherd__lane_of(world, rank, lane)->work;
+}
+
+/* The leader of a rank's group in a lane; -1: it is in none. */
+static inline int sherd__leader_of(const sherd_world *world, int rank, int lane)
+{
+    return atomic_load(&sherd__lane_of(world, rank, lane)->leader) - 1;
+}
+
 /* The ledger that is told in a lane. NULL for lack of memory. */
 sherd__ledger *sherd__ledger_create(sherd_world *world, int lane);
-/* The mesh that has a lane; NULL: the world's own. */
-const sherd__member *sherd__member_at(const sherd_world *world, int lane);
-/* What a rank has told of its deeds; the leader of its group, -1: it is in none. */
-const sherd__work *sherd__work_of(const sherd_world *world, int rank, int lane);
-int sherd__leader_of(const sherd_world *world, int rank, int lane);
 /* Before arriving at a meeting: show the others what this rank has done; and, for a check, what it
  * claims to be equal. */
 void sherd__ledgers_tell(sherd_world *world);
