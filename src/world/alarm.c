@@ -5,7 +5,7 @@
  * of its own that is never lowered, so that no check can wipe it out.
  */
 #include "doing.h"
-#include "inside.h"
+#include "remote.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -80,7 +80,7 @@ void sherd__end_world(sherd__arena *arena, uint64_t word)
         return;
     sherd__ring_all(arena);
     if (arena->remote)
-        sherd__remote_end(arena, word);
+        sherd__remote_own_hooks.end(arena, word);
 }
 
 void sherd__end_told(sherd_world *world, sherd_status status, const char *text)
@@ -106,7 +106,7 @@ static void raise_alarm(sherd_world *world, sherd_status status, const char *tex
         return;
     sherd__ring_all(&world->arena);
     if (world->remote)
-        sherd__remote_alarm(world, status, text);
+        sherd__remote_own_hooks.alarm(world, status, text);
 }
 
 void sherd__arena_raise(sherd_world *world, sherd_status status, const char *text)

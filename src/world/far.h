@@ -19,7 +19,7 @@ void sherd__remote_mesh(sherd_world *world, const sherd__member *member);
 bool sherd__remote_poll(sherd_world *world);
 /* Tell the others what they may be waiting for; before this rank sleeps, or meets. */
 void sherd__remote_flush(sherd_world *world);
-/* Sleep a little: nobody rings. */
+/* Sleep a little: nobody rings. Who has slept for a while says what it waits for. */
 void sherd__remote_nap(sherd_world *world);
 
 /*
@@ -28,8 +28,7 @@ void sherd__remote_nap(sherd_world *world);
  * waited for.
  */
 void sherd__remote_linger(sherd_world *world);
-/* It has slept for a while: say what it waits for; it waits no longer. */
-void sherd__remote_sleeps(sherd_world *world);
+/* It waits no longer. */
 void sherd__remote_wakes(sherd_world *world);
 
 /* Pack what the others pull in a call that is about to be published; false: no memory. */

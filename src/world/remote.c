@@ -15,10 +15,10 @@
 
 enum {
     SMALLEST_LOG2 = 10,
-    IDLE_MOST = 256 << 20, /* bytes of idle sheets; what is beyond goes back */
-    RESERVE = 8,           /* sheets for short messages, beyond one for each rank */
-    LEAST_NAP_NS = 20 * 1000,
-    MOST_NAP_NS = 500 * 1000
+    IDLE_MOST = 256 << 20,  /* bytes of idle sheets; what is beyond goes back */
+    RESERVE = 8,            /* sheets for short messages, beyond one for each rank */
+    PART_BYTES = 256 << 10, /* packed and unpacked in the cache, and long enough for MPI */
+    GOODBYE_NAP_NS = 20 * 1000
 };
 static const int64_t goodbye_ns = INT64_C(5) * 1000 * 1000 * 1000; /* in which nothing comes */
 
@@ -174,6 +174,12 @@ static bool has_failed(const sherd__remote *remote)
            remote->carrier.has_failed(remote->carrier.self, why, sizeof why);
 }
 
+void sherd__carrier_check(sherd__remote *remote)
+{
+    if (has_failed(remote))
+        carrier_fails(remote, -1);
+}
+
 /* There is a reserve, and what is short is soon on its way. NULL: nothing is any more. */
 static sherd__sheet *take_for_telling(sherd__remote *remote)
 {
@@ -237,46 +243,6 @@ static void *give_room(void *owner, int from, size_t bytes)
     return sheet ? sheet->memory : NULL;
 }
 
-static bool handle(sherd_world *world, int from, const sherd_message *m)
-{
-    sherd__head head;
-
-    if (m->head_bytes < sizeof head)
-        return false;
-    memcpy(&head, m->head, sizeof head);
-    if (head.lane >= SHERD__LANES)
-        return false;
-    switch ((sherd__message_kind)head.kind) {
-    case SHERD__SENT_CALL:
-        return sherd__take_call(world, from, m);
-    case SHERD__SENT_SLICE:
-        return sherd__take_slice(world, from, m);
-    case SHERD__SENT_PART:
-        return sherd__take_part(world, from, m);
-    case SHERD__SENT_RECORD:
-    case SHERD__SENT_LEFT:
-    case SHERD__SENT_ALARM:
-    case SHERD__SENT_END:
-        return m->body_bytes == 0 && sherd__take_news(world, from, m);
-    case SHERD__SENT_ARRIVAL:
-    case SHERD__SENT_LANE:
-    case SHERD__SENT_WORK:
-    case SHERD__SENT_OPENED:
-    case SHERD__SENT_REMAINS:
-    case SHERD__SENT_VERDICT:
-    case SHERD__SENT_TAKEN:
-        return m->body_bytes == 0 && sherd__take_meeting(world, from, m);
-    case SHERD__SENT_CLAIMS:
-        return sherd__take_claims(world, from, m);
-    case SHERD__SENT_POST:
-        return m->body_bytes == 0 && sherd__take_post(world, from, m);
-    case SHERD__SENT_BYE:
-        sherd__ranks_add(&world->remote->byes, from);
-        return true;
-    }
-    return false;
-}
-
 /* What it said is lost, also if a meeting waits for it: there is no going on with such a rank. */
 static void refuse(sherd_world *world, int from, const sherd_message *m)
 {
@@ -307,28 +273,13 @@ bool sherd__remote_poll(sherd_world *world)
     bool come = remote->carrier.receive(remote->carrier.self, &from, &m, &room);
     if (come) {
         remote->bodies -= m.body_bytes ? 1 : 0;
-        if (!handle(world, from, &m))
+        if (!sherd__remote_own_hooks.take(world, from, &m))
             refuse(world, from, &m);
     }
     retire_sent(remote);
     if (come)
         remote->nap_ns = 0;
     return come;
-}
-
-void sherd__remote_nap(sherd_world *world)
-{
-    int64_t *nap = &world->remote->nap_ns;
-
-    if (has_failed(world->remote))
-        carrier_fails(world->remote, -1);
-    *nap = *nap < LEAST_NAP_NS ? LEAST_NAP_NS : *nap < MOST_NAP_NS ? 2 * *nap : MOST_NAP_NS;
-    if (!sherd__ranks_none(&world->remote->busy) || world->remote->bodies) {
-        sched_yield(); /* MPI brings on what is on its way only while it is asked */
-        return;
-    }
-    sherd__remote_sleeps(world);
-    nanosleep(&(struct timespec){0, *nap}, NULL);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -356,6 +307,16 @@ static void give_all(sherd__remote *remote, bool sent)
     sherd__free(&heap, remote);
 }
 
+/* What is longer goes in parts of this length. SHERD_PART is for tests: tensors that are small then
+ * go in parts, too. */
+static size_t part_bytes(void)
+{
+    const char *text = getenv("SHERD_PART");
+    size_t bytes = text ? (size_t)strtoul(text, NULL, 10) : 0;
+
+    return bytes ? bytes : (size_t)PART_BYTES;
+}
+
 sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
                                 size_t region_bytes, sherd__diag *diag)
 {
@@ -366,7 +327,7 @@ sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrie
     if (!remote)
         return sherd__no_memory(diag, "sherd_world_open");
     remote->carrier = *carrier;
-    remote->part_bytes = sherd__part_bytes();
+    remote->part_bytes = part_bytes();
     remote->inbox = sherd__alloc(&heap, (size_t)carrier->ranks, sizeof(sherd__sheet *));
     remote->flight = sherd__alloc(&heap, (size_t)carrier->ranks, sizeof(sherd__queue));
     bool room = remote->inbox && remote->flight;
@@ -453,7 +414,7 @@ static bool say_goodbye(sherd__remote *remote, bool well)
             end = sherd__now() + goodbye_ns;
         if (sherd__ranks_equal(&remote->byes, &all) && sherd__ranks_none(&remote->busy))
             return true;
-        nanosleep(&(struct timespec){0, LEAST_NAP_NS}, NULL);
+        nanosleep(&(struct timespec){0, GOODBYE_NAP_NS}, NULL);
     } while (well && sherd__now() < end);
     return false;
 }

@@ -61,7 +61,7 @@ typedef struct sherd__remote {
     uint64_t gone;        /* sheets that have been in flight */
     sherd__sheet *ready;  /* packed for the call that is about to be published */
     sherd__sheet *parts;  /* behind them, in their order; not packed yet */
-    size_t part_bytes;
+    size_t part_bytes;    /* what is longer goes in parts of this length */
     /* [ranks]: of calls that this rank has not finished; what is of one kind and call is a pile. */
     sherd__sheet **inbox;
     sherd__sheet *claims; /* rank 0's: what far ranks claim at this meeting */
@@ -101,8 +101,8 @@ typedef enum sherd__message_kind {
     SHERD__SENT_ALARM, /* remote_news.c */
     SHERD__SENT_END,
     SHERD__SENT_ARRIVAL, /* remote_meet.c */
-    SHERD__SENT_LANE,
-    SHERD__SENT_WORK,
+    SHERD__SENT_LANE,    /* remote_news.c */
+    SHERD__SENT_WORK,    /* remote_meet.c */
     SHERD__SENT_OPENED,
     SHERD__SENT_REMAINS,
     SHERD__SENT_VERDICT,
@@ -170,7 +170,21 @@ static inline int sherd__next_far(const sherd_world *world, const sherd__group *
     return rank;
 }
 
-/* ---- handlers: what a message does to the mirrors; false: it makes no sense, the world ends -- */
+/* The carrier may have failed: then the world ends. */
+void sherd__carrier_check(sherd__remote *remote);
+
+/* ---- remote_heard.c -------------------------------------------------------------------------- */
+
+typedef struct sherd__remote_hooks {
+    /* What a message does to the mirrors; false: it makes no sense, the world ends. */
+    bool (*take)(sherd_world *world, int from, const sherd_message *m);
+    /* alarm.c has this rank's alarm told to all, and the end of the world. */
+    void (*alarm)(sherd_world *world, sherd_status status, const char *text);
+    void (*end)(sherd__arena *arena, uint64_t word);
+} sherd__remote_hooks;
+extern const sherd__remote_hooks sherd__remote_own_hooks;
+
+/* ---- handlers, by the kind of a message, as sherd__remote_hooks.take ------------------------- */
 
 bool sherd__take_call(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m);
@@ -180,9 +194,11 @@ bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_claims(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_post(sherd_world *world, int from, const sherd_message *m);
 
-/* ---- remote_call.c, remote_parts.c, remote_slices.c: calls ----------------------------------- */
+/* ---- remote_data.c --------------------------------------------------------------------------- */
 
-/* Bytes of a call for one rank; where they lie as one large piece, or NULL. */
+/* Bytes of the table of where each tensor's data begins; of a call for one rank, the table
+ * included; where they lie as one large piece, or NULL. */
+size_t sherd__table_bytes(int count);
 size_t sherd__bytes_for(const sherd__call_state *call, int to);
 const void *sherd__direct(const sherd__call_state *call, int to, size_t bytes);
 sherd__source sherd__own_source(const sherd__task *task);
@@ -205,13 +221,13 @@ sherd__sheet **sherd__pile_of(const sherd_world *world, const sherd__call_state 
  * anything. */
 bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int rank, bool slices);
 
+/* ---- remote_parts.c, remote_slices.c: calls -------------------------------------------------- */
+
 /* A message for each slice that this rank will have reduced, and each rank that gets it. False: no
  * memory. Then send them. */
 bool sherd__slices_prepare(sherd__remote *remote, sherd__call_state *call);
 void sherd__slices_send(sherd_world *world, sherd__call_state *call);
 
-/* What is longer goes in parts of this length. */
-size_t sherd__part_bytes(void);
 /* Whether the data of a call may go in parts. */
 bool sherd__can_part(const sherd__call_state *call);
 /* Make room for the parts for some ranks, who are taken out of the set; false: no memory. Then pack

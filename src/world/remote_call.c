@@ -11,13 +11,7 @@
 
 #include <string.h>
 
-enum {
-    /* from here on one piece is sent from where it lies: a copy costs more than a second message */
-    DIRECT_BYTES = 32 << 10,
-    ALIGNED = SHERD__ALIGNED,
-    HEAD_BYTES = SHERD__RECORD_BYTES,
-    LINGER_NS = 300 * 1000
-};
+enum { ALIGNED = SHERD__ALIGNED, HEAD_BYTES = SHERD__RECORD_BYTES, LINGER_NS = 300 * 1000 };
 
 /* ---- what goes out --------------------------------------------------------------------------- */
 
@@ -26,36 +20,9 @@ static const sherd__sends *sends_of(const sherd__task *task)
     return sherd__sends_of(task->plan, task->step);
 }
 
-/* Where the tasks' parts begin is told only where there are several. */
-static size_t table_bytes(int count)
-{
-    return count > 1 ? sherd__round_up((size_t)count * sizeof(uint64_t), ALIGNED) : 0;
-}
-
-/* Bytes for one rank, the table included. */
-size_t sherd__bytes_for(const sherd__call_state *call, int to)
-{
-    size_t bytes = table_bytes(call->count);
-
-    for (int i = 0; i < call->count; i++) {
-        const sherd__parcel_list *list = sherd__sends_out(sends_of(&call->task[i]), to);
-        size_t part = list ? (size_t)list->elements * call->task[i].element_bytes : 0;
-        bytes += call->count > 1 ? sherd__round_up(part, ALIGNED) : part;
-    }
-    return bytes;
-}
-
-sherd__source sherd__own_source(const sherd__task *task)
-{
-    sherd__source source = {task->source_data, {0}};
-
-    memcpy(source.stride, task->stride, (size_t)task->schedule->ndim * sizeof *task->stride);
-    return source;
-}
-
 static void pack(const sherd__call_state *call, int to, unsigned char *out)
 {
-    size_t at = table_bytes(call->count);
+    size_t at = sherd__table_bytes(call->count);
 
     for (int i = 0; i < call->count; i++) {
         const sherd__task *task = &call->task[i];
@@ -72,31 +39,6 @@ static void pack(const sherd__call_state *call, int to, unsigned char *out)
         sherd__sends_pack(&what, 0, list->elements, out + at);
         at += sherd__round_up((size_t)list->elements * task->element_bytes, ALIGNED);
     }
-}
-
-/* The data of a call for one rank if it is one large piece as it lies. */
-const void *sherd__direct(const sherd__call_state *call, int to, size_t bytes)
-{
-    const sherd__task *task = &call->task[0];
-    const sherd__parcel_list *list;
-
-    if (call->count != 1 || bytes < DIRECT_BYTES || !(list = sherd__sends_out(sends_of(task), to)))
-        return NULL;
-    sherd__source source = sherd__own_source(task);
-    return sherd__sends_direct(sends_of(task), list, task->schedule->ndim, task->element_bytes,
-                               &source);
-}
-
-void sherd__sheet_fill(sherd__sheet *sheet, int to, size_t bytes)
-{
-    unsigned char *data = sheet->memory + HEAD_BYTES;
-
-    sheet->to = to;
-    sheet->bytes = bytes;
-    sheet->parts = false;
-    sheet->message = HEAD_BYTES + bytes <= SHERD_HEAD_BYTES
-                         ? (sherd_message){sheet->memory, HEAD_BYTES + bytes, NULL, 0}
-                         : (sherd_message){sheet->memory, HEAD_BYTES, data, bytes};
 }
 
 /* A sheet with room for a record and data, which lie behind each other if that is short. */
@@ -220,85 +162,6 @@ void sherd__remote_publish(sherd_world *world, const sherd__call_state *call)
 
 /* ---- what comes in --------------------------------------------------------------------------- */
 
-static bool comes_in_parts(const sherd__sent_record *sent)
-{
-    return sent->head.kind == SHERD__SENT_CALL && sent->task == 1;
-}
-
-static sherd__sheet **find_pile(sherd__sheet **at, int kind, int lane, uint64_t number)
-{
-    while (*at && ((*at)->kind != kind || (*at)->lane != lane || (*at)->number != number))
-        at = &(*at)->next;
-    return at;
-}
-
-sherd__sheet **sherd__pile_of(const sherd_world *world, const sherd__call_state *call, int rank,
-                              int kind)
-{
-    return find_pile(&world->remote->inbox[rank], kind, call->group->lane, call->number);
-}
-
-/*
- * Slices and parts come by thousands for one call, and are looked for each time that one has come:
- * those of a call are a pile, so that a list is no longer than there are calls.
- */
-static void put_on_pile(sherd__sheet **inbox, sherd__sheet *sheet)
-{
-    sherd__sheet *pile = *find_pile(inbox, sheet->kind, sheet->lane, sheet->number);
-    sherd__sheet **list = pile ? &pile->more : inbox;
-
-    sheet->count = 1;
-    sheet->awaited = 0;
-    sheet->next = *list;
-    *list = sheet;
-    if (pile)
-        pile->count++;
-}
-
-/* Put the data of a message into the inbox; NULL: there is no room, and that has been said. */
-static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m,
-                          const sherd__sent_record *sent)
-{
-    sherd__remote *remote = world->remote;
-    size_t bytes = comes_in_parts(sent) ? 0 : sent->bytes;
-    sherd__sheet *sheet = m->body_bytes ? (m->body ? sherd__sheet_of(m->body) : NULL)
-                                        : sherd__sheet_take(remote, bytes);
-
-    if (!sheet) {
-        sherd__remote_fail(world, SHERD_ENOMEM, "out of memory for %zu bytes of rank %d", bytes,
-                           from);
-        return NULL;
-    }
-    if (!m->body_bytes && bytes)
-        memcpy(sheet->memory, (const unsigned char *)m->head + HEAD_BYTES, bytes);
-    sheet->data = sheet->memory;
-    sheet->bytes = sent->bytes;
-    sheet->lacks = sent->bytes - bytes;
-    sheet->parts = comes_in_parts(sent);
-    sheet->kind = (int)sent->head.kind;
-    sheet->lane = (int)sent->head.lane;
-    sheet->number = sent->head.number;
-    put_on_pile(&remote->inbox[from], sheet);
-    return sheet;
-}
-
-bool sherd__take_in(sherd__sheet **sheet, sherd__sent_record *sent, sherd_world *world, int from,
-                    const sherd_message *m)
-{
-    if (m->head_bytes < HEAD_BYTES)
-        return false;
-    memcpy(sent, m->head, sizeof *sent);
-    if ((m->body_bytes ? m->body_bytes : m->head_bytes - HEAD_BYTES) !=
-        (comes_in_parts(sent) ? 0 : sent->bytes))
-        return false;
-    *sheet = NULL;
-    if (sent->head.number > world->base)
-        *sheet = keep(world, from, m, sent);
-    else if (m->body) /* of an epoch that is over: nobody reads it */
-        sherd__sheet_give(world->remote, sherd__sheet_of(m->body));
-    return true;
-}
-
 bool sherd__take_call(sherd_world *world, int from, const sherd_message *m)
 {
     sherd__sent_record sent;
@@ -334,7 +197,7 @@ static bool is_whole(const sherd__call_state *call, const sherd__sheet *sheet, i
                          sheet->bytes != (size_t)sherd__sends_in(sends_of(&call->task[0]), rank) *
                                              call->task[0].element_bytes))
         return false;
-    if (sheet->bytes < table_bytes(call->count))
+    if (sheet->bytes < sherd__table_bytes(call->count))
         return false;
     for (int i = 0; i < call->count; i++) {
         size_t part =
@@ -366,19 +229,6 @@ bool sherd__remote_in_parts(const sherd_world *world, const sherd__call_state *c
     return sheet && sheet->parts;
 }
 
-/* The pull's offset is taken off, as it will be added again. */
-sherd__source sherd__packed_source(const sherd__task *task, const sherd__region *region,
-                                   const sherd__pull *pull, const void *data, int64_t at)
-{
-    sherd__source source = {NULL, {0}};
-
-    sherd__row_major(task->schedule->ndim, region->size, source.stride);
-    for (int d = 0; d < task->schedule->ndim; d++)
-        at -= pull->offset[d] * source.stride[d];
-    source.data = (const void *)((uintptr_t)data + (uintptr_t)(at * (int64_t)task->element_bytes));
-    return source;
-}
-
 sherd__source sherd__remote_source(const sherd_world *world, const sherd__call_state *call,
                                    const sherd__region *region, const sherd__pull *pull, int i)
 {
@@ -395,26 +245,6 @@ const void *sherd__remote_words(const sherd_world *world, const sherd__call_stat
 }
 
 /* ---- the end of a call ----------------------------------------------------------------------- */
-
-bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int rank, bool slices)
-{
-    sherd__sheet **at = &world->remote->inbox[rank];
-    bool any = false;
-
-    while (*at) {
-        sherd__sheet *sheet = *at;
-        if ((sheet->kind == SHERD__SENT_SLICE) != slices || sheet->lane != call->group->lane ||
-            sheet->number != call->number) {
-            at = &sheet->next;
-            continue;
-        }
-        *at = sheet->next;
-        sheet->next = NULL;
-        sherd__sheets_give(world->remote, &sheet);
-        any = true;
-    }
-    return any;
-}
 
 void sherd__remote_finish(sherd_world *world, sherd__call_state *call)
 {

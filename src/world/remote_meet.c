@@ -20,11 +20,6 @@ typedef struct sent_arrival {
     char text[SHERD_ERROR_BYTES];
 } sent_arrival;
 
-typedef struct sent_lane {
-    sherd__head head; /* number: the last call made */
-    uint64_t history;
-} sent_lane;
-
 typedef struct sent_opened {
     sherd__head head;
     sherd__opened opened;
@@ -115,20 +110,6 @@ static int widest_lane(const sherd__member *member)
 }
 
 /* ---- arriving -------------------------------------------------------------------------------- */
-
-void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group)
-{
-    const sent_lane sent = {.head = {.kind = SHERD__SENT_LANE,
-                                     .lane = (uint32_t)group->lane,
-                                     .number = sherd__peek(&group->own->made)},
-                            .history = sherd__peek(&group->own->history)};
-
-    if (sherd__is_near(world, to) ||
-        sherd__lane_of(world, to, group->lane)->told == sent.head.number)
-        return; /* it reads that itself, or the records have told it */
-    sherd__tell_records(world, to, group->lane, sent.head.number);
-    sherd__tell(world->remote, to, &sent, sizeof sent);
-}
 
 /* What rank 0 has of this rank's work on a mesh already is not told again. */
 static void bring_work(sherd_world *world, int lane)
@@ -355,19 +336,6 @@ static bool take_arrival(sherd_world *world, int from, const sherd_message *m)
     return true;
 }
 
-static bool take_lane(sherd_world *world, int from, const sherd_message *m)
-{
-    sent_lane sent;
-
-    if (m->head_bytes != sizeof sent)
-        return false;
-    memcpy(&sent, m->head, sizeof sent);
-    sherd__lane *theirs = sherd__lane_of(world, from, (int)sent.head.lane);
-    sherd__put(&theirs->history, sent.history);
-    atomic_store(&theirs->made, sent.head.number);
-    return true;
-}
-
 static bool take_work(sherd_world *world, int from, const sherd_message *m)
 {
     sent_work sent;
@@ -478,8 +446,6 @@ bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m)
     switch ((sherd__message_kind)head.kind) {
     case SHERD__SENT_ARRIVAL:
         return take_arrival(world, from, m);
-    case SHERD__SENT_LANE:
-        return take_lane(world, from, m);
     case SHERD__SENT_WORK:
         return take_work(world, from, m);
     case SHERD__SENT_OPENED:

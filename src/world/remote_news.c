@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks that share no memory tell each other besides data: records that nobody pulls from, how
- * far they have left their calls, the alarm, and the end. Records and `left` are told late: with
- * the next call that goes to a rank anyhow, and at the latest when this one sleeps or meets. Nobody
- * needs them before.
+ * What ranks that share no memory tell each other besides data: records that nobody pulls from, the
+ * last call that they have made in a lane, how far they have left their calls, the alarm, and the
+ * end. Records and `left` are told late: with the next call that goes to a rank anyhow, and at the
+ * latest when this one sleeps or meets. Nobody needs them before.
  */
 #include "remote.h"
 
@@ -17,6 +17,11 @@ typedef struct sent_alarm {
 } sent_alarm;
 
 /* Also of the end: number is the word. */
+
+typedef struct sent_lane {
+    sherd__head head; /* number: the last call made */
+    uint64_t history;
+} sent_lane;
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -69,6 +74,20 @@ void sherd__tell_records(sherd_world *world, int to, int lane, uint64_t number)
         theirs->told = number;
 }
 
+void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group)
+{
+    const sent_lane sent = {.head = {.kind = SHERD__SENT_LANE,
+                                     .lane = (uint32_t)group->lane,
+                                     .number = sherd__peek(&group->own->made)},
+                            .history = sherd__peek(&group->own->history)};
+
+    if (sherd__is_near(world, to) ||
+        sherd__lane_of(world, to, group->lane)->told == sent.head.number)
+        return; /* it reads that itself, or the records have told it */
+    sherd__tell_records(world, to, group->lane, sent.head.number);
+    sherd__tell(world->remote, to, &sent, sizeof sent);
+}
+
 static void flush_group(sherd_world *world, const sherd__group *group)
 {
     uint64_t made = sherd__peek(&group->own->made), left = sherd__peek(&group->own->left);
@@ -92,6 +111,19 @@ void sherd__remote_flush(sherd_world *world)
     for (int i = 0; i < world->meshes; i++)
         for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
             flush_group(world, &world->mesh[i].group[g]);
+}
+
+static bool take_lane(sherd_world *world, int from, const sherd_message *m)
+{
+    sent_lane sent;
+
+    if (m->head_bytes != sizeof sent)
+        return false;
+    memcpy(&sent, m->head, sizeof sent);
+    sherd__lane *theirs = sherd__lane_of(world, from, (int)sent.head.lane);
+    sherd__put(&theirs->history, sent.history);
+    atomic_store(&theirs->made, sent.head.number);
+    return true;
 }
 
 /* ---- the alarm and the end ------------------------------------------------------------------- */
@@ -199,6 +231,8 @@ bool sherd__take_news(sherd_world *world, int from, const sherd_message *m)
         if (head.number > sherd__peek(&sherd__lane_of(world, from, (int)head.lane)->left))
             atomic_store(&sherd__lane_of(world, from, (int)head.lane)->left, head.number);
         return m->head_bytes == sizeof head;
+    case SHERD__SENT_LANE:
+        return take_lane(world, from, m);
     default:
         if (m->head_bytes != sizeof alarm)
             return false;

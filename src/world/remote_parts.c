@@ -8,20 +8,7 @@
 #include "base/num.h"
 #include "plan/sends.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* Packed and unpacked in the cache, and long enough for MPI. */
-enum { PART_BYTES = 256 << 10 };
-
-/* SHERD_PART is for tests: tensors that are small then go in parts, too. */
-size_t sherd__part_bytes(void)
-{
-    const char *text = getenv("SHERD_PART");
-    size_t bytes = text ? (size_t)strtoul(text, NULL, 10) : 0;
-
-    return bytes ? bytes : (size_t)PART_BYTES;
-}
 
 bool sherd__can_part(const sherd__call_state *call)
 {

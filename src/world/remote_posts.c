@@ -9,13 +9,17 @@
  */
 #include "remote.h"
 
+#include <sched.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     ROOM = 240,                  /* words of needs in a message */
     SLEPT_NS = 10 * 1000 * 1000, /* before others are told, */
-    SLEPT_EACH_NS = 200 * 1000   /* and so much for each of them: in a large world it costs more */
+    SLEPT_EACH_NS = 200 * 1000,  /* and so much for each of them: in a large world it costs more */
+    LEAST_NAP_NS = 20 * 1000,
+    MOST_NAP_NS = 500 * 1000
 };
 
 typedef struct sent_post {
@@ -71,7 +75,8 @@ static void tell_needs(sherd_world *world)
     } while (sent.first < sent.needs);
 }
 
-void sherd__remote_sleeps(sherd_world *world)
+/* It has slept for a while: say what it waits for. */
+static void say_needs(sherd_world *world)
 {
     uint64_t version = sherd__look(&world->post->version);
 
@@ -92,6 +97,20 @@ void sherd__remote_wakes(sherd_world *world)
         return;
     world->remote->told_version = 0;
     sherd__tell_all(world->remote, &head, sizeof head);
+}
+
+void sherd__remote_nap(sherd_world *world)
+{
+    int64_t *nap = &world->remote->nap_ns;
+
+    sherd__carrier_check(world->remote);
+    *nap = *nap < LEAST_NAP_NS ? LEAST_NAP_NS : *nap < MOST_NAP_NS ? 2 * *nap : MOST_NAP_NS;
+    if (!sherd__ranks_none(&world->remote->busy) || world->remote->bodies) {
+        sched_yield(); /* MPI brings on what is on its way only while it is asked */
+        return;
+    }
+    say_needs(world);
+    nanosleep(&(struct timespec){0, *nap}, NULL);
 }
 
 /* What is of an epoch that is over can not be waited for. */
