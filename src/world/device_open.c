@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The GPUs of a world: opening them, whether they work, and which steps go from one to another.
+ * The GPUs of a world: opening them, and which steps go from one to another.
  * That is found out when the world is opened, before anything moves: some machines do not let one
  * GPU read another's memory, and some containers no process another's.
  */
-#include "doing.h"
 #include "devices.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One step of one tensor between the memories of GPUs, as this rank runs it: each region is queued
- * as a kernel that reads what it lacks where other ranks said that it lies.
+ * as a kernel that reads what it lacks where other ranks said that it lies. And whether the GPU
+ * still works, which all that queue work ask in the end.
  */
 #include "devices.h"
 #include "doing.h"

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_SPINS = 2000, FEWEST_SPINS = 2, YIELDS = 64 };
