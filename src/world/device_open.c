@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The GPUs of a world: opening them, and which steps go from one to another.
- * That is found out when the world is opened, before anything moves: some machines do not let one
- * GPU read another's memory, and some containers no process another's.
+ * The GPUs of a world: opening them, and which steps go from one to another. That is found out when
+ * the world is opened, before anything moves: some machines do not let one GPU read another's
+ * memory, and some containers no process another's.
  */
 #include "devices.h"
 
