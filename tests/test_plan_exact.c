@@ -110,6 +110,42 @@ static void nothing_is_cheaper_on_torchs_model(void)
     nothing_is_cheaper(&price, check_stride(13), 100);
 }
 
+/*
+ * Whatever steps lead there: a rank that ends with more than it had has received that, at the
+ * bandwidth of the links between hosts, and what is added up has passed it twice.
+ */
+static void no_plan_gathers_for_nothing(void)
+{
+    static const struct {
+        const char *from, *to;
+        double times; /* a whole tensor passes each rank */
+    } moves[] = {
+        {"S(0)S(0)S(0)", "RRR", 1}, {"RS(0)S(0)", "RRR", 1},
+        {"S(1)S(0)S(1)", "RRR", 1}, {"PPP", "RRR", 2},
+        {"S(0)PP", "RRR", 1},       {"PPP", "S(0)RS(0)", 1},
+        {"RRS(0)", "RRS(1)", 0.1},  {"S(0)S(1)S(0)", "RRS(1)", 0.115},
+    };
+    static const int64_t shape[] = {8192, 28672};
+    const sherd_price price = {.kind = SHERD_PRICE_TORCH};
+    const sherd_plan_options options = {.price = &price};
+    const double whole_ps = 8192.0 * 28672 * 2 / (0.22 * 87.7 * 1073741824.0) * 1e12;
+    paper p;
+
+    paper_open(&p, 128);
+    const sherd_mesh *mesh = paper_mesh(&p, "2x8x8");
+    for (int i = 0; i < LEN(moves); i++) {
+        const sherd_plan *plan = NULL;
+        const sherd_layout *from = paper_placed(&p, mesh, 2, shape, moves[i].from);
+        const sherd_layout *to = paper_placed(&p, mesh, 2, shape, moves[i].to);
+        if (!CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_BF16, &options)))
+            continue;
+        CHECK(plan->price.proven);
+        CHECK((double)plan->price.picoseconds >= 0.94 * moves[i].times * whole_ps);
+        CHECK(plan->price.recv_total_bytes <= 2 * plan->price.bound_total_bytes);
+    }
+    move_paper_close(&p);
+}
+
 /* From sums over some axes of three, so that states are many enough for the search to leave some
  * out and go from both ends. */
 static void nothing_is_cheaper_where_states_are_many(void)
@@ -320,6 +356,7 @@ static const check_test tests[] = {
     {TEST(nothing_is_cheaper_on_links)},
     {TEST(nothing_is_cheaper_where_axes_are_slow_in_two_ways)},
     {TEST(nothing_is_cheaper_on_torchs_model)},
+    {TEST(no_plan_gathers_for_nothing)},
     {TEST(nothing_is_cheaper_with_cuts)},
     {TEST(nothing_is_cheaper_across_meshes)},
     {TEST(nothing_is_cheaper_where_cuts_come_out_as_the_default)},

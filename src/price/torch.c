@@ -11,9 +11,10 @@
  *
  * As a price it must also cover steps that PyTorch does not have. Several axes are one ring over
  * the product of their extents, with the slowest of their links. An exchange is priced as an
- * all-to-all, a reduce-exchange as a reduce-scatter; a step between meshes is a ring over the
- * world. Steps over axes of extent 1 alone cost nothing, as in PyTorch's executor (its planners
- * charge the start). Picoseconds, rounded.
+ * all-to-all, a reduce-exchange as a reduce-scatter, both of what a rank has before or of all that
+ * it gets, whichever is more: otherwise a step that sheds shards would gather for next to nothing.
+ * A step between meshes is a ring over the world. Steps over axes of extent 1 alone cost nothing,
+ * as in PyTorch's executor (its planners charge the start). Picoseconds, rounded.
  */
 #include "torch.h"
 #include "base/num.h"
@@ -163,10 +164,28 @@ static int64_t picoseconds(double microseconds)
     return (int64_t)fmin(round(microseconds * 1e6), most);
 }
 
+static double share_gib(const sherd_layout *layout, size_t element_bytes)
+{
+    return sherd__ring_gib(sherd__tensor_bytes(layout, element_bytes),
+                           (double)sherd__extent_of(layout->spec.mesh, layout->shard_axes));
+}
+
+/*
+ * What passes a rank: its even share before the step. In a direct step at least the addends of what
+ * it has afterwards, too; for the collectives that PyTorch has that is never more.
+ */
+static double gib_of(const sherd__priced *p, size_t element_bytes)
+{
+    double before = share_gib(p->step.from, element_bytes);
+
+    if (p->step.kind != SHERD_STEP_EXCHANGE && p->step.kind != SHERD_STEP_REDUCE_EXCHANGE)
+        return before;
+    return fmax(before, (double)p->change.addends * share_gib(p->step.to, element_bytes));
+}
+
 static void price_torch(sherd__priced *p, const sherd__problem *problem)
 {
-    const sherd_layout *from = p->step.from;
-    const sherd_mesh *mesh = from->spec.mesh;
+    const sherd_mesh *mesh = p->step.from->spec.mesh;
     sherd__collective what = like(p->step.kind);
 
     p->step.sliced = what == SHERD__ALL_REDUCE; /* a ring's all-reduce is one */
@@ -175,8 +194,7 @@ static void price_torch(sherd__priced *p, const sherd__problem *problem)
     if (what == SHERD__CHUNK)
         return;
     sherd__ring ring = ring_over(problem, mesh, p->step.axes);
-    double gib = sherd__ring_gib(sherd__tensor_bytes(from, problem->element_bytes),
-                                 (double)sherd__extent_of(mesh, from->shard_axes));
+    double gib = gib_of(p, problem->element_bytes);
     p->step.picoseconds = picoseconds(sherd__ring_time(&ring, what, &gib));
 }
 
