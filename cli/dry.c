@@ -81,11 +81,17 @@ static bool is_price(const char *path)
            cli_refuse("dry", "--price: %s", diag.text) == 0;
 }
 
+/* If not, errno says why. */
 static bool is_program(const char *path)
 {
     struct stat about;
 
-    return stat(path, &about) == 0 && S_ISREG(about.st_mode) && access(path, X_OK) == 0;
+    if (stat(path, &about) || access(path, X_OK))
+        return false;
+    if (S_ISREG(about.st_mode))
+        return true;
+    errno = S_ISDIR(about.st_mode) ? EISDIR : EACCES;
+    return false;
 }
 
 /* Whether execvp would find it. Measuring takes seconds, and would be for nothing. */

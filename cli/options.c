@@ -45,8 +45,8 @@ static const option table[CLI_KEYS] = {
     [CLI_TO] = {"to", CLI_OF_MOVES, CLI_OF_PLAN | CLI_OF_CHECK, cli_read_to, "PLACEMENTS",
                 "placements of the target", "\"RS(1)\""},
     [CLI_TO_CUTS] = {"to-cuts", CLI_OF_MOVES, 0, NULL, "CUTS",
-                     "sizes of the target's shards [the source's where the same axes shard a dim, "
-                     "else chunks]",
+                     "sizes of the target's shards; dims that it leaves out have chunks [the "
+                     "source's where the same axes shard a dim, else chunks]",
                      "1:5,3"},
     [CLI_PLANNER] = {"planner", CLI_OF_MOVES, 0, cli_read_planner, "PLANNER",
                      "exact (the cheapest), greedy or graph (PyTorch's two) [exact]", "greedy"},

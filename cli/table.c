@@ -67,6 +67,10 @@ const char *cli_seconds_text(char *out, size_t room, double seconds)
         snprintf(out, room, "0");
         return out;
     }
+    if (seconds >= 1e-12 * (double)SHERD__MOST) { /* where figures stop */
+        snprintf(out, room, "53 days or more");
+        return out;
+    }
     for (; seconds < 1 && i < 3; i++)
         seconds *= 1000;
     snprintf(out, room, "%.4g %s", seconds, units[i]);

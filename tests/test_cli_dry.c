@@ -220,6 +220,9 @@ static void the_exit_status_is_the_programs(void)
     end = sherd("dry no_such_program");
     CHECK_EQ(end->status, 1);
     CHECK(strstr(end->err, "sherd dry: \"no_such_program\" can not be started: "));
+    CHECK_TEXT(sherd("dry /tmp")->err, "sherd dry: \"/tmp\" can not be started: Is a directory\n");
+    CHECK_TEXT(sherd("dry /dev/null")->err,
+               "sherd dry: \"/dev/null\" can not be started: Permission denied\n");
     CHECK_EQ(sherd("dry --rates f32=1 false")->status, 1); /* by PATH */
 }
 

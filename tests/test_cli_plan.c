@@ -161,6 +161,7 @@ static void totals_without_a_number_have_no_ratio(void)
     CHECK_EQ(end->status, 0);
     CHECK(strstr(end->out, "4 EiB or more in all; how many times that the plan receives is not "
                            "known\n") != NULL);
+    CHECK(strstr(end->out, "time      53 days or more under price arena\n") != NULL);
     o = answer_of("plan --mesh 4 --shape 4611686018427387903 --dtype u8 --from S(0) --to S(0)");
     CHECK_NEAR(json_number_value(json_object_get(o, "ratio")), 1, 0);
     json_decref(o);
