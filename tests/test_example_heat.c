@@ -320,6 +320,16 @@ static void help_fits_a_screen(void)
     CHECK(program_lines(end->out) <= 40);
 }
 
+/* It computes nothing, so nothing is wrong. */
+static void a_dry_run_is_not_judged(void)
+{
+    const program_end *end = program_run(SHERD " dry -n 64 --rates f32=1e11 " SMALL);
+
+    CHECK_EQ(end->status, 0);
+    CHECK_TEXT(end->err, "");
+    CHECK(strstr(end->out, "rank 0 of 64, dry") && !strstr(end->out, "error "));
+}
+
 static void output_that_is_lost_is_a_failure(void)
 {
     program p = program_start_to(SMALL, open("/dev/full", O_WRONLY | O_CLOEXEC));
@@ -339,6 +349,7 @@ static const check_test tests[] = {
     {TEST(bad_input_ends_in_one_line)},
     {TEST(under_a_launcher_one_rank_speaks)},
     {TEST(help_fits_a_screen)},
+    {TEST(a_dry_run_is_not_judged)},
     {TEST(output_that_is_lost_is_a_failure)},
 };
 CHECK_MAIN(tests)

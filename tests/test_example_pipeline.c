@@ -70,11 +70,16 @@ static void bad_input_is_one_line(void)
         {"pp=2,dp=1,tp=1 2 4 9 4 64 16 32 two", "SCHEDULE must be"},
         {"pp=2,dp=1,tp=1 3 4 9 4 64 16 32 zero_v", "STAGES must be twice"},
         {"pp=2,dp=2,tp=1 x", "STAGES must be"}};
+    const program_end *end =
+        program_run(SHERD " dry -n 3 --rank 2 --rates f32=1 " PIPELINE "pp=2,dp=1,tp=1");
+
+    CHECK_EQ(end->status, 2);
+    CHECK(strstr(end->err, "pipeline: MESH pp=2,dp=1,tp=1 has 2 ranks, but there are 3\n"));
 
     for (int i = 0; i < LEN(lines); i++) {
         char line[512];
         snprintf(line, sizeof line, PIPELINE "%s", lines[i][0]);
-        const program_end *end = program_run(line);
+        end = program_run(line);
         CHECK_EQ(end->status, 2);
         CHECK(strstr(end->err, lines[i][1]) != NULL);
         CHECK(strchr(end->err, '\n') == end->err + strlen(end->err) - 1);

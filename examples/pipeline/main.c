@@ -167,13 +167,32 @@ static double seconds_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* The ranks of "pp=A,dp=B,tp=C"; 0: it is something else. */
+static int64_t ranks_of(const char *mesh, int64_t *places)
+{
+    int dp, tp, pp, end = 0;
+
+    if (sscanf(mesh, "pp=%d,dp=%d,tp=%d%n", &pp, &dp, &tp, &end) != 3 || mesh[end] || pp < 1 ||
+        dp < 1 || tp < 1 || pp > MAX_PLACES || dp > SHERD_MAX_RANKS || tp > SHERD_MAX_RANKS)
+        return 0;
+    *places = pp;
+    return (int64_t)pp * dp * tp;
+}
+
 static int body(sherd_world *world, void *payload)
 {
     trainer r = {.t = payload, .world = world};
-    sherd_status status = make(&r);
     bool tells = sherd_world_rank(world) == 0;
     double loss, norm, start = 0;
+    int64_t places;
 
+    if (ranks_of(r.t->mesh, &places) != sherd_world_ranks(world)) { /* others have started them */
+        if (tells || sherd_world_is_dry(world))
+            fprintf(stderr, "pipeline: MESH %s has %lld ranks, but there are %d\n", r.t->mesh,
+                    (long long)ranks_of(r.t->mesh, &places), sherd_world_ranks(world));
+        return 2;
+    }
+    sherd_status status = make(&r);
     for (; r.step < r.t->steps && !status; r.step++) {
         if (r.step == 2) /* what comes first only once is over */
             start = seconds_now();
@@ -190,18 +209,6 @@ static int body(sherd_world *world, void *payload)
 }
 
 /* ---- the command line ----------------------------------------------------------------------- */
-
-/* The ranks of "pp=A,dp=B,tp=C"; 0: it is something else. */
-static int64_t ranks_of(const char *mesh, int64_t *places)
-{
-    int dp, tp, pp, end = 0;
-
-    if (sscanf(mesh, "pp=%d,dp=%d,tp=%d%n", &pp, &dp, &tp, &end) != 3 || mesh[end] || pp < 1 ||
-        dp < 1 || tp < 1 || pp > MAX_PLACES || dp > SHERD_MAX_RANKS || tp > SHERD_MAX_RANKS)
-        return 0;
-    *places = pp;
-    return (int64_t)pp * dp * tp;
-}
 
 /* The number of a schedule; -1: there is none of this name. */
 static int schedule_of(const char *name)
