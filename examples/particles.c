@@ -136,6 +136,8 @@ static int simulate(sherd_world *world, cloud *c, const task *t)
             return 1;
         }
     }
+    if (sherd_world_is_dry(world)) /* nothing was computed */
+        return 0;
     double seconds = now() - start, change = energy_of(c) / before - 1;
     bool good = all_there(c, t->particles) && fabs(change) < 1e-3;
     if (sherd_world_rank(world) == 0)

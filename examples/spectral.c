@@ -143,16 +143,16 @@ static sherd_status flow(sherd_world *world, const sherd_layout *rows, const tas
 
 static int run(sherd_world *world, void *payload)
 {
-    const task *t = payload;
+    task t = *(const task *)payload;
     const sherd_mesh *mesh;
     const sherd_layout *rows;
-    sherd_status status =
-        sherd_mesh_create(&mesh, world, 1, &t->ranks, (const char *[]){"x"}, NULL);
 
+    t.ranks = sherd_world_ranks(world); /* under a launcher as many as it has started */
+    sherd_status status = sherd_mesh_create(&mesh, world, 1, &t.ranks, (const char *[]){"x"}, NULL);
     if (!status)
-        status = sherd_layout_parse_placements(&rows, mesh, 1, &t->size, "S(0)", NULL);
+        status = sherd_layout_parse_placements(&rows, mesh, 1, &t.size, "S(0)", NULL);
     if (!status)
-        status = flow(world, rows, t);
+        status = flow(world, rows, &t);
     if (status)
         fprintf(stderr, "%s\n", sherd_world_error(world));
     return status ? 1 : 0;
