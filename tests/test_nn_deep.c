@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forwards and composed operators that call each other, or themselves, many times. */
+/* Functions of the program that call each other, or themselves, many times. */
 #include "modules.h"
 
+#include "sherd/autograd.h"
 #include "sherd/op.h"
 
 /* How many more calls it makes within itself; negative: it never ends. */
@@ -64,8 +65,85 @@ static void an_operator_that_is_made_of_itself_is_refused(sherd_world *world)
     CHECK_EQ(sherd_scope_depth(world), 0);
 }
 
+/* ---- functions of the program that are no compose -------------------------------------------- */
+
+static bool compute_itself(sherd_call *call);
+
+static const sherd_op inner = {.name = "test_inner",
+                               .operand = {{"x", 0}},
+                               .result = {{"y", 0}},
+                               .rule = "...->...",
+                               .forward = compute_itself};
+
+static bool compute_itself(sherd_call *call)
+{
+    return !sherd_tensor_failed(sherd_apply(&inner, call->in, 1, NULL));
+}
+
+static bool compute_nothing(sherd_call *call)
+{
+    return call != NULL;
+}
+
+static const char *describe_itself(sherd_call *call);
+
+static const sherd_op described = {.name = "test_described",
+                                   .operand = {{"x", 0}},
+                                   .result = {{"y", 0}},
+                                   .rule = "...->...",
+                                   .describe = describe_itself,
+                                   .forward = compute_nothing};
+
+static const char *describe_itself(sherd_call *call)
+{
+    return sherd_tensor_failed(sherd_apply(&described, call->in, 1, NULL)) ? "it failed" : NULL;
+}
+
+static void a_forward_or_describe_that_calls_its_operator_is_refused(sherd_world *world)
+{
+    const sherd_op *const ops[] = {&inner, &described};
+
+    for (int i = 0; i < LEN(ops); i++) {
+        CHECK(sherd_tensor_failed(sherd_apply(ops[i], (sherd_tensor *[]){one(world)}, 1, NULL)));
+        CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
+        CHECK(strstr(sherd_world_error(world), ": 1000 functions are running") != NULL);
+        CHECK_EQ(sherd_scope_depth(world), 0);
+    }
+    CHECK(!sherd_tensor_failed(sherd_scale(one(world), 2)));
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A backward in a hook runs a hook that does the same. */
+static sherd_tensor *hook_again(sherd_tensor *grad, void *payload)
+{
+    sherd_world *world = sherd_tensor_world(grad);
+
+    sherd_set_recording(world, true);
+    sherd_tensor *x = sherd_require_grad(one(world), true);
+    CHECK_OK(sherd_tensor_hook(NULL, x, hook_again, payload, NULL));
+    sherd_backward(sherd_sum(x));
+    return NULL;
+}
+
+static void a_hook_that_runs_itself_is_refused(sherd_world *world)
+{
+    sherd_tensor *x = sherd_require_grad(one(world), true);
+
+    CHECK_OK(sherd_tensor_hook(NULL, x, hook_again, NULL, NULL));
+    sherd_backward(sherd_sum(x));
+    CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
+    CHECK(strstr(sherd_world_error(world), "sherd_tensor_hook: 1000 functions are running"));
+    CHECK_EQ(sherd_scope_depth(world), 0);
+    x = sherd_require_grad(one(world), true);
+    sherd_backward(sherd_sum(x));
+    CHECK(!sherd_tensor_failed(sherd_grad(x)));
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(a_forward_that_calls_itself_is_refused), {1, 2, 3}},
     {TEST(an_operator_that_is_made_of_itself_is_refused), {1, 2}},
+    {TEST(a_forward_or_describe_that_calls_its_operator_is_refused), {1, 2}},
+    {TEST(a_hook_that_runs_itself_is_refused), {1, 2}},
 };
 CHECK_MAIN(tests)

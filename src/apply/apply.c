@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "tensor/state.h"
 
 /* ---- the entry ------------------------------------------------------------------------------ */
 
@@ -192,12 +193,28 @@ static const char *describe(sherd__run *run, bool plain)
     return shapes && op->ways ? NULL : "it has neither a rule, nor ways and shapes";
 }
 
+/* Functions of the program that call operators, which call them: refused, else true. */
+static bool has_room(const sherd__run *run)
+{
+    const sherd_op *op = run->call.op;
+
+    if ((run->own && !op->compose) || !sherd__is_deep(run->call.world))
+        return true;
+    sherd__refuse(&run->call, SHERD_ELIMIT,
+                  "%d functions are running, each called by the one before, and no more may: does "
+                  "it call itself?",
+                  (int)SHERD__DEEPEST);
+    return false;
+}
+
 static bool evaluate(sherd__run *run, sherd__ops *ops)
 {
     const sherd_op *op = run->call.op;
     bool plain = !run->like;
     sherd_dtype low = sherd__low(run->call.world);
 
+    if (!has_room(run))
+        return false;
     if (low != SHERD_DTYPE_NONE && op != &sherd__cast_op && !sherd__autocast(run, low))
         return false;
 

@@ -2,6 +2,7 @@
 /* Running the hooks on a gradient that is complete (sherd_tensor_hook); watch.c keeps them. */
 #include "autograd/node.h"
 #include "layout/shape.h"
+#include "tensor/state.h"
 
 #include <string.h>
 
@@ -16,6 +17,18 @@ static bool is_like(sherd_world *world, sherd_tensor *grad, sherd_tensor *other)
                  "sherd_tensor_hook: a hook returned %s in the place of the gradient %s",
                  other->world == world ? sherd_tensor_text(other) : "a tensor of another world",
                  sherd_tensor_text(grad));
+    return false;
+}
+
+/* A hook may call sherd_backward, which may run hooks. */
+static bool has_room(sherd_world *world)
+{
+    if (!sherd__is_deep(world))
+        return true;
+    sherd__raise(world, SHERD_ELIMIT,
+                 "sherd_tensor_hook: %d functions are running, each called by the one before, and "
+                 "no more may: does a hook call itself?",
+                 (int)SHERD__DEEPEST);
     return false;
 }
 
@@ -63,7 +76,7 @@ bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layo
     watch->running++;
     for (sherd__grad_hook *hook = watch->hook; hook && good; hook = hook->next)
         if (hook->id && hook->id < first_new)
-            good = run_hook(watch, hook, grad, layout);
+            good = has_room(watch->world) && run_hook(watch, hook, grad, layout);
     if (--watch->running == 0)
         sherd__watch_sweep(watch, false);
     sherd__refcounted_release(&watch->head);
