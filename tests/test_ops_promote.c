@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 
+#include "sherd/autograd.h"
 #include "sherd/op.h"
 #include "sherd/ops.h"
+#include "sherd/ops_losses.h"
 
 static sherd_tensor *row(sherd_world *world)
 {
@@ -37,6 +39,17 @@ static void a_plain_operand_may_be_refused(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
     CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_SILENTLY));
     CHECK(!sherd_tensor_failed(sherd_add(rows(world), row(world))));
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Operators that are made of others bring no plain operand of their own. */
+static void losses_of_distributed_operands_promote_nothing(sherd_world *world)
+{
+    CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_NEVER));
+    sherd_tensor *x = sherd_require_grad(rows(world), true), *target = rows(world);
+    for (int logarithms = 0; logarithms < 2; logarithms++)
+        sherd_backward(sherd_kl_div(x, target, logarithms, SHERD_LOSS_MEAN));
+    CHECK(!sherd_tensor_failed(sherd_grad(x)));
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -101,6 +114,7 @@ static void only_these_three_are_known(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(a_plain_operand_may_be_refused), {1, 2, 3}},
+    {TEST(losses_of_distributed_operands_promote_nothing), {1, 2, 3}},
     {TEST(a_promotion_may_be_told), {1, 2}},
     {TEST(other_plain_operands_are_the_operators), {2, 3, 4}},
     {TEST(only_these_three_are_known), {1}},

@@ -163,12 +163,11 @@ sherd_tensor *sherd_bce_with_logits(sherd_tensor *x, sherd_tensor *target, sherd
                        &(loss_attributes){.reduction = (int)reduction});
 }
 
-/* What is weighed by 0 is 0, so that infinite logarithms are not there. */
+/* What is weighed by 0 is that 0, so that infinite logarithms are not there. */
 static sherd_tensor *unless_0(sherd_tensor *weight, sherd_tensor *x)
 {
-    sherd_tensor *zero = sherd_constant(x->world, x->dtype, NULL, 0, 0);
-
-    return sherd_where(sherd_eq_scalar(sherd_detach(weight), 0), zero, x);
+    weight = sherd_detach(weight);
+    return sherd_where(sherd_eq_scalar(weight, 0), weight, x);
 }
 
 static bool kl_div(sherd_call *call)
