@@ -126,6 +126,7 @@ static void names_shapes_and_dtypes_must_fit(sherd_world *world)
 {
     sherd_module *m = model(world, STYLES, SHERD_F32), *wide = model(world, STYLES, SHERD_F64);
     sherd_module *part = container(world, NULL, NULL), *large = mlp(world, SHERD_F32, 6, 9, 5);
+    sherd_module *counted = container(world, NULL, NULL);
     const sherd_read_options cast = {.cast = true}, partial = {.partial = true};
     sherd_optimizer *o = NULL;
     double a[2][MOST], b[2][MOST];
@@ -152,6 +153,12 @@ static void names_shapes_and_dtypes_must_fit(sherd_world *world)
         sherd_world_error(world),
         "the module has no \"seen\", \"net2.weight\", \"net2.bias\" (options.more ignores that)"));
     CHECK_OK(sherd_module_read(part, NULL, path, &partial));
+    /* of what has no fractions no option is of help */
+    CHECK_OK(sherd_module_add_buffer(counted, "seen", sherd_constant(world, SHERD_F64, NULL, 0, 4)));
+    CHECK_EQ(sherd_module_read(counted, NULL, path, &(sherd_read_options){.more = true}),
+             SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "the file has another dtype, i64") != NULL);
+    CHECK(!strstr(sherd_world_error(world), "options.cast"));
     CHECK_OK(sherd_module_write(m, o, path));
     CHECK_OK(sherd_module_read(m, NULL, path, NULL)); /* what is of an optimizer is left out */
     CHECK_OK(sherd_module_write(part, NULL, path));
@@ -163,6 +170,7 @@ static void names_shapes_and_dtypes_must_fit(sherd_world *world)
     sherd_module_destroy(m);
     sherd_module_destroy(wide);
     sherd_module_destroy(part);
+    sherd_module_destroy(counted);
     sherd_module_destroy(large);
     remove_file(world, path);
 }

@@ -44,11 +44,13 @@ static const char *misfit(const sherd_file_entry *e, const sherd_tensor *t, int 
 
     if (!sherd__same_shape(e->ndim, e->shape, ndim, t->shape + more))
         return other_shape(e, text);
-    if (e->dtype == t->dtype ||
-        (options->cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))
+    bool castable = sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype);
+    if (e->dtype == t->dtype || (options->cast && castable))
         return NULL;
     snprintf(text, MISFIT_TEXT, "the file has another dtype, %s%s", sherd_dtype_name(e->dtype),
-             options->cast ? ", and one of the two has no fractions" : " (options.cast casts it)");
+             castable        ? " (options.cast casts it)"
+             : options->cast ? ", and one of the two has no fractions"
+                             : "");
     return text;
 }
 
