@@ -153,6 +153,28 @@ static void an_optimizer_that_took_no_step_begins_anew(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* What a program has written into state is not zeros: it is lost, and that is told. */
+static void state_that_was_written_does_not_begin_anew(sherd_world *world)
+{
+    sherd_module *m = NULL;
+    sherd_optimizer *o = NULL;
+    sherd_named_state state[8];
+
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    CHECK_OK(sherd_module_add_parameter(m, "a", field(world, 1)));
+    CHECK_OK(sherd_module_add_parameter(m, "b", field(world, 2)));
+    CHECK_OK(sherd_world_check(world));
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    CHECK_EQ(sherd_optimizer_state(o, state, LEN(state)), 6);
+    sherd_fill(state[0].tensor, 5);
+    fail_between(world, go_far, parameter(m, 0));
+    begin_step(m, o);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "was lost in a step that failed") != NULL);
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+}
+
 /* ---- running averages ------------------------------------------------------------------------ */
 
 static void compute(sherd_module *m)
@@ -221,6 +243,7 @@ static const check_test tests[] = {
     {TEST(a_buffer_that_was_lost_is_loaded_again), {2, 3}},
     {TEST(what_an_optimizer_changes_is_lost_together), {2, 3}},
     {TEST(an_optimizer_that_took_no_step_begins_anew), {2, 3, 8}},
+    {TEST(state_that_was_written_does_not_begin_anew), {2, 3, 8}},
     {TEST(averages_do_not_go_on_without_their_count), {2, 3}},
     {TEST(a_refused_file_loses_no_state), {1, 2, 3}},
 };

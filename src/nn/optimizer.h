@@ -25,6 +25,7 @@ typedef struct sherd__optimized {
      */
     sherd_tensor *tensor[SHERD__OPTIMIZER_TENSORS];
     char *name[SHERD__OPTIMIZER_TENSORS];
+    int64_t zeros[SHERD__OPTIMIZER_TENSORS]; /* versions of their storages when they were made */
     const sherd_layout *part; /* of the state, if it is sharded further than p; counted, or NULL */
     sherd_tensor *slice;      /* of p, of that layout, while it is updated; not counted */
     int64_t version;          /* of the parameter's storage when EXACT was last the same */
@@ -155,7 +156,8 @@ sherd_status sherd__optimizer_start_item(const sherd_optimizer *o, sherd__optimi
                                          const sherd_named_parameter *parameter);
 /*
  * Make the state of an item that has none yet, where its parameter is: zeros. A second call goes on
- * after a failure. What a failed step has taken with it before any step counted is made anew.
+ * after a failure. What a failed step has taken with it before any step counted, or anybody wrote
+ * it, is made anew.
  */
 sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optimized *item);
 /*

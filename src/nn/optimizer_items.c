@@ -95,12 +95,21 @@ static sherd_status name_tensor(const sherd_optimizer *o, sherd__optimized *item
     return SHERD_OK;
 }
 
+/* Whether a failed step has taken tensor i with it while it was zeros: nothing is lost by that. */
+static bool is_lost_unwritten(const sherd__optimized *item, int i)
+{
+    const sherd_tensor *t = item->tensor[i];
+
+    return t && t->lost == SHERD__NOT_MADE && !item->counted && t->storage &&
+           t->storage->version == item->zeros[i];
+}
+
 sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optimized *item)
 {
     const sherd__diag *diag = sherd__world_diag(o->world);
 
     for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++) {
-        if (item->tensor[i] && item->tensor[i]->lost == SHERD__NOT_MADE && !item->counted) {
+        if (is_lost_unwritten(item, i)) {
             sherd_tensor_release(item->tensor[i]);
             item->tensor[i] = NULL;
             item->version = -1;
@@ -112,6 +121,7 @@ sherd_status sherd__optimizer_start_state(const sherd_optimizer *o, sherd__optim
         if (sherd_tensor_failed(t))
             return diag->status ? diag->status : SHERD_ENOMEM;
         item->tensor[i] = sherd_tensor_retain(t);
+        item->zeros[i] = t->storage->version;
         t->storage->family = o->family ? o->family + 1 : 0;
         sherd__serve(t->storage, SHERD_MEMORY_OPTIMIZERS);
     }
