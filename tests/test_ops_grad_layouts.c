@@ -60,7 +60,7 @@ static int64_t calls_of(sherd_world *world)
     return n;
 }
 
-/* pytorch.md 2.9, the first row: all combinations of source, result and gradient. */
+/* As in DTensor: all combinations of source, result and gradient of a move. */
 static void a_move_gives_back_where_it_came_from(sherd_world *world)
 {
     for (int from = 0; from < LEN(kinds); from++)
@@ -101,7 +101,7 @@ static void a_gradient_stays_pending_where_nothing_moved(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* 2.9, second row, and shardtensor.md 2.4: each rank multiplies what it has by its number + 1. */
+/* As in DTensor and ShardTensor: each rank multiplies what it has by its number + 1. */
 static void to_local_takes_gradients_as_it_is_told(sherd_world *world)
 {
     const sherd_placement pending = sherd_partial(SHERD_SUM), row = sherd_shard(0),
@@ -208,7 +208,7 @@ static void full_takes_gradients_as_it_is_told(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* shardtensor.md 2.4: a plain weight beside a sharded input gets the whole gradient, plain. */
+/* As in ShardTensor: a plain weight beside a sharded input gets the whole gradient, plain. */
 static void a_promoted_weight_gets_the_whole_gradient(sherd_world *world)
 {
     sherd_tensor *x = filled(laid(world, "S(0)"), 3), *w, *norm;

@@ -3,7 +3,7 @@
  * Index strings into rules: "...k,nk,n->...n" for the operands of one call becomes one letter per
  * dim, and sizes of letters become the shapes of results. The dims of "..." get capital letters,
  * aligned at the last one. One pass over the text, about a tenth of a microsecond; not needed for a
- * call whose answer is cached (solve.c), nor where the operator's last call had operands of the
+ * call whose answer is kept (answers.c), nor where the operator's last call had operands of the
  * same shapes.
  */
 #include "door.h"

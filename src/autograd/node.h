@@ -276,7 +276,7 @@ typedef struct sherd__pass {
     sherd_tensor **settled; /* gradients of one call, which may be under way; counted */
     int settling, settled_room;
     int turn;      /* the node whose turn it is */
-    uint64_t used; /* the group of gathered tensors that was used last (together.c) */
+    uint64_t used; /* the group of gathered tensors that was used last (restored.c) */
     sherd__watch **leaf;
     int leaves, leaf_room;
     int late[SHERD__MAX_LATE + 1]; /* nodes with gradients that were put off; the oldest first */

@@ -38,6 +38,7 @@ bool sherd__say_joined(bool open);
  * The same if its world came by a carrier that the program has brought: it may still join the job.
  */
 bool sherd__leave_job(void);
+
 /* ---- module.c -------------------------------------------------------------------------------- */
 
 /* Load the module of this launcher's MPI, and open its carrier. EINVAL. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Creating and destroying optimizers of all kinds. optimizer_items.c has what they keep of each
- * parameter, step.c their step.
+ * parameter, step.c their step, optimizer_update.c what it does to one parameter.
  */
 #include <stdio.h>
 #include <string.h>

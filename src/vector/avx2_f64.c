@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast f64 kernels for AVX2. The build gives this file the flags it needs; choose.c asks the
- * machine. */
+/* The fast f64 kernels for AVX2. The build gives this file the flags it needs; machine.c asks the
+ * CPU. */
 #include "fast.h"
 
 #ifdef __AVX2__

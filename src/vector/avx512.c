@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast kernels for AVX-512. The build gives this file the flags it needs; choose.c asks the
- * machine. */
+/* The fast kernels for AVX-512. The build gives this file the flags it needs; machine.c asks the
+ * CPU. */
 #include "fast.h"
 #include "kernels/conv.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bodies of bodies.h by AVX2. The build gives this file the flags that it needs; choose.c asks
- * the machine. */
+/* The bodies of bodies.h by AVX2. The build gives this file the flags that it needs; machine.c asks
+ * the CPU. */
 #include "bodies.h"
 #include "half_sets.h"
 

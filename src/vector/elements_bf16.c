@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GELU of bf16 and its gradient where AVX512_BF16 is fast (choose.c, sherd__has_fast_pairs). All
+ * GELU of bf16 and its gradient where AVX512_BF16 is fast (machine.c, sherd__has_fast_pairs). All
  * that they take is arithmetic, so there is only as much as the rounding to bf16 does not hide, and
  * one instruction rounds two vectors. That instruction rounds subnormal numbers to 0, so if any
  * result is 0, both vectors are rounded again without it. A result is off by 0.52 ulp of bf16 at

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products of bf16 by AVX512_BF16, for CPUs that are fast at it (choose.c,
+ * Matrix products of bf16 by AVX512_BF16, for CPUs that are fast at it (machine.c,
  * sherd__has_fast_pairs): the tiles of fast_tiles.inc, of pairs of numbers, where an instruction
  * adds twice as many products as of f32. Operands become pairs while they are packed. Few rows or
  * columns are a matter of reading memory, and go by way of f32. The instruction takes subnormal

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of 8 bits by AVX2: see fast_few_i8.inc. The build gives this file the flags that it needs;
- * choose.c asks the machine. */
+ * machine.c asks the CPU. */
 #include "bodies.h"
 #include "base/num.h"
 
