@@ -1,6 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node says of the operator call that it is of, and how it forgets it. */
+/*
+ * One node of the tape: what it says of the operator call that it was recorded for, to backwards of
+ * operators and to the tape; the dtypes that gradients of its operands may have; and dropping what
+ * it holds. tape.c makes nodes.
+ */
 #include "autograd/node.h"
+
+/* ---- for backwards of operators, also of users ----------------------------------------------- */
+
+int sherd_node_operands(const sherd_node *node)
+{
+    return node ? node->ins : 0;
+}
+
+bool sherd_node_wants(const sherd_node *node, int i)
+{
+    return node && i >= 0 && i < node->ins && node->in[i].wanted && !(node->idle >> i & 1);
+}
+
+const void *sherd_node_attributes(const sherd_node *node)
+{
+    return node ? node->attributes : NULL;
+}
+
+const sherd_layout *sherd_node_layout(const sherd_node *node, int i)
+{
+    return node && i >= 0 && i < node->ins ? node->in[i].layout : NULL;
+}
+
+int sherd_node_shape(const sherd_node *node, int i, const int64_t **shape)
+{
+    static const int64_t none[SHERD_MAX_DIMS];
+    bool there = node && i >= 0 && i < node->ins;
+
+    if (shape)
+        *shape = there ? node->in[i].shape : none;
+    return there ? node->in[i].ndim : 0;
+}
+
+/* ---- for the library ------------------------------------------------------------------------- */
+
+sherd_world *sherd__node_world(const sherd_node *node)
+{
+    return node->world;
+}
+
+const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j)
+{
+    return node->out[j].layout;
+}
+
+sherd_dtype sherd__node_dtype(const sherd_node *node, int i)
+{
+    return node->in[i].dtype;
+}
 
 void sherd__node_clear(sherd_node *node)
 {
@@ -21,30 +74,7 @@ void sherd__node_clear(sherd_node *node)
     }
 }
 
-bool sherd_node_wants(const sherd_node *node, int i)
-{
-    return node && i >= 0 && i < node->ins && node->in[i].wanted && !(node->idle >> i & 1);
-}
-
-const void *sherd_node_attributes(const sherd_node *node)
-{
-    return node ? node->attributes : NULL;
-}
-
-sherd_world *sherd__node_world(const sherd_node *node)
-{
-    return node->world;
-}
-
-const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j)
-{
-    return node->out[j].layout;
-}
-
-sherd_dtype sherd__node_dtype(const sherd_node *node, int i)
-{
-    return node->in[i].dtype;
-}
+/* ---- dtypes of gradients --------------------------------------------------------------------- */
 
 /* The dtype that the gradient of a result of this dtype may have. */
 static sherd_dtype taken_by(const sherd_node *node, sherd_dtype dtype)
@@ -79,24 +109,4 @@ sherd_dtype sherd__moved_gradient_dtype(const sherd_tensor *t)
     const sherd_node *node = (const sherd_node *)t->autograd.node;
 
     return node && node->wide_moves ? taken_by(node, t->dtype) : t->dtype;
-}
-
-int sherd_node_operands(const sherd_node *node)
-{
-    return node ? node->ins : 0;
-}
-
-const sherd_layout *sherd_node_layout(const sherd_node *node, int i)
-{
-    return node && i >= 0 && i < node->ins ? node->in[i].layout : NULL;
-}
-
-int sherd_node_shape(const sherd_node *node, int i, const int64_t **shape)
-{
-    static const int64_t none[SHERD_MAX_DIMS];
-    bool there = node && i >= 0 && i < node->ins;
-
-    if (shape)
-        *shape = there ? node->in[i].shape : none;
-    return there ? node->in[i].ndim : 0;
 }

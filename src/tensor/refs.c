@@ -1,55 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of tensors and of their storage: counted, and freed with the last reference. */
+/*
+ * The life of tensors and of their storage: both are counted, and freed with the last reference. A
+ * tensor counts its storage, the node that made it, its gradient, and what it was moved from. Freed
+ * structs are kept for the next ones, so that a tensor seldom costs a call of the allocator.
+ */
 #include "tensor/state.h"
 
-void sherd__drop_image(sherd__storage *storage)
-{
-    sherd__storage *image = storage ? storage->image : NULL;
-
-    if (!image)
-        return;
-    storage->image = NULL;
-    sherd__storage_release(sherd__tensors_of(image->world), image);
-}
-
-static void serve(sherd__storage *storage, sherd_memory_use use)
-{
-    storage->serves = use;
-    sherd__block_serves(storage->world, storage->block, use);
-}
-
-void sherd__serve(sherd__storage *storage, sherd_memory_use use)
-{
-    if (use > storage->serves)
-        serve(storage, use);
-}
-
-void sherd__serve_no_more(sherd__storage *storage, sherd_memory_use use)
-{
-    if (storage->serves == use)
-        serve(storage, SHERD_MEMORY_OTHER);
-}
-
-void sherd__storage_release(sherd__tensors *s, sherd__storage *storage)
-{
-    if (!storage || --storage->refs > 0)
-        return;
-    sherd__heap *heap = sherd__world_heap(s->world);
-    if (storage->image)
-        sherd__drop_image(storage);
-    sherd__block_give(storage->world, storage->block);
-    if (storage->device)
-        sherd__device_give(sherd__world_device(storage->world), storage->device);
-    if (storage->later)
-        sherd__free(heap, storage->later);
-    sherd__stock_give(heap, &s->storages, storage);
-}
-
-void sherd__refcounted_release(sherd__refcounted *object)
-{
-    if (object && --object->refs == 0)
-        object->destroy(object);
-}
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 sherd_tensor *sherd__tensor_create(sherd__tensors *s)
 {
@@ -65,6 +22,19 @@ sherd_tensor *sherd__tensor_create(sherd__tensors *s)
         s->all->previous = t;
     s->all = t;
     return t;
+}
+
+sherd_tensor *sherd_tensor_retain(sherd_tensor *t)
+{
+    if (t && t->storage)
+        t->refs++;
+    return t;
+}
+
+void sherd__refcounted_release(sherd__refcounted *object)
+{
+    if (object && --object->refs == 0)
+        object->destroy(object);
 }
 
 void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
@@ -137,9 +107,47 @@ void sherd_tensor_release(sherd_tensor *t)
     }
 }
 
-sherd_tensor *sherd_tensor_retain(sherd_tensor *t)
+/* ---- storage --------------------------------------------------------------------------------- */
+
+void sherd__storage_release(sherd__tensors *s, sherd__storage *storage)
 {
-    if (t && t->storage)
-        t->refs++;
-    return t;
+    if (!storage || --storage->refs > 0)
+        return;
+    sherd__heap *heap = sherd__world_heap(s->world);
+    if (storage->image)
+        sherd__drop_image(storage);
+    sherd__block_give(storage->world, storage->block);
+    if (storage->device)
+        sherd__device_give(sherd__world_device(storage->world), storage->device);
+    if (storage->later)
+        sherd__free(heap, storage->later);
+    sherd__stock_give(heap, &s->storages, storage);
+}
+
+void sherd__drop_image(sherd__storage *storage)
+{
+    sherd__storage *image = storage ? storage->image : NULL;
+
+    if (!image)
+        return;
+    storage->image = NULL;
+    sherd__storage_release(sherd__tensors_of(image->world), image);
+}
+
+static void serve(sherd__storage *storage, sherd_memory_use use)
+{
+    storage->serves = use;
+    sherd__block_serves(storage->world, storage->block, use);
+}
+
+void sherd__serve(sherd__storage *storage, sherd_memory_use use)
+{
+    if (use > storage->serves)
+        serve(storage, use);
+}
+
+void sherd__serve_no_more(sherd__storage *storage, sherd_memory_use use)
+{
+    if (storage->serves == use)
+        serve(storage, SHERD_MEMORY_OTHER);
 }
