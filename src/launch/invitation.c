@@ -14,45 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char joined_name[] = "SHERD_JOINED";
+/* ---- the invitation of a launcher ------------------------------------------------------------ */
+
 static const char *const invited_names[] = {"SHERD_ARENA_FD", "SHERD_RANK", "SHERD_RANKS",
                                             "SHERD_LAUNCHER"};
-
-/* This process; without /proc only its pid is known. */
-static sherd__process myself(void)
-{
-    sherd__process self;
-
-    if (!sherd__process_look(0, &self))
-        self.pid = (int)getpid();
-    return self;
-}
-
-static bool read_joined(sherd__invitation *out)
-{
-    const char *text = getenv(joined_name);
-    unsigned long long start;
-    int pid;
-
-    memset(out, 0, sizeof *out);
-    out->again = true;
-    if (!text || sscanf(text, "%d %llu %d %d %d %d %d %llu", &pid, &start, &out->fd, &out->rank,
-                        &out->ranks, &out->line, &out->launcher, &out->launcher_start) != 8)
-        return false;
-    sherd__process self = myself();
-    return pid == self.pid && start == self.start;
-}
-
-bool sherd__invitation_keep(const sherd__invitation *in)
-{
-    sherd__process self = myself();
-    char text[128];
-
-    snprintf(text, sizeof text, "%d %llu %d %d %d %d %d %llu", self.pid,
-             (unsigned long long)self.start, in->fd, in->rank, in->ranks, in->line, in->launcher,
-             in->launcher_start);
-    return setenv(joined_name, text, 1) == 0;
-}
 
 static bool read_number(const char *name, int low, int high, int *out)
 {
@@ -94,17 +59,59 @@ bool sherd__is_invited(void)
     return getenv("SHERD_ARENA_FD") && !is_of_inner_job();
 }
 
+void sherd__invitation_leave(void)
+{
+    for (size_t i = 0; i < sizeof invited_names / sizeof invited_names[0]; i++)
+        unsetenv(invited_names[i]);
+}
+
+/* ---- the mark of who has joined -------------------------------------------------------------- */
+
+static const char joined_name[] = "SHERD_JOINED";
+
+/* This process; without /proc only its pid is known. */
+static sherd__process myself(void)
+{
+    sherd__process self;
+
+    if (!sherd__process_look(0, &self))
+        self.pid = (int)getpid();
+    return self;
+}
+
+static bool read_joined(sherd__invitation *out)
+{
+    const char *text = getenv(joined_name);
+    unsigned long long start;
+    int pid;
+
+    memset(out, 0, sizeof *out);
+    out->again = true;
+    if (!text || sscanf(text, "%d %llu %d %d %d %d %d %llu", &pid, &start, &out->fd, &out->rank,
+                        &out->ranks, &out->line, &out->launcher, &out->launcher_start) != 8)
+        return false;
+    sherd__process self = myself();
+    return pid == self.pid && start == self.start;
+}
+
+bool sherd__invitation_keep(const sherd__invitation *in)
+{
+    sherd__process self = myself();
+    char text[128];
+
+    snprintf(text, sizeof text, "%d %llu %d %d %d %d %d %llu", self.pid,
+             (unsigned long long)self.start, in->fd, in->rank, in->ranks, in->line, in->launcher,
+             in->launcher_start);
+    return setenv(joined_name, text, 1) == 0;
+}
+
+/* ---- either ---------------------------------------------------------------------------------- */
+
 bool sherd__is_launched(void)
 {
     sherd__invitation in;
 
     return sherd__is_invited() || read_joined(&in);
-}
-
-void sherd__invitation_leave(void)
-{
-    for (size_t i = 0; i < sizeof invited_names / sizeof invited_names[0]; i++)
-        unsetenv(invited_names[i]);
 }
 
 bool sherd__invitation_read(sherd__invitation *out)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which MPI has started this process: its launchers leave their marks in the environment. What a
- * rank starts inherits the marks, and is none: the first to join leaves a mark of its own, with its
- * process in it.
+ * Which MPI has started this process: its launchers leave their marks in the environment. A
+ * program that a rank starts inherits these marks, but is no rank: so the process that joins leaves
+ * a mark of its own, with its pid and start time in it. Costs some getenv.
  */
 #include "carried.h"
 #include "watch.h"
@@ -12,9 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char mark_name[] = "SHERD_CARRIED";
-
-/* The most telling first. */
+/* The most specific first: the last may be of either MPI. */
 static const sherd__mpi_mark marks[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"openmpi", NULL}},
     {"PMI_RANK", "PMI_SIZE", {"mpich", NULL}},
@@ -35,7 +33,31 @@ int sherd__mark_ranks(const sherd__mpi_mark *mark)
     return text ? atoi(text) : 0;
 }
 
+bool sherd__is_in_job(void)
+{
+    const sherd__mpi_mark *mark = sherd__mark_find();
+
+    return mark && sherd__mark_ranks(mark) != 1;
+}
+
+uint64_t sherd__carrier_marks(void)
+{
+    static const char *const jobs[] = {"PMIX_NAMESPACE", "PMI_FD", "PMI_PORT", "SLURM_STEP_ID"};
+    uint64_t hash = 0;
+
+    if (!sherd__mark_find())
+        return 0;
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0] + sizeof jobs / sizeof jobs[0]; i++) {
+        size_t job = i - sizeof marks / sizeof marks[0];
+        const char *text = getenv(i < sizeof marks / sizeof marks[0] ? marks[i].rank : jobs[job]);
+        hash = sherd__hash_text(hash, text ? text : "");
+    }
+    return hash ? hash : 1;
+}
+
 /* ---- the mark of who has joined -------------------------------------------------------------- */
+
+static const char mark_name[] = "SHERD_CARRIED";
 
 static bool read_mark(int *pid, unsigned long long *start, int *open)
 {
@@ -57,34 +79,12 @@ static bool is_mine(bool *other, bool *open)
     return mine;
 }
 
-bool sherd__is_in_job(void)
-{
-    const sherd__mpi_mark *mark = sherd__mark_find();
-
-    return mark && sherd__mark_ranks(mark) != 1;
-}
-
 bool sherd__is_carried(void)
 {
     bool other, open;
 
     (void)is_mine(&other, &open);
     return sherd__is_in_job() && !other;
-}
-
-uint64_t sherd__carrier_marks(void)
-{
-    static const char *const jobs[] = {"PMIX_NAMESPACE", "PMI_FD", "PMI_PORT", "SLURM_STEP_ID"};
-    uint64_t hash = 0;
-
-    if (!sherd__mark_find())
-        return 0;
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0] + sizeof jobs / sizeof jobs[0]; i++) {
-        size_t job = i - sizeof marks / sizeof marks[0];
-        const char *text = getenv(i < sizeof marks / sizeof marks[0] ? marks[i].rank : jobs[job]);
-        hash = sherd__hash_text(hash, text ? text : "");
-    }
-    return hash ? hash : 1;
 }
 
 bool sherd__has_joined(void)
