@@ -80,7 +80,7 @@ emulated: ## run kernels of AVX-512, AVX512_BF16 and AMX by emulation, on any x8
 	    --parallel $(JOBS) -R '$(EMULATED_TESTS)' $(ARGS) || exit 1; done
 
 lint: ready ## check format, tags, include direction, symbols, sizes, style
-	@cmake --build $(BUILD) --parallel $(JOBS) --target sherd_shared >/dev/null
+	@cmake --build $(BUILD) --parallel $(JOBS) --target sherd_shared operators_table >/dev/null
 	@tools/lint.sh $(BUILD)
 
 symbols: ready ## write the list of exported symbols anew, after a change that is meant

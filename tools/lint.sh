@@ -35,7 +35,7 @@ run style tools/lint_style.sh
 run names tools/lint_names.sh
 run readme tools/lint_readme.sh
 run examples tools/lint_examples.sh
-run docs tools/lint_docs.sh
+run docs tools/lint_docs.sh "$build"
 run misuse tools/lint_misuse.sh
 run symbols tools/lint_symbols.sh "$build"
 run circles tools/lint_circles.sh "$build"
