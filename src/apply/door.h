@@ -66,7 +66,7 @@ typedef struct sherd__ops {
     sherd__ruled ruled[SHERD__RULED];    /* the last rules, by the operator's address */
 } sherd__ops;
 
-/* Where there is none yet. */
+/* Made here, if sherd__ops_of finds none yet. NULL as there. */
 sherd__ops *sherd__ops_create(sherd_world *world);
 
 /* Created on first use; NULL if memory runs out (reported in the diag). */

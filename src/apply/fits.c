@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether operands fit a rule with the layouts that they have. */
+/*
+ * Whether operands fit a rule with the layouts that they have, and the layouts of the results then.
+ * Pure; allocates nothing but a result's layout, if there is none like it.
+ */
 #include "solve.h"
 
 #include <string.h>

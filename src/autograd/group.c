@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups of what was gathered in one call: made when it was recorded, and gone with its last
- * member.
+ * Groups of what was gathered in one call, so that backward gathers it in one call again
+ * (restored.c): made when the call is recorded, and freed with the last member.
  */
 #include "autograd/group.h"
 #include "autograd/together.h"

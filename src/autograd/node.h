@@ -154,7 +154,7 @@ typedef struct sherd__tape {
 
 _Static_assert(sizeof(sherd__tape) <= SHERD__SPARE_BYTES, "the spare room is too small");
 
-/* The same where there is none yet. */
+/* Made here, if sherd__tape_of finds none yet. */
 sherd__tape *sherd__tape_open(sherd_world *world);
 
 static inline sherd__tape *sherd__tape_of(sherd_world *world)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a node saves: the tape keeps it (saved.c), unless the node is of a part that may be run
- * again, and will compute it then.
+ * again, and will compute it then. When it has, a node of the first run takes what its twin in the
+ * second run saves, and drops it again after its backward.
  */
 #include "autograd/replaying.h"
 

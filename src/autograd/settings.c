@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tape of a world, and what is set of it: whether it records, whether gradients wait, in what
- * it computes.
+ * The state of this room in a world (sherd__tape), set up when it is first asked for, and what
+ * programs set of it: whether operators are recorded, whether gradients wait to be settled, the
+ * dtype of autocast. saved.c has the hooks on saved tensors.
  */
 #include "autograd/node.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing a rank's GPU. All ranks of a process that use one GPU share
- * its context, the one that other users of CUDA in the process have too; the stream, the memory and
- * the compiled kernels are the rank's own.
+ * Opening and closing a rank's GPU. All ranks of a process that use one GPU share its context, the
+ * one that other users of CUDA in the process have too; the stream, the memory and the compiled
+ * kernels are the rank's own.
  */
 #include "inside.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How calls of the driver fail, and in which thread they may be made. A failure ends the use of the
- * device; lack of memory does not. The first of each is kept for whoever asks.
+ * How calls of the driver and of cuBLAS fail. A failure ends the use of the device; lack of memory
+ * does not. The first of each is kept for whoever asks. And making the device's context that of the
+ * calling thread, which can fail too.
  */
 #include "inside.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The counts of a mask: whether they are its own, and how what it chooses lies because of them. */
+/*
+ * The counts of a mask (masked.c) as operators on what it chooses take them: whether they can be
+ * those of this mask, and the layout that the chosen rows have by them. Nothing is communicated.
+ */
 #include "masked.h"
 
 const char *sherd__counts_fault(sherd_call *call)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks that write a file together agree on: that they passed the same, up to the file's name.
- * Each agreement is a meeting of all ranks.
+ * What ranks that write a file together agree on: that they passed the same arguments, tensors and
+ * notes; and at the end that rank 0 has given the file its name. Each agreement is a meeting of all
+ * ranks. What differs is looked for only if something does.
  */
 #include "io/writing.h"
 

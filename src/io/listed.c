@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The list of what a file of a state holds, under which names: of the module, of its optimizers,
- * and of the program's own.
+ * and of the program's own. A walk over the tree for each of them; nothing is communicated.
  */
 #include "io/state.h"
 #include "nn/optimizer.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of paths, which holds each once; see index.h. */
+/*
+ * A list of paths, which holds each once if that is asked for: the files that an index names
+ * (index.h). A look-up by hash for each, mostly not even that.
+ */
 #include "io/index.h"
 
 #include "base/hash.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank of a program that starts its ranks itself: its world around the body, and what became of
- * it.
+ * One rank of a program that starts its ranks itself, as a thread (spawn.c) or a process
+ * (process.c): it opens its world, runs the body and closes the world. And what became of all.
  */
 #include "launch.h"
 #include "world/inside.h"

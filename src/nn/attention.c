@@ -2,10 +2,9 @@
 
 /*
  * Multi-head attention as a module: four Linear children around the operator, and two norms of
- * heads if they are asked for. Its forward names
- * global sizes only, so Colwise on wq, wk and wv and Rowwise on wo, with a head as the granule,
- * split it by heads, whole ones on each rank; heads that share keys and values stay together with
- * granules of them.
+ * heads if they are asked for. Its forward names global sizes only, so Colwise on wq, wk and wv and
+ * Rowwise on wo, with a head as the granule, split it by heads, whole ones on each rank; heads that
+ * share keys and values stay together with granules of them.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tensor says of itself. */
+/*
+ * What a tensor says of itself: its dtype, shape, layout, what this rank has of it, and how that
+ * lies in memory. Nothing waits or communicates. The text is made when it is first asked for, and
+ * kept.
+ */
 #include "tensor/state.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
 /*
  * The two places of a storage in a world with GPUs: *here* is its block of the arena, *there* a
  * block of the GPU's memory (docs/decisions/106). Reading in one place copies the contents there if
- * they are stale; writing in one makes the other stale. All copies between the two are made here.
- * Without a GPU none of this runs.
+ * they are stale; writing in one makes the other stale. All copies between the two are made here;
+ * mirror.c has the pointers. Without a GPU none of this runs.
  */
 #include "tensor/state.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one element of a tensor that has one, on every rank. */
+/*
+ * The one element of a tensor that has one, on every rank, as a number of the program's. Costs a
+ * move, unless all ranks have the element already.
+ */
 #include "tensor/state.h"
 
 #include <math.h>

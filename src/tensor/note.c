@@ -2,8 +2,8 @@
 /*
  * Notes: functions that make or change distributed tensors note that in the ledger of their mesh.
  * So ranks that do different things are found at the next check, and after a failed check the
- * tensors that some ranks lack are lost on all of them (lost.c). A note costs a few
- * nanoseconds. The last are kept with what they were of (said.c).
+ * tensors that some ranks lack are lost on all of them (lost.c). A note costs a few nanoseconds.
+ * The last are kept with what they were of (said.c).
  */
 #include "tensor/state.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scopes. A scope costs two numbers, a tensor in it one pointer, a
- * layout one; passing a tensor out swaps it to the front of its scope and moves the boundary over
- * it.
+ * Scopes. A scope costs two numbers, a tensor in it one pointer, a layout one; passing a tensor out
+ * swaps it to the front of its scope and moves the boundary over it.
  */
 #include "tensor/state.h"
 

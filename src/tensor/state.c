@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of this room in a world, made when it is first asked for. What the room does at checks,
- * and when the world ends, is a value (checks.c): so nothing here needs what lies above.
+ * The state of this room in a world, set up when it is first asked for, in memory that the world
+ * has reserved: so that cannot fail. What the room does at checks, and when the world ends, is in a
+ * table of functions (sherd__tensors_own_hooks), which checks.c fills in: this file calls none of
+ * the others.
  */
 #include "tensor/state.h"
 

@@ -45,7 +45,7 @@ typedef struct sherd__tensors {
 enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };
 _Static_assert(sizeof(sherd__tensors) <= SHERD__TENSORS_BYTES, "the reserve is too small");
 
-/* The same where there is none yet. */
+/* Made here, if sherd__tensors_of finds none yet. */
 sherd__tensors *sherd__tensors_open(sherd_world *world);
 
 static inline sherd__tensors *sherd__tensors_of(sherd_world *world)
@@ -98,8 +98,7 @@ sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim
                                  const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype);
 
-/* As sherd__new_plain and sherd__new_on; `function`, a public one, is named if memory runs out.
- */
+/* As sherd__new_plain and sherd__new_on; `function`, a public one, is named if memory runs out. */
 sherd_tensor *sherd__made_plain(const char *function, sherd_world *world, sherd_dtype dtype,
                                 int ndim, const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__made_on(const char *function, const sherd_layout *layout, sherd_dtype dtype);
@@ -111,7 +110,7 @@ sherd_tensor *sherd__made_on(const char *function, const sherd_layout *layout, s
 bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype dtype,
                            const int64_t *shape, int ndim);
 
-/* Whether a tensor covers its whole storage, in order (tensor.c). */
+/* Whether a tensor covers its whole storage, in order (about.c). */
 bool sherd__covers_storage(const sherd_tensor *t);
 
 /* Somebody is about to write to its storage: what was derived from the contents is no longer so. */

@@ -49,7 +49,7 @@ typedef struct sherd__storage {
     sherd__block *block;  /* NULL if there are no elements, or while it is deferred */
     sherd__values *later; /* deferred: what it will hold; otherwise NULL */
     uint64_t made_of;     /* hash of the description that version 0 was made of; 0 = of none */
-    /* in a world with GPUs: a second place, and which of the two hold the contents (mirror.c) */
+    /* in a world with GPUs: a second place, and which of the two hold the contents (furnish.c) */
     sherd__device_block *device;
     bool here, there;
     int64_t bytes;

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a tensor's elements are, and what is noted when they are written. */
+/*
+ * What access to elements (data.c, mirror.c) and their making (later.c) are made of: where the
+ * first element is, and what is noted of a write: a new version, a new origin, and the deed in the
+ * ledger that the contents now belong to.
+ */
 #include "tensor/state.h"
 
 /*
