@@ -189,13 +189,13 @@ bool sherd__optimizer_has_state(const sherd_optimizer *o, sherd__optimized *item
 /* Update one parameter by itself, on the CPU; false: ended by the alarm. */
 bool sherd__optimizer_update(const sherd_optimizer *o, sherd__optimized *item, double rate,
                              double grad_scale);
-/* Update all parameters, but for those whose state is sharded further; likewise. */
+/* Update all but those whose state is sharded further. False: ended by the alarm. */
 bool sherd__optimizer_update_all(const sherd_optimizer *o, double rate, double grad_scale);
 /* A tensor with that layout, in memory of its own. */
 sherd_tensor *sherd__copied_to(sherd_tensor *t, const sherd_layout *to);
-/* The part of a parameter that its state is for; false: likewise. */
+/* Set item->slice: the part of the parameter that its state is for. False: ended by the alarm. */
 bool sherd__optimizer_slice(sherd__optimized *item);
-/* Update all parameters whose state is sharded further (slices.c); likewise. */
+/* Update those whose state is sharded further (slices.c). False: ended by the alarm. */
 bool sherd__optimizer_update_slices(const sherd_optimizer *o, double rate, double grad_scale);
 
 /*
