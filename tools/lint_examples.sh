@@ -25,7 +25,7 @@ extern sherd_generator generator;
 extern sherd_tensor *a, *b, *k, *v, *q, *t, *w, *x, *y, *w1, *w2, *loss, *plain, *field, *next, *logits;
 extern sherd_tensor *choice, *scores, *cache_k, *cache_v, *pool_k, *pool_v, *table, *positions;
 extern sherd_tensor *age, *income, *shard, *position, *velocity, *species, *edges, *energy;
-extern sherd_tensor *nodes, *score, *target, *sequence;
+extern sherd_tensor *nodes, *score, *target, *sequence, *weight, *bias;
 extern double rate, norm, least;
 extern int64_t step, stop, got_signal, blocks;
 sherd_tensor *forces(sherd_tensor *), *loss_of(sherd_tensor *);
