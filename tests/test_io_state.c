@@ -154,7 +154,8 @@ static void names_shapes_and_dtypes_must_fit(sherd_world *world)
         "the module has no \"seen\", \"net2.weight\", \"net2.bias\" (options.more ignores that)"));
     CHECK_OK(sherd_module_read(part, NULL, path, &partial));
     /* of what has no fractions no option is of help */
-    CHECK_OK(sherd_module_add_buffer(counted, "seen", sherd_constant(world, SHERD_F64, NULL, 0, 4)));
+    CHECK_OK(
+        sherd_module_add_buffer(counted, "seen", sherd_constant(world, SHERD_F64, NULL, 0, 4)));
     CHECK_EQ(sherd_module_read(counted, NULL, path, &(sherd_read_options){.more = true}),
              SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "the file has another dtype, i64") != NULL);
