@@ -49,6 +49,26 @@ static sherd_status collect(const sherd__launch_plan *plan, const thread_rank *r
     return status;
 }
 
+/*
+ * With the stack that functions of a program, 1000 deep, may need: where `ulimit -s` is unlimited,
+ * the C library gives a thread 2 MB. Only what is used of it is memory.
+ */
+static int start_thread(thread_rank *self)
+{
+    const size_t least = (size_t)8 << 20;
+    pthread_attr_t how;
+    size_t bytes = least;
+    int error = -1;
+
+    if (pthread_attr_init(&how) == 0) {
+        if (pthread_attr_getstacksize(&how, &bytes) == 0 && bytes < least &&
+            pthread_attr_setstacksize(&how, least) == 0)
+            error = pthread_create(&self->thread, &how, run_thread, self);
+        pthread_attr_destroy(&how);
+    }
+    return error ? pthread_create(&self->thread, NULL, run_thread, self) : 0;
+}
+
 static sherd_status spawn_threads(int *exit_status, const sherd__launch_plan *plan,
                                   sherd__diag *diag)
 {
@@ -65,7 +85,7 @@ static sherd_status spawn_threads(int *exit_status, const sherd__launch_plan *pl
         thread_rank *self = &ranks[started];
         *self = (thread_rank){.rank = started, .plan = plan, .gate = &gate, .go = &go};
         self->diag.rank = -1;
-        if ((error = pthread_create(&self->thread, NULL, run_thread, self)))
+        if ((error = start_thread(self)))
             break;
     }
     go = error == 0;
