@@ -7,6 +7,7 @@
 #include "sherd/autograd.h"
 #include "sherd/op.h"
 #include "sherd/ops.h"
+#include "sherd/ops_elements.h"
 #include "sherd/ops_losses.h"
 
 static sherd_tensor *row(sherd_world *world)
@@ -43,6 +44,15 @@ static void a_plain_operand_may_be_refused(sherd_world *world)
 }
 
 /* Operators that are made of others bring no plain operand of their own. */
+static void bins_and_classes_of_distributed_operands_promote_nothing(sherd_world *world)
+{
+    CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_NEVER));
+    sherd_tensor *x = rows(world), *index = sherd_cast(x, SHERD_I32);
+    CHECK(!sherd_tensor_failed(sherd_histc(x, 4, 0, 20)));
+    CHECK(!sherd_tensor_failed(sherd_one_hot(index, 20, SHERD_F32)));
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void losses_of_distributed_operands_promote_nothing(sherd_world *world)
 {
     CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_NEVER));
@@ -114,6 +124,7 @@ static void only_these_three_are_known(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(a_plain_operand_may_be_refused), {1, 2, 3}},
+    {TEST(bins_and_classes_of_distributed_operands_promote_nothing), {1, 2, 3}},
     {TEST(losses_of_distributed_operands_promote_nothing), {1, 2, 3}},
     {TEST(a_promotion_may_be_told), {1, 2}},
     {TEST(other_plain_operands_are_the_operators), {2, 3, 4}},
