@@ -145,6 +145,37 @@ static void i8_is_written_and_read(sherd_world *world)
     remove_file(world, path);
 }
 
+/* Of a module of the kind Linear that has no weight of 8 bits, a buffer is cast, and a parameter
+ * "weight_scale", be it a single number, is not for styles to shard. */
+static void other_linears_have_their_own_scales(sherd_world *world)
+{
+    const sherd_module_options kind = {.kind = SHERD_MODULE_LINEAR};
+    const sherd_parallel_entry plan[] = {{"colwise", sherd_colwise()},
+                                         {"rowwise", sherd_rowwise()}};
+    sherd_module *root = container(world, mlp_forward, NULL), *m[2] = {NULL, NULL};
+
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(sherd_module_create(&m[i], world, mlp_forward, &kind));
+        CHECK_OK(sherd_module_add_parameter(m[i], "weight",
+                                            wave(world, SHERD_F32, 2, SHAPE(4, 6), 1, 1, 0)));
+        CHECK_OK(sherd_module_add_parameter(m[i], "weight_scale",
+                                            sherd_constant(world, SHERD_F32, NULL, 0, 2)));
+        CHECK_OK(
+            sherd_module_add_buffer(m[i], "kept", sherd_constant(world, SHERD_F32, NULL, 0, 1)));
+        CHECK_OK(sherd_module_add(root, plan[i].path, m[i]));
+    }
+    CHECK_OK(sherd_module_cast(root, SHERD_BF16));
+    CHECK_OK(sherd_parallelize(root, line_of_ranks(world), "tp", plan, 2));
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(sherd_tensor_dtype(sherd_module_buffer(m[i], "kept")), SHERD_BF16);
+        CHECK_TEXT(sherd_layout_placements(
+                       sherd_tensor_layout(sherd_module_parameter(m[i], "weight_scale"))),
+                   "R");
+    }
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(root);
+}
+
 /* Fail the 1st, 2nd, ... allocation: as before, or done. */
 static void no_memory_leaves_a_model_that_works(sherd_world *world)
 {
@@ -171,6 +202,7 @@ static const check_test tests[] = {
     {TEST(what_is_not_quantized_has_gradients), {1, 2, 3}},
     {TEST(files_keep_weights_of_8_bits), {1, 2, 3}},
     {TEST(i8_is_written_and_read), {1, 3}},
+    {TEST(other_linears_have_their_own_scales), {1, 2, 3}},
     {TEST(no_memory_leaves_a_model_that_works), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -4,8 +4,11 @@
  * parallel/. What is tied in one tree stays tied. A tree is cast one tensor after the other, so
  * that no more than one is in memory twice. An optimizer that has an old one refuses its next step.
  */
+#include <string.h>
+
 #include "nn/module.h"
 #include "base/hash.h"
+#include "nn/quantize.h"
 #include "sherd/ops.h"
 #include "tensor/state.h"
 
@@ -83,7 +86,7 @@ static sherd_dtype dtype_for(const sherd_module *m, const sherd__named_tensor *n
 
     if (!sherd__has_fractions(named->tensor->dtype))
         return named->tensor->dtype;
-    if (buffer && kind == SHERD_MODULE_LINEAR) /* scales of a weight of 8 bits */
+    if (buffer && sherd__has_8_bits(m) && strcmp(named->name, "weight_scale") == 0)
         return named->tensor->dtype;
     return buffer && (kind == SHERD_MODULE_BATCH_NORM || kind == SHERD_MODULE_INSTANCE_NORM)
                ? sherd__statistics_dtype(dtype)

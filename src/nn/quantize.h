@@ -5,6 +5,9 @@
 
 #include "nn/module.h"
 
+/* Whether it has a weight of 8 bits: a buffer "weight" of i8, whose scales are "weight_scale". */
+bool sherd__has_8_bits(const sherd_module *m);
+
 /* The forward of a Linear, by which it is known: layers.c. */
 void sherd__linear_forward(sherd_module *self, const sherd_args *in, sherd_args *out);
 

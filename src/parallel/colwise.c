@@ -4,6 +4,7 @@
  * is moved, in forward, and the pending gradient of the input is settled, in backward.
  */
 #include "parallel/style.h"
+#include "nn/quantize.h"
 
 static sherd_status apply(const sherd_style *style, sherd_module *module, const sherd_mesh *mesh,
                           int axis)
@@ -20,7 +21,7 @@ static sherd_status apply(const sherd_style *style, sherd_module *module, const 
 
     if (!status)
         status = sherd__place(module, "weight", mesh, axis, weight, style->granule);
-    if (!status)
+    if (!status && sherd__has_8_bits(module))
         status = sherd__place(module, "weight_scale", mesh, axis, sherd_shard(0), style->granule);
     if (!status)
         status = sherd__place(module, "bias", mesh, axis, sherd_shard(0), style->granule);

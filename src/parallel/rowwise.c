@@ -5,6 +5,7 @@
  * output is to be sharded.
  */
 #include "parallel/style.h"
+#include "nn/quantize.h"
 
 static sherd_status apply(const sherd_style *style, sherd_module *module, const sherd_mesh *mesh,
                           int axis)
@@ -23,7 +24,7 @@ static sherd_status apply(const sherd_style *style, sherd_module *module, const 
     if (!status)
         status =
             sherd__place(module, "weight", mesh, axis, sherd_shard(table ? 0 : 1), style->granule);
-    if (!status)
+    if (!status && sherd__has_8_bits(module))
         status = sherd__place(module, "weight_scale", mesh, axis, sherd_replicate(), 0);
     if (!status)
         status = sherd__place(module, "bias", mesh, axis, sherd_replicate(), 0);
