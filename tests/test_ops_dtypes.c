@@ -204,6 +204,29 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     CHECK(n > 5);
 }
 
+/* An addend that integers do not hold, but whose negative they do: the low bits count. */
+static void the_negative_of_the_least_integer_is_added(sherd_world *world)
+{
+    static const struct {
+        sherd_dtype dtype;
+        double addend, sum; /* of 5 */
+    } cases_of[] = {{SHERD_I8, 128, -123},
+                    {SHERD_I8, -128, -123},
+                    {SHERD_U8, -128, 133},
+                    {SHERD_I32, 0x1p31, -0x1p31 + 5}};
+    const int64_t one = 1;
+
+    for (int i = 0; i < LEN(cases_of); i++) {
+        sherd_tensor *five = sherd_constant(world, cases_of[i].dtype, &one, 1, 5);
+        CHECK(sherd_item(sherd_add_scalar(five, cases_of[i].addend)) == cases_of[i].sum);
+    }
+    for (int i = 0; i < 2; i++) { /* 0 + 2^63 and 0 - 2^63 are the same i64 */
+        sherd_tensor *zero = sherd_constant(world, SHERD_I64, &one, 1, 0);
+        CHECK(sherd_item(sherd_add_scalar(zero, i ? 0x1p63 : -0x1p63)) == -0x1p63);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(operators_compute_in_f32_and_round), {1, 3, 4}},
     {TEST(the_mean_of_many_is_no_overflow), {1, 2, 3, 4}},
@@ -213,5 +236,6 @@ static const check_test tests[] = {
     {TEST(gradients_are_cast_back), {1, 2, 3, 4}},
     {TEST(no_such_dtype_is_refused), {1, 2}},
     {TEST(no_memory_on_one_rank_fails_on_all), {2, 3}},
+    {TEST(the_negative_of_the_least_integer_is_added), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -197,13 +197,14 @@ const char *sherd__value_fault(sherd_call *call, sherd_dtype dtype, double value
                : sherd_call_reason(call, "%.15g is no %s", value, sherd_dtype_name(dtype));
 }
 
-/* Only an integer can be added to integers; to those without a sign also a negative one. */
+/* Only an integer can be added to integers; also one whose negative they hold: of those without a
+ * sign a negative one, and the number after the largest of those with one. */
 static const char *describe_shift(sherd_call *call)
 {
     const shift_attributes *attributes = call->attributes;
     sherd_dtype dtype = call->in[0]->dtype;
 
-    return sherd__holds(dtype, fabs(attributes->addend))
+    return sherd__holds(dtype, -attributes->addend)
                ? NULL
                : sherd__value_fault(call, dtype, attributes->addend);
 }
@@ -213,6 +214,9 @@ static bool shift(sherd_call *call)
     const shift_attributes *attributes = call->attributes;
     double addend = call->once >> SHERD_ONCE_ADDED ? 0 : attributes->addend;
 
+    /* The low bits of that are those of its negative, which i64 holds. */
+    if (addend == 0x1p63 && !sherd__has_fractions(call->in[0]->dtype))
+        addend = -addend;
     sherd__unary_in(call, SHERD__SHIFT, sherd__in_order(call), &addend);
     return true;
 }
