@@ -197,6 +197,44 @@ static void no_memory_leaves_a_model_that_works(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* All ranks change a weight or none does, so that a model can be called, and the next try goes on. */
+static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
+{
+    sherd_module *m = model(world, SHERD_F32);
+    double y[ROWS * OUT];
+    int n = 1;
+
+    parallelize(world, m);
+    for (sherd_status status = SHERD_ENOMEM; status && n < 500; n++) {
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
+        status = sherd_module_quantize(m, 4);
+        sherd_world_fail_allocation(world, 0);
+        sherd_status checked = sherd_world_check(world);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        CHECK(checked == SHERD_OK || checked == SHERD_ENOMEM);
+        CHECK_EQ(whole(output_of(world, m, SHERD_F32), y), ROWS * OUT);
+    }
+    CHECK(n > 3 && n < 500);
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(m);
+}
+
+/* Linears of the same shape; where nothing moves, no other call would tell. */
+static void ranks_that_quantize_others_get_ediffer(sherd_world *world)
+{
+    sherd_module *m = container(world, mlp_forward, NULL);
+    const sherd_parallel_entry plan[] = {{"net1", sherd_colwise()}, {"net2", sherd_colwise()}};
+
+    linear_layer(m, "net1", SHERD_F32, IN, IN, 1);
+    linear_layer(m, "net2", SHERD_F32, IN, IN, 3);
+    CHECK_OK(sherd_parallelize(m, line_of_ranks(world), "tp", plan, 2));
+    sherd_module *mine = sherd_module_find(m, sherd_world_rank(world) ? "net1" : "net2");
+    CHECK_EQ(sherd_module_quantize(mine, 0), SHERD_EDIFFER);
+    CHECK(sherd_module_parameter(mine, "weight") != NULL);
+    (void)sherd_world_check(world);
+    sherd_module_destroy(m);
+}
+
 static const check_test tests[] = {
     {TEST(models_compute_nearly_what_they_did), {1, 2, 3, 4}},
     {TEST(what_is_not_quantized_has_gradients), {1, 2, 3}},
@@ -204,5 +242,7 @@ static const check_test tests[] = {
     {TEST(i8_is_written_and_read), {1, 3}},
     {TEST(other_linears_have_their_own_scales), {1, 2, 3}},
     {TEST(no_memory_leaves_a_model_that_works), {1, 2}},
+    {TEST(no_memory_on_one_rank_fails_on_all), {2, 3}},
+    {TEST(ranks_that_quantize_others_get_ediffer), {2, 3}},
 };
 CHECK_MAIN(tests)

@@ -249,34 +249,39 @@ static bool names_without(sherd__map *names, const sherd_module *m, int i, const
            sherd__map_add(names, hash_of(more), place_of(SHERD__BUFFER, m->buffers + 1));
 }
 
-bool sherd__turn_into_buffers(sherd_module *m, int parameter, sherd_tensor *value, const char *name,
-                              sherd_tensor *t)
+bool sherd__buffering_begin(sherd__buffering *t, sherd_module *m, int parameter, const char *name)
 {
     sherd__heap *heap = sherd__world_heap(m->world);
-    sherd__map names = {.heap = heap};
     size_t n = (size_t)m->buffers;
     sherd__named_tensor *grown = sherd__grow(heap, m->buffer, n, n + 2, sizeof *grown);
-    char *copy = grown ? sherd__copy_text(heap, name) : NULL;
 
+    *t = (sherd__buffering){.names = {.heap = heap}};
     if (grown)
         m->buffer = grown;
-    if (!copy || !names_without(&names, m, parameter, copy)) {
-        sherd__map_clear(&names);
-        sherd__free(heap, copy);
-        return false;
-    }
-    sherd__map_clear(&m->names);
-    m->names = names;
+    t->name = grown ? sherd__copy_text(heap, name) : NULL;
+    return t->name && names_without(&t->names, m, parameter, t->name);
+}
 
-    sherd__named_tensor old = m->parameter[parameter];
+void sherd__buffering_drop(sherd__buffering *t, sherd_module *m)
+{
+    sherd__map_clear(&t->names);
+    sherd__free(sherd__world_heap(m->world), t->name);
+}
+
+void sherd__buffering_end(sherd__buffering *t, sherd_module *m, int parameter, sherd_tensor *value,
+                          sherd_tensor *more)
+{
+    sherd__named_tensor old = m->parameter[parameter], *grown = m->buffer + m->buffers;
+
+    sherd__map_clear(&m->names);
+    m->names = t->names;
     m->parameters--;
     memmove(m->parameter + parameter, m->parameter + parameter + 1,
             (size_t)(m->parameters - parameter) * sizeof *m->parameter);
-    grown[n] = (sherd__named_tensor){
+    grown[0] = (sherd__named_tensor){
         .name = old.name, .tensor = sherd_tensor_retain(value), .placed = old.placed};
-    grown[n + 1] =
-        (sherd__named_tensor){.name = copy, .tensor = sherd_tensor_retain(t), .placed = old.placed};
+    grown[1] = (sherd__named_tensor){
+        .name = t->name, .tensor = sherd_tensor_retain(more), .placed = old.placed};
     m->buffers += 2;
     sherd_tensor_release(old.tensor);
-    return true;
 }

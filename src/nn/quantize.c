@@ -144,44 +144,56 @@ static bool quantize(sherd_tensor *weight, int64_t group, sherd_tensor **value,
     return !sherd_tensor_failed(*value) && !sherd_tensor_failed(*scale);
 }
 
-static sherd_status quantize_one(sherd_module *m, int64_t group)
+/*
+ * All ranks change a weight, or none does: the next call begins where this one has failed. So what
+ * takes memory comes first, and a rank that has none raises it: others may wait for its piece.
+ */
+static sherd_status quantize_one(sherd_module *m, int64_t group, bool together)
 {
     sherd__diag *diag = sherd__world_diag(m->world);
     sherd__heap *heap = sherd__world_heap(m->world);
     quantized *how = sherd__alloc(heap, 1, sizeof *how);
-    sherd_tensor *value, *scale;
+    sherd_tensor *value = NULL, *scale = NULL;
     sherd_status status = SHERD_OK;
+    sherd__buffering turning;
     int at = sherd__find_parameter(m, "weight");
+    bool ready = sherd__buffering_begin(&turning, m, at, "weight_scale") && how;
 
-    if (!how)
-        return sherd__no_memory(diag, function);
-    *how = (quantized){m->world, group};
     sherd__follow_tie(m, &m->parameter[at]);
     bool recording = sherd_set_recording(m->world, false);
     sherd_scope_begin(m->world);
-    if (!quantize(m->parameter[at].tensor, group, &value, &scale))
-        status = diag->status ? diag->status : SHERD_ENOMEM;
-    else if (!sherd__turn_into_buffers(m, at, value, "weight_scale", scale))
+    if (!ready) {
         status = sherd__no_memory(diag, function);
+        if (together)
+            sherd__raise(m->world, status, "%s: out of memory", function);
+    } else if (!quantize(m->parameter[at].tensor, group, &value, &scale)) {
+        status = diag->status ? diag->status : SHERD_ENOMEM;
+    }
+    if (together)
+        status =
+            sherd__agree(m->world, status, sherd__hash_text(8, sherd__module_name(m)), function);
+    if (status) {
+        sherd__buffering_drop(&turning, m);
+        sherd__free(heap, how);
+    } else {
+        *how = (quantized){m->world, group};
+        sherd__buffering_end(&turning, m, at, value, scale);
+        m->forward = forward;
+        m->options.payload = how;
+        m->options.destroy = free_payload;
+        m->is_layer = true;
+    }
     sherd_scope_end(m->world);
     sherd_set_recording(m->world, recording);
-    if (status) {
-        free_payload(how);
-        return status;
-    }
-    m->forward = forward;
-    m->options.payload = how;
-    m->options.destroy = free_payload;
-    m->is_layer = true;
-    return SHERD_OK;
+    return status;
 }
 
-static sherd_status quantize_tree(sherd_module *m, int64_t group)
+static sherd_status quantize_tree(sherd_module *m, int64_t group, bool together)
 {
-    sherd_status status = takes_part(m) ? quantize_one(m, group) : SHERD_OK;
+    sherd_status status = takes_part(m) ? quantize_one(m, group, together) : SHERD_OK;
 
     for (int i = 0; !status && i < m->children; i++)
-        status = quantize_tree(m->child[i].module, group);
+        status = quantize_tree(m->child[i].module, group, together);
     return status;
 }
 
@@ -196,9 +208,8 @@ sherd_status sherd_module_quantize(sherd_module *module, int64_t group)
     if (!status && count == 0)
         status = refuse(module, "has no Linear with a weight to quantize");
     if (together)
-        status =
-            sherd__agree(module->world, status, sherd__hash_word(7, (uint64_t)group), function);
-    if (!status)
-        status = quantize_tree(module, group);
-    return together ? sherd__agree(module->world, status, 0, function) : status;
+        status = sherd__agree(
+            module->world, status,
+            sherd__hash_word(sherd__hash_word(7, (uint64_t)group), (uint64_t)count), function);
+    return status ? status : quantize_tree(module, group, together);
 }

@@ -11,11 +11,17 @@ bool sherd__has_8_bits(const sherd_module *m);
 /* The forward of a Linear, by which it is known: layers.c. */
 void sherd__linear_forward(sherd_module *self, const sherd_args *in, sherd_args *out);
 
-/*
- * A parameter becomes a buffer of the same name with the tensor `value`, placed as it was, and the
- * module gets another buffer. False: no memory, and nothing has changed.
- */
-bool sherd__turn_into_buffers(sherd_module *m, int parameter, sherd_tensor *value, const char *name,
-                              sherd_tensor *t);
+/* A parameter that becomes a buffer of the same name, placed as it was, beside another buffer. */
+typedef struct sherd__buffering {
+    sherd__map names; /* of the module afterwards */
+    char *name;       /* of the other buffer */
+} sherd__buffering;
+
+/* Take the memory for it. False: there is none. Afterwards, in any case, drop it or end it. */
+bool sherd__buffering_begin(sherd__buffering *t, sherd_module *m, int parameter, const char *name);
+void sherd__buffering_drop(sherd__buffering *t, sherd_module *m);
+/* Do it, which cannot fail. */
+void sherd__buffering_end(sherd__buffering *t, sherd_module *m, int parameter, sherd_tensor *value,
+                          sherd_tensor *more);
 
 #endif
