@@ -233,6 +233,13 @@ sherd_status sherd__set_named(sherd_module *m, const char *function, const char 
     return SHERD_OK;
 }
 
+bool sherd__has_8_bits(const sherd_module *m)
+{
+    int at = sherd__find_named(m, "weight", SHERD__BUFFER);
+
+    return at >= 0 && m->buffer[at].tensor->dtype == SHERD_I8;
+}
+
 /* All names of the module, where parameter i is the first of two new buffers. */
 static bool names_without(sherd__map *names, const sherd_module *m, int i, const char *more)
 {

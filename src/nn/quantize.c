@@ -29,13 +29,6 @@ static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
                                sherd_module_parameter(self, "bias")));
 }
 
-bool sherd__has_8_bits(const sherd_module *m)
-{
-    int at = sherd__find_buffer(m, "weight");
-
-    return at >= 0 && m->buffer[at].tensor->dtype == SHERD_I8;
-}
-
 static void free_payload(void *payload)
 {
     quantized *how = payload;
