@@ -40,7 +40,7 @@ bool sherd__norm_exists(sherd_world *world, const char *function, double p)
 
 double sherd__norm_join(double p, double a, double b)
 {
-    return isinf(p) ? sherd__larger(a, b) : a + b;
+    return isinf(p) ? sherd__larger_number(a, b) : a + b;
 }
 
 double sherd__norm_of(double p, double joined)

@@ -27,9 +27,9 @@ static double join(sherd_reduce_op op, double a, double b)
 {
     switch (op) {
     case SHERD_MIN:
-        return -sherd__larger(-a, -b);
+        return -sherd__larger_number(-a, -b);
     case SHERD_MAX:
-        return sherd__larger(a, b);
+        return sherd__larger_number(a, b);
     case SHERD_PRODUCT:
         return a * b;
     default:

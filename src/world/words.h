@@ -16,7 +16,7 @@ static inline double sherd__number_of(int64_t word)
 }
 
 /* NaN stays. */
-static inline double sherd__larger(double a, double b)
+static inline double sherd__larger_number(double a, double b)
 {
     return b > a || isnan(b) ? b : a;
 }
