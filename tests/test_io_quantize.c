@@ -197,7 +197,8 @@ static void no_memory_leaves_a_model_that_works(sherd_world *world)
     sherd_module_destroy(m);
 }
 
-/* All ranks change a weight or none does, so that a model can be called, and the next try goes on. */
+/* All ranks change a weight or none does, so that a model can be called, and the next try goes
+ * on. */
 static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 {
     sherd_module *m = model(world, SHERD_F32);

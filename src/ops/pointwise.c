@@ -4,8 +4,6 @@
  * and with a number. One kernel call on the local pieces. Shapes broadcast as in NumPy: a broadcast
  * dim has stride 0, and its gradient is summed.
  */
-#include <math.h>
-
 #include "shared.h"
 #include "sherd/ops_elements.h"
 
