@@ -138,7 +138,7 @@ static bool find(sherd_call *call)
         kernels->fill(sherd__fresh(best), best->count, 0);
     for (int64_t i = 0; i < index->count && !dry; i++)
         at[i] = -1;
-    if (in->count && !dry && reduced == 1u << (in->ndim - 1) &&
+    if (in->count && !dry && in->ndim > 0 && reduced == 1u << (in->ndim - 1) &&
         in->local[in->ndim - 1] > BLOCK / 8 && sherd__has_fractions(in->dtype))
         find_in_rows(kernels, least, in, first, call->from[0], sherd__fresh(best), at);
     else if (in->count && !dry)
