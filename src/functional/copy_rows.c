@@ -48,15 +48,6 @@ static const char *fault_of_numbers(const copying *c, const sherd_tensor *t)
     return NULL;
 }
 
-static bool is_expanded(const sherd_tensor *a)
-{
-    bool expanded = false;
-
-    for (int d = 0; d < a->ndim && a->count; d++)
-        expanded |= a->local[d] > 1 && a->stride[d] == 0;
-    return expanded;
-}
-
 static const char *fault(const copying *c)
 {
     sherd_tensor *all[] = {c->a, c->from, c->to};
@@ -70,7 +61,7 @@ static const char *fault(const copying *c)
         return "a has no dims";
     if (!c->to && c->n > c->a->shape[0])
         return "there are more numbers than rows of a";
-    if (is_expanded(c->a))
+    if (sherd__is_expanded(c->a))
         return "a is an expanded view: write into a copy of it (sherd_clone)";
     return sherd__is_recorded(c->a->world, all, 3)
                ? "a gradient would be lost: stop recording (sherd_set_recording)"

@@ -13,9 +13,7 @@
 #include "rows.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#include "base/num.h"
 #include "device/decode.h"
 
 typedef struct filling {
@@ -100,15 +98,6 @@ static const char *fault_of_shapes(const filling *f)
     return NULL;
 }
 
-/* In an expanded view one element stands for many. */
-static bool is_expanded(const sherd_tensor *a)
-{
-    for (int d = 0; d < a->ndim && a->count; d++)
-        if (a->local[d] > 1 && a->stride[d] == 0)
-            return true;
-    return false;
-}
-
 /* Whether rows lie as the blocks of a pool that they go to. */
 static bool lie_with_blocks(const filling *f)
 {
@@ -158,7 +147,7 @@ static const char *fault(const filling *f)
         return reason;
     if (f->a->storage == f->rows->storage)
         return f->paged ? "pool and rows share their storage" : "a and rows share their storage";
-    if (is_expanded(f->a))
+    if (sherd__is_expanded(f->a))
         return f->paged ? "pool is an expanded view: write into a copy of it (sherd_clone)"
                         : "a is an expanded view: write into a copy of it (sherd_clone)";
     return sherd__is_recorded(f->a->world, all, 3)

@@ -7,23 +7,16 @@
 #include "shared.h"
 #include "sherd/ops_elements.h"
 #include "vector/bodies.h"
-#include "vector/choose.h"
 
 typedef struct scaled_attributes {
     double factor;
 } scaled_attributes;
 
-/* A term, broadcast to the result, times the factor if it has one. */
-static void copy_term(const sherd_call *call, int i, const double *factor)
+/* b alone, times the factor. */
+static void copy_scaled(const sherd_call *call, double factor)
 {
-    const sherd_tensor *out = call->out[0];
-    int64_t stride[SHERD_MAX_DIMS];
-
-    sherd__broadcast_strides(call, i, stride);
-    sherd__copy_in(call, sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                   out->stride, call->from[i], stride);
-    if (factor)
-        sherd__unary_in(call, SHERD__SCALE, call->to[0], factor);
+    sherd__copy_broadcast(call, 1);
+    sherd__unary_in(call, SHERD__SCALE, call->to[0], &factor);
 }
 
 static void add_both(const sherd_call *call, double factor)
@@ -34,7 +27,7 @@ static void add_both(const sherd_call *call, double factor)
     sherd__broadcast_strides(call, 0, a);
     sherd__broadcast_strides(call, 1, b);
     if (sherd__device_in(call)) {
-        copy_term(call, 1, &factor);
+        copy_scaled(call, factor);
         sherd__device_binary(sherd__device_in(call), out->dtype, SHERD__ADD, out->ndim, out->local,
                              call->to[0], call->from[0], a, call->to[0], out->stride);
         return;
@@ -53,9 +46,9 @@ static bool add_scaled(sherd_call *call)
     if (call->once == 3)
         sherd__fill_in(call, 0, 0);
     else if (call->once == 1)
-        copy_term(call, 1, &attributes->factor);
+        copy_scaled(call, attributes->factor);
     else if (call->once)
-        copy_term(call, 0, NULL);
+        sherd__copy_broadcast(call, 0);
     else
         add_both(call, attributes->factor);
     return true;

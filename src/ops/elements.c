@@ -110,3 +110,13 @@ void sherd__copy_in(const sherd_call *call, size_t element_bytes, int ndim, cons
     else
         sherd__copy_box(element_bytes, ndim, size, dst, dst_stride, src, src_stride);
 }
+
+void sherd__copy_broadcast(const sherd_call *call, int i)
+{
+    const sherd_tensor *out = call->out[0];
+    int64_t stride[SHERD_MAX_DIMS];
+
+    sherd__broadcast_strides(call, i, stride);
+    sherd__copy_in(call, sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
+                   out->stride, call->from[i], stride);
+}

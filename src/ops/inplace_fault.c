@@ -16,14 +16,13 @@ static bool broadcasts(const sherd_tensor *b, const sherd_tensor *a)
     return good;
 }
 
-/* In an expanded view one element stands for many. */
-static bool is_stretched(const sherd_tensor *a)
+bool sherd__is_expanded(const sherd_tensor *a)
 {
-    bool stretched = false;
+    bool expanded = false;
 
     for (int d = 0; d < a->ndim && a->count; d++)
-        stretched |= a->local[d] > 1 && a->stride[d] == 0;
-    return stretched;
+        expanded |= a->local[d] > 1 && a->stride[d] == 0;
+    return expanded;
 }
 
 static const char *fault_of_operands(const sherd__write_in *w)
@@ -59,7 +58,7 @@ const char *sherd__write_fault(const sherd__write_in *w, char *text, size_t room
 
     if (reason)
         return reason;
-    if (is_stretched(w->a))
+    if (sherd__is_expanded(w->a))
         return "a is a stretched view: one of its elements stands for many";
     if (!sherd__is_recorded(w->a->world, both, 2))
         return NULL;

@@ -11,20 +11,10 @@
 
 /* ---- of two operands ------------------------------------------------------------------------- */
 
-/* dst = one term broadcast to the result's local box, while another rank adds the other term. */
+/* dst = one term, while another rank adds the other term. */
 static void copy_term(const sherd_call *call, int i, bool negative)
 {
-    const sherd_tensor *out = call->out[0];
-    int64_t stride[SHERD_MAX_DIMS];
-
-    sherd__broadcast_strides(call, i, stride);
-    if (sherd__device_in(call)) {
-        sherd__device_copy_box(sherd__device_in(call), sherd_dtype_bytes(out->dtype), out->ndim,
-                               out->local, call->to[0], out->stride, call->from[i], stride);
-    } else {
-        sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                        out->stride, call->from[i], stride);
-    }
+    sherd__copy_broadcast(call, i);
     if (negative)
         sherd__unary_in(call, SHERD__NEG, call->to[0], NULL);
 }

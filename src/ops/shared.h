@@ -98,6 +98,10 @@ const char *sherd__value_fault(sherd_call *call, sherd_dtype dtype, double value
  * Strides of operand i along the dims of result 0, aligned at the last one; 0 where it broadcasts.
  */
 void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride);
+/* Copy operand i to result 0, broadcast. */
+void sherd__copy_broadcast(const sherd_call *call, int i);
+/* In an expanded view one element stands for many: it can not be written. */
+bool sherd__is_expanded(const sherd_tensor *a);
 
 /* ---- for backward --------------------------------------------------------------------------- */
 
