@@ -221,6 +221,36 @@ static void several_files_are_one_state(sherd_world *world)
     remove_file(world, paths[1]);
 }
 
+/* As parts that each have what is tied, or a file with changes before the whole. */
+static void what_several_files_have_is_read_from_the_first(sherd_world *world)
+{
+    const sherd_read_options partial = {.partial = true};
+    sherd_module *m = model(world, STYLES, SHERD_F64), *other = model(world, SHARDED, SHERD_F64);
+    char rooms[2][256];
+    const char *paths[] = {scratch(rooms[0], "changed"), scratch(rooms[1], "whole")};
+    double a[2][MOST], b[2][MOST];
+
+    CHECK_OK(sherd_module_write(m, NULL, paths[1]));
+    fill_layer(sherd_module_find(m, "net1"), SHERD_F64, 5, 0);
+    sherd_named_tensor changed = {"net1.weight",
+                                  sherd_module_parameter(sherd_module_find(m, "net1"), "weight")};
+    CHECK_OK(sherd_file_write(world, paths[0], &changed, 1, NULL, 0));
+    weights(m, b);
+    CHECK_OK(sherd_module_read_files(other, paths, 2, NULL));
+    weights(other, a);
+    for (int i = 0; i < 2; i++)
+        CHECK(memcmp(a[i], b[i], (size_t)(i ? 40 : 48) * sizeof **a) == 0);
+    CHECK_OK(sherd_module_read_files(other, (const char *[]){paths[1], paths[0]}, 2, NULL));
+    CHECK_OK(sherd_module_read(m, NULL, paths[1], &partial));
+    weights(other, a);
+    weights(m, b);
+    CHECK(memcmp(a[0], b[0], 48 * sizeof **a) == 0);
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    remove_file(world, paths[0]);
+    remove_file(world, paths[1]);
+}
+
 static void put_text(sherd_world *world, const char *path, const char *text)
 {
     put_file(world, path, text, strlen(text));
@@ -501,6 +531,7 @@ static const check_test tests[] = {
     {TEST(a_file_without_notes_leaves_generators_alone), {1, 2}},
     {TEST(names_shapes_and_dtypes_must_fit), {1, 2, 3}},
     {TEST(several_files_are_one_state), {1, 2, 3}},
+    {TEST(what_several_files_have_is_read_from_the_first), {1, 2, 3}},
     {TEST(an_index_stands_for_its_files), {1, 2, 3}},
     {TEST(what_was_lost_is_read_again), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},

@@ -62,6 +62,16 @@ sherd_status sherd__refuse_stored(const sherd__wanted *want, const sherd__files 
                        why);
 }
 
+/* Those that come after the first with this name have it too: it is known there, and not read. */
+static void note_known(const sherd__files *f, int first, const char *name, bool *const *known)
+{
+    for (int i = first; i < f->count; i++) {
+        const sherd_file_entry *e = sherd_file_find(f->file[i], name);
+        if (e)
+            known[i][e - f->file[i]->header.entry] = true;
+    }
+}
+
 /* Find piece i. A piece may be missing only if all are, and if the options allow that. */
 static sherd_status find_piece(sherd__stored *out, const sherd__files *f, const sherd__wanted *want,
                                const char *name, int64_t i, bool *const *known)
@@ -85,7 +95,7 @@ static sherd_status find_piece(sherd__stored *out, const sherd__files *f, const 
     if (!e)
         return SHERD_OK;
     out->piece[out->count++] = (sherd__file_piece){f->file[at], e};
-    known[at][e - f->file[at]->header.entry] = true;
+    note_known(f, at, name, known);
     return SHERD_OK;
 }
 
