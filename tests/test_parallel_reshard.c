@@ -338,6 +338,27 @@ static void bad_arguments_are_refused_on_all(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* One rank has no memory for its hooks, or asks for another dim: no rank has them afterwards. */
+static void after_an_error_no_rank_reshards(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *m = container(world, square_forward, NULL);
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(7, 3), 3, 1, 0), mesh, "R");
+    bool first = sherd_world_rank(world) == 0;
+
+    sherd_require_grad(x, true);
+    for (int n = 1; n <= 4; n++) {
+        sherd_world_fail_allocation(world, first ? n : 0);
+        sherd_status status = sherd_input_reshard(m, mesh, "tp", n < 4 ? 0 : first);
+        sherd_world_fail_allocation(world, 0);
+        CHECK(status == (n < 4 ? SHERD_ENOMEM : SHERD_EDIFFER));
+        (void)sherd_world_check(world);
+        sherd_backward(sherd_sum(sherd_module_call(m, x)));
+        CHECK_OK(sherd_world_check(world));
+    }
+    sherd_module_destroy(m);
+}
+
 /* The n-th allocation of one rank fails, for every n: the same status everywhere, then all works
  * again. */
 static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
@@ -408,6 +429,7 @@ static const check_test tests[] = {
     {TEST(what_is_saved_outlives_the_module), {2, 3}},
     {TEST(bad_arguments_are_refused_on_all), {1, 2, 3}},
     {TEST(a_piece_may_be_all_of_a_leaf), {4}},
+    {TEST(after_an_error_no_rank_reshards), {2, 3}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

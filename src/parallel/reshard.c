@@ -196,21 +196,15 @@ static context *intern(sherd_world *world, const context *wanted)
     return c;
 }
 
-static sherd_status hook(sherd_module *module, const context *wanted)
+/* id: gets the numbers of both hooks, 0 = none. */
+static sherd_status hook(int id[2], sherd_module *module, const context *wanted)
 {
     sherd_hook_options options = {.payload = intern(module->world, wanted)};
-    sherd_status status;
-    int id;
 
     if (!options.payload)
         return sherd__no_memory(sherd__world_diag(module->world), "sherd_input_reshard");
-    status = sherd_module_hook_before(&id, module, push, &options);
-    if (status)
-        return status;
-    status = sherd_module_hook_after(NULL, module, pop, &options);
-    if (status)
-        sherd_module_unhook(module, id);
-    return status;
+    sherd_status status = sherd_module_hook_before(&id[0], module, push, &options);
+    return status ? status : sherd_module_hook_after(&id[1], module, pop, &options);
 }
 
 sherd_status sherd_input_reshard(sherd_module *module, const sherd_mesh *mesh, const char *axis,
@@ -221,6 +215,7 @@ sherd_status sherd_input_reshard(sherd_module *module, const sherd_mesh *mesh, c
     sherd_world *world;
     sherd_status status = sherd__style_axis(&wanted.axis, &world, module, mesh, axis, function);
     uint64_t hash = sherd__hash_text(1, sherd_module_path(module));
+    int id[2] = {0, 0};
 
     if (!world)
         return status;
@@ -228,7 +223,10 @@ sherd_status sherd_input_reshard(sherd_module *module, const sherd_mesh *mesh, c
         wanted.root_axis = mesh->root_axis[wanted.axis];
         hash = sherd__hash_word(hash ^ mesh->hash, (uint64_t)wanted.axis);
         hash = sherd__hash_word(hash, (uint64_t)dim);
-        status = hook(module, &wanted);
+        status = hook(id, module, &wanted);
     }
-    return sherd__agree(world, status, hash, function);
+    status = sherd__agree(world, status, hash, function);
+    for (int i = 0; status && i < 2; i++) /* all ranks have the hooks, or none */
+        sherd_module_unhook(module, id[i]);
+    return status;
 }
