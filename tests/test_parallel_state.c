@@ -425,6 +425,28 @@ static void no_memory_fails_on_all(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Whichever rank has no memory, and wherever: the same module is made equal by the next call. */
+static void what_could_not_be_made_equal_is_tried_again(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int poor = 0; poor < sherd_world_ranks(world); poor++) {
+        sherd_status status = SHERD_ENOMEM;
+        for (int n = 1; status && n < 200; n++) {
+            sherd_module *m = differing(world);
+            sherd_world_fail_allocation(world, sherd_world_rank(world) == poor ? n : 0);
+            status = sherd_module_equalize(m, mesh, NULL, 0);
+            sherd_world_fail_allocation(world, 0);
+            (void)sherd_world_check(world);
+            CHECK_OK(sherd_module_equalize(m, mesh, NULL, 0));
+            CHECK_OK(sherd_parallelize(m, mesh, "tp", NULL, 0));
+            CHECK_OK(sherd_world_check(world));
+            sherd_module_destroy(m);
+        }
+        CHECK_OK(status);
+    }
+}
+
 /* Also on ranks that had memory: they wait for those that had none before they write. */
 static void what_can_not_be_loaded_leaves_what_was_there(sherd_world *world)
 {
@@ -470,6 +492,7 @@ static const check_test tests[] = {
     {TEST(a_rank_that_is_none_is_refused), {1, 2, 3}},
     {TEST(ranks_that_take_from_others_differ), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
+    {TEST(what_could_not_be_made_equal_is_tried_again), {2, 3, 4}},
     {TEST(what_can_not_be_loaded_leaves_what_was_there), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -154,7 +154,10 @@ static bool take(const job *j, sherd_tensor *t, sherd_tensor *row)
     return true;
 }
 
-/* Mark all parameters as equal, also those without elements, which are not sent. */
+/*
+ * Mark all parameters as equal, also those without elements, which are not sent. On all ranks or on
+ * none: one that takes for equal what another does not would send other tensors the next time.
+ */
 static void mark(const job *j)
 {
     for (int i = 0; i < j->all; i++) {
@@ -192,9 +195,7 @@ static sherd_status spread(job *j)
     sherd_scope_end(j->world);
     sherd__deeds_pause(j->root, before);
     sherd_set_recording(j->world, recording);
-    if (good)
-        mark(j);
-    else if (!sherd__alarmed(j->world))
+    if (!good && !sherd__alarmed(j->world))
         sherd__raise_diag(j->world); /* the peers wait for what is here */
     return good ? SHERD_OK : diag->status ? diag->status : SHERD_ENOMEM;
 }
@@ -339,6 +340,8 @@ sherd_status sherd_module_equalize(sherd_module *module, const sherd_mesh *mesh,
     status = sherd__agree(world, status, hash, function);
     if (!status)
         status = sherd__agree(world, spread(&j), 1, function);
+    if (!status)
+        mark(&j);
     if (!status && sherd__verifies(world))
         status = sherd__agree(world, verify(&j), 1, function);
     drop(&j);
