@@ -5,7 +5,7 @@
 #include "sherd/autograd.h"
 #include "sherd/layers.h"
 #include "sherd/ops_elements.h"
-#include "sherd/optimizer.h"
+#include "sherd/optimizers.h"
 
 static double first(sherd_tensor *t)
 {
@@ -186,6 +186,94 @@ static void compute(sherd_module *m)
     sherd_module_call(m, x);
 }
 
+/* ---- a step with moves in its middle ---------------------------------------------------------- */
+
+enum { TENSORS = 16, MATRIX = 12 };
+
+/* The parameters and their state. */
+static int list_all(sherd_module *m, sherd_optimizer *o, sherd_tensor *out[TENSORS])
+{
+    sherd_named_state list[TENSORS];
+    int parameters = sherd_module_parameters(m);
+    int states = sherd_optimizer_state(o, list, TENSORS - parameters);
+
+    for (int i = 0; i < parameters; i++)
+        out[i] = parameter(m, i);
+    for (int i = 0; i < states; i++)
+        out[parameters + i] = list[i].tensor;
+    return parameters + states;
+}
+
+/* What lies here of a tensor; how many bytes. */
+static size_t peek(sherd_tensor *t, char out[MATRIX * sizeof(double)])
+{
+    size_t bytes = (size_t)t->count * sherd_dtype_bytes(sherd_tensor_dtype(t));
+    const void *data = sherd_tensor_read(sherd_to_local(t));
+
+    if (CHECK(data != NULL))
+        memcpy(out, data, bytes);
+    return bytes;
+}
+
+static void step_whole(sherd_module *m, sherd_optimizer *o, int64_t fails)
+{
+    sherd_backward(sherd_sum(sherd_mul(parameter(m, 0), parameter(m, 1))));
+    sherd_world_fail_allocation(sherd_module_world(m), fails);
+    take_step(o);
+    sherd_world_fail_allocation(sherd_module_world(m), 0);
+    sherd_optimizer_clear(o);
+}
+
+/* The n-th allocation of a step fails on rank 0. The status of the check after it. */
+static sherd_status fail_a_step(sherd_world *world, bool muon, const char *placements, int64_t n)
+{
+    const sherd_layout *layout =
+        layout_of(line_of_ranks(world), 2, (int64_t[]){4, 3}, placements, NULL);
+    char before[TENSORS][MATRIX * sizeof(double)], now[MATRIX * sizeof(double)];
+    sherd_tensor *all[TENSORS];
+    sherd_module *m = NULL;
+    sherd_optimizer *o = NULL;
+
+    sherd_scope_begin(world);
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    CHECK_OK(sherd_module_add_parameter(m, "a", sherd_constant_on(layout, SHERD_F64, 1)));
+    CHECK_OK(sherd_module_add_parameter(m, "b", sherd_constant_on(layout, SHERD_F64, 2)));
+    CHECK_OK(muon ? sherd_muon_create(&o, m, NULL) : sherd_adafactor_create(&o, m, NULL));
+    step_whole(m, o, 0);
+    int count = list_all(m, o, all);
+    for (int i = 0; i < count; i++)
+        peek(all[i], before[i]);
+    CHECK_OK(sherd_world_check(world));
+    step_whole(m, o, sherd_world_rank(world) == 0 ? n : 0);
+    sherd_status status = sherd_world_check(world);
+    for (int i = 0; i < count && status; i++)
+        if (!sherd_tensor_failed(all[i])) {
+            size_t bytes = peek(all[i], now);
+            CHECK(memcmp(now, before[i], bytes) == 0);
+        }
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+    sherd_scope_end(world);
+    return status;
+}
+
+/* Moments that some step has counted, and no parameter has followed, are lost. */
+static void what_a_failed_step_has_changed_is_lost(sherd_world *world)
+{
+    static const char *const placements[] = {"R", "S(0)"};
+
+    for (int muon = 0; muon < 2; muon++)
+        for (int i = 0; i < LEN(placements); i++) {
+            sherd_status status = SHERD_ENOMEM;
+            for (int64_t n = 1; status && n < 400; n += check_stride(3)) {
+                status = fail_a_step(world, muon, placements[i], n);
+                CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+            }
+            CHECK_OK(status);
+        }
+}
+
 static void averages_do_not_go_on_without_their_count(sherd_world *world)
 {
     sherd_module *m = NULL;
@@ -244,6 +332,7 @@ static const check_test tests[] = {
     {TEST(what_an_optimizer_changes_is_lost_together), {2, 3}},
     {TEST(an_optimizer_that_took_no_step_begins_anew), {2, 3, 8}},
     {TEST(state_that_was_written_does_not_begin_anew), {2, 3, 8}},
+    {TEST(what_a_failed_step_has_changed_is_lost), {2, 3}},
     {TEST(averages_do_not_go_on_without_their_count), {2, 3}},
     {TEST(a_refused_file_loses_no_state), {1, 2, 3}},
 };

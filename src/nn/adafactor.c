@@ -93,8 +93,10 @@ static bool settle(all *a, int first, int last)
             }
             a->from[n++] = t;
         }
-    if (n > 0)
+    if (n > 0) {
         sherd__move_list(a->moved, a->from, a->to, n, false);
+        sherd__optimizer_moved(a->o, false);
+    }
     for (int i = 0, k = 0; i < a->jobs && !sherd__alarmed(a->o->world); i++)
         for (int s = first; s < last; s++)
             if (a->job[i].sum[s] && a->job[i].sum[s]->layout)

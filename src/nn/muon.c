@@ -196,6 +196,7 @@ static bool compute_together(sherd_optimizer *o, int n)
     if (!choose_ranks(o, n))
         return false;
     sherd__move_list(o->moved, o->from, o->to, n, false);
+    sherd__optimizer_moved(o, false);
     for (int i = 0; i < n && !sherd__alarmed(o->world); i++) {
         o->to[i] = o->from[i]->layout;
         o->from[i] = made_from(o->moved[i], &o->options.muon.with);
@@ -203,6 +204,7 @@ static bool compute_together(sherd_optimizer *o, int n)
     if (sherd__alarmed(o->world))
         return false;
     sherd__move_list(o->moved, o->from, o->to, n, false);
+    sherd__optimizer_moved(o, false);
     return !sherd__alarmed(o->world);
 }
 

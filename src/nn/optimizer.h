@@ -193,6 +193,12 @@ bool sherd__optimizer_update(const sherd_optimizer *o, sherd__optimized *item, d
 bool sherd__optimizer_update_all(const sherd_optimizer *o, double rate, double grad_scale);
 /* A tensor with that layout, in memory of its own. */
 sherd_tensor *sherd__copied_to(sherd_tensor *t, const sherd_layout *to);
+/*
+ * After a move in the middle of a step, which all ranks may have made though they do not end the
+ * step: what has been changed before it, the state, and `parameters` if some were, is lost unless
+ * they do.
+ */
+void sherd__optimizer_moved(const sherd_optimizer *o, bool parameters);
 /* Set item->slice: the part of the parameter that its state is for. False: ended by the alarm. */
 bool sherd__optimizer_slice(sherd__optimized *item);
 /* Update those whose state is sharded further (slices.c). False: ended by the alarm. */

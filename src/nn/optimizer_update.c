@@ -14,6 +14,15 @@ sherd_tensor *sherd__copied_to(sherd_tensor *t, const sherd_layout *to)
     return moved->storage && moved->storage == t->storage ? sherd__copied(moved) : moved;
 }
 
+void sherd__optimizer_moved(const sherd_optimizer *o, bool parameters)
+{
+    if (!o->mesh)
+        return;
+    sherd__deed_writes(o->mesh, o->family + 1);
+    if (parameters)
+        sherd__deed_writes(o->mesh, o->family);
+}
+
 bool sherd__optimizer_slice(sherd__optimized *item)
 {
     sherd_tensor *slice = sherd__copied_to(item->p, item->part);

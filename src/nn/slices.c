@@ -26,8 +26,19 @@ static bool overwrite(sherd_tensor *p, sherd_tensor *from)
     return to != NULL;
 }
 
-/* The first n of o->which. */
-static bool update_round(const sherd_optimizer *o, int n, double rate, double grad_scale)
+/* Whether this step has changed parameters whose state is not sharded further: they come first. */
+static bool has_changed_others(const sherd_optimizer *o)
+{
+    bool found = false;
+
+    for (int i = 0; i < o->count && !found; i++)
+        found = !o->item[i].part && sherd__raw_grad(o->item[i].p);
+    return found;
+}
+
+/* The first n of o->which. `changed`: the step has changed parameters already. */
+static bool update_round(const sherd_optimizer *o, int n, double rate, double grad_scale,
+                         bool changed)
 {
     bool good = true;
 
@@ -39,8 +50,10 @@ static bool update_round(const sherd_optimizer *o, int n, double rate, double gr
         o->to[k] = item->p->layout;
         item->slice = NULL;
     }
-    if (good)
+    if (good) {
         sherd__move_list(o->moved, o->from, o->to, n, false);
+        sherd__optimizer_moved(o, changed);
+    }
     for (int k = 0; k < n && good; k++) {
         sherd__optimized *item = &o->item[o->which[k]];
         good = overwrite(item->p, o->moved[k]);
@@ -53,7 +66,7 @@ static bool update_round(const sherd_optimizer *o, int n, double rate, double gr
 bool sherd__optimizer_update_slices(const sherd_optimizer *o, double rate, double grad_scale)
 {
     int64_t bytes = 0;
-    bool good = true;
+    bool good = true, changed = has_changed_others(o);
     int n = 0;
 
     for (int i = 0; i < o->count && good; i++) {
@@ -64,10 +77,11 @@ bool sherd__optimizer_update_slices(const sherd_optimizer *o, double rate, doubl
         bytes += sherd_tensor_count(p) * (int64_t)sherd_dtype_bytes(p->dtype); /* of all ranks */
         if (bytes < ROUND)
             continue;
-        good = update_round(o, n, rate, grad_scale);
+        good = update_round(o, n, rate, grad_scale, changed);
+        changed = true;
         bytes = n = 0;
     }
-    return good && (n == 0 || update_round(o, n, rate, grad_scale));
+    return good && (n == 0 || update_round(o, n, rate, grad_scale, changed));
 }
 
 /* ---- which and where ------------------------------------------------------------------------- */
