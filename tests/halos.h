@@ -26,6 +26,8 @@ static inline int64_t mapped(int64_t i, int64_t n, sherd_border border)
         return i < 0 ? -i : 2 * n - 2 - i;
     case SHERD_BORDER_PERIODIC:
         return ((i % n) + n) % n;
+    case SHERD_BORDER_SYMMETRIC:
+        return i < 0 ? -1 - i : 2 * n - 1 - i;
     default:
         return NOWHERE;
     }
@@ -101,6 +103,8 @@ static inline void draw(scene *s, const sherd_mesh *mesh)
             sides[i]->width = roll(&s->dice, 3) ? roll(&s->dice, 5) : 0;
             if (sides[i]->border == SHERD_BORDER_REFLECT && sides[i]->width >= shape[d])
                 sides[i]->width = shape[d] ? shape[d] - 1 : 0;
+            if (sides[i]->border == SHERD_BORDER_SYMMETRIC && sides[i]->width > shape[d])
+                sides[i]->width = shape[d];
             if (shape[d] == 0 && sides[i]->border > SHERD_BORDER_CONSTANT)
                 sides[i]->width = 0;
         }

@@ -114,7 +114,7 @@ static inline bool draw_pad_with(call_plan *p, uint64_t *dice)
     const need *x = &p->in[0];
 
     p->operands = 1;
-    p->number[BORDER] = x->shape[0] > 1 ? SHERD_BORDER_REPLICATE + roll(dice, 3)
+    p->number[BORDER] = x->shape[0] > 1 ? SHERD_BORDER_REPLICATE + roll(dice, 4)
                                         : SHERD_BORDER_REPLICATE + 2 * roll(dice, 2);
     for (int d = 0; d < x->ndim; d++)
         for (int side = 0; side < 2; side++)

@@ -41,6 +41,7 @@ static const sherd_halo_options bad[] = {
     {.after[1] = {1, (sherd_border)-1}},
     {.before[2] = {1, SHERD_BORDER_NONE}},
     {.before[0] = {6, SHERD_BORDER_REFLECT}},
+    {.before[0] = {7, SHERD_BORDER_SYMMETRIC}},
     {.after[1] = {4, SHERD_BORDER_REFLECT}},
     {.after[0] = {INT64_MAX, SHERD_BORDER_CONSTANT}},
 };

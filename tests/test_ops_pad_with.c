@@ -19,12 +19,14 @@ typedef struct scene {
 
 static sherd_halo_side draw_side(scene *s, int64_t n)
 {
-    sherd_halo_side side = {between(&s->dice, 0, 5), (sherd_border)between(&s->dice, 1, 4)};
+    sherd_halo_side side = {between(&s->dice, 0, 5), (sherd_border)between(&s->dice, 1, 5)};
 
     if (n == 0)
         side.border = SHERD_BORDER_CONSTANT;
     if (side.border == SHERD_BORDER_REFLECT && side.width >= n)
         side.width = n - 1;
+    if (side.border == SHERD_BORDER_SYMMETRIC && side.width > n)
+        side.width = n;
     return roll(&s->dice, 3) ? side : (sherd_halo_side){0};
 }
 
@@ -57,6 +59,8 @@ static int64_t source(const scene *s, int d, int64_t i)
         return at < 0 ? -at : 2 * n - 2 - at;
     case SHERD_BORDER_PERIODIC:
         return ((at % n) + n) % n;
+    case SHERD_BORDER_SYMMETRIC:
+        return at < 0 ? -1 - at : 2 * n - 1 - at;
     default:
         return -1;
     }
@@ -278,6 +282,7 @@ static void paddings_of_ten(sherd_world *world)
         {"0:4,3,3", 1, 2, SHERD_BORDER_PERIODIC, {"9 0 1 2 3", "4 5 6", "7 8 9 0 1"}},
         {"0:1,8,1", 3, 3, SHERD_BORDER_REFLECT, {"3 2 1 0", "1 2 3 4 5 6 7 8", "9 8 7 6"}},
         {"0:0,9,1", 2, 3, SHERD_BORDER_PERIODIC, {"", "8 9 0 1 2 3 4 5 6 7 8", "9 0 1 2"}},
+        {"0:1,8,1", 3, 2, SHERD_BORDER_SYMMETRIC, {"2 1 0 0", "1 2 3 4 5 6 7 8", "9 9 8"}},
         {"0:10,0,0", 1, 1, SHERD_BORDER_REFLECT, {"1 0 1 2 3 4 5 6 7 8 9 8", "", ""}},
     };
     static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16,

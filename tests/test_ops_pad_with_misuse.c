@@ -28,6 +28,7 @@ static const sherd_pad_options bad[] = {
     {.before = {[2] = {1, SHERD_BORDER_NONE}}},
     {.after = {[2] = {1, (sherd_border)SHERD_BORDERS}}},
     {.before = {[2] = {6, SHERD_BORDER_REFLECT}}},
+    {.before = {[2] = {7, SHERD_BORDER_SYMMETRIC}}},
     {.after = {[3] = {1, SHERD_BORDER_CONSTANT}}},
     {.after = {[3] = {1, SHERD_BORDER_PERIODIC}}},
     {.before = {[2] = {INT64_MAX, SHERD_BORDER_REPLICATE}}},

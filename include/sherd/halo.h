@@ -30,10 +30,12 @@ typedef enum sherd_border {
     SHERD_BORDER_CONSTANT,  /* a value, 0 by default */
     SHERD_BORDER_REPLICATE, /* the element at the end, repeated */
     SHERD_BORDER_REFLECT,   /* the mirror image at the last element, which is not repeated */
-    SHERD_BORDER_PERIODIC   /* the elements at the other end */
+    SHERD_BORDER_PERIODIC,  /* the elements at the other end */
+    /* the mirror image at the end itself, so the last element comes twice: walls between cells */
+    SHERD_BORDER_SYMMETRIC
 } sherd_border;
 
-enum { SHERD_BORDERS = 5 };
+enum { SHERD_BORDERS = 6 };
 
 /* The halo on one side of a dim. All zero = none. */
 typedef struct sherd_halo_side {
@@ -66,10 +68,11 @@ typedef struct sherd_halo_options {
  *             except beyond an end with the border NONE (see sherd_halo_box)
  * @owns       the result belongs to the scope; options are copied
  * @errors     EINVAL a negative width, one of 2^60 or more, a width for a dim that `t` does not
- *             have, an unknown border, a width of REFLECT that is not less than the dim's size,
- *             REPLICATE, REFLECT or PERIODIC in a dim of size 0, a value that the dtype cannot
- *             hold; ELIMIT borders that repeat elements (REPLICATE, REFLECT) or the dim (PERIODIC)
- *             more than 2^22 times; ENOMEM; EDIFFER; EPEER; by the alarm
+ *             have, an unknown border, a width of REFLECT that is not less than the dim's size, one
+ *             of SYMMETRIC that is more, REPLICATE or PERIODIC in a dim of size 0, a value that the
+ *             dtype cannot hold; ELIMIT borders that repeat elements (REPLICATE, REFLECT,
+ *             SYMMETRIC) or the dim (PERIODIC) more than 2^22 times; ENOMEM; EDIFFER; EPEER; by the
+ *             alarm
  */
 SHERD_API sherd_tensor *sherd_halo(sherd_tensor *t, const sherd_halo_options *options);
 

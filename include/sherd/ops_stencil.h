@@ -85,9 +85,9 @@ typedef struct sherd_pad_options {
  * @shapes     options: NULL = no padding
  * @owns       scope
  * @errors     see ops.h; EINVAL a negative width, a width for a dim that x does not have, a width
- *             without a border, a width of REFLECT that is not less than the dim's size, a border
- *             other than CONSTANT in a dim of size 0, a value that the dtype cannot hold; ELIMIT as
- *             sherd_halo
+ *             without a border, a width of REFLECT that is not less than the dim's size, one of
+ *             SYMMETRIC that is more, a border other than CONSTANT in a dim of size 0, a value that
+ *             the dtype cannot hold; ELIMIT as sherd_halo
  */
 SHERD_API sherd_tensor *sherd_pad_with(sherd_tensor *x, const sherd_pad_options *options);
 

@@ -22,7 +22,7 @@ typedef struct around {
     int64_t from[SHERD_MAX_DIMS]; /* in backward: the shape of what was padded */
 } around;
 
-#define BORDERS "none|constant|replicate|reflect|periodic"
+#define BORDERS "none|constant|replicate|reflect|periodic|symmetric"
 #define AROUND_FIELDS                                                                              \
     {                                                                                              \
         SHERD_FIELDS(around, before, INT64, SHERD_MAX_DIMS),                                       \
@@ -49,6 +49,8 @@ static const char *side_fault(sherd_call *call, int d, int64_t width, int border
         fault = "there is no such border";
     else if (border == SHERD_BORDER_REFLECT && width >= n)
         fault = "a mirror is narrower than the dim";
+    else if (border == SHERD_BORDER_SYMMETRIC && width > n)
+        fault = "a mirror is not wider than the dim";
     else if (n == 0 && border != SHERD_BORDER_CONSTANT)
         fault = "there is nothing to repeat";
     return fault ? sherd_call_reason(call, "%lld elements with border %s at dim %d: %s",

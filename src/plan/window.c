@@ -32,6 +32,9 @@ static void beyond(const sherd__reach *reach, int64_t i, int64_t end, sherd__str
         s->from = (i % n + n) % n;
         s->count = sherd__min(n - s->from, end - i);
         return;
+    case SHERD_BORDER_SYMMETRIC:
+        s->from = i < 0 ? -1 - i : 2 * n - 1 - i;
+        return;
     default:
         s->from = -1;
         s->count = end - i;
@@ -231,6 +234,8 @@ static const char *side_fault(const sherd_halo_side *side, bool exists, int64_t 
         return "there is no such dim";
     if (side->border == SHERD_BORDER_REFLECT && side->width > 0 && side->width >= n)
         return "a mirror is narrower than the dim";
+    if (side->border == SHERD_BORDER_SYMMETRIC && side->width > n)
+        return "a mirror is not wider than the dim";
     return side->width > 0 && n == 0 && side->border > SHERD_BORDER_CONSTANT
                ? "a dim of size 0 has nothing to repeat"
                : NULL;
@@ -238,8 +243,8 @@ static const char *side_fault(const sherd_halo_side *side, bool exists, int64_t 
 
 const char *sherd__border_text(int border, char text[16])
 {
-    static const char *const names[SHERD_BORDERS] = {"NONE", "CONSTANT", "REPLICATE", "REFLECT",
-                                                     "PERIODIC"};
+    static const char *const names[SHERD_BORDERS] = {"NONE",    "CONSTANT", "REPLICATE",
+                                                     "REFLECT", "PERIODIC", "SYMMETRIC"};
 
     if (border >= 0 && border < SHERD_BORDERS)
         return names[border];

@@ -182,7 +182,8 @@ static void write_border(sherd__writer *w, const sherd__window *window, sherd_bo
 {
     static const char *const name[SHERD_BORDERS] = {[SHERD_BORDER_REPLICATE] = " replicate",
                                                     [SHERD_BORDER_REFLECT] = " reflect",
-                                                    [SHERD_BORDER_PERIODIC] = " periodic"};
+                                                    [SHERD_BORDER_PERIODIC] = " periodic",
+                                                    [SHERD_BORDER_SYMMETRIC] = " symmetric"};
 
     if (border == SHERD_BORDER_CONSTANT && window->value != 0)
         sherd__write(w, " constant %g", window->value);
