@@ -4,6 +4,7 @@
 
 #include "sherd.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +12,7 @@
 namespace
 {
 
-int failed = 0, passed = 0;
+std::atomic<int> failed(0), passed(0);
 
 void expect(bool good, const char *what)
 {
@@ -62,6 +63,105 @@ void a_world_that_does_not_open()
         expect(std::strstr(e.what(), "SHERD_TIMEOUT=1min") != nullptr, "the text of opening");
     }
     unsetenv("SHERD_TIMEOUT");
+}
+
+/* Another function opens it: its options get the text, and its failure is thrown. */
+void a_world_of_another_opening()
+{
+    sherd::world alone(nullptr, sherd_world_alone);
+    expect(sherd_world_ranks(alone) == 1, "a world alone");
+    sherd::world paper(nullptr, [](sherd_world **out, const sherd_world_options *) {
+        return sherd_world_paper(out, 7);
+    });
+    expect(sherd_world_ranks(paper) == 7, "a paper world");
+    const sherd_world_options wrong = [] {
+        sherd_world_options o = sherd_world_options();
+        o.region_bytes = 1;
+        return o;
+    }();
+    try {
+        sherd::world small(&wrong, sherd_world_alone);
+        expect(false, "an opening that throws");
+    } catch (const sherd::error &e) {
+        expect(e.status() == SHERD_EINVAL && e.what()[0], "what its function says");
+    }
+}
+
+void layouts_that_are_kept(sherd_world *world)
+{
+    sherd::kept_layout layout, copy;
+
+    {
+        sherd::scope step(world);
+        const sherd_layout *made;
+        sherd::check(world, sherd_layout_parse(&made, world, "[5(x),3] on (x=1)", nullptr));
+        layout = sherd::kept_layout(made);
+        copy = layout;
+        sherd::kept_layout moved(std::move(layout));
+        expect(moved == made && layout == nullptr, "it was moved");
+    }
+    expect(!std::strcmp(sherd_layout_text(copy), "[5(x),3] on (x=1)"), "a layout was kept");
+}
+
+/* A step in which the last rank throws something, in the way of its number. */
+void throw_one_of(sherd_world *world, const sherd_layout *rows, int kind)
+{
+    sherd::scope step(world);
+    sherd_tensor *a = sherd_constant_on(rows, SHERD_F64, 1);
+    const sherd_layout *none = nullptr;
+
+    expect(kind == 5 || sherd_tensor_text(a) != nullptr, "a text");
+    sherd_scope_begin(world); /* which nobody ends */
+    if (sherd_world_rank(world) == sherd_world_ranks(world) - 1) {
+        if (kind == 0)
+            throw std::runtime_error("blew up");
+        if (kind == 1)
+            throw 3;
+        if (kind == 2)
+            sherd::check(world,
+                         sherd_layout_parse_placements(&none, sherd_layout_mesh(rows), 1,
+                                                       sherd_layout_shape(rows), "S(9)", ""));
+        if (kind == 3)
+            sherd_world_fail(world, SHERD_ELIMIT, "too many");
+    }
+    expect(kind == 4 || !(sherd_item(sherd_sum(a)) > 8), "a sum that fails");
+    if (kind % 2)
+        sherd::check(world);
+}
+
+/* Whatever one rank throws, all ranks throw an error of the same text, and go on. */
+int attempts(sherd_world *world, void *)
+{
+    static const char *const texts[] = {
+        "rank 2: blew up", "rank 2: an exception of an unknown class",
+        "rank 2: sherd_layout_parse_placements: column 3 of \"S(9)\"", "rank 2: too many"};
+    const int depth = sherd_scope_depth(world);
+    const sherd_layout *rows;
+
+    sherd::check(world, sherd_layout_parse(&rows, world, "[8(x)] on (x=3)", nullptr));
+    for (int kind = 0; kind < 6; kind++) {
+        try {
+            sherd::attempt(world, [&] { throw_one_of(world, rows, kind); });
+            expect(kind >= 4, "an attempt that throws");
+        } catch (const sherd::error &e) {
+            expect(kind < 4 && std::strstr(e.what(), texts[kind]) == e.what(), e.what());
+            expect(e.status() == (kind == 3 ? SHERD_ELIMIT : SHERD_EINVAL), "its status");
+            expect(e.on_all_ranks(world) && !e.on_all_ranks(nullptr), "on all ranks");
+        }
+        expect(sherd_scope_depth(world) == depth, "scopes that were left open have ended");
+    }
+    return sherd_item(sherd_sum(sherd_constant_on(rows, SHERD_F64, 1))) == 8 ? 0 : 1;
+}
+
+void ranks_that_throw()
+{
+    sherd_world_options three = sherd_world_options();
+    int exit_status = 1;
+
+    three.ranks = 3;
+    three.as = SHERD_THREADS;
+    expect(sherd_spawn(&exit_status, &three, attempts, nullptr) == SHERD_OK, "they end well");
+    expect(exit_status == 0, "and go on after each");
 }
 
 void tensors_that_are_kept(sherd_world *world)
@@ -118,15 +218,18 @@ int main()
 {
     try {
         a_world_that_does_not_open();
+        a_world_of_another_opening();
+        ranks_that_throw();
         sherd::world world;
         a_step_that_fails(world);
         tensors_that_are_kept(world);
+        layouts_that_are_kept(world);
         modules_that_end(world);
         expect(world.close() == SHERD_OK, "the world closes well");
         expect(world.close() == SHERD_OK, "again it is nothing");
     } catch (const std::exception &e) {
         expect(false, e.what());
     }
-    std::printf("%d passed, %d failed\n", passed, failed);
+    std::printf("%d passed, %d failed\n", passed.load(), failed.load());
     return failed != 0;
 }

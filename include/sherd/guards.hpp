@@ -2,7 +2,8 @@
 /*
  * For C++11 and later: guards that close worlds, end scopes and destroy objects when a block is
  * left, also by an exception. Everything else is used as in C. This header adds no code to the
- * library. No function of the library throws; only sherd::check and the constructors here do.
+ * library. No function of the library throws; only sherd::check, sherd::attempt and the
+ * constructors here do.
  *
  *     sherd::world world;
  *     sherd::handle<sherd_module> model(make_model(world));
@@ -13,8 +14,8 @@
  *     }
  *
  * If only some ranks throw an exception, they leave early, and the others get SHERD_EDIFFER or
- * SHERD_EPEER. Exceptions must not pass through the library: a forward, a hook or any other
- * callback catches its own.
+ * SHERD_EPEER; within sherd::attempt all ranks throw, and the world goes on. Exceptions must not
+ * pass through the library: a forward, a hook or any other callback catches its own.
  *
  * Compiled without exceptions (-fno-exceptions) nothing throws: sherd::check returns the status,
  * which the program must look at, and a world that does not open has a status() and is NULL.
@@ -32,6 +33,7 @@
 #include <memory>
 #include <utility>
 #if SHERD_GUARDS_THROW
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 #endif
@@ -52,16 +54,23 @@ namespace sherd
 class error : public std::runtime_error
 {
   public:
-    error(sherd_status status, const std::string &text) : std::runtime_error(text), code(status)
+    error(sherd_status status, const std::string &text, const sherd_world *checked = nullptr)
+        : std::runtime_error(text), code(status), world(checked)
     {
     }
     sherd_status status() const noexcept
     {
         return code;
     }
+    /** Whether all ranks of a world throw it: the error of its check. @local */
+    bool on_all_ranks(const sherd_world *w) const noexcept
+    {
+        return w && world == w;
+    }
 
   private:
     sherd_status code;
+    const sherd_world *world;
 };
 
 /** Throw sherd::error unless a call has returned SHERD_OK. @local */
@@ -74,7 +83,52 @@ inline void check(const sherd_world *w, sherd_status status)
 /** sherd_world_check; throw sherd::error if it fails. @collective the world */
 inline void check(sherd_world *w)
 {
-    check(w, sherd_world_check(w));
+    sherd_status status = sherd_world_check(w);
+
+    if (status != SHERD_OK)
+        throw error(status, w ? sherd_world_error(w) : sherd_status_text(status), w);
+}
+
+/* The alarm for an exception: its text, without the rank that sherd_world_fail puts in front. */
+inline void fail(sherd_world *w, sherd_status status, const char *text)
+{
+    int rank = 0, skip = 0;
+
+    if (std::sscanf(text, "rank %d: %n", &rank, &skip) < 1)
+        skip = 0;
+    sherd_world_fail(w, status, text + skip);
+}
+
+/**
+ * Run a step of the program, and check the world. If a rank throws anything in the step, the other
+ * ranks' collective calls fail, scopes that the step has left open end, and all ranks throw
+ * sherd::error with the text of one exception; then the world goes on. The step may check, too.
+ *
+ *     sherd::attempt(world, [&] {
+ *         sherd::scope step(world);
+ *         solve(); // may throw, on some ranks only
+ *     });
+ *
+ * @collective the world   @errors those of sherd_world_check; EINVAL an exception of another class
+ */
+template <class Step> void attempt(sherd_world *w, Step step)
+{
+    int depth = sherd_scope_depth(w);
+
+    try {
+        step();
+    } catch (const error &e) {
+        sherd_scope_end_to(w, depth);
+        if (e.on_all_ranks(w))
+            throw; /* a rank that has thrown another one is at the check that this one is of */
+        fail(w, e.status(), e.what());
+    } catch (const std::exception &e) {
+        fail(w, SHERD_EINVAL, e.what());
+    } catch (...) {
+        fail(w, SHERD_EINVAL, "an exception of an unknown class");
+    }
+    sherd_scope_end_to(w, depth);
+    check(w);
 }
 
 #else
@@ -98,7 +152,19 @@ class world
 {
   public:
     /** Throws unless it opens. Without exceptions: see status(). @collective all ranks */
-    explicit world(const sherd_world_options *options = nullptr)
+    explicit world(const sherd_world_options *options = nullptr) : world(options, sherd_world_open)
+    {
+    }
+    /**
+     * A world that another function opens, such as that of a communicator (mpi.h):
+     *
+     *     sherd::world world(nullptr, [](sherd_world **out, const sherd_world_options *options) {
+     *         return sherd_world_open_mpi(out, MPI_COMM_WORLD, options);
+     *     });
+     *
+     * @collective as `open`
+     */
+    template <class Open> world(const sherd_world_options *options, Open open)
     {
 #if SHERD_GUARDS_THROW
         char text[SHERD_ERROR_BYTES] = "";
@@ -106,11 +172,11 @@ class world
 
         if (!mine.error)
             mine.error = text;
-        opened = sherd_world_open(&self, &mine);
+        opened = open(&self, &mine);
         if (opened != SHERD_OK)
             throw error(opened, mine.error);
 #else
-        opened = sherd_world_open(&self, options); /* whose `error` gets the text, or stderr */
+        opened = open(&self, options); /* whose `error` gets the text, or stderr */
 #endif
     }
     ~world()
@@ -230,6 +296,39 @@ class kept
 
   private:
     sherd_tensor *self = nullptr;
+};
+
+/* Keeps a layout beyond its scope, but not beyond its world. */
+class kept_layout
+{
+  public:
+    kept_layout() noexcept = default;
+    explicit kept_layout(const sherd_layout *layout) : self(sherd_layout_retain(layout))
+    {
+    }
+    kept_layout(const kept_layout &other) : kept_layout(other.self)
+    {
+    }
+    kept_layout(kept_layout &&other) noexcept : self(other.self)
+    {
+        other.self = nullptr;
+    }
+    kept_layout &operator=(kept_layout other) noexcept
+    {
+        std::swap(self, other.self);
+        return *this;
+    }
+    ~kept_layout()
+    {
+        sherd_layout_release(self);
+    }
+    operator const sherd_layout *() const noexcept
+    {
+        return self;
+    }
+
+  private:
+    const sherd_layout *self = nullptr;
 };
 
 struct destroyer {
