@@ -100,6 +100,27 @@ static void ranks_that_find_different_files_learn_it(sherd_world *world)
     remove_file(world, old);
 }
 
+/* A name that is not there, and a layout of another shape: the text has what is there. */
+static void what_a_file_has_instead_is_said(sherd_world *world)
+{
+    char room[256], want[64];
+    const char *path = scratch(room, "instead");
+    sherd_file *file = NULL;
+
+    CHECK_OK(write_shared(world, path, 2));
+    CHECK_OK(sherd_file_open(&file, world, path));
+    (void)sherd_file_read(file, "T", shared(world));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "there is no such tensor; there are t"));
+    (void)sherd_file_read(file, "t",
+                          layout_of(line_of_ranks(world), 2, (int64_t[]){3, 2}, "S(0)", NULL));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    snprintf(want, sizeof want, "it is f32[%d], the layout [3(", LENGTH);
+    CHECK(strstr(sherd_world_error(world), want));
+    sherd_file_destroy(file);
+    remove_file(world, path);
+}
+
 /* ---- what is no file ------------------------------------------------------------------------- */
 
 static void a_pipe_is_refused_and_not_waited_for(sherd_world *world)
@@ -281,6 +302,7 @@ static void a_limit_on_files_is_an_error(sherd_world *world)
 }
 
 static const check_test tests[] = {
+    {TEST(what_a_file_has_instead_is_said), {1, 3}},
     {TEST(ranks_that_find_different_files_learn_it), {2, 3, 4, 8}},
     {TEST(a_file_that_was_written_anew_is_not_read), {1, 2, 3}},
     {TEST(a_pipe_is_refused_and_not_waited_for), {1, 2, 3}},

@@ -9,7 +9,9 @@
 #include "io/file.h"
 #include "io/rows.h"
 
+#include "base/near.h"
 #include "base/num.h"
+#include "base/text.h"
 #include "world/doing.h"
 #include "layout/shape.h"
 
@@ -310,13 +312,45 @@ sherd_tensor *sherd__file_rows(const sherd__file_source *source, const sherd_lay
     return t;
 }
 
-static const char *fault_of(const sherd_file_entry *e, const sherd_layout *layout)
+enum { WHY = 160 };
+
+/* The layout is of another shape: both. */
+static const char *two_shapes(char why[WHY], const sherd_file_entry *e, const sherd_layout *layout)
+{
+    sherd__writer w = {why, WHY, 0};
+
+    sherd__write(&w, "it is %s[", sherd_dtype_name(e->dtype));
+    for (int d = 0; d < e->ndim; d++)
+        sherd__write(&w, "%s%lld", d ? "," : "", (long long)e->shape[d]);
+    sherd__write(&w, "], the layout %s", sherd_layout_text(layout));
+    return why;
+}
+
+static const char *name_at(void *of, int i)
+{
+    const sherd_file_entry *e = sherd_file_entry_at(of, i);
+
+    return e ? e->name : NULL;
+}
+
+/* There is no such tensor: which there are. */
+static const char *other_names(char why[WHY], const sherd_file *file, const char *name)
+{
+    static const char before[] = "there is no such tensor; there are ";
+
+    memcpy(why, before, sizeof before);
+    sherd__near_names(why + sizeof before - 1, WHY - sizeof before + 1, name_at, (void *)file,
+                      name);
+    return why[sizeof before - 1] ? why : "there is no such tensor";
+}
+
+static const char *fault_of(char why[WHY], const sherd_file_entry *e, const sherd_layout *layout)
 {
     if (!layout)
         return NULL;
     if (!sherd__same_shape(sherd_layout_ndim(layout), sherd_layout_shape(layout), e->ndim,
                            e->shape))
-        return "the layout is of another shape";
+        return two_shapes(why, e, layout);
     for (int a = 0; a < sherd_mesh_axes(sherd_layout_mesh(layout)); a++)
         if (sherd_layout_placement(layout, a).kind == SHERD_PARTIAL)
             return "the layout is pending";
@@ -333,7 +367,8 @@ sherd_tensor *sherd_file_read(const sherd_file *file, const char *name, const sh
     if (!sherd__given(world, function, need, &failed))
         return failed;
     const sherd_file_entry *e = sherd_file_find(file, name);
-    const char *why = e ? fault_of(e, layout) : "there is no such tensor";
+    char text[WHY];
+    const char *why = e ? fault_of(text, e, layout) : other_names(text, file, name);
     if (!why && layout && sherd__space_world(layout->space) != world)
         why = "the layout is of another world";
     if (why)
