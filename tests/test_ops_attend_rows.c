@@ -113,6 +113,29 @@ static void runs_have_the_bits_that_they_have_alone(sherd_world *world)
     }
 }
 
+/* More ranks than heads of keys: those that share one have some of its heads of queries each, and
+ * the key beside them. Nothing is sent, and results stay where they are. */
+static void ranks_may_share_a_head_of_keys(sherd_world *world)
+{
+    const sherd_mesh *mesh = NULL;
+    sherd_tensor *x[OPERANDS], *there[OPERANDS];
+
+    CHECK_OK(sherd_mesh_parse(&mesh, world, "kv=4,r=2"));
+    make(world, SHERD_F32, x);
+    memcpy(there, x, sizeof x);
+    there[Q] = sherd_distribute_as(x[Q], mesh, "S(1)S(1)", -1);
+    for (int i = K; i <= V; i++)
+        there[i] = sherd_distribute_as(x[i], mesh, "S(2)R", -1);
+    CHECK_OK(sherd_world_check(world));
+    CHECK_OK(sherd_op_move(world, SHERD_MOVES_NEVER));
+    sherd_tensor *rows = attend(there, NULL);
+    CHECK_OK(sherd_world_check(world));
+    CHECK_OK(sherd_op_move(world, SHERD_MOVES_SILENTLY));
+    CHECK_TEXT(sherd_layout_placements(sherd_tensor_layout(rows)), "S(1)S(1)");
+    CHECK(are_equal(sherd_full(rows), attend(x, NULL)));
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Each shard has sequences of its own, in one table, and rows of them: it reads the blocks it has,
  * nothing travels. */
 static void a_pool_sharded_by_blocks_has_rows_of_each_shard(sherd_world *world)
@@ -266,6 +289,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 static const check_test tests[] = {
     {TEST(a_pool_sharded_by_blocks_has_rows_of_each_shard), {1, 2, 3, 4, 8}},
     {TEST(runs_have_the_bits_that_they_have_alone), {1, 2, 3, 4, 8}},
+    {TEST(ranks_may_share_a_head_of_keys), {8}},
     {TEST(rows_are_written_by_rows_of_the_table), {1, 2, 3, 4}},
     {TEST(nothing_is_attended_to_by_nothing), {1, 2}},
     {TEST(faulty_rows_are_refused_on_all_ranks), {2, 3}},

@@ -218,6 +218,51 @@ static void axes_in_the_way_move_together(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Where each shard of an outer dim is one index or none, an inner dim is sharded by the axes behind:
+ * heads of queries lie on ranks that share a head of keys, and nothing is sent. */
+static void nested_shards_stay_where_they_are(sherd_world *world)
+{
+    static const struct {
+        int ndim;
+        int64_t shape[3];
+        const char *placements, *cuts;
+        int to_ndim;
+        int64_t to_shape[4];
+        const char *text;
+    } c[] = {
+        {1, {8}, "S(0)S(0)", NULL, 2, {2, 4}, "[2(a0),4(a1)] on (a0=2,a1=2)"},
+        {2, {2, 4}, "S(0)S(1)", NULL, 1, {8}, "[8(a0,a1)] on (a0=2,a1=2)"},
+        {2, {3, 64}, "S(1)S(1)", NULL, 3, {3, 4, 16}, "[3,4(a0,a1),16] on (a0=2,a1=2)"},
+        {3, {3, 8, 2}, "S(1)S(1)", NULL, 4, {3, 2, 4, 2}, "[3,2(a0),4(a1),2] on (a0=2,a1=2)"},
+        {3, {5, 2, 4}, "S(1)S(2)", NULL, 2, {5, 8}, "[5,8(a0,a1)] on (a0=2,a1=2)"},
+        /* uneven, but alike for both */
+        {1, {8}, "S(0)S(0)", "0:1,3,1,3", 2, {2, 4}, "[2(a0),4(a1:1,3)] on (a0=2,a1=2)"},
+        {2, {2, 4}, "S(0)S(1)", "1:1,3", 1, {8}, "[8(a0,a1:1,3,1,3)] on (a0=2,a1=2)"},
+        {1, {8}, "S(0)S(0)", "0:3,5,0,0", 2, {1, 8}, "[1(a0),8(a1:3,5)] on (a0=2,a1=2)"},
+        {2, {1, 8}, "S(0)S(1)", NULL, 1, {8}, "[8(a0,a1:4,4,0,0)] on (a0=2,a1=2)"},
+        /* the only head is one rank's, not its elements */
+        {2, {3, 16}, "S(1)R", "1:16,0", 3, {3, 1, 16}, "[3,1(a0),16] on (a0=2,a1=2)"},
+    };
+    const sherd_mesh *mesh = test_mesh(world);
+
+    for (int i = 0; i < LEN(c); i++) {
+        const sherd_layout *from = NULL;
+        CHECK_OK(sherd_layout_parse_placements(&from, mesh, c[i].ndim, c[i].shape, c[i].placements,
+                                               c[i].cuts));
+        sherd_tensor *t = indices(from);
+        CHECK_OK(sherd_world_check(world));
+        sherd_comm_reset(world);
+        sherd_tensor *y = sherd_view(t, c[i].to_shape, c[i].to_ndim);
+        CHECK_EQ(bytes_received(world), 0);
+        if (CHECK(!sherd_tensor_failed(y))) {
+            CHECK_TEXT(sherd_layout_text(y->layout), c[i].text);
+            CHECK(y->storage == t->storage);
+        }
+        CHECK_EQ(wrong_indices(y), 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A shape, and another one of as many elements. */
 typedef struct pair {
     int ndim;
@@ -229,6 +274,9 @@ typedef struct pair {
 static const pair pairs[] = {
     {2, {4, 6}, 1, {24}},
     {1, {24}, 2, {4, 6}},
+    {1, {8}, 2, {2, 4}},
+    {2, {2, 4}, 1, {8}},
+    {1, {12}, 3, {2, 2, 3}},
     {2, {4, 6}, 2, {6, 4}},
     {3, {2, 3, 4}, 2, {6, 4}},
     {3, {2, 3, 4}, 2, {2, 12}},
@@ -451,6 +499,7 @@ static void a_strided_operand_is_copied_once(sherd_world *world)
 static const check_test tests[] = {
     {TEST(cuts_go_where_they_belong), {3}},
     {TEST(axes_in_the_way_move_together), {4}},
+    {TEST(nested_shards_stay_where_they_are), {4}},
     {TEST(every_view_of_every_layout_is_in_order), {1, 2, 3, 4}},
     {TEST(no_memory_on_one_rank_fails_on_all), {3}},
     {TEST(axes_of_extent_one_are_in_nobodys_way), {1}},

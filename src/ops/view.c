@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The same elements in another shape. The dims of both shapes are matched in groups of equal
- * products, for example [8,128 | 192] and [8,128 | 4,48]. In a group the outermost dim may be
- * sharded: its cuts, counted in elements of the group, must lie between two indices of the new
- * outermost dim. If they do not, the operand first moves to the nearest cuts that do. If a dim
- * after the outermost one is sharded, its axes move to a dim that may be: the outermost one, or
- * that of another group if then the busiest rank receives less. Nothing else is sent, and a
- * contiguous operand's storage is shared.
+ * products, for example [8,128 | 192] and [8,128 | 4,48]. Where shards nest (nest.c) they stay where
+ * they are. Otherwise in a group the outermost dim may be sharded: its cuts, counted in elements of
+ * the group, must lie between two indices of the new outermost dim. If they do not, the operand
+ * first moves to the nearest cuts that do. If a dim after the outermost one is sharded, its axes
+ * move to a dim that may be: the outermost one, or that of another group if then the busiest rank
+ * receives less. Nothing else is sent, and a contiguous operand's storage is shared.
  */
 #include "apply/sketch.h"
 
@@ -15,6 +15,7 @@
 #include "base/num.h"
 #include "search/plans.h"
 #include "layout/shape.h"
+#include "nest.h"
 
 /* Dims [from, from_end) of one shape have the product of dims [to, to_end) of the other. */
 typedef struct group {
@@ -212,15 +213,47 @@ static bool clear_way(mapping *m, const group *g)
     return true;
 }
 
+/* Whether dims [first, end) have a split one. */
+static bool has_split(const mapping *m, int first, int end)
+{
+    while (first < end && !is_split(m, first))
+        first++;
+    return first < end;
+}
+
+/* The shards of a group as they are. False for lack of memory. */
+static bool nest(bool *fits, mapping *m, const group *g)
+{
+    const sherd__nest dims = {.from = &m->from,
+                              .to = &m->to,
+                              .first = g->from,
+                              .end = g->from_end,
+                              .to_first = g->to,
+                              .to_end = g->to_end,
+                              .heap = m->heap};
+
+    if (!sherd__nest_dims(fits, &dims))
+        return false;
+    for (int t = g->to; t < g->to_end; t++)
+        if (m->to.dim[t].cuts)
+            m->cuts[m->cuts_made++] = (int64_t *)m->to.dim[t].cuts;
+    return true;
+}
+
 /* False for lack of memory. */
 static bool map_group(mapping *m, const group *g, bool empty)
 {
     int s = head_of(m, g), t = outermost(m->to.shape, g->to, g->to_end);
+    bool fits = false;
 
     if (is_same_dim(m, g)) {
         m->to.dim[g->to] = m->from.dim[g->from];
         return true;
     }
+    if (!empty && has_split(m, g->from, g->from_end) && !nest(&fits, m, g))
+        return false;
+    if (fits)
+        return true;
     if (empty || s == g->from_end || !m->from.dim[s].axes)
         return true;
     if (t == g->to_end)
@@ -234,6 +267,23 @@ static bool map_group(mapping *m, const group *g, bool empty)
                  product(m->to.shape, t + 1, g->to_end));
 }
 
+/* Find who may take axes, and move those that are in the way. False for lack of memory. */
+static bool prepare(mapping *m, const group *g)
+{
+    int head = head_of(m, g);
+    bool fits = false;
+
+    if (has_split(m, head + 1, g->from_end) && !nest(&fits, m, g))
+        return false;
+    for (int t = g->to; fits && t < g->to_end; t++)
+        m->to.dim[t] = (sherd__dim){0};
+    if (fits)
+        return true;
+    if (head < g->from_end && m->from.shape[head] > 1)
+        m->homes |= 1u << head;
+    return clear_way(m, g);
+}
+
 static sherd_status map_all(mapping *m, const sherd_layout *layout, const int64_t *shape, int ndim)
 {
     group groups[SHERD_MAX_DIMS + 1];
@@ -245,17 +295,12 @@ static sherd_status map_all(mapping *m, const sherd_layout *layout, const int64_
     memcpy(m->to.pending, m->from.pending, sizeof m->to.pending);
     int count = empty ? groups_of_nothing(groups, m->from.shape, m->from.ndim, shape, ndim)
                       : groups_of(groups, m->from.shape, m->from.ndim, shape, ndim);
-    for (int i = 0; i < count && !empty; i++) {
-        int head = head_of(m, &groups[i]);
-        if (head < groups[i].from_end && m->from.shape[head] > 1)
-            m->homes |= 1u << head;
-        if (!clear_way(m, &groups[i]))
-            return sherd__no_memory(layout->space->diag, "sherd_view");
-    }
-    for (int i = 0; i < count; i++)
-        if (!map_group(m, &groups[i], empty))
-            return sherd__no_memory(layout->space->diag, "sherd_view");
-    return SHERD_OK;
+    bool good = true;
+    for (int i = 0; i < count && !empty && good; i++)
+        good = prepare(m, &groups[i]);
+    for (int i = 0; i < count && good; i++)
+        good = map_group(m, &groups[i], empty);
+    return good ? SHERD_OK : sherd__no_memory(layout->space->diag, "sherd_view");
 }
 
 /* What a layout becomes, and what it must be moved to first. */
@@ -417,7 +462,8 @@ const sherd_op sherd__view_op = {
     .name = "sherd_view",
     .summary = "the same elements in another shape",
     .layouts = "the outermost dim of each group of merged or split dims keeps its shards, cut at "
-               "multiples of the inner sizes; inner shards are moved there",
+               "multiples of the inner sizes; inner shards are moved there, but for those of one "
+               "outer index",
     .operand = {{"a", 0}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELD(view_attributes, ndim, INT),
