@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hooks on gradients: once, when it is complete, and what they return takes its place. */
+#include "autograd/node.h"
 #include "tape_operators.h"
+
+#include <limits.h>
 
 enum { N = 6 };
 
@@ -75,6 +78,29 @@ static void a_hook_sees_the_complete_gradient_once(sherd_world *world)
     CHECK_EQ(leaf.runs, 2);
     CHECK_EQ(inner.runs, 3);
     CHECK_EQ(late.runs, 1);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* As where one is registered for each backward, for days. */
+static void numbers_of_hooks_come_again(sherd_world *world)
+{
+    sherd_scope_begin(world);
+    sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *loss = total(doubled(x));
+    spy first = {0}, last = {0}, next = {0};
+    int id[3];
+
+    CHECK_OK(sherd_tensor_hook(&id[0], x, look, &first, gone));
+    sherd__watch_of(x)->hooked = INT_MAX - 1;
+    CHECK_OK(sherd_tensor_hook(&id[1], x, look, &last, gone));
+    CHECK_OK(sherd_tensor_hook(&id[2], x, look, &next, gone));
+    CHECK(id[0] > 0 && id[1] > 0 && id[2] > 0);
+    CHECK(id[0] != id[1] && id[1] != id[2] && id[2] != id[0]);
+    sherd_backward_with(&loss, NULL, 1, &(sherd_backward_options){.retain = true});
+    sherd_tensor_unhook(x, id[0]);
+    sherd_backward(loss);
+    CHECK(first.destroyed == 1 && last.destroyed == 0 && next.destroyed == 0);
+    CHECK(first.runs == 1 && last.runs == 2 && next.runs == 2);
     sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));
 }
@@ -447,6 +473,7 @@ static void a_hook_may_release_what_gradients_are_asked_for(sherd_world *world)
 static const check_test tests[] = {
     {TEST(an_unpack_may_run_a_backward), {1}},
     {TEST(a_hook_sees_the_complete_gradient_once), {1, 2, 3, 4, 8}},
+    {TEST(numbers_of_hooks_come_again), {1, 2}},
     {TEST(hooks_go_with_what_they_hang_on), {1, 2, 3}},
     {TEST(a_hook_that_adds_the_next_one_returns), {1, 2, 3}},
     {TEST(a_hook_may_replace_the_gradient), {1, 2, 3, 4}},

@@ -2,6 +2,8 @@
 /* Hooks: order, prepending, replacing tensors, removal, failures. */
 #include "modules.h"
 
+#include <limits.h>
+
 /* Letters in the order in which things ran. */
 typedef struct record {
     char text[64];
@@ -133,6 +135,32 @@ static void hooks_may_change_hooks_while_they_run(sherd_world *world)
     CHECK_TEXT(r.text, "bFdz");
     sherd_module_destroy(m);
     CHECK_EQ(r.destroyed, 4);
+}
+
+/* As a program does that registers one in each call, for days. */
+static void numbers_of_hooks_come_again(sherd_world *world)
+{
+    record r = {0};
+    letter l[4];
+    sherd_module *m = make(world, &r);
+
+    for (int i = 0; i < 4; i++)
+        l[i] = (letter){.to = &r, .c = (char)('a' + i)};
+    int a = hook(m, &l[0], false, false);
+    m->hooked = INT_MAX - 1;
+    int b = hook(m, &l[1], false, false), c = hook(m, &l[2], true, false);
+    int d = hook(m, &l[3], false, false);
+    CHECK(a != b && b != c && c != d && d != a && a != c && b != d);
+    sherd_module_call(m, number(world, 3));
+    CHECK_TEXT(r.text, "abdFc");
+    sherd_module_unhook(m, a);
+    sherd_module_unhook(m, c);
+    CHECK_EQ(r.destroyed, 2);
+    sherd_module_call(m, number(world, 3));
+    CHECK_TEXT(r.text, "abdFcbdF");
+    sherd_module_destroy(m);
+    CHECK_EQ(r.destroyed, 4);
+    CHECK_OK(sherd_world_check(world));
 }
 
 /* Each takes itself away and registers the next. */
@@ -377,6 +405,7 @@ static void hooks_may_go_together(sherd_world *world)
 static const check_test tests[] = {
     {TEST(hooks_run_in_order), {1, 2}},
     {TEST(hooks_may_change_hooks_while_they_run), {1}},
+    {TEST(numbers_of_hooks_come_again), {1}},
     {TEST(a_hook_that_adds_the_next_one_returns), {1, 2}},
     {TEST(a_module_does_not_close_its_world), {1}},
     {TEST(hooks_may_go_together), {1, 2}},

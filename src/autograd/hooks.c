@@ -68,14 +68,14 @@ static bool run_hook(sherd__watch *watch, const sherd__grad_hook *hook, sherd_te
 bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layout *layout)
 {
     bool good = true;
-    int first_new = watch->next_hook; /* one that a hook adds runs from the next backward on */
+    int64_t first_new = watch->hooked; /* one that a hook adds runs from the next backward on */
 
     if (!watch->hook)
         return true;
     watch->head.refs++;
     watch->running++;
     for (sherd__grad_hook *hook = watch->hook; hook && good; hook = hook->next)
-        if (hook->id && hook->id < first_new)
+        if (hook->id && hook->turn < first_new)
             good = has_room(watch->world) && run_hook(watch, hook, grad, layout);
     if (--watch->running == 0)
         sherd__watch_sweep(watch, false);

@@ -29,7 +29,8 @@ typedef struct sherd__edge {
 /* A hook on the gradient of a tensor. */
 typedef struct sherd__grad_hook {
     struct sherd__grad_hook *next;
-    int id; /* 0 = removed while hooks run; freed when they have run */
+    int id;       /* 0 = removed while hooks run; freed when they have run */
+    int64_t turn; /* how many had been registered before it */
     sherd_grad_hook run;
     void *payload;
     void (*destroy)(void *payload);
@@ -43,7 +44,8 @@ typedef struct sherd__watch {
     sherd__refcounted head; /* counts the leaf or the node, a running backward, running hooks */
     sherd_world *world;
     sherd__grad_hook *hook; /* in order of running */
-    int next_hook, running;
+    int64_t hooked;         /* hooks that were ever registered */
+    int running;
     bool retains;           /* of what is no leaf: its gradient is kept here */
     sherd_tensor *retained; /* counted */
     bool retained_seen;     /* as grad_seen of a leaf */

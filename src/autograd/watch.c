@@ -8,6 +8,8 @@
 #include "autograd/node.h"
 #include "tensor/state.h"
 
+#include <limits.h>
+
 /*
  * A destroy function may remove other hooks: so all are taken out before the first is called. It
  * may free the watch too.
@@ -77,7 +79,6 @@ sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function)
     watch->head.refs = 1;
     watch->head.destroy = watch_destroy;
     watch->world = t->world;
-    watch->next_hook = 1;
     *place_of(t) = &watch->head;
     return watch;
 }
@@ -97,6 +98,19 @@ static void give_back(sherd_world *world, void *payload, void (*destroy)(void *p
         sherd__give_back(world, payload, destroy);
     else if (destroy)
         destroy(payload);
+}
+
+/* One that no hook of it has: only after 2^31 - 1 others does it come again. */
+static int next_id(const sherd__watch *watch)
+{
+    int id = (int)(watch->hooked % INT_MAX) + 1;
+
+    for (const sherd__grad_hook *hook = watch->hook; hook;) {
+        bool taken = hook->id == id;
+        id = taken ? id % INT_MAX + 1 : id;
+        hook = taken ? watch->hook : hook->next;
+    }
+    return id;
 }
 
 sherd_status sherd_tensor_hook(int *id, sherd_tensor *t, sherd_grad_hook run, void *payload,
@@ -126,7 +140,7 @@ sherd_status sherd_tensor_hook(int *id, sherd_tensor *t, sherd_grad_hook run, vo
         give_back(world, payload, destroy);
         return sherd__no_memory(sherd__world_diag(world), "sherd_tensor_hook");
     }
-    *hook = (sherd__grad_hook){NULL, watch->next_hook++, run, payload, destroy};
+    *hook = (sherd__grad_hook){NULL, next_id(watch), watch->hooked++, run, payload, destroy};
     for (end = &watch->hook; *end;)
         end = &(*end)->next;
     *end = hook;

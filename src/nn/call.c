@@ -56,11 +56,11 @@ static void run(sherd_module *m, sherd_args *in, sherd_args *out, sherd__replay 
 {
     const sherd_args given = *in;
     sherd__where before = enter(m);
-    int first_new = m->next_hook;
+    int64_t first_new = m->hooked;
 
     m->running++;
     for (sherd__hook_entry *e = m->before; e; e = e->next)
-        if (e->id && e->id < first_new)
+        if (e->id && e->turn < first_new)
             e->before(m, in, e->payload);
     if (!count_fits(in)) {
         complain(m, "a hook left a number of arguments that is out of range");
@@ -71,9 +71,9 @@ static void run(sherd_module *m, sherd_args *in, sherd_args *out, sherd__replay 
         m->forward(m, in, out);
     else
         complain(m, "it is a container without a forward function");
-    first_new = m->next_hook;
+    first_new = m->hooked;
     for (sherd__hook_entry *e = m->after; e; e = e->next)
-        if (e->id && e->id < first_new)
+        if (e->id && e->turn < first_new)
             e->after(m, in, out, e->payload);
     if (--m->running == 0)
         sherd__hooks_sweep(m, false);

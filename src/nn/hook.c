@@ -5,6 +5,8 @@
  * there when the call began; of those after, those that were there when the forward had ended: so a
  * hook that adds another one of its kind does not go on for ever.
  */
+#include <limits.h>
+
 #include "nn/module.h"
 #include "tensor/state.h"
 
@@ -20,6 +22,24 @@ static sherd_status refuse(sherd_module *m, const sherd__hook_entry *hook, const
     if (why)
         return sherd__module_fail(m, SHERD_EINVAL, "sherd_module_hook: %s", why);
     return sherd__no_memory(sherd__world_diag(m->world), "sherd_module_hook");
+}
+
+static bool is_taken(const sherd__hook_entry *entry, int id)
+{
+    while (entry && entry->id != id)
+        entry = entry->next;
+    return entry != NULL;
+}
+
+/* One that no hook has. Only after 2^31 - 1 others does it come again: a module may get one in each
+ * call, for days. */
+static int next_id(const sherd_module *m)
+{
+    int id = (int)(m->hooked % INT_MAX) + 1;
+
+    while (is_taken(m->before, id) || is_taken(m->after, id))
+        id = id % INT_MAX + 1;
+    return id;
 }
 
 static sherd_status insert(int *id, sherd_module *m, const sherd__hook_entry *hook, bool prepend)
@@ -39,7 +59,8 @@ static sherd_status insert(int *id, sherd_module *m, const sherd__hook_entry *ho
     while (*list && !prepend)
         list = &(*list)->next;
     *entry = *hook;
-    entry->id = m->next_hook++;
+    entry->id = next_id(m);
+    entry->turn = m->hooked++;
     entry->next = *list;
     *list = entry;
     if (id)
@@ -52,7 +73,7 @@ sherd_status sherd_module_hook_before(int *id, sherd_module *module, sherd_pre_h
 {
     static const sherd_hook_options none;
     const sherd_hook_options *o = options ? options : &none;
-    sherd__hook_entry entry = {NULL, 0, hook, NULL, o->payload, o->destroy};
+    sherd__hook_entry entry = {.before = hook, .payload = o->payload, .destroy = o->destroy};
 
     return insert(id, module, &entry, o->prepend);
 }
@@ -62,7 +83,7 @@ sherd_status sherd_module_hook_after(int *id, sherd_module *module, sherd_hook h
 {
     static const sherd_hook_options none;
     const sherd_hook_options *o = options ? options : &none;
-    sherd__hook_entry entry = {NULL, 0, NULL, hook, o->payload, o->destroy};
+    sherd__hook_entry entry = {.after = hook, .payload = o->payload, .destroy = o->destroy};
 
     return insert(id, module, &entry, o->prepend);
 }

@@ -32,7 +32,6 @@ sherd_status sherd_module_create(sherd_module **out, sherd_world *world, sherd_f
     m->forward = forward;
     m->path = path;
     m->generator = sherd_generator_named(path);
-    m->next_hook = 1;
     m->of_backward = sherd__where_now(world) & SHERD__BACKWARD;
     if (options)
         m->options = *options;

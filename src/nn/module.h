@@ -26,6 +26,7 @@ typedef struct sherd__named_tensor {
 typedef struct sherd__hook_entry {
     struct sherd__hook_entry *next;
     int id;                /* 0 = removed while the module runs; freed when it has run */
+    int64_t turn;          /* how many had been registered before it */
     sherd_pre_hook before; /* one of the two */
     sherd_hook after;
     void *payload;
@@ -66,7 +67,7 @@ struct sherd_module {
     bool in_unit;     /* its parameters are gathered with those of a module above it */
     bool spread; /* something of it or below it was put on a mesh; set on ranks outside that too */
     sherd__hook_entry *before, *after; /* in order of running */
-    int next_hook;
+    int64_t hooked;                    /* hooks that were ever registered */
     int running;        /* calls of this module under way; also while it or a hook is destroyed */
     bool ending;        /* it is being destroyed, and gets nothing any more */
     const char *called; /* the function that calls it, for messages; NULL: none has */
