@@ -7,6 +7,7 @@
 enum { EXPERTS = 5, WIDTH = 4, HIDDEN = 3 };
 
 static const sherd_file_name names[] = {
+    {"9.w1", "of.no.layer"},
     {"*.w1", "layers.*.experts.#.gate_proj.weight"},
     {"*.w3", "layers.*.experts.#.up_proj.weight"},
     {"*.w2", "layers.*.experts.#.down_proj.weight"},

@@ -114,8 +114,33 @@ static void state_is_read_of_what_is_frozen(sherd_world *world)
     remove_file(world, path);
 }
 
+/* Of what is missing, a list: state that begins anew is not in it. */
+static void state_that_begins_anew_is_not_missing(sherd_world *world)
+{
+    sherd_optimizer *o = NULL, *other_o = NULL;
+    sherd_module *m = half_frozen(world, SHERD_F32, &o);
+    sherd_module *other = half_frozen(world, SHERD_F32, &other_o);
+    char room[256];
+    const char *path = scratch(room, "anew");
+
+    CHECK_OK(sherd_module_write(m, o, path));
+    sherd_require_grad(sherd_module_parameter(other, "bias"), true);
+    step_inside(other, other_o, SHERD_F32);
+    CHECK_OK(sherd_module_add_buffer(other, "seen", sherd_constant(world, SHERD_F32, NULL, 0, 4)));
+    CHECK_EQ(sherd_module_read(other, other_o, path, NULL), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "\"seen\", f32[]: the file has none") != NULL);
+    CHECK(!strstr(sherd_world_error(world), ", nor"));
+    sherd_optimizer_destroy(o);
+    sherd_optimizer_destroy(other_o);
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    CHECK_OK(sherd_world_check(world));
+    remove_file(world, path);
+}
+
 static const check_test tests[] = {
     {TEST(what_is_thawed_late_is_written_and_read), {1, 2, 3, 4}},
     {TEST(state_is_read_of_what_is_frozen), {1, 2, 3, 4}},
+    {TEST(state_that_begins_anew_is_not_missing), {1, 2, 3}},
 };
 CHECK_MAIN(tests)
