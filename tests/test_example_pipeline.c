@@ -86,6 +86,21 @@ static void bad_input_is_one_line(void)
     }
 }
 
+/* Of a dry world there may be more ranks than of a real one. */
+static void dry_meshes_have_any_number_of_ranks(void)
+{
+    const program_end *end = program_run(
+        SHERD " dry -n 2000 --rank 0,1000 --rates f32=1e12,f64=1e12,half=1e12,memory=1e12 " PIPELINE
+              "pp=2,dp=1000,tp=1 2 1 1 2 32 1000 2");
+
+    CHECK_EQ(end->status, 0);
+    CHECK(strstr(end->out, "rank 1000 of 2000"));
+    end = program_run(PIPELINE "pp=2,dp=1000,tp=1 2 1 1 2 32 1000 2");
+    CHECK_EQ(end->status, 1);
+    CHECK(strstr(end->err, "2000 ranks are more than the 1024"));
+}
+
 static const check_test tests[] = {{TEST(losses_are_the_same_on_every_mesh)},
-                                   {TEST(bad_input_is_one_line)}};
+                                   {TEST(bad_input_is_one_line)},
+                                   {TEST(dry_meshes_have_any_number_of_ranks)}};
 CHECK_MAIN(tests)

@@ -55,6 +55,27 @@ static void rows_have_their_positions(sherd_world *world)
         }
 }
 
+static void rows_of_positions_are_those_that_have_them(sherd_world *world)
+{
+    static const int64_t lengths[] = {16, 10, 7, 5, 1, 0, 33}, shards[] = {0, 1, 2, 3, 4, 8};
+
+    (void)world;
+    for (int i = 0; i < LEN(lengths); i++)
+        for (int64_t j = 0, n = lengths[i]; j < LEN(shards); j++)
+            for (int64_t lo = 0; lo <= n; lo++)
+                for (int64_t hi = lo; hi <= n; hi++) {
+                    int64_t first = n, last = -1, from, end, run;
+                    for (int64_t r = 0; r < n; r++) {
+                        int64_t p = sherd__zigzag_position(n, shards[j], r, &run);
+                        first = p >= lo && p < hi && r < first ? r : first;
+                        last = p >= lo && p < hi ? r : last;
+                    }
+                    sherd__zigzag_rows(n, shards[j], lo, hi, &from, &end);
+                    CHECK_EQ(end - from, lo < hi ? last + 1 - first : 0);
+                    CHECK(lo == hi || from == first);
+                }
+}
+
 /* ---- attention ------------------------------------------------------------------------------- */
 
 enum { PLAIN, WINDOW, SPANS, DROPS, MASKED, CAPPED, HOWS };
@@ -369,6 +390,7 @@ static void what_does_not_fit_is_refused(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(rows_have_their_positions), {1, 2, 3, 4, 8}},
+    {TEST(rows_of_positions_are_those_that_have_them), {1}},
     {TEST(there_may_be_any_number_of_shards), {1, 2, 3}},
     {TEST(attention_is_that_in_order), {1, 2, 3, 4, 8}},
     {TEST(any_cuts_and_axes_are_right), {4}},

@@ -13,6 +13,7 @@
  *
  * This program starts the ranks that MESH has, or joins those that a launcher has started.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -173,7 +174,7 @@ static int64_t ranks_of(const char *mesh, int64_t *places)
     int dp, tp, pp, end = 0;
 
     if (sscanf(mesh, "pp=%d,dp=%d,tp=%d%n", &pp, &dp, &tp, &end) != 3 || mesh[end] || pp < 1 ||
-        dp < 1 || tp < 1 || pp > MAX_PLACES || dp > SHERD_MAX_RANKS || tp > SHERD_MAX_RANKS)
+        dp < 1 || tp < 1 || pp > MAX_PLACES || (int64_t)dp * tp > INT_MAX / pp)
         return 0;
     *places = pp;
     return (int64_t)pp * dp * tp;
@@ -226,7 +227,7 @@ static int schedule_of(const char *name)
 
 static const char *fault_of(const task *t, int64_t ranks, int64_t places)
 {
-    return ranks < 1 || ranks > SHERD_MAX_RANKS ? "MESH must be like pp=2,dp=1,tp=1"
+    return ranks < 1 ? "MESH must be like pp=2,dp=1,tp=1"
            : t->stages < places || t->stages > MAX_STAGES
                ? "STAGES must be from the number of places, pp, to 256"
            : t->layers < t->stages || t->layers > 1000 ? "LAYERS must be from STAGES to 1000"

@@ -281,7 +281,7 @@ bool sherd__row_run_next(sherd__row_run *s, int64_t n, int64_t zigzag, int64_t e
 double sherd__attend_pairs_of(int64_t lo, int64_t hi, int64_t n, int64_t keys,
                               const sherd__attend_attributes *attributes);
 
-/* Which keys each shard of queries meets, and when. Pure; equal on all ranks. */
+/* Which keys each shard of queries meets, and when (attend_rounds.c). Pure; equal on all ranks. */
 typedef struct sherd__round {
     const sherd_layout *q, *k;
     bool causal, ring;
@@ -298,6 +298,17 @@ void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t 
 /* The window of a visit; NULL: nobody has any keys, or, *status, it has failed. */
 struct sherd__window *sherd__round_window(sherd_status *status, const sherd__round *round,
                                           int visit);
+/* Where shard i of the positions begins. */
+int64_t sherd__round_cut(const sherd_layout *layout, int64_t i);
+
+/*
+ * A ring's keys, in an order by which the most that a shard of queries meets in a visit is found
+ * after one look at each, or few. It keeps the round; `heap` is that of its layouts' space.
+ */
+typedef struct sherd__ring sherd__ring;
+sherd_status sherd__ring_create(sherd__ring **out, const sherd__round *round);
+void sherd__ring_destroy(sherd__ring *ring, sherd__heap *heap);
+int64_t sherd__ring_most(const sherd__ring *ring, int visit);
 
 /*
  * The layouts of attention's operands, and of the logarithms of sums, when sequences stay sharded.

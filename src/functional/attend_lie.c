@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention over sharded sequences, before anything moves: the layouts of operands, which keys each
- * shard of queries meets when, and which way is the cheapest. All pure, and equal on all ranks;
- * plans come from the cache.
+ * Attention over sharded sequences, before anything moves: the layouts of operands, and which way
+ * is the cheapest. All pure, and equal on all ranks; plans come from the cache. To price a ring
+ * costs the number of shards, and its logarithm, mostly; it stops where another way is cheaper.
  *
- * Queries are not moved; keys and values are sharded by the same axes, with any cuts. In a ring,
- * shard i meets its own keys, then those of the shards before it, nearest first and cyclically,
- * each in two halves: while one half is computed with, the other is on its way, and both take no
- * more room than a piece. Keys that no query may see are not fetched. In zigzag order
- * (sherd_zigzag) the halves of a piece are the two stretches of positions that it has.
+ * Queries are not moved; keys and values are sharded by the same axes, with any cuts.
  */
 #include "attend.h"
 
-#include <string.h>
-
 #include "base/num.h"
-#include "ops/zigzag.h"
+#include "layout/shape.h"
 #include "plan/plan.h"
 #include "plan/window.h"
 #include "apply/sketch.h"
@@ -30,123 +24,6 @@ enum { KEY_HEADS = 2, KEY_DIMS = 4, SUM_DIMS = 4, LAST_DIMS = 3 };
 static const int sum_dim[SUM_DIMS] = {BATCH, GROUPS, REPEAT, POSITIONS};
 
 static const char name[] = "sherd_attention";
-
-/* ---- rounds ---------------------------------------------------------------------------------- */
-
-bool sherd__row_run_next(sherd__row_run *s, int64_t n, int64_t zigzag, int64_t end)
-{
-    s->row += s->rows;
-    if (s->row >= end)
-        return false;
-    s->position = sherd__zigzag_position(n, zigzag, s->row, &s->rows);
-    s->rows = sherd__min(s->rows, end - s->row);
-    return true;
-}
-
-double sherd__attend_pairs_of(int64_t lo, int64_t hi, int64_t n, int64_t keys,
-                              const sherd__attend_attributes *a)
-{
-    double pairs = 0;
-
-    for (sherd__row_run s = {.row = lo}; sherd__row_run_next(&s, n, a->zigzag, hi);)
-        pairs += sherd__attend_pairs(s.position, s.position + s.rows, keys, a->causal, a->window);
-    return pairs;
-}
-
-static int64_t cut_of(const sherd_layout *layout, int64_t i)
-{
-    const sherd__layout_spec *spec = &layout->spec;
-
-    return sherd__dim_cut(spec->mesh, &spec->dim[POSITIONS], spec->shape[POSITIONS], i);
-}
-
-sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k,
-                             const sherd__attend_attributes *attributes)
-{
-    sherd__round round = {.q = q,
-                          .k = k,
-                          .causal = attributes->causal,
-                          .ring = attributes->ring,
-                          .window = attributes->window,
-                          .zigzag = attributes->zigzag};
-
-    round.shards = sherd__dim_parts(q->spec.mesh, &q->spec.dim[POSITIONS]);
-    round.visits = round.ring ? 2 * (int)(round.shards - 1) : 1;
-    return round;
-}
-
-/* Of the rows [*first, *end) of keys those from the first to the last that queries [lo, hi) see. */
-static void leave_hidden(const sherd__round *round, int64_t lo, int64_t hi, int64_t *first,
-                         int64_t *end)
-{
-    int64_t n = round->k->spec.shape[POSITIONS], z = round->zigzag, from = *end, to = *first;
-
-    for (sherd__row_run k = {.row = *first}; sherd__row_run_next(&k, n, z, *end);)
-        for (sherd__row_run q = {.row = lo}; sherd__row_run_next(&q, n, z, hi);) {
-            int64_t a = k.position, b = sherd__min(a + k.rows, q.position + q.rows);
-            if (round->window)
-                a = sherd__max(a, q.position + 1 - round->window);
-            if (a < b) {
-                from = sherd__min(from, k.row + a - k.position);
-                to = sherd__max(to, k.row + b - k.position);
-            }
-        }
-    *first = from;
-    *end = sherd__max(from, to);
-}
-
-void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t *first,
-                       int64_t *end)
-{
-    int64_t lo = cut_of(round->q, i), hi = cut_of(round->q, i + 1);
-
-    *first = 0;
-    *end = round->k->spec.shape[POSITIONS];
-    if (round->ring) {
-        int64_t from = (i + round->shards - 1 - visit / 2) % round->shards;
-        int64_t begin = cut_of(round->k, from), stop = cut_of(round->k, from + 1);
-        int64_t middle = begin + sherd__ceil_div(stop - begin, 2);
-        *first = visit % 2 ? middle : begin;
-        *end = visit % 2 ? stop : middle;
-    }
-    if (round->causal)
-        leave_hidden(round, lo, hi, first, end);
-    if (lo == hi)
-        *end = *first;
-}
-
-typedef struct question {
-    const sherd__round *round;
-    int visit;
-} question;
-
-static void ask(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, int64_t *first,
-                int64_t *end)
-{
-    const question *a = what;
-
-    *first = lo;
-    *end = hi;
-    if (d == POSITIONS)
-        sherd__round_keys(a->round, a->visit, shard, first, end);
-}
-
-sherd__window *sherd__round_window(sherd_status *status, const sherd__round *round, int visit)
-{
-    const question a = {round, visit};
-    sherd__window *window = NULL;
-    int64_t most = 0;
-
-    *status = SHERD_OK;
-    for (int64_t i = 0; i < round->shards; i++) {
-        int64_t first, end;
-        sherd__round_keys(round, visit, i, &first, &end);
-        most = sherd__max(most, end - first);
-    }
-    if (most > 0)
-        *status = sherd__window_create(&window, round->k, &(sherd__asking){ask, &a, NULL});
-    return window;
-}
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
@@ -258,12 +135,12 @@ bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, cons
         sharded =
             sharded || sherd__dim_parts(mesh, &layout->spec.dim[all[i]->ndim - LAST_DIMS]) > 1;
     }
-    if (!sharded || memcmp(k->shape, v->shape, (size_t)k->ndim * sizeof *k->shape) != 0)
+    if (!sharded || !sherd__same_shape(k->ndim, k->shape, v->ndim, v->shape))
         return false;
     int batches = q->ndim - LAST_DIMS;
     const int64_t *a = q->shape + batches, *b = k->shape + batches;
-    return memcmp(q->shape, k->shape, (size_t)batches * sizeof *q->shape) == 0 && a[2] == b[2] &&
-           b[1] > 0 && a[1] % b[1] == 0;
+    return sherd__same_shape(batches, q->shape, batches, k->shape) && a[2] == b[2] && b[1] > 0 &&
+           a[1] % b[1] == 0;
 }
 
 /* ---- the cheapest way ------------------------------------------------------------------------ */
@@ -283,17 +160,43 @@ static sherd_status add_move(int64_t *time, const sherd_layout *from, const sher
 }
 
 /* One visit to keys and values, which takes one call. */
-static sherd_status add_visit(int64_t *time, const sherd__round *round, int visit, size_t element)
+static void add_call(int64_t *time, int64_t picoseconds)
+{
+    if (picoseconds > 0)
+        *time =
+            sherd__add_cut(*time, 2 * sherd__min(picoseconds, INT64_MAX / 16) - sherd__call_time());
+}
+
+static sherd_status add_gather(int64_t *time, const sherd__round *round, size_t element)
 {
     const sherd_plan *plan;
     sherd_status status;
-    sherd__window *window = sherd__round_window(&status, round, visit);
+    sherd__window *window = sherd__round_window(&status, round, 0);
 
     if (window)
         status = sherd__window_plan(&plan, window, SHERD__GATHER, element);
-    if (window && !status && plan->price.picoseconds > 0)
-        *time += 2 * sherd__min(plan->price.picoseconds, INT64_MAX / 16) - sherd__call_time();
+    if (window && !status)
+        add_call(time, plan->price.picoseconds);
     sherd__window_release(window);
+    return status;
+}
+
+/* Until the time is above `enough`. A visit's price depends on the most that a rank gets alone. */
+static sherd_status add_ring(int64_t *time, const sherd__round *round, size_t element,
+                             int64_t enough)
+{
+    int64_t most = 0, price = 0;
+    sherd__ring *ring;
+    sherd_status status = sherd__ring_create(&ring, round);
+
+    for (int v = 0; v < round->visits && !status && *time <= enough; v++) {
+        int64_t rows = sherd__ring_most(ring, v);
+        if (rows != most)
+            price = sherd__window_time(round->k, POSITIONS, rows, element);
+        most = rows;
+        add_call(time, price);
+    }
+    sherd__ring_destroy(ring, round->k->space->heap);
     return status;
 }
 
@@ -337,7 +240,7 @@ static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__ro
     double most = 0, rows = 0;
 
     for (int64_t i = 0; i < round->shards; i++) {
-        int64_t lo = cut_of(lying->q, i), hi = cut_of(lying->q, i + 1);
+        int64_t lo = sherd__round_cut(lying->q, i), hi = sherd__round_cut(lying->q, i + 1);
         double pairs = sherd__attend_pairs_of(lo, hi, n, keys, attributes);
         most = pairs > most ? pairs : most;
         rows = (double)(hi - lo) > rows ? (double)(hi - lo) : rows;
@@ -352,11 +255,12 @@ static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__ro
 /*
  * Queries stay. All visits count in full: on the arena, begun calls hide waits, but their copies
  * are made by the same cores as products. A ring has more calls than a gather, and as many bytes,
- * in pieces that may fit a cache.
+ * in pieces that may fit a cache. Above `enough` the time of a ring is not exact.
  */
 static sherd_status price_staying(int64_t *time, const sherd_layout *const *operands,
                                   const sherd__lying *lying,
-                                  const sherd__attend_attributes *attributes, size_t element)
+                                  const sherd__attend_attributes *attributes, size_t element,
+                                  int64_t enough)
 {
     const sherd_layout *const to[] = {lying->q, lying->k, lying->k};
     sherd__round round = sherd__round_of(lying->q, lying->k, attributes);
@@ -366,9 +270,9 @@ static sherd_status price_staying(int64_t *time, const sherd_layout *const *oper
     add_rounds(time, lying, &round, attributes);
     for (int i = Q; i <= V && !status; i++)
         status = add_move(time, operands[i], to[i], element);
-    for (int v = 0; v < round.visits && !status; v++)
-        status = add_visit(time, &round, v, element);
-    return status;
+    if (status)
+        return status;
+    return round.ring ? add_ring(time, &round, element, enough) : add_gather(time, &round, element);
 }
 
 /* The axes of the sequence are appended to those of `heads`. */
@@ -430,13 +334,14 @@ static sherd_status choose_cheapest(sherd__choice *out, const sherd_layout *cons
                                     size_t element)
 {
     int64_t gather, ring, heads = INT64_MAX;
-    sherd_status status = price_staying(&gather, operands, lying, &attributes, element);
+    sherd_status status = price_staying(&gather, operands, lying, &attributes, element, INT64_MAX);
 
-    attributes.ring = true;
-    if (!status)
-        status = price_staying(&ring, operands, lying, &attributes, element);
     if (!status && shares_heads(out->to[Q]))
         status = price_heads(&heads, operands, out, lying, &attributes, element);
+    attributes.ring = true;
+    if (!status)
+        status =
+            price_staying(&ring, operands, lying, &attributes, element, sherd__min(gather, heads));
     if (status)
         return status;
     out->way = ring < gather ? SHERD_ATTENTION_RING : SHERD_ATTENTION_GATHER;

@@ -47,6 +47,33 @@ int64_t sherd__zigzag_position(int64_t n, int64_t shards, int64_t row, int64_t *
     return n - shard * (o.size - o.front) - mine + at;
 }
 
+void sherd__zigzag_rows(int64_t n, int64_t shards, int64_t lo, int64_t hi, int64_t *first,
+                        int64_t *end)
+{
+    const order o = order_of(n, shards);
+    int64_t back = o.size - o.front, last = n ? (n - 1) / o.size : 0;
+    int64_t fronts = last * o.front + sherd__ceil_div(n - last * o.size, 2);
+
+    *first = shards > 1 && lo < hi ? n : lo;
+    *end = shards > 1 && lo < hi ? 0 : sherd__max(lo, hi);
+    if (shards <= 1 || lo >= hi)
+        return;
+    if (lo < fronts) {
+        int64_t to = sherd__min(hi, fronts) - 1;
+        *first = lo / o.front * o.size + lo % o.front;
+        *end = to / o.front * o.size + to % o.front + 1;
+    }
+    if (hi <= fronts)
+        return;
+    /* What is from the end goes from there to the front, and by shards; so far it is from there: */
+    int64_t near = n - hi, far = n - 1 - sherd__max(lo, fronts);
+    int64_t low = near / back, high = far / back;
+    far = sherd__min(far - low * back, back - 1);
+    near = sherd__max(near - high * back, 0);
+    *first = sherd__min(*first, sherd__min((low + 1) * o.size, n) - 1 - far);
+    *end = sherd__max(*end, sherd__min((high + 1) * o.size, n) - near);
+}
+
 /* ---- the operators --------------------------------------------------------------------------- */
 
 typedef struct zigzag_attributes {

@@ -14,4 +14,11 @@
  */
 int64_t sherd__zigzag_position(int64_t n, int64_t shards, int64_t row, int64_t *run);
 
+/*
+ * The rows [*first, *end) from the first to the last whose positions lie in [lo, hi), within
+ * [0, n); equal if lo >= hi. Costs the same for any number of shards.
+ */
+void sherd__zigzag_rows(int64_t n, int64_t shards, int64_t lo, int64_t hi, int64_t *first,
+                        int64_t *end);
+
 #endif

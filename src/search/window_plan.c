@@ -19,6 +19,7 @@ typedef struct sums {
     int64_t asked;  /* in its window, of the tensor */
     int64_t given;  /* its own, as often as windows have them */
     int64_t kept;   /* its own in its own window */
+    int64_t more;   /* by how many more stretches it is given as a whole than the shard before it */
 } sums;
 
 static int64_t meeting(const sherd__reach *reach, int64_t shard, int64_t lo, int64_t hi)
@@ -32,20 +33,34 @@ static int64_t meeting(const sherd__reach *reach, int64_t shard, int64_t lo, int
     return n;
 }
 
-/* What all shards of a dim ask for, added to what each gives: a stretch meets a row of shards. */
+/*
+ * What all shards of a dim ask for, added to what each gives: a stretch meets a row of shards, of
+ * which those between the first and the last give all that they have. These are counted where they
+ * begin and end.
+ */
 static void add_given(sums *all, const sherd__reach *reach, const int64_t *box)
 {
+    int64_t times = 0;
+
     for (int64_t p = 0; p < reach->shards; p++) {
         sherd__stretch s = {0, 0, 0};
         while (sherd__stretch_next(reach, p, &s)) {
             int64_t end = s.from + s.count;
-            if (s.from < 0)
+            if (s.from < 0 || s.count <= 0)
                 continue;
-            for (int64_t q = sherd__shard_of(box, reach->shards, s.from);
-                 q < reach->shards && box[2 * q] < end; q++)
-                all[q].given +=
-                    sherd__max(sherd__min(end, box[2 * q + 1]) - sherd__max(s.from, box[2 * q]), 0);
+            int64_t q = sherd__shard_of(box, reach->shards, s.from);
+            int64_t last = sherd__shard_of(box, reach->shards, end - 1);
+            all[q].given += sherd__min(end, box[2 * q + 1]) - s.from;
+            if (q == last)
+                continue;
+            all[last].given += end - box[2 * last];
+            all[q + 1].more++;
+            all[last].more--;
         }
+    }
+    for (int64_t q = 0; q < reach->shards; q++) {
+        times += all[q].more;
+        all[q].given += times * all[q].held;
     }
 }
 
@@ -168,6 +183,26 @@ static void price(sherd_plan *plan, const totals *t)
     p->rounds = t->all ? 1 : 0;
     p->proven = !folds(plan);
     plan->cost = (double)p->picoseconds / 1e12;
+}
+
+int64_t sherd__window_time(const sherd_layout *layout, int d, int64_t most, size_t element_bytes)
+{
+    const sherd__layout_spec *spec = &layout->spec;
+    const sherd_price *price = layout->space->price;
+    int64_t bytes = (int64_t)element_bytes;
+    unsigned axes = 0;
+    bool sliced;
+
+    for (int i = 0; i < spec->ndim; i++)
+        if (i != d)
+            most =
+                sherd__mul_cut(most, sherd__dim_longest(spec->mesh, &spec->dim[i], spec->shape[i]));
+    for (int i = 0; i < spec->dim[d].axes && most; i++)
+        axes |= 1u << spec->dim[d].axis[i];
+    if (price)
+        return sherd__links_time_window(price, spec->mesh, axes, sherd__mul_cut(most, bytes));
+    return sherd__arena_time(&sliced, most ? SHERD_STEP_EXCHANGE : SHERD_STEP_SLICE, false, most, 1,
+                             bytes);
 }
 
 static void write_trace(sherd__writer *w, const void *object)
