@@ -22,16 +22,16 @@ static void set_price(sherd_world *world, const char *text)
 static void check_visits(const sherd__round *round)
 {
     sherd__heap *heap = round->k->space->heap;
-    sherd__ring *ring;
+    sherd__visits *ring;
 
-    CHECK_OK(sherd__ring_create(&ring, round));
+    CHECK_OK(sherd__visits_create(&ring, round));
     for (int v = 0; v < round->visits; v++) {
         int64_t most = 0, first, end;
         for (int64_t i = 0; i < round->shards; i++) {
             sherd__round_keys(round, v, i, &first, &end);
             most = end - first > most ? end - first : most;
         }
-        CHECK_EQ(sherd__ring_most(ring, v), most);
+        CHECK_EQ(sherd__visits_most(ring, v), most);
         sherd_status status;
         sherd__window *window = sherd__round_window(&status, round, v);
         CHECK_OK(status);
@@ -43,7 +43,7 @@ static void check_visits(const sherd__round *round)
         CHECK_EQ(sherd__window_time(round->k, 1, most, 2), plan->price.picoseconds);
         sherd__window_release(window);
     }
-    sherd__ring_destroy(ring, heap);
+    sherd__visits_destroy(ring, heap);
 }
 
 /* All rounds of a layout of queries and one of keys. */

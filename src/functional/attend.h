@@ -305,10 +305,10 @@ int64_t sherd__round_cut(const sherd_layout *layout, int64_t i);
  * A ring's keys, in an order by which the most that a shard of queries meets in a visit is found
  * after one look at each, or few. It keeps the round; `heap` is that of its layouts' space.
  */
-typedef struct sherd__ring sherd__ring;
-sherd_status sherd__ring_create(sherd__ring **out, const sherd__round *round);
-void sherd__ring_destroy(sherd__ring *ring, sherd__heap *heap);
-int64_t sherd__ring_most(const sherd__ring *ring, int visit);
+typedef struct sherd__visits sherd__visits;
+sherd_status sherd__visits_create(sherd__visits **out, const sherd__round *round);
+void sherd__visits_destroy(sherd__visits *ring, sherd__heap *heap);
+int64_t sherd__visits_most(const sherd__visits *ring, int visit);
 
 /*
  * The layouts of attention's operands, and of the logarithms of sums, when sequences stay sharded.

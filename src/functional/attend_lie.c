@@ -186,17 +186,17 @@ static sherd_status add_ring(int64_t *time, const sherd__round *round, size_t el
                              int64_t enough)
 {
     int64_t most = 0, price = 0;
-    sherd__ring *ring;
-    sherd_status status = sherd__ring_create(&ring, round);
+    sherd__visits *ring;
+    sherd_status status = sherd__visits_create(&ring, round);
 
     for (int v = 0; v < round->visits && !status && *time <= enough; v++) {
-        int64_t rows = sherd__ring_most(ring, v);
+        int64_t rows = sherd__visits_most(ring, v);
         if (rows != most)
             price = sherd__window_time(round->k, POSITIONS, rows, element);
         most = rows;
         add_call(time, price);
     }
-    sherd__ring_destroy(ring, round->k->space->heap);
+    sherd__visits_destroy(ring, round->k->space->heap);
     return status;
 }
 

@@ -168,7 +168,7 @@ typedef struct asker {
     int64_t lo[2], hi[2];
 } asker;
 
-struct sherd__ring {
+struct sherd__visits {
     const sherd__round *round;
     half *half[2]; /* [shards]: the longest first, of those the one that the most queries see */
     asker *asker;  /* [shards] */
@@ -231,11 +231,11 @@ static bool may_see(const sherd__round *round, const asker *q, const half *k)
     return false;
 }
 
-sherd_status sherd__ring_create(sherd__ring **out, const sherd__round *round)
+sherd_status sherd__visits_create(sherd__visits **out, const sherd__round *round)
 {
     sherd__heap *heap = round->k->space->heap;
     size_t n = (size_t)round->shards;
-    sherd__ring *ring = sherd__alloc(heap, 1, sizeof *ring);
+    sherd__visits *ring = sherd__alloc(heap, 1, sizeof *ring);
 
     *out = NULL;
     if (ring) {
@@ -244,7 +244,7 @@ sherd_status sherd__ring_create(sherd__ring **out, const sherd__round *round)
         ring->half[0] = sherd__alloc(heap, 2 * n, sizeof *ring->half[0]);
     }
     if (!ring || !ring->asker || !ring->half[0]) {
-        sherd__ring_destroy(ring, heap);
+        sherd__visits_destroy(ring, heap);
         return sherd__no_memory(round->k->space->diag, "sherd_attention");
     }
     ring->half[1] = ring->half[0] + n;
@@ -259,7 +259,7 @@ sherd_status sherd__ring_create(sherd__ring **out, const sherd__round *round)
     return SHERD_OK;
 }
 
-void sherd__ring_destroy(sherd__ring *ring, sherd__heap *heap)
+void sherd__visits_destroy(sherd__visits *ring, sherd__heap *heap)
 {
     if (!ring)
         return;
@@ -268,7 +268,7 @@ void sherd__ring_destroy(sherd__ring *ring, sherd__heap *heap)
     sherd__free(heap, ring);
 }
 
-int64_t sherd__ring_most(const sherd__ring *ring, int visit)
+int64_t sherd__visits_most(const sherd__visits *ring, int visit)
 {
     const sherd__round *round = ring->round;
     const half *list = ring->half[visit % 2];

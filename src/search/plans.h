@@ -19,19 +19,21 @@ sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
 sherd_status sherd__window_plan(const sherd_plan **out, sherd__window *window,
                                 sherd__direction direction, size_t element_bytes);
 
-/*
- * The time of a window in GATHER, in picoseconds, that no shard of dim d asks for more than `most`
- * rows of, all of them other shards', and no row of it twice; the other dims stay. As its plan has
- * it, without one (window_plan.c).
- */
-int64_t sherd__window_time(const sherd_layout *layout, int d, int64_t most, size_t element_bytes);
-
 /* Keep a plan while it runs, even if the cache drops it. */
 void sherd__plan_retain(const sherd_plan *plan);
 void sherd__plan_release(const sherd_plan *plan);
 
 /* Drop all cached plans of a space. */
 void sherd__plans_clear(sherd__space *space);
+
+/* ---- window_plan.c -------------------------------------------------------------------------- */
+
+/*
+ * The time of a window in GATHER, in picoseconds, that no shard of dim d asks for more than `most`
+ * rows of, all of them other shards', and no row of it twice; the other dims stay. As its plan has
+ * it, without one.
+ */
+int64_t sherd__window_time(const sherd_layout *layout, int d, int64_t most, size_t element_bytes);
 
 /* ---- request.c ------------------------------------------------------------------------------ */
 
