@@ -147,11 +147,13 @@ static int send_nonsense(void)
 }
 
 static unsigned char arrived[1 << 17];
+static int rooms; /* how often one was asked for */
 
 static void *room_there(void *owner, int from, size_t bytes)
 {
     (void)from;
     (void)bytes;
+    rooms++;
     return *(const bool *)owner ? arrived : NULL;
 }
 
@@ -293,6 +295,60 @@ static bool gathers(const sherd_carrier *carrier)
     return good;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+enum { REFUSALS = 0 }; /* the allocator is another one */
+static int refused;
+static size_t withheld;
+#else
+enum { REFUSALS = 2 };
+static int refused; /* the so-manieth calloc from now on gets nothing; 0 = none */
+
+static size_t withheld; /* the next malloc of so many bytes gets nothing; 0 = all get some */
+
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_malloc(size_t bytes);
+
+void *malloc(size_t bytes)
+{
+    bool none = withheld && bytes == withheld;
+
+    withheld = none ? 0 : withheld;
+    return none ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    return refused && --refused == 0 ? NULL : __libc_calloc(count, bytes);
+}
+#endif
+
+/* Rank 0 has no memory for the notes of a body's pieces: the body is lost, but no room for it. */
+static bool starve_body(const sherd_carrier *carrier)
+{
+    enum { PIECES = 131, SMALL = 16 << 10, BYTES = PIECES * SMALL, LARGE = 60 << 10, HEAD = 64 };
+    static unsigned char memory[HEAD + BYTES];
+    bool none = false, few = strstr(carrier->name, "MPICH") == NULL, good = true;
+    const sherd_room where = {room_there, &none};
+    sherd_message m = {memory, HEAD, memory + HEAD, BYTES};
+    sherd_sending sending;
+    int from = -1;
+
+    carrier->near(carrier->self, NULL);
+    if (carrier->rank == 1) {
+        good = carrier->send(carrier->self, 0, &m, &sending);
+        while (!carrier->sent(carrier->self, &sending))
+            ;
+    } else if (carrier->rank == 0) {
+        withheld = REFUSALS ? (few ? BYTES / LARGE + 1 : PIECES) * sizeof(MPI_Request) : 0;
+        while (!carrier->receive(carrier->self, &from, &m, &where))
+            ;
+        good = withheld == 0 && from == 1 && m.body_bytes == BYTES && !m.body &&
+               rooms == (REFUSALS ? 0 : 1);
+    }
+    MPI_Barrier(MPI_COMM_WORLD); /* the pieces have gone to nowhere, which is the carrier's */
+    return good;
+}
+
 /* Rank 1 has memory for a carrier, has none for the next, and has it again: the first time MPI
  * itself needs some. */
 static int starve_one(int rank)
@@ -309,28 +365,13 @@ static int starve_one(int rank)
         allow(0);
         printf("%s: %s\n", sherd_status_name(status), text);
         good = good && status == (turn == 1 ? SHERD_ENOMEM : SHERD_OK);
-        good = good && (turn != 2 || status || gathers(&carrier));
+        good = good && (turn != 2 || status || (gathers(&carrier) && starve_body(&carrier)));
         if (!status)
             carrier.close(carrier.self, good);
     }
     MPI_Finalize();
     return !good;
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
-enum { REFUSALS = 0 }; /* the allocator is another one */
-static int refused;
-#else
-enum { REFUSALS = 2 };
-static int refused; /* the so-manieth calloc from now on gets nothing; 0 = none */
-
-void *__libc_calloc(size_t count, size_t bytes);
-
-void *calloc(size_t count, size_t bytes)
-{
-    return refused && --refused == 0 ? NULL : __libc_calloc(count, bytes);
-}
-#endif
 
 /* Rank 1 has no memory before it meets the others to open a world, and has it again. */
 static int starve_early(int rank)

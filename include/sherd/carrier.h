@@ -38,7 +38,8 @@ typedef struct sherd_sending {
 
 /*
  * Where the body of an arriving message goes. The carrier calls give(owner, ..) with the sender's
- * rank and the size; it returns memory of that size, or NULL to refuse the body.
+ * rank and the size; it returns memory of that size, or NULL to refuse the body. What it has given
+ * comes back as the message's body: a carrier that cannot take a body does not ask for room.
  */
 typedef struct sherd_room {
     void *(*give)(void *owner, int from, size_t bytes);

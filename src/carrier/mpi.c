@@ -280,10 +280,10 @@ static void await_body(carrier *c, int from, size_t head_bytes, size_t bytes,
     peer *p = &c->peer[from];
 
     memcpy(p->head, c->head, head_bytes);
-    p->message = (sherd_message){p->head, head_bytes, room->give(room->owner, from, bytes), bytes};
+    p->message = (sherd_message){p->head, head_bytes, NULL, bytes};
     p->coming = true;
-    if (!begin_pieces(&p->body, bytes, p->piece))
-        p->message.body = NULL;
+    if (begin_pieces(&p->body, bytes, p->piece))
+        p->message.body = room->give(room->owner, from, bytes);
     for (int i = 0; i < p->body.count; i++) {
         char *to = p->message.body ? (char *)p->message.body + start_of(&p->body, i) : NULL;
         MPI_Request none, *request = p->body.request ? &p->body.request[i] : &none;

@@ -239,7 +239,7 @@ static void *give_room(void *owner, int from, size_t bytes)
     sherd__sheet *sheet = sherd__sheet_take(remote, bytes);
 
     (void)from;
-    remote->bodies++;
+    remote->bodies += sheet != NULL;
     return sheet ? sheet->memory : NULL;
 }
 
@@ -272,7 +272,7 @@ bool sherd__remote_poll(sherd_world *world)
     }
     bool come = remote->carrier.receive(remote->carrier.self, &from, &m, &room);
     if (come) {
-        remote->bodies -= m.body_bytes ? 1 : 0;
+        remote->bodies -= m.body != NULL;
         if (!sherd__remote_own_hooks.take(world, from, &m))
             refuse(world, from, &m);
     }

@@ -80,7 +80,7 @@ typedef struct sherd__remote {
     char kept_text[SHERD_ERROR_BYTES];
     uint64_t told_version; /* of this rank's post; 0 = the others believe that it does not wait */
     sherd__ranks byes;     /* those that send nothing more */
-    int bodies;            /* long parts that are on their way to this rank */
+    int bodies;            /* long parts on their way to this rank, which has room for them */
     int64_t nap_ns;
 } sherd__remote;
 
