@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Vectors along a dim: cross products, by a kernel; unit vectors and angles, made of other
- * operators. Over a sharded dim ranks exchange sums, all of a call at once.
+ * Vectors along a dim: cross products, by a kernel; unit vectors and angles, of rows that are whole
+ * here by the CPU in one pass over memory (unit_rows.c), else made of other operators. Over a
+ * sharded dim ranks exchange sums, all of a call at once.
  */
 #include "apply/sketch.h"
-#include "shared.h"
+#include "unit_rows.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_vectors.h"
@@ -155,14 +156,74 @@ sherd_tensor *sherd_cross(sherd_tensor *a, sherd_tensor *b, int dim)
 
 /* ---- lengths and angles ---------------------------------------------------------------------- */
 
+static sherd_tensor *normalize_steps(sherd_tensor *a, const along *at)
+{
+    sherd_tensor *wide = sherd_cast(a, sherd__statistics_dtype(a->dtype));
+    sherd_tensor *length = sherd_norm(wide, at->p, &at->dim, 1, true);
+
+    return sherd_cast(sherd_div(wide, sherd_clamp(length, at->eps, INFINITY)), a->dtype);
+}
+
+/* Whether the last dim of t is this one, counted from the end, whole here, and worth a kernel. */
+static bool is_rows(const sherd_tensor *t, int dim)
+{
+    int last = t->ndim - 1;
+
+    return dim == -1 && last >= 0 && t->shape[last] >= SHERD__UNIT_FEW &&
+           sherd__has_fractions(t->dtype) && !sherd__world_device(t->world) &&
+           !(t->layout && t->layout->spec.dim[last].axes > 0);
+}
+
+#define ROWS_FIELDS                                       \
+    .field = {SHERD_FIELD(sherd__unit_rows, eps, DOUBLE)}, \
+    .attributes = sizeof(sherd__unit_rows), .whole = "n"
+
+static const sherd_op unit_grad_op = {.name = "sherd_normalize backward",
+                                      .operand = {{"a", 0}, {"dy", 0}},
+                                      .result = {{"da", 0}},
+                                      .rule = "...n,...n->...n",
+                                      ROWS_FIELDS,
+                                      .forward = sherd__unit_grad,
+                                      .dry = sherd__unit_grad};
+
+static sherd_tensor *unit_formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    const sherd__unit_rows *at = sherd_node_attributes(node);
+
+    (void)result;
+    return normalize_steps(in[0], &(along){2, at->eps, -1});
+}
+
+static void unit_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        sherd__differentiate(node, 1, unit_formula, grad_out, grad_in);
+        return;
+    }
+    sherd_tensor *in[] = {sherd_node_operand(node, 0), grad_out[0]};
+
+    grad_in[0] = sherd_apply(&unit_grad_op, in, 2, sherd_node_attributes(node));
+}
+
+static const sherd_op unit_op = {.name = "sherd_normalize",
+                                 .operand = {{"a", 0}},
+                                 .result = {{"y", 0}},
+                                 .rule = "...n->...n",
+                                 ROWS_FIELDS,
+                                 .forward = sherd__unit_forward,
+                                 .dry = sherd__unit_forward,
+                                 .backward = unit_back,
+                                 .needs = {SHERD_NEEDS_OPERAND(0)}};
+
 static bool normalize(sherd_call *call)
 {
     const along *at = call->attributes;
     sherd_tensor *a = call->in[0];
-    sherd_tensor *wide = sherd_cast(a, sherd__statistics_dtype(a->dtype));
-    sherd_tensor *length = sherd_norm(wide, at->p, &at->dim, 1, true);
 
-    call->out[0] = sherd_cast(sherd_div(wide, sherd_clamp(length, at->eps, INFINITY)), a->dtype);
+    if (at->p == 2 && is_rows(a, dim_from_end(call)))
+        call->out[0] = sherd_apply(&unit_op, &a, 1, &(sherd__unit_rows){at->eps});
+    else
+        call->out[0] = normalize_steps(a, at);
     return true;
 }
 
@@ -193,14 +254,13 @@ static int64_t size_of(const sherd_tensor *t, int dim)
 }
 
 /*
- * Operand i, wide enough for sums, and with the dim; settled, since a product of addends would lose
+ * An operand, wide enough for sums, and with the dim; settled, since a product of addends would lose
  * other digits than the lengths that it is divided by.
  */
-static sherd_tensor *vectors_in(const sherd_call *call, int i, int dim)
+static sherd_tensor *vectors_in(sherd_tensor *t, int dim)
 {
-    const sherd_tensor *t = call->in[i];
     sherd_tensor *wide =
-        sherd_cast(sherd__without_pending(call->in[i]), sherd__statistics_dtype(t->dtype));
+        sherd_cast(sherd__without_pending(t), sherd__statistics_dtype(t->dtype));
 
     for (int d = t->ndim + dim; d < 0; d++)
         wide = sherd_unsqueeze(wide, 0);
@@ -225,12 +285,10 @@ static const char *describe_cosine(sherd_call *call)
     return describe(call);
 }
 
-static bool cosine(sherd_call *call)
+static sherd_tensor *cosine_steps(sherd_tensor *const *in, int dim, double eps)
 {
-    const along *at = call->attributes;
-    int dim = dim_from_end(call);
-    int64_t of_a = size_of(call->in[0], dim), of_b = size_of(call->in[1], dim);
-    sherd_tensor *a = vectors_in(call, 0, dim), *b = vectors_in(call, 1, dim);
+    int64_t of_a = size_of(in[0], dim), of_b = size_of(in[1], dim);
+    sherd_tensor *a = vectors_in(in[0], dim), *b = vectors_in(in[1], dim);
     sherd_tensor *sum[] = {sherd_sum_over(sherd_mul(a, b), &dim, 1, true),
                            squares_of(a, of_a == 1 ? of_b : 1, dim),
                            squares_of(b, of_b == 1 ? of_a : 1, dim)};
@@ -241,9 +299,59 @@ static bool cosine(sherd_call *call)
         for (int i = 0; i < 3; i++)
             sum[i] = sherd_select(all, 0, i);
     }
-    sherd_tensor *y =
-        sherd_div(sum[0], sherd_mul(length_of(sum[1], at->eps), length_of(sum[2], at->eps)));
-    call->out[0] = sherd_cast(sherd_squeeze(y, dim), call->in[0]->dtype);
+    sherd_tensor *y = sherd_div(sum[0], sherd_mul(length_of(sum[1], eps), length_of(sum[2], eps)));
+    return sherd_cast(sherd_squeeze(y, dim), in[0]->dtype);
+}
+
+static const sherd_op angles_grad_op = {.name = "sherd_cosine_similarity backward",
+                                        .operand = {{"a", 0}, {"b", 0}, {"dy", 0}},
+                                        .result = {{"da", 0}, {"db", 0}},
+                                        .rule = "...n,...n,...->...n,...n",
+                                        ROWS_FIELDS,
+                                        .forward = sherd__cosine_grad,
+                                        .dry = sherd__cosine_grad};
+
+static sherd_tensor *angles_formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    const sherd__unit_rows *at = sherd_node_attributes(node);
+
+    (void)result;
+    return cosine_steps(in, -1, at->eps);
+}
+
+static void angles_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        sherd__differentiate(node, 3, angles_formula, grad_out, grad_in);
+        return;
+    }
+    sherd_tensor *in[] = {sherd_node_operand(node, 0), sherd_node_operand(node, 1), grad_out[0]};
+
+    sherd_apply_all(grad_in, &angles_grad_op, in, 3, sherd_node_attributes(node));
+}
+
+static const sherd_op angles_op = {
+    .name = "sherd_cosine_similarity",
+    .operand = {{"a", 0}, {"b", 0}},
+    .result = {{"y", 0}},
+    .rule = "...n,...n->...",
+    ROWS_FIELDS,
+    .forward = sherd__cosine_forward,
+    .dry = sherd__cosine_forward,
+    .backward = angles_back,
+    .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1),
+              SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1)}};
+
+static bool cosine(sherd_call *call)
+{
+    const along *at = call->attributes;
+    const sherd_tensor *a = call->in[0], *b = call->in[1];
+    int dim = dim_from_end(call);
+    bool rows = sherd__same_shape(a->ndim, a->shape, b->ndim, b->shape) && is_rows(a, dim) &&
+                is_rows(b, dim);
+
+    call->out[0] = rows ? sherd_apply(&angles_op, call->in, 2, &(sherd__unit_rows){at->eps})
+                        : cosine_steps(call->in, dim, at->eps);
     return true;
 }
 
