@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows over their lengths, and cosines: see unit_rows.h. One row after the other, by the kernels
- * that other operators would call one after the other on the whole tensor, so the results have the
- * same bits; but a row stays in the first cache between them, and memory is read once. 16 bits are
+ * that other operators would call one after the other on the whole tensor, so results of f32 and f64
+ * have the same bits; but a row stays in the first cache between them, and memory is read once. 16 bits are
  * f32 in between. Costs memory's speed, up to rows of some thousand elements.
  */
 #include "unit_rows.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "vector/choose.h"
@@ -135,6 +136,20 @@ static number length_of(const rows *r, const void *x)
     return number_of(r, sum);
 }
 
+/*
+ * y = x / length. Of 16 bits, x times what 1 / length is rounded to, in the range of f32: divisions
+ * take longer than all else, and an error of 2^-24 is far below that of the result.
+ */
+static void shorten(const rows *r, void *y, const void *x, number length)
+{
+    double by = 1 / value_of(r, &length);
+
+    if (r->half && by > (double)FLT_MIN && by < (double)FLT_MAX)
+        scale(r, y, x, by);
+    else
+        combine(r, SHERD__DIV, y, x, &length, true);
+}
+
 bool sherd__unit_forward(sherd_call *call)
 {
     const sherd__unit_rows *at = call->attributes;
@@ -145,7 +160,7 @@ bool sherd__unit_forward(sherd_call *call)
         const void *x = row_in(&r, i, call->from[0], 0);
         number length = clamped(&r, length_of(&r, x), at->eps);
         void *y = row_out(&r, i, call->to[0], 0);
-        combine(&r, SHERD__DIV, y, x, &length, true);
+        shorten(&r, y, x, length);
         put(&r, i, call->to[0], y);
     }
     return good;
@@ -164,13 +179,13 @@ bool sherd__unit_grad(sherd_call *call)
         number length = length_of(&r, x), by = clamped(&r, length, at->eps);
         void *y = room_of(&r, X), *da = row_out(&r, i, call->to[0], DY);
         if (value_of(&r, &length) < value_of(&r, &by)) {
-            combine(&r, SHERD__DIV, da, dy, &by, true);
+            shorten(&r, da, dy, by);
         } else {
-            combine(&r, SHERD__DIV, y, x, &by, true);
+            shorten(&r, y, x, by);
             number along = sum_of_products(&r, dy, y, room_of(&r, PRODUCTS));
             scale(&r, y, y, value_of(&r, &along));
             combine(&r, SHERD__SUB, da, dy, y, false);
-            combine(&r, SHERD__DIV, da, da, &by, true);
+            shorten(&r, da, da, by);
         }
         put(&r, i, call->to[0], da);
     }
@@ -255,8 +270,8 @@ bool sherd__cosine_grad(sherd_call *call)
         for (int j = 0; j < 2; j++) {
             const double from[] = {length[j], length[1 - j]};
             void *da = row_out(&r, i, call->to[j], DA);
-            cosine_slope(&r, da, row[j], row[1 - j], room_of(&r, ROOM), from, cosine,
-                         t.constant[j], dy);
+            cosine_slope(&r, da, row[j], row[1 - j], room_of(&r, ROOM), from, cosine, t.constant[j],
+                         dy);
             put(&r, i, call->to[j], da);
         }
     }

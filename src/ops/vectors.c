@@ -174,9 +174,9 @@ static bool is_rows(const sherd_tensor *t, int dim)
            !(t->layout && t->layout->spec.dim[last].axes > 0);
 }
 
-#define ROWS_FIELDS                                       \
-    .field = {SHERD_FIELD(sherd__unit_rows, eps, DOUBLE)}, \
-    .attributes = sizeof(sherd__unit_rows), .whole = "n"
+#define ROWS_FIELDS                                                                                \
+    .field = {SHERD_FIELD(sherd__unit_rows, eps, DOUBLE)}, .attributes = sizeof(sherd__unit_rows), \
+    .whole = "n"
 
 static const sherd_op unit_grad_op = {.name = "sherd_normalize backward",
                                       .operand = {{"a", 0}, {"dy", 0}},
@@ -259,8 +259,7 @@ static int64_t size_of(const sherd_tensor *t, int dim)
  */
 static sherd_tensor *vectors_in(sherd_tensor *t, int dim)
 {
-    sherd_tensor *wide =
-        sherd_cast(sherd__without_pending(t), sherd__statistics_dtype(t->dtype));
+    sherd_tensor *wide = sherd_cast(sherd__without_pending(t), sherd__statistics_dtype(t->dtype));
 
     for (int d = t->ndim + dim; d < 0; d++)
         wide = sherd_unsqueeze(wide, 0);
@@ -330,17 +329,16 @@ static void angles_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
     sherd_apply_all(grad_in, &angles_grad_op, in, 3, sherd_node_attributes(node));
 }
 
-static const sherd_op angles_op = {
-    .name = "sherd_cosine_similarity",
-    .operand = {{"a", 0}, {"b", 0}},
-    .result = {{"y", 0}},
-    .rule = "...n,...n->...",
-    ROWS_FIELDS,
-    .forward = sherd__cosine_forward,
-    .dry = sherd__cosine_forward,
-    .backward = angles_back,
-    .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1),
-              SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1)}};
+static const sherd_op angles_op = {.name = "sherd_cosine_similarity",
+                                   .operand = {{"a", 0}, {"b", 0}},
+                                   .result = {{"y", 0}},
+                                   .rule = "...n,...n->...",
+                                   ROWS_FIELDS,
+                                   .forward = sherd__cosine_forward,
+                                   .dry = sherd__cosine_forward,
+                                   .backward = angles_back,
+                                   .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1),
+                                             SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1)}};
 
 static bool cosine(sherd_call *call)
 {
