@@ -172,8 +172,31 @@ static void what_a_loss_does_to_scopes_stays_in_it(sherd_world *world)
     CHECK_OK(sherd_world_close(alone));
 }
 
+/* It would search along parameters that the loss does not depend on. */
+static void parameters_that_were_replaced_are_refused(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 1 ? "dp=1" : "dp=2");
+    block_size size = {HEADS, HEAD, 0};
+
+    for (int way = 0; way < 3; way++) {
+        sherd_lbfgs *lbfgs = NULL;
+        fit f = {stack_of(world, way < 2 ? SHERD_F64 : SHERD_F32, &size, HIDDEN, 1),
+                 way < 2 ? mesh : NULL};
+        CHECK_OK(sherd_lbfgs_create(&lbfgs, f.m, NULL));
+        CHECK_OK(way == 0   ? sherd_parallelize(f.m, mesh, "dp", NULL, 0)
+                 : way == 1 ? sherd_fully_shard(f.m, mesh, "dp", NULL)
+                            : sherd_module_cast(f.m, SHERD_F64));
+        CHECK(isnan(sherd_lbfgs_step(lbfgs, 1, loss_of, &f, NULL)));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "make it afterwards") != NULL);
+        sherd_lbfgs_destroy(lbfgs);
+        sherd_module_destroy(f.m);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(every_way_to_lie_takes_the_same_way), {2, 3, 4}},
+    {TEST(parameters_that_were_replaced_are_refused), {1, 2}},
     {TEST(what_a_loss_does_to_scopes_stays_in_it), {1, 2}},
     {TEST(a_step_without_curvature_leaves_a_full_history_as_it_is), {1, 2, 3}},
 };

@@ -310,6 +310,16 @@ static bool take_step(run *r, double rate)
     return true;
 }
 
+/* Whether its parameters are still those of the module, which the loss is computed with. */
+static bool are_in_place(const sherd_lbfgs *l)
+{
+    bool good = true;
+
+    for (int i = 0; i < l->all->count; i++)
+        good &= !l->all->item[i].p->placed_as;
+    return good;
+}
+
 static bool can_run(const sherd_lbfgs *l, double rate, sherd_lbfgs_loss loss)
 {
     if (sherd__alarmed(l->world))
@@ -318,6 +328,11 @@ static bool can_run(const sherd_lbfgs *l, double rate, sherd_lbfgs_loss loss)
         return refuse(l, SHERD_EINVAL, "it was called by the function of the loss");
     if (!loss)
         return refuse(l, SHERD_EINVAL, "loss is NULL");
+    if (!are_in_place(l))
+        return refuse(
+            l, SHERD_EINVAL,
+            "a parameter got another layout or dtype (sherd_parallelize, "
+            "sherd_fully_shard, sherd_module_cast) after it was made: make it afterwards");
     if (rate > 0 && isfinite(rate))
         return true;
     sherd__raise(l->world, SHERD_EINVAL,
