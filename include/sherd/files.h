@@ -275,9 +275,14 @@ SHERD_CALL sherd_status sherd_writing_end(sherd_writing *writing);
  * module; each "*" in it matches one level (the text between two dots). `there` is the name in the
  * file; its n-th "*" stands for what the n-th "*" of `here` has matched. A "#" in `there` means
  * that the parameter is stacked from several tensors: its part i along dim 0 is the tensor with the
- * number i in place of "#".
+ * number i in place of "#". "[96:]" at the end of `there` means that the parameter is a part of the
+ * tensor: the rows from 96 on, as many as the parameter has. So a model whose projections are apart
+ * reads one in which they are fused, and no rank reads more than its share.
  *
- *     const sherd_file_name rule = {"layers.*.mlp.w1", "layers.*.mlp.experts.#.gate.weight"};
+ *     const sherd_file_name rules[] = {
+ *         {"layers.*.mlp.w1", "layers.*.mlp.experts.#.gate.weight"},
+ *         {"layers.*.attn.q.weight", "layers.*.attn.qkv.weight[0:]"}, // 96 rows
+ *         {"layers.*.attn.k.weight", "layers.*.attn.qkv.weight[96:]"}};
  */
 typedef struct sherd_file_name {
     const char *here, *there;
@@ -326,10 +331,10 @@ typedef struct sherd_read_options {
  * @errors     EINVAL, before anything is read: names that are missing, or that only the file has
  *             (the text lists them), shapes or dtypes that differ, a pattern that matches nothing,
  *             no parameter or buffer that is chosen, a rule with more "*" in `there` than in `here`
- *             or with two "#", a tensor of the options that is NULL, has no name, is of another
- *             world or has failed, an optimizer as in sherd_module_write_with; as sherd_file_open,
- *             and nothing is read; as sherd_file_read and sherd_module_load, and some tensors may
- *             have been read and others not
+ *             or with two "#", a part that the tensor does not have, a tensor of the options that
+ *             is NULL, has no name, is of another world or has failed, an optimizer as in
+ *             sherd_module_write_with; as sherd_file_open, and nothing is read; as sherd_file_read
+ *             and sherd_module_load, and some tensors may have been read and others not
  */
 SHERD_CALL sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
                                           const char *path, const sherd_read_options *options);

@@ -46,11 +46,15 @@ typedef struct sherd__file_piece {
     const sherd_file_entry *entry;
 } sherd__file_piece;
 
-/* A tensor in files: one entry, or, if it is stacked, an entry for each index of its first dim. */
+/*
+ * A tensor in files: one entry, or, if it is stacked, an entry for each index of its first dim. If
+ * it is a part, of each entry `rows` rows from `first` on.
+ */
 typedef struct sherd__file_source {
     const sherd__file_piece *piece; /* [stacked ? count : 1] */
     int64_t count;
-    bool stacked;
+    bool stacked, part;
+    int64_t first, rows;
 } sherd__file_source;
 
 /*

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 
-enum { MOST_LEVELS = 32 };
+enum { MOST_LEVELS = 32, MOST_DIGITS = 18 };
 
 /* The levels of a name that stand where its pattern has "*". */
 typedef struct levels {
@@ -61,6 +61,30 @@ static int wildcards(const char *pattern)
     }
 }
 
+/* Where "[96:]" at the end of a name begins; its end, if it has none. */
+static const char *part_of(const char *there)
+{
+    const char *end = there + strlen(there), *at = end - there > 2 ? end - 2 : end;
+
+    if (at == end || strcmp(at, ":]") != 0)
+        return end;
+    while (at > there && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    return at > there && at[-1] == '[' && at < end - 2 ? at - 1 : end;
+}
+
+int64_t sherd__file_name_first(const sherd_file_name *n)
+{
+    const char *at = n ? part_of(n->there) : "";
+    int64_t first = 0;
+
+    if (!*at)
+        return -1;
+    while (*++at != ':')
+        first = 10 * first + (*at - '0');
+    return first;
+}
+
 const char *sherd__file_names_fault(const sherd_file_name *list, int count)
 {
     if (count < 0 || (count && !list))
@@ -74,6 +98,8 @@ const char *sherd__file_names_fault(const sherd_file_name *list, int count)
             return "a name has more than 32 levels *";
         if (occurrences(list[i].there, '#') > 1)
             return "a name of the file has two #";
+        if (strlen(part_of(list[i].there)) > MOST_DIGITS + 3)
+            return "a name of the file has a row that no tensor has";
     }
     return NULL;
 }
@@ -107,12 +133,13 @@ bool sherd__file_name_stacks(const sherd_file_name *n)
 static size_t write_name(char *out, size_t room, const sherd_file_name *n, const levels *l,
                          int64_t index)
 {
+    const char *end = part_of(n->there);
     char number[24];
     size_t at = 0;
     int star = 0;
 
     snprintf(number, sizeof number, "%lld", (long long)index);
-    for (const char *c = n->there; *c; c++) {
+    for (const char *c = n->there; c < end; c++) {
         const char *text = *c == '*' ? l->text[star] : *c == '#' ? number : c;
         size_t length = *c == '*' ? (size_t)l->length[star] : *c == '#' ? strlen(number) : 1;
         star += *c == '*';

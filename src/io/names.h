@@ -18,6 +18,8 @@ const sherd_file_name *sherd__file_name_find(const sherd_file_name *list, int co
 
 /* Whether what it names is a stack: one tensor of the file for each index of the first dim. */
 bool sherd__file_name_stacks(const sherd_file_name *n);
+/* The first row of what it names that counts, "name[96:]"; -1: all rows do. */
+int64_t sherd__file_name_first(const sherd_file_name *n);
 
 /* The name in the file, of one index of a stack. The caller frees it; NULL: no memory. */
 char *sherd__file_name_of(sherd__heap *heap, const sherd_file_name *n, const char *name,

@@ -247,6 +247,17 @@ static sherd_status turn_to(reader *r, const sherd_file *file)
     return is_same(mark_of(&about), file->mark) ? SHERD_OK : fault(file, r->function, changed);
 }
 
+/* Where a part of an entry begins in it; 0 for all of it. In a file that fits. */
+static int64_t begin_of(const sherd__file_source *source)
+{
+    const sherd_file_entry *e = source->piece->entry;
+    int64_t bytes = source->first * (int64_t)sherd_dtype_bytes(e->dtype);
+
+    for (int d = 1; d < e->ndim && source->part; d++)
+        bytes *= e->shape[d];
+    return source->part ? bytes : 0;
+}
+
 /* These bytes of a piece. */
 static sherd_status read_piece(reader *r, const sherd__file_piece *p, void *data,
                                sherd__stored_rows rows)
@@ -265,15 +276,17 @@ static sherd_status read_rows(const sherd__file_source *source, sherd_tensor *t,
 {
     sherd__stored_rows rows = sherd__rows_here(t);
     int64_t one = source->stacked && rows.bytes ? rows.bytes / t->local[0] : rows.bytes;
+    int64_t begin = rows.bytes ? begin_of(source) : 0;
     char *data = rows.bytes ? sherd__fresh(t) : NULL;
     reader r = {.function = function};
     sherd_status status = SHERD_OK;
 
     if (rows.bytes && !source->stacked)
-        status = read_piece(&r, source->piece, data, rows);
+        status = read_piece(&r, source->piece, data,
+                            (sherd__stored_rows){begin + rows.at, rows.bytes});
     for (int64_t done = 0; source->stacked && done < rows.bytes && !status; done += one)
         status = read_piece(&r, &source->piece[(rows.at + done) / one], data + done,
-                            (sherd__stored_rows){0, one});
+                            (sherd__stored_rows){begin, one});
     return stop(&r, status);
 }
 
@@ -290,6 +303,8 @@ static sherd_tensor *new_rows(const sherd__file_source *source, const sherd_layo
     if (layout)
         return sherd__new_on(rows, e->dtype);
     memcpy(shape + more, e->shape, (size_t)e->ndim * sizeof *shape);
+    if (source->part)
+        shape[more] = source->rows;
     return sherd__new_plain(world, e->dtype, e->ndim + more, shape, 0);
 }
 
@@ -306,7 +321,8 @@ sherd_tensor *sherd__file_rows(const sherd__file_source *source, const sherd_lay
         return sherd__fail_diag(world, layout != NULL);
     for (int64_t i = 0; i < (source->stacked ? source->count : 1); i++) {
         const sherd__file_piece *p = &source->piece[i];
-        hash = sherd__attribute(hash + p->file->identity, (uint64_t)p->entry->offset);
+        hash = sherd__attribute(hash + p->file->identity,
+                                (uint64_t)p->entry->offset + (uint64_t)source->first);
     }
     sherd__note_one("sherd_file_read", NULL, hash, t);
     return t;

@@ -25,7 +25,7 @@ static const sherd_file_entry *find(const sherd__files *f, const char *name, int
 }
 
 /* "the file has another shape, f32[2,3]" */
-static const char *other_shape(const sherd_file_entry *e, char text[MISFIT_TEXT])
+static const char *other_shape(const sherd_file_entry *e, int64_t first, char text[MISFIT_TEXT])
 {
     sherd__writer w = {text, MISFIT_TEXT, 0};
 
@@ -33,17 +33,30 @@ static const char *other_shape(const sherd_file_entry *e, char text[MISFIT_TEXT]
     for (int d = 0; d < e->ndim; d++)
         sherd__write(&w, "%s%lld", d ? "," : "", (long long)e->shape[d]);
     sherd__write(&w, "]");
+    if (first >= 0)
+        sherd__write(&w, ", from row %lld on", (long long)first);
     return text;
 }
 
-/* Why an entry cannot be loaded into dims [more, ..) of a tensor; NULL: it can. */
-static const char *misfit(const sherd_file_entry *e, const sherd_tensor *t, int more,
-                          const sherd_read_options *options, char text[MISFIT_TEXT])
+/* Whether an entry has the shape of these dims, or, from row `first` >= 0 on, at least its rows. */
+static bool has_shape(const sherd_file_entry *e, const int64_t *shape, int ndim, int64_t first)
 {
-    int ndim = t->ndim - more;
+    if (first < 0)
+        return sherd__same_shape(e->ndim, e->shape, ndim, shape);
+    return ndim > 0 && e->ndim == ndim && first <= e->shape[0] &&
+           shape[0] <= e->shape[0] - first &&
+           sherd__same_shape(ndim - 1, e->shape + 1, ndim - 1, shape + 1);
+}
 
-    if (!sherd__same_shape(e->ndim, e->shape, ndim, t->shape + more))
-        return other_shape(e, text);
+/* Why an entry cannot be loaded into dims [stacked, ..) of a tensor; NULL: it can. */
+static const char *misfit(const sherd_file_entry *e, const sherd_tensor *t,
+                          const sherd__file_source *as, const sherd_read_options *options,
+                          char text[MISFIT_TEXT])
+{
+    int more = as->stacked;
+
+    if (!has_shape(e, t->shape + more, t->ndim - more, as->part ? as->first : -1))
+        return other_shape(e, as->part ? as->first : -1, text);
     bool castable = sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype);
     if (e->dtype == t->dtype || (options->cast && castable))
         return NULL;
@@ -82,7 +95,7 @@ static sherd_status find_piece(sherd__stored *out, const sherd__files *f, const 
     char text[MISFIT_TEXT];
 
     if (e)
-        why = misfit(e, want->tensor, out->rows.stacked, want->options, text);
+        why = misfit(e, want->tensor, &out->rows, want->options, text);
     else if (!want->options->partial)
         why = f->count > 1 ? "none of the files has it" : "the file has none";
     out->missing = why && !e && !i;
@@ -116,6 +129,16 @@ bool sherd__is_stored(const sherd__files *files, const sherd__wanted *want)
     return there;
 }
 
+/* Which rows of its entries a tensor has. */
+static void take_part(sherd__file_source *rows, const sherd_file_name *as, const sherd_tensor *t)
+{
+    int64_t first = sherd__file_name_first(as);
+
+    rows->part = first >= 0;
+    rows->first = rows->part ? first : 0;
+    rows->rows = rows->part && t->ndim > rows->stacked ? t->shape[rows->stacked] : 0;
+}
+
 sherd_status sherd__find_stored(sherd__stored *out, const sherd__files *files,
                                 const sherd__wanted *want, bool *const *known)
 {
@@ -130,7 +153,8 @@ sherd_status sherd__find_stored(sherd__stored *out, const sherd__files *files,
     out->piece = sherd__alloc(want->heap, sherd__bytes(count) + 1, sizeof *out->piece);
     if (!out->piece)
         return sherd__no_memory(want->diag, want->function);
-    out->rows = (sherd__file_source){out->piece, count, stacked};
+    out->rows = (sherd__file_source){.piece = out->piece, .count = count, .stacked = stacked};
+    take_part(&out->rows, as, want->tensor);
     for (int64_t i = 0; i < count && !status; i++) {
         char *name = sherd__file_name_of(want->heap, as, want->name, i);
         status = name ? find_piece(out, files, want, name, i, known)
