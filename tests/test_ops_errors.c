@@ -395,6 +395,62 @@ static void who_has_no_memory_is_named(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static sherd_tensor *numbers(sherd_world *world, int32_t first, int32_t second)
+{
+    return sherd_mark_equal(
+        sherd_from_data(world, SHERD_I32, (int64_t[]){2, 1}, 2, (const int32_t[]){first, second}));
+}
+
+/* Writes in place that are not operators: rows and blocks of a cache. Both are sharded in another
+ * dim than the cache, so all must move. */
+static void write_somewhere(int which, sherd_tensor *pool, sherd_tensor *rows)
+{
+    sherd_world *world = sherd_tensor_world(pool);
+    sherd_tensor *one = numbers(world, 0, 1), *other = numbers(world, 1, 3);
+
+    if (which == 0)
+        (void)sherd_copy_rows(pool, sherd_squeeze(one, 1), sherd_squeeze(other, 1));
+    else if (which == 1)
+        (void)sherd_write_rows(sherd_narrow(pool, 0, 0, 2), one, rows);
+    else if (which == 2)
+        (void)sherd_write_paged(pool, other, one, rows);
+    else
+        (void)sherd_tensor_read(sherd_transpose(pool, 0, 1));
+}
+
+static void who_has_no_memory_to_write_is_named(sherd_world *world)
+{
+    static const char *const name[] = {"sherd_copy_rows", "sherd_write_rows", "sherd_write_paged",
+                                       "sherd_tensor_read"};
+    const sherd_mesh *mesh = line(world);
+    bool failing = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
+    sherd_tensor *pool, *rows;
+
+    pool = sherd_distribute_as(sherd_constant(world, SHERD_F32, (int64_t[]){4, 2, 6}, 3, 0), mesh,
+                               "S(2)", -1);
+    rows = sherd_distribute_as(sherd_constant(world, SHERD_F32, (int64_t[]){2, 1, 6}, 3, 1), mesh,
+                               "S(0)", -1);
+    CHECK_OK(sherd_world_check(world));
+    for (int i = 0; i < LEN(name); i++)
+        for (int64_t n = 1, over = 0; !over; n++) {
+            sherd_scope_begin(world);
+            sherd_world_fail_allocation(world, failing ? n : 0);
+            write_somewhere(i, pool, rows);
+            bool mine = failing && sherd_world_allocations(world) < n;
+            sherd_world_fail_allocation(world, 0);
+            sherd_scope_end(world);
+            sherd_status status = sherd_world_check(world);
+            sherd_tensor_revive_all(world);
+            if (status && !CHECK(strstr(sherd_world_error(world), ": sherd_") != NULL))
+                fprintf(stderr, "  %s: %s\n", name[i], sherd_world_error(world));
+            sherd_scope_begin(world);
+            over = is_over(mesh, mine);
+            sherd_scope_end(world);
+            CHECK_OK(sherd_world_check(world)); /* before an alarm may end what others wait for */
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(wrong_operands_get_one_clear_line), {1, 2, 3}},
     {TEST(one_wrong_rank_is_everybodys_error), {2, 3}},
@@ -405,5 +461,6 @@ static const check_test tests[] = {
     {TEST(failed_operands_pass_through), {1, 3}},
     {TEST(any_allocation_may_fail), {1, 2, 3}},
     {TEST(who_has_no_memory_is_named), {1, 2, 3}},
+    {TEST(who_has_no_memory_to_write_is_named), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -15,6 +15,7 @@
 
 #include "base/num.h"
 #include "device/decode.h"
+#include "world/doing.h"
 
 static const char name[] = "sherd_copy_rows";
 
@@ -300,6 +301,7 @@ static sherd_tensor *run(copying *c)
 
     if (c->n == 0)
         return a;
+    bool begun = sherd__doing_begin(world, name);
     sherd_scope_begin(world);
     bool recording = sherd_set_recording(world, false), good = copy(c);
     sherd_set_recording(world, recording);
@@ -312,6 +314,7 @@ static sherd_tensor *run(copying *c)
             sherd__note(name, noted, c->to ? 3 : 2, 0, &a, 1);
     }
     sherd_scope_end(world);
+    sherd__doing_end(world, begun);
     return good ? a : sherd__failed(world);
 }
 

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "device/decode.h"
+#include "world/doing.h"
 
 typedef struct filling {
     sherd_tensor *a, *index, *rows;
@@ -345,6 +346,7 @@ static sherd_tensor *run(const filling *given)
     sherd_tensor *a = f.a;
     sherd_world *world = a->world;
 
+    bool begun = sherd__doing_begin(world, name_of(&f));
     sherd_scope_begin(world);
     bool good = (!f.paged || bring_numbers(given, &f.table)) && bring_numbers(given, &f.index);
     f.rows = good ? bring(given, f.rows) : NULL;
@@ -363,6 +365,7 @@ static sherd_tensor *run(const filling *given)
             sherd__note(name_of(&f), noted, n, 0, &a, 1);
     }
     sherd_scope_end(world);
+    sherd__doing_end(world, begun);
     return good ? a : sherd__failed(world);
 }
 

@@ -8,6 +8,7 @@
 #include "tensor/state.h"
 
 #include "base/text.h"
+#include "world/doing.h"
 #include "world/opened.h"
 
 const void *sherd__data(sherd_tensor *t)
@@ -87,7 +88,10 @@ const void *sherd_tensor_read(sherd_tensor *t)
 {
     if (is_out_of_reach(t, "sherd_tensor_read"))
         return NULL;
-    return sherd__is_contiguous(t) ? sherd__data(t) : read_strided(t);
+    bool begun = sherd__doing_begin(t->world, "sherd_tensor_read");
+    const void *data = sherd__is_contiguous(t) ? sherd__data(t) : read_strided(t);
+    sherd__doing_end(t->world, begun);
+    return data;
 }
 
 bool sherd_is_ready(sherd_tensor *t)
