@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 # The sanitizers slow the tests down; oneDNN is not built for the thread sanitizer, which does not know forks either.
 ASAN_ENV = ASAN_OPTIONS=detect_leaks=1 \
            UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 SHERD_TEST_SECONDS=500
-TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1 \
+TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1:suppressions=$(CURDIR)/tests/thread_sanitizer.txt \
            SHERD_GEMM=reference SHERD_TEST_SECONDS=500
 
 # Tests that reach the kernels of AVX-512 and AMX, each on the three machines that are emulated.
