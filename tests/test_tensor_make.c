@@ -280,12 +280,34 @@ static void an_item_is_the_value_everywhere(sherd_world *world)
 
     for (int p = 0; p < LEN(placements); p++) {
         const sherd_layout *layout = layout_of(mesh, 2, one, placements[p], NULL);
-        CHECK(sherd_item(sherd_constant_on(layout, SHERD_F64, 5.5)) == 5.5);
+        sherd_tensor *t = sherd_constant_on(layout, SHERD_F64, 5.5);
+        CHECK(sherd_item(t) == 5.5);
+        int64_t live = sherd_world_memory(world).live_bytes;
+        CHECK(sherd_item(t) == 5.5);
+        CHECK_EQ(sherd_world_memory(world).live_bytes, live);
     }
     CHECK(sherd_item(sherd_constant(world, SHERD_I32, one, 2, -3)) == -3);
     CHECK(sherd_item(sherd_constant(world, SHERD_BOOL, one, 2, 1)) == 1);
     CHECK_OK(sherd_world_check(world));
     CHECK(isnan(sherd_item(sherd_constant(world, SHERD_F32, two, 1, 1))));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Of what is plain, one rank may be wrong: it stops no other before the check. */
+static void a_plain_item_is_refused_where_it_is(sherd_world *world)
+{
+    int64_t two[1] = {2};
+
+    if (sherd_world_rank(world) == 0) {
+        CHECK(isnan(sherd_item(sherd_constant(world, SHERD_F32, two, 1, 1))));
+        CHECK(!sherd__alarmed(world));
+    }
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    sherd_tensor *t =
+        sherd_constant_on(layout_of(line_of_ranks(world), 1, two, "R", NULL), SHERD_F64, 3);
+    CHECK(isnan(sherd_item(t)));
+    CHECK(sherd__alarmed(world));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK_OK(sherd_world_check(world));
 }
@@ -436,6 +458,7 @@ static const check_test tests[] = {
     {TEST(dims_of_one_do_not_make_a_view_strided), {1}},
     {TEST(writing_makes_a_plain_tensor_vary), {1, 2}},
     {TEST(the_alarm_hides_distributed_elements_only), {2}},
+    {TEST(a_plain_item_is_refused_where_it_is), {1, 2, 3}},
     {TEST(an_item_is_the_value_everywhere), {4}},
     {TEST(only_what_does_not_vary_is_promoted), {4}},
     {TEST(a_local_failure_meets_a_distributed_operand), {2, 3}},

@@ -120,6 +120,25 @@ static void each_box_holds_what_the_whole_does(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The runs of a box that lies within several dims. */
+static void boxes_of_three_dims_do_too(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_for(world);
+    sherd_generator g = sherd_generator_named("three");
+    const sherd_distribution d = sherd_uniform(0, 1);
+    sherd_tensor *whole = sherd_random(world, SHERD_F64, SIZES(3, 4, 5), 3, d, &g);
+
+    for (int i = 0; i < lists_of(mesh, 3); i++) {
+        const sherd_layout *layout = numbered(mesh, 3, whole->shape, i);
+        g = sherd_generator_named("three");
+        if (layout->pending_axes)
+            continue;
+        if (!CHECK_EQ(differing(sherd_random_on(layout, SHERD_F64, d, &g), whole), 0))
+            fprintf(stderr, "  %s\n", sherd_layout_text(layout));
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Left for later, the same. */
 static void what_is_left_for_later_is_the_same(sherd_world *world)
 {
@@ -322,6 +341,7 @@ static void other_numbers_of_one_rank_are_found(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(each_box_holds_what_the_whole_does), {1, 2, 3, 4}},
+    {TEST(boxes_of_three_dims_do_too), {2, 3, 8}},
     {TEST(what_is_left_for_later_is_the_same), {1}},
     {TEST(integers_are_those_that_were_stored), {1, 2, 3, 4}},
     {TEST(counting_is_that_of_pytorch), {1}},
