@@ -173,6 +173,72 @@ static void an_input_follows_the_weights_cuts(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Cuts are those of a weight as long as the input, where one axis alone shards the dim. */
+static void cuts_of_another_size_or_axis_are_not_followed(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    static const char *const lies[] = {"RR", "RS(1)", "S(1)R", "S(1)S(1)", "S(0)S(1)"};
+    const sherd_mesh *mesh = mesh_of(world, "2x2");
+    sherd_module *plain = linear(world, 10, 4), *m = linear(world, 10, 4);
+    sherd_style style = sherd_rowwise();
+    sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(3, 10), 1, 1, 0);
+    sherd_tensor *longer = wave(world, SHERD_F64, 2, SHAPE(3, 12), 1, 1, 0);
+
+    style.granule = 4;
+    CHECK_OK(sherd_parallelize(m, mesh, sherd_mesh_axis_name(mesh, 1),
+                               &(sherd_parallel_entry){"", style}, 1));
+    whole(sherd_module_call(plain, x), expected);
+    for (int i = 0; i < LEN(lies); i++) {
+        sherd_tensor *y = sherd_module_call(m, spread(x, mesh, lies[i]));
+        CHECK_NEAR(distance_to(y, expected, 12), 0, 1e-13);
+        CHECK_OK(sherd_world_check(world));
+        CHECK(sherd_tensor_failed(sherd_module_call(m, spread(longer, mesh, lies[i]))));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "sherd_linear: ") != NULL);
+    }
+    sherd_module_destroy(plain);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A weight that lies otherwise later: then the input follows that, or has cuts of its own. */
+static void an_input_follows_a_weight_that_is_replaced(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    const int64_t some[] = {7, 3}, *const sizes[] = {NULL, some};
+    const sherd_placement first[] = {sherd_shard(1), sherd_replicate()};
+    const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 8 ? "2x4" : "2x2");
+    sherd_module *plain = linear(world, 10, 4), *m = linear(world, 10, 4);
+    sherd_style style = sherd_rowwise();
+    sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(3, 10), 1, 1, 0);
+    const sherd_layout *lies[4] = {NULL};
+
+    style.granule = 4;
+    CHECK_OK(sherd_parallelize(m, mesh, sherd_mesh_axis_name(mesh, 1),
+                               &(sherd_parallel_entry){"", style}, 1));
+    whole(sherd_module_call(plain, x), expected);
+    sherd_tensor *weight = sherd_tensor_retain(sherd_module_parameter(m, "weight"));
+    CHECK_OK(sherd_layout_create(&lies[0], mesh, 2, SHAPE(4, 10), first,
+                                 &(sherd_layout_options){.sizes = sizes}));
+    CHECK_OK(sherd_layout_parse_placements(&lies[1], mesh, 2, SHAPE(4, 10), "S(1)S(1)", NULL));
+    CHECK_OK(sherd_layout_parse_placements(&lies[2], mesh, 2, SHAPE(4, 10), "RS(1)", NULL));
+    lies[3] = sherd_tensor_layout(weight);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < LEN(lies); i++) {
+            sherd_tensor *moved = sherd_detach(sherd_redistribute(weight, lies[i], NULL));
+            sherd_tensor *input = spread(x, mesh, k ? "RS(1)" : "RR");
+            CHECK_OK(sherd_module_set_parameter(m, "weight", sherd_require_grad(moved, true)));
+            sherd_comm_reset(world);
+            CHECK_NEAR(distance_to(sherd_module_call(m, input), expected, 12), 0, 1e-13);
+            if (k == 0 && i >= 2) /* sliced right away: the sum only */
+                CHECK_EQ(calls_logged(world), 1);
+        }
+    sherd_tensor_release(weight);
+    sherd_module_destroy(plain);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* The same module, called with one size and layout after another. */
 static void a_module_takes_any_size(sherd_world *world)
 {
@@ -390,6 +456,8 @@ static const check_test tests[] = {
     {TEST(tables_split_by_width_or_by_entry), {1, 2, 3, 8}},
     {TEST(a_granule_stays_on_one_rank), {1, 2, 3, 4}},
     {TEST(an_input_follows_the_weights_cuts), {1, 2, 3, 4}},
+    {TEST(cuts_of_another_size_or_axis_are_not_followed), {4}},
+    {TEST(an_input_follows_a_weight_that_is_replaced), {4, 8}},
     {TEST(a_module_takes_any_size), {1, 2, 3, 4}},
     {TEST(a_rowwise_bias_counts_once), {1, 2, 3, 4}},
     {TEST(sequences_are_normalised_in_parts), {2, 3, 8}},
