@@ -11,6 +11,7 @@
  * rank takes them. SHERD_ROW=gather: that row only.
  */
 #include "operator_list.h"
+#include "tensors.h"
 
 enum { CALLS = 2, PROVEN_CALLS = 30, MOST_TRIED = 2, MOST_PROVEN = 60 };
 
@@ -275,7 +276,34 @@ static void every_operator_twice(sherd_world *world)
                (long long)b->sum.refused);
 }
 
+/* Then it is as of a product of several factors, with gradients of gradients that are 0. */
+static void a_product_of_one_factor_has_second_gradients(sherd_world *world)
+{
+    const sherd_gradients_options recorded = {.create_graph = true};
+    const int64_t shape[] = {3, 1};
+    const int last = 1;
+
+    for (int how = 0; how < 3; how++) {
+        const sherd_layout *layout = layout_of(line_of_ranks(world), 2, shape, "S(0)", NULL);
+        sherd_tensor *x = sherd_require_grad(indices_on(layout, SHERD_F64), true), *dx, *ddx;
+        sherd_tensor *y =
+            how == 2 ? sherd_prod(sherd_narrow(sherd_view(x, shape, 1), 0, 2, 1), NULL, 0, false)
+                     : sherd_sum(sherd_prod(x, &last, 1, how));
+        sherd_gradients(&dx, &x, 1, &y, 1, &recorded);
+        sherd_tensor *loss = sherd_sum(sherd_mul(dx, dx));
+        sherd_gradients(&ddx, &x, 1, &loss, 1, NULL);
+        dx = sherd_full(dx);
+        ddx = sherd_full(ddx);
+        for (int i = 0; i < 3 && CHECK(!sherd_tensor_failed(ddx)); i++) {
+            CHECK_EQ(((const double *)sherd_tensor_read(dx))[i], how < 2 || i == 2);
+            CHECK_EQ(((const double *)sherd_tensor_read(ddx))[i], 0);
+        }
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(every_operator_twice), {2, 3, 4}},
+    {TEST(a_product_of_one_factor_has_second_gradients), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

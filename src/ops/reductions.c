@@ -356,6 +356,26 @@ static sherd_tensor *product_formula(sherd_node *node, sherd_tensor *const *in, 
     return sherd_view(x, shape, ndim);
 }
 
+/* Whether a product over these dims has one factor. */
+static bool has_one_factor(const sherd_tensor *x, const sherd__dims *dims)
+{
+    unsigned reduced = sherd__dims_bits(dims, x->ndim);
+    bool one = true;
+
+    for (int d = 0; d < x->ndim; d++)
+        one = one && (!(reduced >> d & 1) || x->shape[d] == 1);
+    return one;
+}
+
+/* dy as x, on which it depends, with gradients that are 0: as of a product that has more factors. */
+static sherd_tensor *beside(sherd_tensor *dy, sherd_tensor *x)
+{
+    sherd_tensor *zero = sherd_eq_scalar(x, 0);
+    sherd_tensor *all = sherd_logical_or(zero, sherd_logical_not(zero));
+
+    return sherd_add(dy, sherd_masked_fill(x, all, 0));
+}
+
 /*
  * dy times the product of all other elements: p / element, where p is the product of the nonzero
  * elements. If exactly one element is 0 it gets p; beside a 0 all others get 0.
@@ -366,13 +386,17 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
     sherd_dtype own = sherd__node_dtype(node, 0), dtype = sherd__statistics_dtype(own);
     sherd_tensor *x = sherd_node_operand(node, 0);
 
-    if (sherd__makes_graph(x->world) && sherd_tensor_count(x) > 0) {
+    if (sherd__makes_graph(x->world) && sherd_tensor_count(x) > 0 && !has_one_factor(x, &dims)) {
         sherd__differentiate(node, 1, product_formula, grad_out, grad_in);
         return;
     }
     x = sherd_cast(x, dtype);
     sherd_tensor *dy =
         sherd__without_pending(sherd__dims_kept(node, sherd_cast(grad_out[0], dtype)));
+    if (sherd__makes_graph(x->world) && has_one_factor(x, &dims)) {
+        grad_in[0] = sherd_cast(beside(dy, x), own);
+        return;
+    }
     dims.keepdim = true;
     sherd_tensor *zero = sherd_eq_scalar(x, 0);
     sherd_tensor *zeroes = sherd__without_pending(sherd__sum_over(sherd_cast(zero, dtype), &dims));
