@@ -8,7 +8,11 @@
 #include "sherd/op.h"
 #include "sherd/ops.h"
 #include "sherd/ops_elements.h"
+#include "sherd/ops_groups.h"
+#include "sherd/ops_layers.h"
 #include "sherd/ops_losses.h"
+#include "sherd/ops_shape.h"
+#include "sherd/ops_sorted.h"
 
 static sherd_tensor *row(sherd_world *world)
 {
@@ -60,6 +64,61 @@ static void losses_of_distributed_operands_promote_nothing(sherd_world *world)
     for (int logarithms = 0; logarithms < 2; logarithms++)
         sherd_backward(sherd_kl_div(x, target, logarithms, SHERD_LOSS_MEAN));
     CHECK(!sherd_tensor_failed(sherd_grad(x)));
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A bias by groups is a product with ones. */
+static void a_bias_of_groups_promotes_nothing(sherd_world *world)
+{
+    const int64_t two = 2, weights[] = {2, 3, 4}, biases[] = {2, 3};
+    static const int32_t end[] = {2, 5};
+    sherd_tensor *x = sherd_require_grad(rows(world), true);
+    sherd_tensor *ends = sherd_mark_equal(sherd_from_data(world, SHERD_I32, &two, 1, end));
+
+    const sherd_mesh *mesh = sherd_layout_mesh(sherd_tensor_layout(x));
+    ends = sherd_distribute(ends, layout_of(mesh, 1, &two, "R", NULL), -1);
+    sherd_tensor *w = indices_on(layout_of(mesh, 3, weights, "R", NULL), SHERD_F64);
+    sherd_tensor *b = indices_on(layout_of(mesh, 2, biases, "R", NULL), SHERD_F64);
+    CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_NEVER));
+    sherd_backward(sherd_sum(sherd_grouped_linear(x, w, b, ends, NULL)));
+    CHECK(!sherd_tensor_failed(sherd_grad(x)));
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Nor does what hides keys from queries, in a backward that is recorded, nor positions. */
+static void attention_promotes_nothing(sherd_world *world)
+{
+    const int64_t shape[] = {2, 8, 2, 4}, lengths[] = {3, 5}, spans_shape[] = {1, 8, 2};
+    const sherd_gradients_options recorded = {.create_graph = true};
+    sherd_tensor *spans = sherd_document_spans(world, lengths, 1, 2);
+
+    for (int how = 0; how < 3; how++) {
+        const sherd_mesh *mesh = line_of_ranks(world);
+        sherd_tensor *x = indices_on(layout_of(mesh, 4, shape, "S(0)", NULL), SHERD_F64), *dx;
+        x = sherd_require_grad(sherd_scale(x, 1e-2), true);
+        sherd_attention_options o = {.causal = true, .window = how == 1 ? 3 : 0};
+        if (how == 2)
+            o.spans = sherd_distribute(spans, layout_of(mesh, 3, spans_shape, "R", NULL), -1);
+        CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_NEVER));
+        sherd_tensor *q = sherd_rotary(x, NULL, &(sherd_rotary_options){.zigzag = how ? 2 : 0});
+        sherd_tensor *y = sherd_sum(sherd_attention(q, x, x, &o));
+        sherd_gradients(&dx, &x, 1, &y, 1, &recorded);
+        sherd_backward(sherd_sum(sherd_mul(dx, dx)));
+        CHECK(!sherd_tensor_failed(sherd_grad(x)));
+        CHECK_OK(sherd_world_check(world));
+        CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_SILENTLY));
+    }
+}
+
+static void distinct_slices_promote_nothing(sherd_world *world)
+{
+    sherd_tensor *x = rows(world);
+
+    CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_NEVER));
+    CHECK(!sherd_tensor_failed(sherd_unique_along(x, 0, NULL, NULL)));
+    CHECK(!sherd_tensor_failed(sherd_unique_consecutive(x, 0, NULL, NULL)));
+    x = sherd_narrow(x, 0, 0, 1);
+    CHECK(!sherd_tensor_failed(sherd_unique_consecutive(x, 0, NULL, NULL)));
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -125,6 +184,9 @@ static void only_these_three_are_known(sherd_world *world)
 static const check_test tests[] = {
     {TEST(a_plain_operand_may_be_refused), {1, 2, 3}},
     {TEST(bins_and_classes_of_distributed_operands_promote_nothing), {1, 2, 3}},
+    {TEST(a_bias_of_groups_promotes_nothing), {1, 2, 3}},
+    {TEST(attention_promotes_nothing), {1, 2, 3}},
+    {TEST(distinct_slices_promote_nothing), {1, 2, 3}},
     {TEST(losses_of_distributed_operands_promote_nothing), {1, 2, 3}},
     {TEST(a_promotion_may_be_told), {1, 2}},
     {TEST(other_plain_operands_are_the_operators), {2, 3, 4}},

@@ -23,15 +23,13 @@ static sherd_tensor *product_of(const char *text, sherd_tensor *a, sherd_tensor 
     return sherd_einsum(text, (sherd_tensor *[]){a, b}, 2);
 }
 
-/* True where a query must not see a key: those that are later, and too early for a window. */
-static sherd_tensor *later_keys(sherd_world *world, int64_t n)
+/* True where a query must not see a key: those that are later, or too early for a window. */
+static sherd_tensor *hidden(sherd_tensor *scores, int64_t n, int64_t window)
 {
-    return sherd_triu(sherd_constant(world, SHERD_BOOL, (int64_t[]){n, n}, 2, 1), 1);
-}
+    sherd_tensor *all = sherd_constant(scores->world, SHERD_BOOL, (int64_t[]){n, n}, 2, 1);
 
-static sherd_tensor *earlier_keys(sherd_world *world, int64_t n, int64_t window)
-{
-    return sherd_tril(sherd_constant(world, SHERD_BOOL, (int64_t[]){n, n}, 2, 1), -window);
+    return sherd__known_beside(scores, window ? sherd_tril(all, -window) : sherd_triu(all, 1),
+                               "sherd_attention");
 }
 
 /* True outside of spans, [batch or 1..,1,1,queries,keys]. */
@@ -41,6 +39,7 @@ static sherd_tensor *outside_of(sherd_tensor *spans, int64_t keys)
     int64_t shape[SHERD_MAX_DIMS];
     sherd_tensor *at = sherd_arange(spans->world, SHERD_I32, 0, (double)keys, 1), *side[2];
 
+    at = sherd__known_beside(spans, at, "sherd_attention");
     memcpy(shape, spans->shape, (size_t)batches * sizeof *shape);
     shape[batches] = shape[batches + 1] = shape[batches + 3] = 1;
     shape[batches + 2] = spans->shape[batches];
@@ -72,9 +71,9 @@ static sherd_tensor *scores_of(sherd_tensor *const *in, const sherd__attend_attr
     if (a->softcap != 0)
         scores = sherd_scale(sherd_tanh(sherd_scale(scores, 1 / a->softcap)), a->softcap);
     if (a->causal)
-        scores = sherd_masked_fill(scores, later_keys(q->world, n), -(double)INFINITY);
+        scores = sherd_masked_fill(scores, hidden(scores, n, 0), -(double)INFINITY);
     if (a->window && a->window < n)
-        scores = sherd_masked_fill(scores, earlier_keys(q->world, n, a->window), -(double)INFINITY);
+        scores = sherd_masked_fill(scores, hidden(scores, n, a->window), -(double)INFINITY);
     return masked(scores, in[SHERD__ATTEND_MASK]);
 }
 

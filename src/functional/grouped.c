@@ -446,6 +446,7 @@ static sherd_tensor *bias_rows(sherd_tensor *x, sherd_tensor *bias, sherd_tensor
 {
     sherd_tensor *ones = sherd_constant(x->world, x->dtype, (int64_t[]){x->shape[0], 1}, 2, 1);
 
+    ones = sherd__known_beside(x, ones, "sherd_grouped_linear");
     return sherd_grouped_matmul(ones, sherd_unsqueeze(bias, 1), ends, group);
 }
 

@@ -143,8 +143,9 @@ static sherd_tensor *positions_of(sherd_tensor *x, int64_t offset, int64_t zigza
                                   "sherd_rotary: offset is %lld: in zigzag order positions are "
                                   "i32: x is %s",
                                   (long long)offset, sherd_tensor_text(x));
-    return sherd_zigzag(sherd_arange(x->world, SHERD_I32, first, first + (double)x->shape[1], 1), 0,
-                        zigzag);
+    sherd_tensor *positions =
+        sherd_arange(x->world, SHERD_I32, first, first + (double)x->shape[1], 1);
+    return sherd__known_beside(x, sherd_zigzag(positions, 0, zigzag), "sherd_rotary");
 }
 
 sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,

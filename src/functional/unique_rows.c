@@ -119,6 +119,7 @@ static sherd_tensor *read_columns(sherd_tensor *numbers, int64_t first, int64_t 
         at[-1] = at[0] * (double)base;
     sherd_tensor *weights =
         sherd_mark_equal(sherd_from_data(numbers->world, SHERD_F64, &k, 1, weight));
+    weights = sherd__known_beside(numbers, weights, "sherd_unique_along");
     return sherd_sum_over(sherd_mul(sherd_narrow(numbers, 1, first, k), weights), &columns, 1,
                           false);
 }
@@ -176,6 +177,8 @@ static sherd_tensor *first_rows(sherd_tensor *inverse, int64_t distinct)
     sherd_tensor *none = sherd_constant(world, SHERD_F64, &distinct, 1, (double)n);
     sherd_tensor *places = sherd_arange(world, SHERD_F64, 0, (double)n, 1);
 
+    none = sherd__known_beside(inverse, none, "sherd_unique_along");
+    places = sherd__known_beside(inverse, places, "sherd_unique_along");
     return replicate(
         sherd_cast(sherd_scatter_reduce(none, 0, inverse, places, SHERD_MIN, true), SHERD_I32));
 }
@@ -236,8 +239,10 @@ static sherd_tensor *slices_that_change(sherd_tensor *slices, sherd_tensor **inv
 {
     static const int64_t one = 1, none = 0;
     int64_t n = slices->shape[0];
-    sherd_tensor *kept = n > 1 ? sherd_pad(find_changes(rows_of(slices)), &one, &none, 1)
-                               : sherd_constant(slices->world, SHERD_BOOL, &n, 1, 1);
+    sherd_tensor *kept =
+        n > 1 ? sherd_pad(find_changes(rows_of(slices)), &one, &none, 1)
+              : sherd__known_beside(slices, sherd_constant(slices->world, SHERD_BOOL, &n, 1, 1),
+                                    "sherd_unique_consecutive");
     sherd_tensor *out = sherd_masked_select(slices, kept);
 
     if (sherd_tensor_failed(out) || !(inverse || counts))

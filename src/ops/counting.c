@@ -197,14 +197,6 @@ typedef struct class_attributes {
     int dtype;
 } class_attributes;
 
-/* Numbers that all know, beside an operand: spread as it is, unasked, since they are no operand. */
-static sherd_tensor *beside(const sherd_call *call, sherd_tensor *numbers)
-{
-    const sherd_layout *layout = call->in[0]->layout;
-
-    return layout ? sherd__promote(numbers, layout->spec.mesh, call->op->name) : numbers;
-}
-
 static bool one_hot(sherd_call *call)
 {
     const class_attributes *to = call->attributes;
@@ -215,7 +207,8 @@ static bool one_hot(sherd_call *call)
                                (long long)to->classes);
     /* The classes are as many numbers as one row of the result: of no rows they are left out. */
     int64_t count = to->classes > 1 && !sherd_tensor_count(call->in[0]) ? 1 : to->classes;
-    sherd_tensor *all = beside(call, sherd_arange(call->world, SHERD_I32, 0, (double)count, 1));
+    sherd_tensor *all = sherd__known_beside(
+        call->in[0], sherd_arange(call->world, SHERD_I32, 0, (double)count, 1), call->op->name);
     sherd_tensor *y = sherd_cast(sherd_eq(index, all), (sherd_dtype)to->dtype);
     if (count != to->classes && !sherd_tensor_failed(y)) {
         int64_t shape[SHERD_MAX_DIMS];
@@ -329,7 +322,8 @@ static bool histc(sherd_call *call)
     sherd_tensor *at = sherd_scale(sherd_add_scalar(a, -by->min), (double)by->bins);
     sherd_tensor *inside =
         sherd_logical_and(sherd_ge_scalar(a, by->min), sherd_le_scalar(a, by->max));
-    at = sherd_masked_fill(sherd_div(at, beside(call, width)), sherd_logical_not(inside), -1);
+    at = sherd_masked_fill(sherd_div(at, sherd__known_beside(call->in[0], width, call->op->name)),
+                           sherd_logical_not(inside), -1);
     sherd_tensor *bin = sherd_cast(at, SHERD_I32), *end = sherd_eq_scalar(bin, (double)by->bins);
     call->out[0] = sherd_bincount(sherd_masked_fill(bin, end, (double)(by->bins - 1)), by->bins);
     return true;

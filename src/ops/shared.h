@@ -16,6 +16,18 @@
  */
 enum { SHERD__GROWTH = 4 };
 
+/*
+ * Numbers that all ranks know, beside an operand: spread as it is, unasked, since they are no
+ * operand that somebody has given (sherd_op_promote).
+ */
+static inline sherd_tensor *sherd__known_beside(const sherd_tensor *operand, sherd_tensor *numbers,
+                                                const char *name)
+{
+    const sherd_layout *layout = operand->layout;
+
+    return layout ? sherd__promote(numbers, layout->spec.mesh, name) : numbers;
+}
+
 /* ---- for forward ---------------------------------------------------------------------------- */
 
 /*
