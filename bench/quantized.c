@@ -109,7 +109,7 @@ static void try_copy(void)
 
 int main(void)
 {
-    static const int64_t rows[] = {1, 2, 4, 8, 16, 64, 256};
+    static const int64_t rows[] = {1, 4, 16, 64, 128, 256, 512};
     sherd_world *world = NULL;
 
     if (sherd_world_open(&world, NULL))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels of values of 8 bits, sums of a tensor and a multiple of another, and f64 products of few
+ * Kernels of values of 8 and 4 bits, sums of a tensor and a multiple of another, and f64 products of few
  * columns, with all that they are given between pages that nobody may touch: at the end of one, and
  * at the begin, for lengths up to some vectors, with tails.
  */
@@ -35,39 +35,57 @@ static void *give(run *r, int64_t bytes)
 
 static const int64_t columns[] = {1, 2, 7, 15, 16, 17, 31, 33, 63, 65, 130}, groups[] = {0, 16, 5};
 
-static sherd__quantized matrix(run *r, int64_t rows, int64_t cols, int64_t group, int64_t first)
+static sherd__quantized matrix(run *r, int64_t rows, int64_t cols, int64_t group, int64_t first,
+                               bool pairs)
 {
     int64_t scales = group ? sherd__ceil_div(first + cols, group) : 1;
-    const int8_t *value = give(r, rows * cols);
+    void *value = give(r, pairs ? rows * cols / 2 : rows * cols);
     const float *scale = give(r, rows * scales * 4);
 
-    return (sherd__quantized){rows, cols, value, scale, group, scales, first};
+    return (sherd__quantized){rows,   cols,  pairs ? NULL : value, scale, group, scales, first,
+                              pairs ? value : NULL};
+}
+
+static void try_matrix(run *r, const sherd__quantized_kernels *k, const sherd__kernel_set *set,
+                       const sherd__quantized *q, int64_t n)
+{
+    int64_t rows = q->rows, cols = q->cols;
+    const void *x = give(r, n * cols * 4);
+
+    k->few(q, n, give(r, n * rows * 4), x);
+    r->given = 2;
+    k->expand(q, 0, rows, q->group > 0, SHERD_BF16, give(r, rows * cols * 2));
+    r->given = 2;
+    k->expand(q, 0, rows, true, SHERD_F64, give(r, rows * cols * 8));
+    if (set && sherd__quantized_fits(set, q)) {
+        r->given = 2;
+        x = give(r, n * cols * 2);
+        float *y = give(r, n * rows * 4);
+        sherd__quantized_rows(q, n, y, x, give(r, sherd__quantized_workspace(q, n)));
+    }
+    r->given = 0;
+    x = give(r, cols * 4);
+    void *to = give(r, q->pairs ? cols / 2 : cols);
+    if (q->pairs)
+        k->quantize_pairs(cols, to, give(r, 4), x);
+    else
+        k->quantize(cols, to, give(r, 4), x);
 }
 
 static void try_quantized(run *r, const sherd__quantized_kernels *k, const sherd__kernel_set *set)
 {
+    static const int64_t groups_of_pairs[] = {0, 32, 6};
+
     for (int c = 0; c < LEN(columns); c++)
         for (int g = 0; g < LEN(groups); g++)
             for (int64_t n = 1; n <= 9; n += 2) {
                 int64_t cols = columns[c], rows = 1 + (c + n) % 18;
                 r->given = 0;
-                const sherd__quantized q = matrix(r, rows, cols, groups[g], groups[g] ? 32 : 0);
-                const void *x = give(r, n * cols * 4);
-                k->few(&q, n, give(r, n * rows * 4), x);
-                r->given = 2;
-                k->expand(&q, 0, rows, g > 0, SHERD_BF16, give(r, rows * cols * 2));
-                r->given = 2;
-                k->expand(&q, 0, rows, true, SHERD_F64, give(r, rows * cols * 8));
-                if (set && sherd__quantized_fits(set, &q)) {
-                    r->given = 2;
-                    x = give(r, n * cols * 2);
-                    float *y = give(r, n * rows * 4);
-                    sherd__quantized_rows(&q, n, y, x, give(r, sherd__quantized_workspace(&q, n)));
-                }
+                sherd__quantized q = matrix(r, rows, cols, groups[g], groups[g] ? 32 : 0, false);
+                try_matrix(r, k, set, &q, n);
                 r->given = 0;
-                x = give(r, cols * 4);
-                int8_t *to = give(r, cols);
-                k->quantize(cols, to, give(r, 4), x);
+                q = matrix(r, rows, 2 * cols, groups_of_pairs[g], g ? 32 : 0, true);
+                try_matrix(r, k, set, &q, n);
             }
 }
 

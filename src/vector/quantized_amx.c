@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products with values of 8 bits in the tiles of AMX: see quantized_tiles.h. The values are read
+ * Products with values of 8 or 4 bits in the tiles of AMX: see quantized_tiles.h. Values are read
  * once, 32 rows of them at a time, become bf16 in the first cache, some hundred columns at a time,
  * and are the left operand, whose rows need no turning; rows of x are packed once, as the right
  * one. So the time is that of reading and converting the values, for 5 rows of x or for 32.
@@ -25,7 +25,8 @@ static int64_t packed(const sherd__quantized *q, int64_t n)
 
 bool sherd__quantized_fits(const sherd__kernel_set *set, const sherd__quantized *q)
 {
-    bool together = q->group % SIDE == 0 && (q->group == 0 || q->first % SIDE == 0);
+    const int64_t side = q->pairs ? BLOCK : SIDE;
+    bool together = q->group % side == 0 && (q->group == 0 || q->first % side == 0);
 
     return set->tiles == &sherd__attention_amx && q->cols > 0 && together && sherd__may_use_amx();
 }
@@ -87,6 +88,47 @@ INLINE vi take_words(const sherd__quantized *q, int64_t i, int64_t j, scales *s)
     return round_words(x, y);
 }
 
+/* The words that numbers of 4 bits stand for, twice: times the scale of the column at hand. */
+typedef struct meaning {
+    scales s;
+    vi words;
+} meaning;
+
+INLINE vi words_of(float scale)
+{
+    const vf all = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    vf x = v_mul(all, v_set(scale));
+
+    return round_words(x, x);
+}
+
+INLINE meaning meaning_at(const sherd__quantized *q, int64_t i, int64_t j)
+{
+    scales s = scales_at(q, i, j);
+
+    return (meaning){s, words_of(q->group ? *s.at : 1)};
+}
+
+/* The same of 4 bits. Of a pair p the last five bits of both halves of p | p << 12 choose. */
+INLINE vi take_pairs(const sherd__quantized *q, int64_t i, int64_t j, meaning *m)
+{
+    const uint8_t *from = q->pairs + (i * q->cols + j) / 2;
+    uint8_t part[SIDE];
+
+    if (q->group && m->s.left == 0) {
+        m->words = words_of(*++m->s.at);
+        m->s.left = m->s.group;
+    }
+    m->s.left -= BLOCK;
+    if (j + BLOCK > q->cols) {
+        memset(part, SHERD__NO_PAIR, sizeof part);
+        memcpy(part, from, (size_t)(q->cols - j) / 2);
+        from = part;
+    }
+    vi pair = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)from));
+    return _mm512_permutexvar_epi16(_mm512_or_si512(pair, _mm512_slli_epi32(pair, 12)), m->words);
+}
+
 /* 32 rows from i on, columns [d, d + width): tiles [width / 32][2], zeroes where there is nothing.
  * What comes `ahead` is asked for. */
 static void take_rows(uint16_t *to, const sherd__quantized *q, int64_t i, int64_t d, int64_t width,
@@ -101,6 +143,23 @@ static void take_rows(uint16_t *to, const sherd__quantized *q, int64_t i, int64_
             if (x % SHERD__LINE == 0)
                 __builtin_prefetch(soon + (is ? x : 0), 0, 2);
             store_words(at, is ? take_words(q, i + r, d + x, &s) : v_int(0));
+        }
+    }
+}
+
+/* The same of 4 bits. */
+static void take_rows_of_pairs(uint16_t *to, const sherd__quantized *q, int64_t i, int64_t d,
+                               int64_t width, int64_t ahead)
+{
+    for (int64_t r = 0; r < BLOCK; r++) {
+        uint16_t *at = to + r * BLOCK;
+        bool is = i + r < q->rows;
+        meaning m = meaning_at(q, is ? i + r : 0, d);
+        const uint8_t *soon = q->pairs + (is ? ((i + r) * q->cols + d + ahead) / 2 : 0);
+        for (int64_t x = 0; x < width; x += BLOCK, at += SQUARE) {
+            if (x % (2 * SHERD__LINE) == 0)
+                __builtin_prefetch(soon + (is ? x / 2 : 0), 0, 2);
+            store_words(at, is ? take_pairs(q, i + r, d + x, &m) : v_int(0));
         }
     }
 }
@@ -129,7 +188,11 @@ void sherd__quantized_rows(const sherd__quantized *q, int64_t n, float *y, const
         for (int64_t d = 0; d < q->cols; d += CHUNK) {
             int64_t width = blocks_of(sherd__min(CHUNK, q->cols - d)) * BLOCK;
             bool more = d + CHUNK < q->cols, last = i + BLOCK >= q->rows;
-            take_rows(left, q, i, d, width, more ? CHUNK : last ? 0 : BLOCK * q->cols - d);
+            int64_t ahead = more ? CHUNK : last ? 0 : BLOCK * q->cols - d;
+            if (q->pairs)
+                take_rows_of_pairs(left, q, i, d, width, ahead);
+            else
+                take_rows(left, q, i, d, width, ahead);
             for (int64_t g = 0; g < blocks_of(n); g++) {
                 const tiles a = {left, TILE, SQUARE};
                 const tiles b = {right + (g * deep + d / BLOCK) * SQUARE,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of 8 bits by AVX-512: see fast_few_i8.inc. The build gives this file the flags that it
+/* Values of 8 and 4 bits by AVX-512: see fast_few_i8.inc, fast_few_i4.inc. The build gives this file the flags that it
  * needs; machine.c asks the CPU. */
 #include "bodies.h"
 #include "base/num.h"
@@ -18,8 +18,46 @@ INLINE vf v_load_i8(const int8_t *p)
         _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
 
-#include "fast_few_i8.inc"
+/* W pairs of 4 bits, each in a lane. */
+INLINE vi v_load_pairs(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
 
-const sherd__quantized_kernels sherd__quantized_avx512 = {few, expand, quantize};
+/* What numbers of 4 bits stand for: here a table of all 16, of which the last 4 bits choose. */
+INLINE vf v_meaning(float scale)
+{
+    return v_mul(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7),
+                 v_set(scale));
+}
+
+INLINE vf v_lower(vi pairs, vf meaning)
+{
+    return _mm512_permutexvar_ps(pairs, meaning);
+}
+
+INLINE vf v_upper(vi pairs, vf meaning)
+{
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(pairs, 4), meaning);
+}
+
+#include "fast_few_i8.inc"
+#include "fast_few_i4.inc"
+
+static void few(const sherd__quantized *q, int64_t n, float *y, const float *x)
+{
+    if (q->pairs)
+        few_i4(q, n, y, x);
+    else
+        few_i8(q, n, y, x);
+}
+
+#define EXPAND         expand
+#define QUANTIZE       quantize
+#define QUANTIZE_PAIRS quantize_pairs
+#include "kernels/quantized_body.inc"
+
+const sherd__quantized_kernels sherd__quantized_avx512 = {few, expand, quantize,
+                                                        quantize_pairs};
 
 #endif
