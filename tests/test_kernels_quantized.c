@@ -69,13 +69,29 @@ static const float *laid(matrix *m, const sherd__quantized *q, int64_t n)
 
 static const struct {
     int64_t rows, cols, group, first;
-} shapes[] = {{ROWS, COLS, 0, 0}, {ROWS, COLS, 32, 0}, {ROWS, COLS, 32, 17}, {5, 64, 64, 5},
-              {1, 1, 0, 3},       {8, 16, 0, 0},       {9, 33, 3, 2},        {3, 0, 0, 0},
-              {2, 0, 5, 0},       {16, 96, 16, 0},     {7, 31, 1000, 990},
+} shapes[] = {{ROWS, COLS, 0, 0},
+              {ROWS, COLS, 32, 0},
+              {ROWS, COLS, 32, 17},
+              {5, 64, 64, 5},
+              {1, 1, 0, 3},
+              {8, 16, 0, 0},
+              {9, 33, 3, 2},
+              {3, 0, 0, 0},
+              {2, 0, 5, 0},
+              {16, 96, 16, 0},
+              {7, 31, 1000, 990},
               /* of 4 bits: */
-              {ROWS, COLS, 0, 0}, {ROWS, COLS, 32, 0}, {ROWS, COLS, 32, 18}, {5, 64, 64, 6},
-              {1, 2, 0, 4},       {8, 32, 0, 0},       {9, 34, 6, 2},        {3, 0, 0, 0},
-              {2, 0, 6, 0},       {16, 96, 32, 0},     {7, 30, 1000, 990}};
+              {ROWS, COLS, 0, 0},
+              {ROWS, COLS, 32, 0},
+              {ROWS, COLS, 32, 18},
+              {5, 64, 64, 6},
+              {1, 2, 0, 4},
+              {8, 32, 0, 0},
+              {9, 34, 6, 2},
+              {3, 0, 0, 0},
+              {2, 0, 6, 0},
+              {16, 96, 32, 0},
+              {7, 30, 1000, 990}};
 
 enum { OF_8 = 11 };
 
@@ -220,6 +236,55 @@ static void tiles_give_the_sums_of_their_products(void)
     CHECK(!sherd__quantized_fits(&set, &q)); /* 16 neighbours have two scales */
 }
 
+/* Rows of a matrix as the right operand of a product of bf16, in one pass over the terms or two. */
+static void panels_give_what_some_rows_give(void)
+{
+    enum { N = 40, LONG = 2100, MOST = 70 };
+    static const struct {
+        int64_t rows, cols, group, lo;
+        bool pairs;
+    } these[] = {{70, 96, 0, 0, 0}, {70, 96, 16, 3, 0}, {5, LONG, 48, 2, 0}, {34, 40, 0, 33, 0},
+                 {70, 96, 0, 0, 1}, {70, 96, 32, 3, 1}, {5, LONG, 96, 2, 1}, {34, 40, 0, 33, 1}};
+    static int8_t value[MOST * LONG];
+    static float scale[MOST * LONG / 16], y[N * MOST], c[N * MOST + 1];
+    static uint16_t x[N * LONG];
+    sherd__kernel_set set;
+
+    sherd__kernels_choose(&set);
+    for (int i = 0; i < LEN(value); i++)
+        value[i] = (int8_t)(draw() * 127.5);
+    for (int i = 0; i < LEN(scale); i++)
+        scale[i] = (float)(0.1 + draw() * draw());
+    for (int i = 0; i < LEN(x); i++)
+        x[i] = sherd__to_bf16((float)draw());
+    for (int s = 0; s < LEN(these); s++) {
+        int64_t group = these[s].group, lo = these[s].lo, some = these[s].rows - lo;
+        const sherd__quantized q = {.rows = these[s].rows,
+                                    .cols = these[s].cols,
+                                    .value = these[s].pairs ? NULL : value,
+                                    .scale = scale,
+                                    .group = group,
+                                    .scales = group ? (these[s].cols + group - 1) / group : 1,
+                                    .pairs = these[s].pairs ? (const uint8_t *)value : NULL};
+        if (!sherd__quantized_fits(&set, &q))
+            continue;
+        int64_t bytes = sherd__quantized_panel_workspace(&q, N, some);
+        if (sherd__quantized_workspace(&q, N) > bytes)
+            bytes = sherd__quantized_workspace(&q, N);
+        char *room = malloc((size_t)bytes + 64);
+        if (!CHECK(room != NULL))
+            return;
+        void *at = (void *)(((uintptr_t)room + 63) / 64 * 64);
+        sherd__quantized_rows(&q, N, y, x, at);
+        c[N * some] = 77;
+        sherd__quantized_panel(&q, lo, some, N, c, x, at);
+        CHECK(c[N * some] == 77);
+        for (int64_t i = 0; i < N * some; i++)
+            CHECK_NEAR(c[i], y[i / some * q.rows + lo + i % some], 1e-5 * (double)(128 * q.cols));
+        free(room);
+    }
+}
+
 static void expanded_rows_are_values_times_scales(void)
 {
     static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16};
@@ -362,6 +427,7 @@ static const check_test tests[] = {
     {TEST(few_rows_are_the_sums_of_their_products)},
     {TEST(a_row_has_the_same_bits_in_any_company)},
     {TEST(tiles_give_the_sums_of_their_products)},
+    {TEST(panels_give_what_some_rows_give)},
     {TEST(expanded_rows_are_values_times_scales)},
     {TEST(no_element_is_off_by_more_than_half_its_scale)},
     {TEST(nor_of_4_bits)},

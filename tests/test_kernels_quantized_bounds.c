@@ -42,8 +42,8 @@ static sherd__quantized matrix(run *r, int64_t rows, int64_t cols, int64_t group
     void *value = give(r, pairs ? rows * cols / 2 : rows * cols);
     const float *scale = give(r, rows * scales * 4);
 
-    return (sherd__quantized){rows,   cols,  pairs ? NULL : value, scale, group, scales, first,
-                              pairs ? value : NULL};
+    return (sherd__quantized){rows,   cols,  pairs ? NULL : value, scale, group,
+                              scales, first, pairs ? value : NULL};
 }
 
 static void try_matrix(run *r, const sherd__quantized_kernels *k, const sherd__kernel_set *set,
@@ -62,6 +62,9 @@ static void try_matrix(run *r, const sherd__quantized_kernels *k, const sherd__k
         x = give(r, n * cols * 2);
         float *y = give(r, n * rows * 4);
         sherd__quantized_rows(q, n, y, x, give(r, sherd__quantized_workspace(q, n)));
+        r->given = 4;
+        sherd__quantized_panel(q, 0, rows, n, y, x,
+                               give(r, sherd__quantized_panel_workspace(q, n, rows)));
     }
     r->given = 0;
     x = give(r, cols * 4);

@@ -21,9 +21,18 @@ static void few(const sherd__quantized *q, int64_t n, float *y, const float *x)
         }
 }
 
+static void pairs_to_f32(int64_t n, float *to, const uint8_t *pairs, float scale)
+{
+    for (int64_t j = 0; j < n; j++) {
+        to[2 * j] = (float)((pairs[j] & 15) - 8) * scale;
+        to[2 * j + 1] = (float)((pairs[j] >> 4) - 8) * scale;
+    }
+}
+
 #define EXPAND         expand
 #define QUANTIZE       quantize
 #define QUANTIZE_PAIRS quantize_pairs
+#define PAIRS_TO_F32   pairs_to_f32
 #include "quantized_body.inc"
 
 const sherd__quantized_kernels sherd__quantized_plain = {few, expand, quantize, quantize_pairs};

@@ -16,12 +16,13 @@
 
 typedef struct sherd__quantized {
     int64_t rows, cols;
-    const int8_t *value;  /* [rows,cols]; not of 4 bits */
-    const float *scale;   /* [rows], or [rows,scales]: of all groups of whole rows */
-    int64_t group;        /* columns that share a scale; 0: all of a row */
-    int64_t scales;       /* from one row's scales to the next; 1 without groups */
-    int64_t first;        /* column 0 here is this one of whole rows */
-    const uint8_t *pairs; /* of 4 bits: [rows,cols/2]; then cols, group and first are even. Or NULL */
+    const int8_t *value; /* [rows,cols]; not of 4 bits */
+    const float *scale;  /* [rows], or [rows,scales]: of all groups of whole rows */
+    int64_t group;       /* columns that share a scale; 0: all of a row */
+    int64_t scales;      /* from one row's scales to the next; 1 without groups */
+    int64_t first;       /* column 0 here is this one of whole rows */
+    const uint8_t
+        *pairs; /* of 4 bits: [rows,cols/2]; then cols, group and first are even. Or NULL */
 } sherd__quantized;
 
 enum { SHERD__NO_PAIR = 0x88 /* two zeroes of 4 bits */ };

@@ -7,7 +7,8 @@
  * there are added, and is rounded once. More terms than a pass has are added up in f32: in c, or
  * where that has 16 bits, in the workspace. Where a lies across it is turned while it is packed,
  * which takes as long as some 100 columns of the product. Few rows or columns go by way of f32:
- * their time is that of reading the other operand. Subnormal numbers count as 0.
+ * their time is that of reading the other operand. Subnormal numbers count as 0. Columns of b may
+ * be rows of whole numbers with scales, which become bf16 as they are packed (quantized_tiles.h).
  */
 #include "fast.h"
 
@@ -15,6 +16,7 @@
 
 #include "amx.h"
 #include "product_room.h"
+#include "quantized_tiles.h"
 
 /*
  * The most terms of one pass, and those of a pass where there are more, or where a lies across:
@@ -44,6 +46,9 @@ typedef struct part {
     float *sums, *block;                /* [kept,side_b], two [32,32] */
     int64_t i, j, d, rows, cols, terms;
     tile_pace pace;
+    const sherd__quantized *q; /* in place of b: its rows from `lo` on; NULL: b */
+    int64_t lo;
+    uint16_t *room; /* [SHERD__QUANTIZED_ROOM], for them */
 } part;
 
 /* A function of the shape alone: ranks that compute the same must get the same bits. */
@@ -177,7 +182,9 @@ static void pack_a(const part *x, int64_t i, int64_t rows)
 
 static void pack_b(const part *x)
 {
-    if (x->p->tb)
+    if (x->q)
+        sherd__quantized_pack(x->q, x->lo + x->j, x->cols, x->d, x->terms, x->to_b, x->room);
+    else if (x->p->tb)
         pack_turned_lines(
             x->to_b, &(lying_rows){x->b + x->j * x->b_row + x->d, x->b_row, x->cols, x->terms}, 0);
     else
@@ -389,6 +396,41 @@ static void product(const sherd__product *p, void *c, const void *a, const void 
     x.sums = product_take(&space, 4 * sums_of(&x));
     begin_products();
     multiply(&x);
+    end_products();
+}
+
+static sherd__product panel_of(const sherd__quantized *q, int64_t n, int64_t some)
+{
+    return (sherd__product){
+        .dtype = SHERD_BF16, .result = SHERD_F32, .tb = true, .m = n, .n = some, .k = q->cols};
+}
+
+int64_t sherd__quantized_panel_workspace(const sherd__quantized *q, int64_t n, int64_t some)
+{
+    const sherd__product p = panel_of(q, n, some);
+    const part x = part_of(&p);
+
+    return 4 * SHERD__LINE + 2 * (x.side_a + x.side_b) * x.pass + 4 * 2 * SQUARE +
+           2 * SHERD__QUANTIZED_ROOM;
+}
+
+void sherd__quantized_panel(const sherd__quantized *q, int64_t lo, int64_t some, int64_t n,
+                            float *c, const uint16_t *x, void *workspace)
+{
+    const sherd__product p = panel_of(q, n, some);
+    part y = part_of(&p);
+    char *space = workspace;
+
+    y.a = x;
+    y.c = c;
+    y.q = q;
+    y.lo = lo;
+    y.to_a = product_take(&space, 2 * y.side_a * y.pass);
+    y.to_b = product_take(&space, 2 * y.side_b * y.pass);
+    y.block = product_take(&space, 2 * 4 * SQUARE);
+    y.room = product_take(&space, 2 * SHERD__QUANTIZED_ROOM);
+    begin_products();
+    multiply(&y);
     end_products();
 }
 

@@ -16,7 +16,7 @@
 #include "amx.h"
 
 /* Columns that are converted at once: 32 KB of bf16. */
-enum { CHUNK = 512 };
+enum { CHUNK = SHERD__QUANTIZED_ROOM / BLOCK };
 
 static int64_t packed(const sherd__quantized *q, int64_t n)
 {
@@ -164,6 +164,37 @@ static void take_rows_of_pairs(uint16_t *to, const sherd__quantized *q, int64_t 
     }
 }
 
+static void take(uint16_t *to, const sherd__quantized *q, int64_t i, int64_t d, int64_t width,
+                 int64_t ahead)
+{
+    if (q->pairs)
+        take_rows_of_pairs(to, q, i, d, width, ahead);
+    else
+        take_rows(to, q, i, d, width, ahead);
+}
+
+/* Chunks of 32 rows, of which each half becomes a tile of the right operand. */
+void sherd__quantized_pack(const sherd__quantized *q, int64_t lo, int64_t some, int64_t d,
+                           int64_t width, uint16_t *to, uint16_t *room)
+{
+    sherd__quantized within = *q; /* rows behind the last one count as zeroes */
+
+    within.rows = lo + some;
+    for (int64_t i = lo; i < lo + some; i += BLOCK)
+        for (int64_t x = 0; x < width; x += CHUNK) {
+            int64_t wide = blocks_of(sherd__min(CHUNK, width - x)) * BLOCK;
+            int64_t ahead = i + 2 * BLOCK <= q->rows ? BLOCK * q->cols : 0;
+            take(room, &within, i, d + x, wide, ahead);
+            for (const uint16_t *at = room; at < room + wide * BLOCK; at += TILE, to += TILE) {
+                vi line[SIDE];
+                for (int64_t r = 0; r < SIDE; r++)
+                    line[r] = load_words(at + r * BLOCK);
+                turn_rows(line);
+                store_tile(to, line);
+            }
+        }
+}
+
 /* Sums [rows of values, rows of x] to rows of y. */
 static void give_rows(const sherd__quantized *q, int64_t n, float *y, const float *c, int64_t i)
 {
@@ -189,10 +220,7 @@ void sherd__quantized_rows(const sherd__quantized *q, int64_t n, float *y, const
             int64_t width = blocks_of(sherd__min(CHUNK, q->cols - d)) * BLOCK;
             bool more = d + CHUNK < q->cols, last = i + BLOCK >= q->rows;
             int64_t ahead = more ? CHUNK : last ? 0 : BLOCK * q->cols - d;
-            if (q->pairs)
-                take_rows_of_pairs(left, q, i, d, width, ahead);
-            else
-                take_rows(left, q, i, d, width, ahead);
+            take(left, q, i, d, width, ahead);
             for (int64_t g = 0; g < blocks_of(n); g++) {
                 const tiles a = {left, TILE, SQUARE};
                 const tiles b = {right + (g * deep + d / BLOCK) * SQUARE,
@@ -229,6 +257,26 @@ void sherd__quantized_rows(const sherd__quantized *q, int64_t n, float *y, const
     (void)y;
     (void)x;
     (void)workspace;
+}
+
+void sherd__quantized_panel(const sherd__quantized *q, int64_t lo, int64_t some, int64_t n,
+                            float *c, const uint16_t *x, void *workspace)
+{
+    (void)q;
+    (void)lo;
+    (void)some;
+    (void)n;
+    (void)c;
+    (void)x;
+    (void)workspace;
+}
+
+int64_t sherd__quantized_panel_workspace(const sherd__quantized *q, int64_t n, int64_t some)
+{
+    (void)q;
+    (void)n;
+    (void)some;
+    return 0;
 }
 
 #endif

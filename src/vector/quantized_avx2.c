@@ -42,6 +42,15 @@ INLINE vf v_upper(vi pairs, vf meaning)
     return v_mul(_mm256_cvtepi32_ps(half), meaning);
 }
 
+/* a and b by turns. */
+INLINE void v_store_turns(float *p, vf a, vf b)
+{
+    vf low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+
+    v_store(p, _mm256_permute2f128_ps(low, high, 0x20));
+    v_store(p + W, _mm256_permute2f128_ps(low, high, 0x31));
+}
+
 #include "fast_few_i8.inc"
 #include "fast_few_i4.inc"
 
@@ -56,9 +65,9 @@ static void few(const sherd__quantized *q, int64_t n, float *y, const float *x)
 #define EXPAND         expand
 #define QUANTIZE       quantize
 #define QUANTIZE_PAIRS quantize_pairs
+#define PAIRS_TO_F32   pairs_to_f32
 #include "kernels/quantized_body.inc"
 
-const sherd__quantized_kernels sherd__quantized_avx2 = {few, expand, quantize,
-                                                        quantize_pairs};
+const sherd__quantized_kernels sherd__quantized_avx2 = {few, expand, quantize, quantize_pairs};
 
 #endif

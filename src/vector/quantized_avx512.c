@@ -41,6 +41,16 @@ INLINE vf v_upper(vi pairs, vf meaning)
     return _mm512_permutexvar_ps(_mm512_srli_epi32(pairs, 4), meaning);
 }
 
+/* a and b by turns; of places from 16 on b has them. */
+INLINE void v_store_turns(float *p, vf a, vf b)
+{
+    const vi first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const vi second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+
+    v_store(p, _mm512_permutex2var_ps(a, first, b));
+    v_store(p + W, _mm512_permutex2var_ps(a, second, b));
+}
+
 #include "fast_few_i8.inc"
 #include "fast_few_i4.inc"
 
@@ -55,9 +65,9 @@ static void few(const sherd__quantized *q, int64_t n, float *y, const float *x)
 #define EXPAND         expand
 #define QUANTIZE       quantize
 #define QUANTIZE_PAIRS quantize_pairs
+#define PAIRS_TO_F32   pairs_to_f32
 #include "kernels/quantized_body.inc"
 
-const sherd__quantized_kernels sherd__quantized_avx512 = {few, expand, quantize,
-                                                        quantize_pairs};
+const sherd__quantized_kernels sherd__quantized_avx512 = {few, expand, quantize, quantize_pairs};
 
 #endif

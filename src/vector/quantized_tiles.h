@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of some rows of bf16 with values of 8 bits (kernels/quantized.h) in the tiles of AMX. */
+/*
+ * Products of some rows of bf16 with values of 8 or 4 bits (kernels/quantized.h) in the tiles of
+ * AMX.
+ */
 #ifndef SHERD__VECTOR_QUANTIZED_TILES_H
 #define SHERD__VECTOR_QUANTIZED_TILES_H
 
@@ -21,5 +24,22 @@ int64_t sherd__quantized_workspace(const sherd__quantized *q, int64_t n);
  */
 void sherd__quantized_rows(const sherd__quantized *q, int64_t n, float *y, const uint16_t *x,
                            void *workspace);
+
+/*
+ * c[n,some] = x[n,cols] by the transpose of rows lo.. of the matrix, likewise: the product of bf16
+ * (product_amx.c), for many rows of x, whose right operand is these rows.
+ */
+void sherd__quantized_panel(const sherd__quantized *q, int64_t lo, int64_t some, int64_t n,
+                            float *c, const uint16_t *x, void *workspace);
+int64_t sherd__quantized_panel_workspace(const sherd__quantized *q, int64_t n, int64_t some);
+
+/*
+ * Rows lo.. of the matrix, `some` of them, columns [d, d + width), where d is a multiple of 32, as
+ * the right operand of a product in tiles: [some / 32][width / 32][2] of them (blocks.h).
+ * room[SHERD__QUANTIZED_ROOM].
+ */
+enum { SHERD__QUANTIZED_ROOM = 32 * 512 };
+void sherd__quantized_pack(const sherd__quantized *q, int64_t lo, int64_t some, int64_t d,
+                           int64_t width, uint16_t *to, uint16_t *room);
 
 #endif
