@@ -117,6 +117,57 @@ static void a_part_may_hold(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Gathers of two forwards in a row. */
+static int64_t gathers_of_forwards(sherd_module *m, const sherd_mesh *mesh)
+{
+    sherd_world *world = sherd_module_world(m);
+
+    for (int k = 0; k < 2; k++) {
+        CHECK_OK(sherd_world_check(world));
+        if (k == 1)
+            sherd_comm_reset(world);
+        sherd_scope_begin(world);
+        CHECK(!sherd_tensor_failed(loss_of(m, mesh, k)));
+        sherd_scope_end(world);
+        CHECK_EQ(sherd_saved_bytes(world), 0); /* what is held is not what was recorded */
+    }
+    return gathers(world);
+}
+
+/* What a call for one axis holds is gathered from what the call for the other holds. */
+static void parameters_are_gathered_once_over_each_axis(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+
+    for (int how = 0; how < 4; how++) {
+        const sherd_shard_options o = {.unit = how & 1 ? "*" : NULL};
+        sherd_module *m = blocks(world);
+        sherd_optimizer *step = NULL;
+        int calls = 2 * (how & 1 ? BLOCKS : 2 * BLOCKS);
+        CHECK_OK(sherd_fully_shard(m, mesh, "dp", &o));
+        CHECK_OK(sherd_fully_shard(m, mesh, "tp", &o));
+        for (int i = 0; i < BLOCKS; i++)
+            sherd_module_checkpoint(sherd_module_child(m, i), how & 2);
+        CHECK_OK(sherd_sgd_create(&step, m, NULL));
+        CHECK_EQ(gathers_of_forwards(m, mesh), calls); /* none ahead that is not used */
+        int64_t live = sherd_world_memory(world).live_bytes;
+        sherd_module_hold_gathered(m, true);
+        CHECK_EQ(gathers_of_step(m, mesh), calls);
+        for (int again = 0; again < 2; again++)
+            CHECK_EQ(gathers_of_step(m, mesh), 0);
+        CHECK_EQ(gathers_of_forwards(m, mesh), 0);
+        sherd_optimizer_step(step, 0.1, 1);
+        CHECK_EQ(gathers_of_step(m, mesh), calls);
+        CHECK_EQ(gathers_of_step(m, mesh), 0);
+        sherd_module_hold_gathered(m, false);
+        sherd_optimizer_clear(step);
+        CHECK_EQ(sherd_world_memory(world).live_bytes, live);
+        sherd_optimizer_destroy(step);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 /* Two steps of three microbatches. */
@@ -230,8 +281,12 @@ static void no_memory_fails_on_all(sherd_world *world)
 }
 
 static const check_test tests[] = {
-    {TEST(parameters_are_gathered_once), {2, 3}},          {TEST(a_part_may_hold), {2}},
-    {TEST(steps_are_those_of_the_whole_model), {1, 2, 3}}, {TEST(over_two_axes_too), {4}},
-    {TEST(ranks_of_which_one_holds_differ), {2, 3}},       {TEST(no_memory_fails_on_all), {2}},
+    {TEST(parameters_are_gathered_once), {2, 3}},
+    {TEST(a_part_may_hold), {2}},
+    {TEST(parameters_are_gathered_once_over_each_axis), {4}},
+    {TEST(steps_are_those_of_the_whole_model), {1, 2, 3}},
+    {TEST(over_two_axes_too), {4}},
+    {TEST(ranks_of_which_one_holds_differ), {2, 3}},
+    {TEST(no_memory_fails_on_all), {2}},
 };
 CHECK_MAIN(tests)

@@ -5,7 +5,21 @@
  */
 #include "parallel/hold.h"
 
+#include <string.h>
+
 static const char function[] = "sherd_module_hold_gathered";
+
+/*
+ * Whether a parameter is what was gathered from. What another axis' unit has gathered is another
+ * tensor in each call; it has the same storage if that unit holds it.
+ */
+static bool is_piece(const sherd_tensor *of, const sherd_tensor *now)
+{
+    return of == now ||
+           (of && now->storage && of->storage == now->storage && of->layout == now->layout &&
+            of->offset == now->offset &&
+            memcmp(of->stride, now->stride, (size_t)of->ndim * sizeof *of->stride) == 0);
+}
 
 /* After a failed check ranks may hold different ones. */
 bool sherd__is_held(const sherd__unit *u)
@@ -14,7 +28,7 @@ bool sherd__is_held(const sherd__unit *u)
 
     for (int i = 0; i < u->count && good; i++) {
         const sherd_tensor *now = sherd__unit_parameter(u, i)->tensor, *held = u->held[i];
-        good = u->held_of[i] == now &&
+        good = is_piece(u->held_of[i], now) &&
                (!held || held->autograd.moved_version == now->storage->version);
     }
     return good;
@@ -28,6 +42,16 @@ void sherd__held_drop(sherd__unit *u)
         sherd_tensor_release(held);
         sherd_tensor_release(of);
     }
+}
+
+/* A piece without its node, counted: that would keep the graph of this call. NULL: no memory. */
+static sherd_tensor *unrecorded(sherd_tensor *piece)
+{
+    sherd_tensor *t = piece->autograd.node ? sherd__detached(piece) : sherd_tensor_retain(piece);
+
+    if (!t)
+        sherd__raise(piece->world, SHERD_ENOMEM, "%s: out of memory", function);
+    return t;
 }
 
 void sherd__held_keep(sherd__unit *u)
@@ -48,7 +72,7 @@ void sherd__held_keep(sherd__unit *u)
         good = u->held[i] != NULL;
     }
     for (int i = 0; i < u->count && good; i++)
-        u->held_of[i] = sherd_tensor_retain(u->pieces[i]);
+        good = (u->held_of[i] = unrecorded(u->pieces[i])) != NULL;
     u->held_at = sherd__failed_checks(u->all->world);
     if (!good)
         sherd__held_drop(u);

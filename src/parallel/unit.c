@@ -194,6 +194,22 @@ static sherd__unit *follower_of(const sherd__sharding *all, const sherd__unit *u
     return all->running && u->order == all->order ? u->next : NULL;
 }
 
+/*
+ * Whether what a unit gathers from will be there when its module is called: not if the unit of
+ * another axis gathers that first, which is the case if its parameters are cut further than theirs
+ * will be.
+ */
+static bool can_gather_ahead(const sherd__unit *u)
+{
+    bool can = true;
+
+    for (int i = 0; i < u->count; i++) {
+        const sherd_layout *now = sherd__unit_parameter(u, i)->tensor->layout;
+        can &= !now || !(now->shard_axes & ~(u->all->axes | u->to[i]->shard_axes));
+    }
+    return can;
+}
+
 static void begin_next(sherd__sharding *all, sherd__unit *u)
 {
     sherd__unit *next = u->prefetches ? follower_of(all, u) : NULL;
@@ -201,7 +217,7 @@ static void begin_next(sherd__sharding *all, sherd__unit *u)
     if (sherd__is_replayed(all->world))
         u->again = all->order;
     if (!next || next->gathered || next->depth > 0 || (next->outer && next->outer->in) ||
-        sherd__is_held(next))
+        sherd__is_held(next) || !can_gather_ahead(next))
         return;
     take_pieces(next);
     gather(next, true);
