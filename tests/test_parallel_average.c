@@ -149,7 +149,14 @@ static void a_module_that_does_not_fit_is_refused(sherd_world *world)
     refused(average, average, "its own average");
     lay(m, mesh, REPLICATED);
     refused(average, m, "is plain, unlike \"weight\"");
-    refused(average, sherd_module_find(m, "part"), "more parameters and buffers");
+    refused(average, sherd_module_find(m, "part"), "\"weight\" of the average, f32[");
+    CHECK_OK(sherd_module_create(&bare, world, NULL, NULL));
+    refused(bare, average, "\"weight\" of the module, f32[");
+    CHECK_OK(sherd_module_add_parameter(bare, "weight",
+                                        wave(world, SHERD_F32, 2, SHAPE(ROWS, COLUMNS), 1, 1, 0)));
+    refused(average, bare, "\"part.bias\" of the average, f32[5], is not in the module");
+    refused(bare, average, "\"part.bias\" of the module, f32[5], is not in the average");
+    sherd_module_destroy(bare);
     sherd_module_destroy(m);
     for (int k = 0; k < 3; k++) { /* another shape, name, and dtype of the buffer */
         CHECK_OK(sherd_module_create(&bare, world, NULL, NULL));

@@ -20,8 +20,9 @@ enum { NAME_BYTES = 200 };
 typedef struct averaging {
     sherd_world *world;
     double weight;
-    int count;
-    sherd_named_state *to, *from; /* [count] each, of the average and of the module */
+    int count;                     /* of those that both have */
+    sherd_named_state *to, *from;  /* of the average and of the module */
+    const sherd_named_state *more; /* the first that only one of them has; NULL: none */
 } averaging;
 
 /* ---- what does not fit ----------------------------------------------------------------------- */
@@ -44,6 +45,18 @@ static const char *fault(const sherd_named_state *to, const sherd_named_state *f
     return NULL;
 }
 
+static bool refuse_more(const averaging *v)
+{
+    bool ours = v->more < v->from;
+    char name[NAME_BYTES];
+
+    sherd_state_name(v->more, name, sizeof name);
+    sherd__raise(v->world, SHERD_EINVAL, "%s: \"%s\" of the %s, %.80s, is not in the %s", function,
+                 name, ours ? "average" : "module", sherd_tensor_text(v->more->tensor),
+                 ours ? "module" : "average");
+    return false;
+}
+
 /* False: some do not fit, raised. */
 static bool fits(const averaging *v)
 {
@@ -60,7 +73,7 @@ static bool fits(const averaging *v)
                      sherd_tensor_text(v->from[i].tensor));
         return false;
     }
-    return true;
+    return !v->more || refuse_more(v);
 }
 
 static const char *fault_of_modules(sherd_module *average, sherd_module *module)
@@ -74,8 +87,6 @@ static const char *fault_of_modules(sherd_module *average, sherd_module *module)
     if (sherd__is_running(sherd__module_root(average)) ||
         sherd__is_running(sherd__module_root(module)))
         return "the average or the module is being called";
-    if (sherd_module_state(average, NULL, 0) != sherd_module_state(module, NULL, 0))
-        return "the average has more parameters and buffers than the module, or fewer";
     return NULL;
 }
 
@@ -125,15 +136,18 @@ void sherd_module_average(sherd_module *average, sherd_module *module, double we
                      weight);
         return;
     }
-    averaging v = {world, weight, sherd_module_state(average, NULL, 0), NULL, NULL};
-    v.to = sherd__alloc(sherd__world_heap(world), 2 * (size_t)v.count + 1, sizeof *v.to);
+    int to = sherd_module_state(average, NULL, 0), from = sherd_module_state(module, NULL, 0);
+    averaging v = {.world = world, .weight = weight, .count = to < from ? to : from};
+    v.to = sherd__alloc(sherd__world_heap(world), (size_t)to + (size_t)from + 1, sizeof *v.to);
     if (!v.to) {
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory", function);
         return;
     }
-    v.from = v.to + v.count;
-    sherd_module_state(average, v.to, v.count);
-    sherd_module_state(module, v.from, v.count);
+    v.from = v.to + to;
+    sherd_module_state(average, v.to, to);
+    sherd_module_state(module, v.from, from);
+    if (to != from)
+        v.more = to > from ? v.to + from : v.from + to;
     if (fits(&v))
         write_all(&v);
     sherd__free(sherd__world_heap(world), v.to);
