@@ -36,14 +36,10 @@ static const sherd_halo_options good = {.before[0] = {1, SHERD_BORDER_NONE}};
 
 /* What no tensor of 6 by 4 has. */
 static const sherd_halo_options bad[] = {
-    {.before[0] = {-1, SHERD_BORDER_NONE}},
-    {.after[1] = {1, (sherd_border)SHERD_BORDERS}},
-    {.after[1] = {1, (sherd_border)-1}},
-    {.before[2] = {1, SHERD_BORDER_NONE}},
-    {.before[0] = {6, SHERD_BORDER_REFLECT}},
-    {.before[0] = {7, SHERD_BORDER_SYMMETRIC}},
-    {.after[1] = {4, SHERD_BORDER_REFLECT}},
-    {.after[0] = {INT64_MAX, SHERD_BORDER_CONSTANT}},
+    {.before[0] = {-1, SHERD_BORDER_NONE}},   {.after[1] = {1, (sherd_border)SHERD_BORDERS}},
+    {.after[1] = {1, (sherd_border)-1}},      {.before[2] = {1, SHERD_BORDER_NONE}},
+    {.before[0] = {6, SHERD_BORDER_REFLECT}}, {.before[0] = {7, SHERD_BORDER_SYMMETRIC}},
+    {.after[1] = {4, SHERD_BORDER_REFLECT}},  {.after[0] = {INT64_MAX, SHERD_BORDER_CONSTANT}},
 };
 
 /* The error names the function; its status is the check's too. */

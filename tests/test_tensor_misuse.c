@@ -67,6 +67,24 @@ MISUSE(data_on_a_layout_is_there)
     FAILS(SHERD_EINVAL, sherd_from_data_on(layout, BAD((sherd_dtype)99, SHERD_F32), data));
 }
 
+MISUSE(an_array_of_the_programs_own_is_there)
+{
+    const int64_t good[] = {4, 1}, bad[] = {4, -1};
+    float array[16] = {0};
+    things t = make(m->world);
+
+    ANSWERS(!sherd_tensor_read_to(array, good, NULL));
+    ANSWERS(!sherd_tensor_read_to(array, good, t.failed));
+    ANSWERS(!sherd_tensor_write_from(NULL, array, good));
+    ANSWERS(!sherd_tensor_write_from(t.failed, array, good));
+    FAILS(SHERD_EINVAL, sherd_tensor_read_to(NUL(array), good, t.plain));
+    FAILS(SHERD_EINVAL, sherd_tensor_read_to(array, BAD(bad, good), t.plain));
+    FAILS(SHERD_EINVAL, sherd_tensor_write_from(t.plain, NUL(array), good));
+    FAILS(SHERD_EINVAL, sherd_tensor_write_from(t.plain, array, BAD(bad, good)));
+    t.spread = make_anew(m->world).spread;
+    FAILS(SHERD_EINVAL, sherd_tensor_write_from(t.spread, array, BAD(bad, good)));
+}
+
 MISUSE(nothing_is_waited_for_where_nothing_comes)
 {
     things t = make(m->world);
@@ -127,6 +145,7 @@ MISUSE(what_is_printed_has_options_that_fit)
 static const check_test tests[] = {
     {TEST(a_box_has_no_other_dims), {1, 2, 3}},
     {TEST(data_on_a_layout_is_there), {1, 2, 3}},
+    {TEST(an_array_of_the_programs_own_is_there), {1, 2, 3}},
     {TEST(nothing_is_waited_for_where_nothing_comes), {1, 2, 3}},
     {TEST(a_whole_tensor_needs_room), {1, 2, 3}},
     {TEST(what_is_printed_has_options_that_fit), {1, 2, 3}},

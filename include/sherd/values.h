@@ -21,7 +21,9 @@ SHERD_BEGIN
  * them.
  *
  * Tensors are stored in memory that the ranks share, so the program's own memory cannot become a
- * tensor without a copy. To avoid the copy, let the program write into the tensor's memory:
+ * tensor without a copy. Arrays that lie in another way, as those of Fortran or with cells around
+ * them, are copied by sherd_tensor_write_from. To avoid the copy, let the program write into the
+ * tensor's memory:
  *
  *     t = sherd_constant_on(layout, SHERD_F32, 0);
  *     float *mine = sherd_tensor_write(t); // sherd_tensor_local_count(t) elements
@@ -37,6 +39,38 @@ SHERD_BEGIN
  */
 SHERD_API sherd_tensor *sherd_from_data_on(const sherd_layout *layout, sherd_dtype dtype,
                                            const void *data);
+
+/**
+ * Write this rank's box of a tensor from an array of the program's own, however that lies: column
+ * by column as in Fortran, with ghost cells or padding around it. `array` points to the first
+ * element of the box. Strided views are written too, such as the pieces of sherd_ghosts_tensor.
+ * Returns whether it is written: a local answer, so branch on sherd_world_check.
+ *
+ *     double array[19][14];               // u(14, 19) of Fortran, whose first index is contiguous
+ *     const int64_t strides[] = {1, 14};  // of t [10, 15], which is u without 2 cells around it
+ *     sherd_tensor_write_from(t, &array[2][2], strides);
+ *     sherd_tensor_read_to(&array[2][2], strides, t);
+ *
+ * @local  as sherd_tensor_write: an in-place write, which all ranks make
+ * @shapes array: of the tensor's dtype; NULL if the box is empty; strides: int64_t[ndim], in
+ *         elements, how far neighbours along each dim are apart; NULL = row-major without gaps
+ * @owns   `array` is only read
+ * @errors as sherd_tensor_write, by the alarm, but strided views; EINVAL `array` NULL, a negative
+ *         stride, an expanded tensor. False for NULL and the failed tensor
+ */
+SHERD_API bool sherd_tensor_write_from(sherd_tensor *t, const void *array, const int64_t *strides);
+
+/**
+ * Copy this rank's box of a tensor into an array of the program's own: the reverse of
+ * sherd_tensor_write_from. What lies between the elements of the box is left as it is.
+ *
+ * @local  as sherd_tensor_read
+ * @shapes out, strides: as `array` and `strides` there
+ * @owns   `out` is only written
+ * @errors as sherd_tensor_read, by the alarm; EINVAL `out` NULL, a negative stride. False for NULL
+ *         and the failed tensor
+ */
+SHERD_API bool sherd_tensor_read_to(void *out, const int64_t *strides, sherd_tensor *t);
 
 /* ---- sequences and identities --------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "tensor/state.h"
 
 #include "base/text.h"
+#include "sherd/values.h"
 #include "world/doing.h"
 #include "world/opened.h"
 
@@ -112,9 +113,9 @@ sherd_tensor *sherd_wait(sherd_tensor *t)
 }
 
 /* The first element for writing; a strided view is refused unless `strided`. */
-static void *writable(sherd_tensor *t, bool strided)
+static void *writable(sherd_tensor *t, bool strided, const char *function)
 {
-    if (is_out_of_reach(t, "sherd_tensor_write"))
+    if (is_out_of_reach(t, function))
         return NULL;
     if (!strided && !sherd__is_contiguous(t)) {
         sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
@@ -140,12 +141,12 @@ static void *awaiting_deed(sherd_tensor *t, void *data)
 
 void *sherd__mutable(sherd_tensor *t)
 {
-    return awaiting_deed(t, writable(t, false));
+    return awaiting_deed(t, writable(t, false, "sherd_tensor_write"));
 }
 
 void *sherd__mutable_view(sherd_tensor *t)
 {
-    return awaiting_deed(t, writable(t, true));
+    return awaiting_deed(t, writable(t, true, "sherd_tensor_write"));
 }
 
 /* The last local element, in the storage. */
@@ -184,10 +185,9 @@ static void open_replica(sherd_tensor *t)
         sherd__fit_text(text, SHERD__OPENED_TEXT, sherd_tensor_text(t));
 }
 
-void *sherd_tensor_write(sherd_tensor *t)
+/* What a program of its own accord has got for writing. */
+static void *opened(sherd_tensor *t, void *data)
 {
-    void *data = writable(t, false);
-
     if (data && t->layout) {
         sherd__mark_deed(t);
         if (t->count > 0)
@@ -195,4 +195,77 @@ void *sherd_tensor_write(sherd_tensor *t)
     } else if (data)
         sherd__set_varies(t, (unsigned)SHERD__VARIES);
     return data;
+}
+
+void *sherd_tensor_write(sherd_tensor *t)
+{
+    return opened(t, writable(t, false, "sherd_tensor_write"));
+}
+
+/* ---- arrays of the program's own ------------------------------------------------------------- */
+
+/* Why an array cannot have this rank's box; NULL: it can. Its strides, row-major if none are given,
+ * go to stride[]. */
+static const char *fault_of(const sherd_tensor *t, const void *array, const int64_t *given,
+                            int64_t stride[SHERD_MAX_DIMS])
+{
+    if (t->count > 0 && !array)
+        return "the array is NULL";
+    sherd__row_major(t->ndim, t->local, stride);
+    for (int d = 0; given && d < t->ndim; d++) {
+        if (given[d] < 0)
+            return "a stride is at least 0";
+        stride[d] = given[d];
+    }
+    return NULL;
+}
+
+static bool refuse(sherd_tensor *t, const char *function, const char *why)
+{
+    if (why)
+        sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL, "%s: %s: %s", function,
+                           sherd_tensor_text(t), why);
+    return why != NULL;
+}
+
+static void copy(sherd_tensor *t, void *to, const int64_t *to_stride, const void *from,
+                 const int64_t *from_stride)
+{
+    if (t->count > 0 && !sherd__left_out(t->world, "copy", t->dtype, 0, 2 * sherd__local_bytes(t)))
+        sherd__copy_box(sherd_dtype_bytes(t->dtype), t->ndim, t->local, to, to_stride, from,
+                        from_stride);
+}
+
+bool sherd_tensor_read_to(void *out, const int64_t *strides, sherd_tensor *t)
+{
+    int64_t stride[SHERD_MAX_DIMS];
+    const void *data = NULL;
+
+    if (is_out_of_reach(t, "sherd_tensor_read_to") ||
+        refuse(t, "sherd_tensor_read_to", fault_of(t, out, strides, stride)))
+        return false;
+    data = sherd__data(t);
+    if (data)
+        copy(t, out, stride, data, t->stride);
+    return data != NULL;
+}
+
+bool sherd_tensor_write_from(sherd_tensor *t, const void *array, const int64_t *strides)
+{
+    int64_t stride[SHERD_MAX_DIMS];
+    const char *why;
+    void *data;
+
+    if (is_out_of_reach(t, "sherd_tensor_write_from"))
+        return false;
+    why = fault_of(t, array, strides, stride);
+    for (int d = 0; d < t->ndim; d++)
+        if (t->count > 0 && t->stride[d] == 0 && t->local[d] > 1)
+            why = "some of its elements are one in memory (sherd_expand)";
+    if (refuse(t, "sherd_tensor_write_from", why))
+        return false;
+    data = opened(t, writable(t, true, "sherd_tensor_write_from"));
+    if (data)
+        copy(t, data, t->stride, array, stride);
+    return data != NULL;
 }
