@@ -153,6 +153,43 @@ int attempts(sherd_world *world, void *)
     return sherd_item(sherd_sum(sherd_constant_on(rows, SHERD_F64, 1))) == 8 ? 0 : 1;
 }
 
+/* The second time, one rank throws from within a call of the library. */
+void halves(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_world *world = sherd_module_world(self);
+    int *calls = static_cast<int *>(sherd_module_payload(self));
+
+    if ((*calls)++ == 1 && sherd_world_rank(world) == 1)
+        throw std::runtime_error("no half");
+    out->value[out->count++] = sherd_scale(in->value[0], 0.5);
+}
+
+int forwards(sherd_world *world, void *)
+{
+    int calls = 0, thrown = 0;
+    sherd_module_options options = sherd_module_options();
+    sherd_module *made = nullptr;
+    const sherd_layout *rows;
+
+    options.payload = &calls;
+    sherd::check(world, sherd_layout_parse(&rows, world, "[8(x)] on (x=3)", nullptr));
+    sherd::check(world, sherd_module_create(&made, world, sherd::forward<halves>, &options));
+    sherd::handle<sherd_module> module(made);
+    for (int i = 0; i < 3; i++) {
+        try {
+            sherd::attempt(world, [&] {
+                sherd_tensor *x = sherd_constant_on(rows, SHERD_F64, 1);
+                double sum = sherd_item(sherd_sum(sherd_module_call(module.get(), x)));
+                expect(i == 1 || sum == 4, "a sum of halves");
+            });
+        } catch (const sherd::error &e) {
+            expect(!std::strcmp(e.what(), "rank 1: no half"), e.what());
+            thrown++;
+        }
+    }
+    return thrown == 1 ? 0 : 1;
+}
+
 void ranks_that_throw()
 {
     sherd_world_options three = sherd_world_options();
@@ -162,6 +199,9 @@ void ranks_that_throw()
     three.as = SHERD_THREADS;
     expect(sherd_spawn(&exit_status, &three, attempts, nullptr) == SHERD_OK, "they end well");
     expect(exit_status == 0, "and go on after each");
+    exit_status = 1;
+    expect(sherd_spawn(&exit_status, &three, forwards, nullptr) == SHERD_OK, "forwards end well");
+    expect(exit_status == 0, "and can be called again");
 }
 
 void tensors_that_are_kept(sherd_world *world)

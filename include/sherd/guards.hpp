@@ -15,7 +15,8 @@
  *
  * If only some ranks throw an exception, they leave early, and the others get SHERD_EDIFFER or
  * SHERD_EPEER; within sherd::attempt all ranks throw, and the world goes on. Exceptions must not
- * pass through the library: a forward, a hook or any other callback catches its own.
+ * pass through the library: a hook or any other callback catches its own, and a forward may be
+ * wrapped in sherd::forward.
  *
  * Compiled without exceptions (-fno-exceptions) nothing throws: sherd::check returns the status,
  * which the program must look at, and a world that does not open has a status() and is NULL.
@@ -99,6 +100,37 @@ inline void fail(sherd_world *w, sherd_status status, const char *text)
     sherd_world_fail(w, status, text + skip);
 }
 
+/* The same for the exception that is being handled. */
+inline void fail(sherd_world *w)
+{
+    try {
+        throw;
+    } catch (const error &e) {
+        fail(w, e.status(), e.what());
+    } catch (const std::exception &e) {
+        fail(w, SHERD_EINVAL, e.what());
+    } catch (...) {
+        fail(w, SHERD_EINVAL, "an exception of an unknown class");
+    }
+}
+
+/**
+ * A forward that may throw: the alarm is raised with the text of what F throws.
+ *
+ *     sherd_module_create(&block, world, sherd::forward<block_forward>, nullptr);
+ *
+ * @collective as F   @errors those of F, by the alarm; EINVAL an exception of another class
+ */
+template <sherd_forward F>
+void forward(sherd_module *self, const sherd_args *in, sherd_args *out) noexcept
+{
+    try {
+        F(self, in, out);
+    } catch (...) {
+        fail(sherd_module_world(self));
+    }
+}
+
 /**
  * Run a step of the program, and check the world. If a rank throws anything in the step, the other
  * ranks' collective calls fail, scopes that the step has left open end, and all ranks throw
@@ -122,10 +154,8 @@ template <class Step> void attempt(sherd_world *w, Step step)
         if (e.on_all_ranks(w))
             throw; /* a rank that has thrown another one is at the check that this one is of */
         fail(w, e.status(), e.what());
-    } catch (const std::exception &e) {
-        fail(w, SHERD_EINVAL, e.what());
     } catch (...) {
-        fail(w, SHERD_EINVAL, "an exception of an unknown class");
+        fail(w);
     }
     sherd_scope_end_to(w, depth);
     check(w);
