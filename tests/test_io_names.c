@@ -134,9 +134,8 @@ static const sherd_file_name part_names[] = {
 static sherd_module *split_projections(sherd_world *world, const sherd_mesh *mesh)
 {
     const sherd_experts_options how = {EXPERTS, 2, HIDDEN, false, false};
-    const sherd_parallel_entry plan[] = {{"[qv]", sherd_colwise()},
-                                         {"k", sherd_rowwise()},
-                                         {"moe", sherd_expert_tensor_parallel()}};
+    const sherd_parallel_entry plan[] = {
+        {"[qv]", sherd_colwise()}, {"k", sherd_rowwise()}, {"moe", sherd_expert_tensor_parallel()}};
     sherd_module *root = container(world, NULL, NULL), *m = NULL;
 
     for (int i = 0; i < LEN(parts); i++) {
@@ -255,8 +254,9 @@ static void parts_that_are_not_there_are_refused(sherd_world *world)
         {{"k.*", "qkv.*[9:]"}, "the file has another shape, f64[10,4], from row 9 on"},
         {{"k.*", "qkv.*[999999999999999999:]"}, "from row 999999999999999999 on"},
         {{"k.*", "qkv.*[1999999999999999999:]"}, "has a row that no tensor has"},
-        {{"k.*", "qkv.*[:]"}, "the file has none"}, /* names like others */
-        {{"k.*", "qkv.*[-1:]"}, "the file has none"},
+        /* names like others */
+        {{"k.*", "qkv.*[:]"}, "the file has no \"qkv.weight[:]\", nor \"k.bias\""},
+        {{"k.*", "qkv.*[-1:]"}, "the file has no \"qkv.weight[-1:]\", nor \"k.bias\""},
     };
     sherd_module *m = split_projections(world, line_of_ranks(world));
     sherd_file_name rules[LEN(part_names)];

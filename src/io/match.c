@@ -118,12 +118,19 @@ static sherd_status lacks(const sherd__file_state *s, const sherd__files *f,
 {
     const lacking behind = {s, f, options, i + 1};
     const sherd__wanted want = want_of(s, options, i);
-    char names[LISTED], why[LISTED + 40];
+    char names[LISTED], why[2 * LISTED + 40];
     int more = sherd__list_names(names, sizeof names, next_lacking, &behind);
+    char *as = sherd__stored_name(&want);
+    bool many = f->count > 1, renamed = as && strcmp(as, want.name) != 0;
 
-    snprintf(why, sizeof why, "%s%s%s",
-             f->count > 1 ? "none of the files has it" : "the file has none", more ? ", nor " : "",
-             names);
+    if (renamed)
+        snprintf(why, sizeof why, "%s \"%.80s\"%s%s",
+                 many ? "none of the files has" : "the file has no", as, more ? ", nor " : "",
+                 names);
+    else
+        snprintf(why, sizeof why, "%s%s%s", many ? "none of the files has it" : "the file has none",
+                 more ? ", nor " : "", names);
+    sherd__free(want.heap, as);
     return sherd__refuse_stored(&want, f, 0, want.name, why);
 }
 

@@ -282,8 +282,8 @@ static sherd_status read_rows(const sherd__file_source *source, sherd_tensor *t,
     sherd_status status = SHERD_OK;
 
     if (rows.bytes && !source->stacked)
-        status = read_piece(&r, source->piece, data,
-                            (sherd__stored_rows){begin + rows.at, rows.bytes});
+        status =
+            read_piece(&r, source->piece, data, (sherd__stored_rows){begin + rows.at, rows.bytes});
     for (int64_t done = 0; source->stacked && done < rows.bytes && !status; done += one)
         status = read_piece(&r, &source->piece[(rows.at + done) / one], data + done,
                             (sherd__stored_rows){begin, one});

@@ -43,8 +43,7 @@ static bool has_shape(const sherd_file_entry *e, const int64_t *shape, int ndim,
 {
     if (first < 0)
         return sherd__same_shape(e->ndim, e->shape, ndim, shape);
-    return ndim > 0 && e->ndim == ndim && first <= e->shape[0] &&
-           shape[0] <= e->shape[0] - first &&
+    return ndim > 0 && e->ndim == ndim && first <= e->shape[0] && shape[0] <= e->shape[0] - first &&
            sherd__same_shape(ndim - 1, e->shape + 1, ndim - 1, shape + 1);
 }
 
@@ -119,9 +118,14 @@ static const sherd_file_name *name_rule(const sherd__wanted *want)
     return want->renamed ? sherd__file_name_find(o->names, o->name_count, want->name) : NULL;
 }
 
+char *sherd__stored_name(const sherd__wanted *want)
+{
+    return sherd__file_name_of(want->heap, name_rule(want), want->name, 0);
+}
+
 bool sherd__is_stored(const sherd__files *files, const sherd__wanted *want)
 {
-    char *name = sherd__file_name_of(want->heap, name_rule(want), want->name, 0);
+    char *name = sherd__stored_name(want);
     int at;
     bool there = !name || find(files, name, &at) != NULL;
 

@@ -37,6 +37,8 @@ typedef struct sherd__wanted {
 sherd_status sherd__find_stored(sherd__stored *out, const sherd__files *files,
                                 const sherd__wanted *want, bool *const *known);
 
+/* Its name in the files, of the first piece; NULL for lack of memory. The caller frees it. */
+char *sherd__stored_name(const sherd__wanted *want);
 /* Whether the files have all of it, or its first piece; true if there is no memory to find out. */
 bool sherd__is_stored(const sherd__files *files, const sherd__wanted *want);
 /* EINVAL: "FUNCTION: "PATH": "NAME", f32[4]: why", the path of file number `file`. */

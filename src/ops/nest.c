@@ -2,8 +2,8 @@
 /*
  * The dims of a group are read as one, of all its elements, whose axes are those of the dims one
  * behind the other: that is possible where each shard of the outer dims is one index or none. Then
- * the axes are dealt out to the new dims in the same way. So 8 heads on axes (kv=2,r=4) are 2 groups
- * on kv of 4 heads on r, and back. Time and memory go with the number of shards; pure.
+ * the axes are dealt out to the new dims in the same way. So 8 heads on axes (kv=2,r=4) are 2
+ * groups on kv of 4 heads on r, and back. Time and memory go with the number of shards; pure.
  */
 #include "nest.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The same elements in another shape. The dims of both shapes are matched in groups of equal
- * products, for example [8,128 | 192] and [8,128 | 4,48]. Where shards nest (nest.c) they stay where
- * they are. Otherwise in a group the outermost dim may be sharded: its cuts, counted in elements of
- * the group, must lie between two indices of the new outermost dim. If they do not, the operand
- * first moves to the nearest cuts that do. If a dim after the outermost one is sharded, its axes
- * move to a dim that may be: the outermost one, or that of another group if then the busiest rank
- * receives less. Nothing else is sent, and a contiguous operand's storage is shared.
+ * products, for example [8,128 | 192] and [8,128 | 4,48]. Where shards nest (nest.c) they stay
+ * where they are. Otherwise in a group the outermost dim may be sharded: its cuts, counted in
+ * elements of the group, must lie between two indices of the new outermost dim. If they do not,
+ * the operand first moves to the nearest cuts that do. If a dim after the outermost one is
+ * sharded, its axes move to a dim that may be: the outermost one, or that of another group if then
+ * the busiest rank receives less. Nothing else is sent, and a contiguous operand's storage is
+ * shared.
  */
 #include "apply/sketch.h"
 
