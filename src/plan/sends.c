@@ -44,9 +44,6 @@ static void find_places(sherd__sends *s, const sherd__schedule *mine)
 {
     for (int i = 0; i < mine->sources; i++)
         s->in[s->ins++].rank = mine->source[i];
-    for (int k = 0; k < mine->sharers; k++)
-        if (!find_in(s, mine->sharer[k]))
-            s->in[s->ins++].rank = mine->sharer[k];
     for (int i = 0; i < mine->regions; i++) {
         const sherd__region *region = &mine->region[i];
         for (int k = region->first; k < region->first + region->count; k++) {
@@ -112,14 +109,6 @@ static bool add_reader(sherd__sends *s, const sherd_plan *plan, int step, int ra
     return good;
 }
 
-static bool is_in(const int *list, int count, int rank)
-{
-    for (int i = 0; i < count; i++)
-        if (list[i] == rank)
-            return true;
-    return false;
-}
-
 static bool find_readers(sherd__sends *s, const sherd_plan *plan, int step)
 {
     const sherd__schedule *mine = plan->mine[step];
@@ -128,9 +117,6 @@ static bool find_readers(sherd__sends *s, const sherd_plan *plan, int step)
 
     for (int i = 0; i < mine->readers && good; i++)
         good = add_reader(s, plan, step, mine->reader[i], &boxes);
-    for (int i = 0; i < mine->sharers && good; i++)
-        if (!is_in(mine->reader, mine->readers, mine->sharer[i]))
-            good = add_reader(s, plan, step, mine->sharer[i], &boxes);
     return good;
 }
 
@@ -155,8 +141,8 @@ static sherd__sends *make(const sherd_plan *plan, int step)
 
     if (!s)
         return NULL;
-    s->out = sherd__alloc(heap, (size_t)(mine->readers + mine->sharers), sizeof *s->out);
-    s->in = sherd__alloc(heap, (size_t)(mine->sources + mine->sharers), sizeof *s->in);
+    s->out = sherd__alloc(heap, (size_t)mine->readers, sizeof *s->out);
+    s->in = sherd__alloc(heap, (size_t)mine->sources, sizeof *s->in);
     s->place = sherd__alloc(heap, (size_t)mine->pulls, sizeof *s->place);
     if (s->out && s->in && s->place) {
         find_places(s, mine);

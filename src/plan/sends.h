@@ -25,7 +25,7 @@ typedef struct sherd__parcel_list {
 
 typedef struct sherd__sends {
     int outs, ins;           /* ascending by rank */
-    sherd__parcel_list *out; /* [outs]: readers and sharers */
+    sherd__parcel_list *out; /* [outs]: readers */
     sherd__parcel_list *in;  /* [ins]: sources; only rank and elements */
     sherd__sent_box *box;
     int64_t *place; /* [pulls of my schedule]: the element of its rank's message where it begins */
