@@ -124,6 +124,23 @@ MISUSE(a_pipeline_needs_stages_that_come_round)
     sherd_module_destroy(layer);
 }
 
+/* The first of a place's turns; behind them nothing is written. */
+static void turns_are_cut_to_their_room(const sherd_pipeline *p)
+{
+    sherd_pipeline_turn all[8], some[8] = {{0, SHERD_PIPELINE_FORWARD, 0}};
+
+    CHECK_EQ(sherd_pipeline_turns(p, 1, 4, all, LEN(all)), 8);
+    CHECK_EQ(sherd_pipeline_turns(p, 1, 4, some, 3), 8);
+    for (int i = 0; i < 8; i++) { /* the last of two places does one microbatch after the other */
+        bool back = i % 2 == 1, there = i < 3;
+        CHECK_EQ(all[i].stage, 1);
+        CHECK(all[i].kind == (back ? SHERD_PIPELINE_BACKWARD : SHERD_PIPELINE_FORWARD));
+        CHECK_EQ(all[i].microbatch, i / 2);
+        CHECK_EQ(some[i].stage, there ? all[i].stage : 0);
+        CHECK_EQ(some[i].microbatch, there ? all[i].microbatch : 0);
+    }
+}
+
 MISUSE(running_needs_microbatches)
 {
     sherd_module *layer = linear(m->world);
@@ -140,6 +157,8 @@ MISUSE(running_needs_microbatches)
     ANSWERS(sherd_pipeline_turns(p, 0, INT64_MAX, NULL, 0) == 0);
     ANSWERS(sherd_pipeline_turns(p, 0, (1 << 23) + 1, NULL, 0) == 0);
     ANSWERS(sherd_pipeline_turns(p, 1, 4, NULL, 0) == 8);
+    ANSWERS(sherd_pipeline_turns(p, 0, 1, NULL, 0) == 2);
+    turns_are_cut_to_their_room(p);
     ANSWERS(isnan(sherd_pipeline_run(NULL, &none)));
     if (!m->alone) {
         FAILS(SHERD_EINVAL, sherd_pipeline_run(p, NULL));
