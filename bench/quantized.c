@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows times a weight of 4096 x 4096: in bf16, and in 8 bits with scales of rows and of groups of
- * columns, side by side; medians, in milliseconds. Three weights take turns, so that none is in a
- * cache. The last line is how long a copy of the 8 bits takes, which is the limit of few rows.
- * Seconds of time, 300 MB.
+ * Rows times a weight of 4096 x 4096: in f32 and bf16, and in 8 and 4 bits with scales of rows or
+ * of groups of columns, side by side, rows in f32 for the first and in bf16 for the others, and
+ * f32 rows in 8 and 4 bits; medians, in milliseconds. Three weights take turns, so that none is in
+ * a cache. The last line is how long copies of the 8 and 4 bits take, the limit of few rows.
+ * A minute of time, 700 MB.
  */
 #include <sherd.h>
 #include <stdio.h>
@@ -11,10 +12,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { SIDE = 4096, WEIGHTS = 3, TIMES = 21, WAYS = 4 };
+enum { SIDE = 4096, WEIGHTS = 3, TIMES = 21, WAYS = 9 };
 
-static const int64_t groups[WAYS] = {0, 0, 32, 128}; /* of the second way on */
-static const char *const names[WAYS] = {"bf16", "i8", "groups of 32", "of 128"};
+static const struct {
+    const char *name;
+    sherd_dtype dtype; /* of rows */
+    int bits;          /* 0: the weight has their dtype */
+    int64_t group;
+} ways[WAYS] = {
+    {"f32", SHERD_F32, 0, 0},     {"i8 (f32)", SHERD_F32, 8, 0}, {"i4/32 (f32)", SHERD_F32, 4, 32},
+    {"bf16", SHERD_BF16, 0, 0},   {"i8", SHERD_BF16, 8, 0},      {"i8/32", SHERD_BF16, 8, 32},
+    {"i4/32", SHERD_BF16, 4, 32}, {"i4/64", SHERD_BF16, 4, 64},  {"i4/128", SHERD_BF16, 4, 128}};
 
 /* The weight of each way, and its scales. */
 typedef struct weights {
@@ -50,10 +58,10 @@ static weights make(sherd_world *world)
 
     for (int k = 0; k < WEIGHTS; k++) {
         sherd_tensor *t = sherd_random(world, SHERD_F32, shape, 2, sherd_normal(0, 0.02), &dice);
-        w.of[0][k] = sherd_cast(t, SHERD_BF16);
-        w.scale[0][k] = NULL;
-        for (int i = 1; i < WAYS; i++)
-            w.of[i][k] = sherd_quantize(t, groups[i], &w.scale[i][k]);
+        for (int i = 0; i < WAYS; i++)
+            w.of[i][k] = ways[i].bits
+                             ? sherd_quantize(t, ways[i].bits, ways[i].group, &w.scale[i][k])
+                             : sherd_cast(t, ways[i].dtype);
     }
     return w;
 }
@@ -62,10 +70,10 @@ static double once(sherd_world *world, const weights *w, sherd_tensor *x, int wa
 {
     sherd_scope_begin(world);
     double begin = milliseconds();
-    if (way == 0)
-        sherd_linear(x, w->of[0][k], NULL);
+    if (ways[way].bits)
+        sherd_linear_quantized(x, w->of[way][k], w->scale[way][k], ways[way].group, NULL);
     else
-        sherd_linear_quantized(x, w->of[way][k], w->scale[way][k], groups[way], NULL);
+        sherd_linear(x, w->of[way][k], NULL);
     double took = milliseconds() - begin;
     sherd_scope_end(world);
     return took;
@@ -75,30 +83,31 @@ static void try_rows(sherd_world *world, const weights *w, int64_t rows)
 {
     const int64_t shape[] = {rows, SIDE};
     sherd_generator dice = sherd_generator_named("rows");
-    sherd_tensor *x = sherd_random(world, SHERD_BF16, shape, 2, sherd_normal(0, 1), &dice);
+    sherd_tensor *wide = sherd_random(world, SHERD_F32, shape, 2, sherd_normal(0, 1), &dice);
+    sherd_tensor *x = sherd_cast(wide, SHERD_BF16);
     double took[WAYS][TIMES];
 
     for (int i = 0; i < TIMES; i++)
         for (int way = 0; way < WAYS; way++)
-            took[way][i] = once(world, w, x, way, i % WEIGHTS);
+            took[way][i] =
+                once(world, w, ways[way].dtype == SHERD_F32 ? wide : x, way, i % WEIGHTS);
     printf("%4d rows:", (int)rows);
     for (int way = 0; way < WAYS; way++)
-        printf("  %s %.2f", names[way], median(took[way]));
+        printf("  %s %.2f", ways[way].name, median(took[way]));
     printf("\n");
 }
 
-static void try_copy(void)
+static void try_copy(size_t bytes)
 {
-    const size_t bytes = (size_t)SIDE * SIDE;
-    char *from = malloc(bytes), *to = malloc(bytes);
+    char *from = malloc(WEIGHTS * bytes), *to = malloc(bytes);
     double took[TIMES];
 
     if (from && to) {
-        memset(from, 1, bytes);
+        memset(from, 1, WEIGHTS * bytes);
         memset(to, 1, bytes);
         for (int i = 0; i < TIMES; i++) {
             double begin = milliseconds();
-            memcpy(to, from, bytes);
+            memcpy(to, from + (size_t)(i % WEIGHTS) * bytes, bytes);
             took[i] = milliseconds() - begin;
         }
         printf("a copy of %.1f MB: %.2f\n", 1e-6 * (double)bytes, median(took));
@@ -117,7 +126,8 @@ int main(void)
     const weights w = make(world);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         try_rows(world, &w, rows[i]);
-    try_copy();
+    try_copy((size_t)SIDE * SIDE);
+    try_copy((size_t)SIDE * SIDE / 2);
     sherd_status status = sherd_world_check(world);
     if (status)
         fprintf(stderr, "%s\n", sherd_world_error(world));

@@ -124,33 +124,41 @@ RUN(run_nonzero, sherd_nonzero(in[0]))
 RUN(run_masked_select, sherd_masked_select(in[0], in[1]))
 RUN(run_masked_scatter, sherd_masked_scatter(in[0], in[1], sherd_masked_select(in[2], in[1])))
 
-/* ---- weights of 8 bits; number: columns of a group ------------------------------------------ */
+/* ---- weights of 8 or 4 bits; numbers: columns of a group, bits ------------------------------ */
 
-static inline sherd_tensor *there_and_back(sherd_tensor *w, int64_t group)
+static inline sherd_tensor *there_and_back(sherd_tensor *w, int64_t group, int bits)
 {
-    sherd_tensor *scale, *value = sherd_quantize(w, group, &scale);
+    sherd_tensor *scale, *value = sherd_quantize(w, bits, group, &scale);
 
     return sherd_dequantize(value, scale, group, sherd_tensor_dtype(w));
 }
 
-RUN(run_quantize, there_and_back(in[0], n[0]))
+RUN(run_quantize, there_and_back(in[0], n[0], (int)n[1]))
 RUN(run_linear_quantized,
-    sherd_linear_quantized(in[0], sherd_cast(sherd_add_scalar(in[1], -100), SHERD_I8),
+    sherd_linear_quantized(in[0],
+                           n[1] == 4 ? sherd_cast(in[1], SHERD_U8)
+                                     : sherd_cast(sherd_add_scalar(in[1], -100), SHERD_I8),
                            sherd_scale(sherd_cast(in[2], SHERD_F32), 1.0 / 64), n[0],
                            a->p->operands > 3 ? in[3] : NULL))
 
 static inline bool draw_quantize(call_plan *p, uint64_t *dice)
 {
-    p->number[0] = roll(dice, 5);
+    bool pairs = p->in[0].shape[p->in[0].ndim - 1] % 2 == 0 && roll(dice, 2);
+
+    p->number[0] = roll(dice, 5) * (pairs + 1);
+    p->number[1] = pairs ? 4 : 8;
     return true;
 }
 
 static inline bool draw_linear_quantized(call_plan *p, uint64_t *dice)
 {
     int64_t in = p->in[0].shape[p->in[0].ndim - 1], group = roll(dice, 5);
-    int64_t shape[] = {1 + roll(dice, 4), in};
+    bool pairs = in % 2 == 0 && roll(dice, 2);
+    int64_t shape[] = {1 + roll(dice, 4), pairs ? in / 2 : in};
 
+    group *= pairs + 1;
     p->number[0] = group;
+    p->number[1] = pairs ? 4 : 8;
     want(p, 1, 'i', 2, shape)->limit = 200;
     shape[1] = group ? (in + group - 1) / group : 0;
     want(p, 2, 'i', group ? 2 : 1, shape)->limit = 50;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linears whose weights became 8 bits, before and after styles: the same numbers, gradients of what
+ * Linears whose weights became 8 or 4 bits, before and after styles: the same numbers, gradients of what
  * remains, and a file that another model reads on any ranks; files with I8 tensors.
  */
 #include "models.h"
@@ -15,9 +15,12 @@ static sherd_module *model(sherd_world *world, sherd_dtype dtype)
     return mlp(world, dtype, IN, HIDDEN, OUT);
 }
 
+/* Two neighbours stay together, as they do in a byte of 4 bits. */
 static void parallelize(sherd_world *world, sherd_module *m)
 {
-    const sherd_parallel_entry plan[] = {{"net1", sherd_colwise()}, {"net2", sherd_rowwise()}};
+    sherd_parallel_entry plan[] = {{"net1", sherd_colwise()}, {"net2", sherd_rowwise()}};
+
+    plan[0].style.granule = plan[1].style.granule = 2;
 
     CHECK_OK(sherd_parallelize(m, line_of_ranks(world), "tp", plan, 2));
 }
@@ -27,40 +30,53 @@ static sherd_tensor *output_of(sherd_world *world, sherd_module *m, sherd_dtype 
     return sherd_full(sherd_module_call(m, wave(world, dtype, 2, SHAPE(ROWS, IN), 3, 1, 0)));
 }
 
-/* Whatever comes first, styles or 8 bits: near the model of before, and nearer each other. */
+static const struct {
+    int bits, group;
+    double off;
+} ways[] = {{8, 0, 0.02}, {8, 4, 0.02}, {4, 0, 0.4}, {4, 4, 0.4}};
+
+/* Where they are after styles. */
+static void check_layouts(sherd_module *m)
+{
+    const char *const want[] = {"S(0)", "S(0)", "S(1)", "R"};
+    const char *const names[] = {"weight", "weight_scale"};
+
+    for (int i = 0; i < 4; i++) {
+        sherd_module *linear = sherd_module_find(m, i < 2 ? "net1" : "net2");
+        CHECK_TEXT(
+            sherd_layout_placements(sherd_tensor_layout(sherd_module_buffer(linear, names[i % 2]))),
+            want[i]);
+    }
+}
+
+/* Whatever comes first, styles or few bits: near the model of before, and nearer each other. */
 static void models_compute_nearly_what_they_did(sherd_world *world)
 {
-    static const int64_t groups[] = {0, 4};
-
-    for (int g = 0; g < 2; g++)
+    for (int w = 0; w < LEN(ways); w++)
         for (int order = 0; order < 3; order++) {
             double before[ROWS * OUT], y[ROWS * OUT], first[ROWS * OUT];
+            int bits = ways[w].bits, group = ways[w].group;
             sherd_scope_begin(world);
             sherd_module *m = model(world, SHERD_F32), *like = model(world, SHERD_F32);
             whole(output_of(world, m, SHERD_F32), before);
-            CHECK_OK(sherd_module_quantize(like, groups[g]));
+            CHECK_OK(sherd_module_quantize(like, bits, group));
             whole(output_of(world, like, SHERD_F32), first);
             if (order == 1)
                 parallelize(world, m);
-            CHECK_OK(sherd_module_quantize(m, groups[g]));
+            CHECK_OK(sherd_module_quantize(m, bits, group));
             if (order == 2)
                 parallelize(world, m);
             sherd_module *one = sherd_module_find(m, "net1");
             CHECK(sherd_module_parameter(one, "weight") == NULL);
             CHECK(sherd_module_parameter(one, "bias") != NULL);
-            CHECK_EQ(sherd_tensor_dtype(sherd_module_buffer(one, "weight")), SHERD_I8);
-            if (order) {
-                sherd_module *two = sherd_module_find(m, "net2");
-                const char *const want[] = {"S(0)", "S(0)", "S(1)", "R"};
-                const char *const names[] = {"weight", "weight_scale"};
-                for (int i = 0; i < 4; i++)
-                    CHECK_TEXT(sherd_layout_placements(sherd_tensor_layout(
-                                   sherd_module_buffer(i < 2 ? one : two, names[i % 2]))),
-                               want[i]);
-            }
+            sherd_tensor *value = sherd_module_buffer(one, "weight");
+            CHECK_EQ(sherd_tensor_dtype(value), bits == 4 ? SHERD_U8 : SHERD_I8);
+            CHECK_EQ(sherd_tensor_shape(value)[1], IN * bits / 8);
+            if (order)
+                check_layouts(m);
             whole(output_of(world, m, SHERD_F32), y);
             for (int i = 0; i < ROWS * OUT; i++) {
-                CHECK_NEAR(y[i], before[i], 0.02);
+                CHECK_NEAR(y[i], before[i], ways[w].off);
                 CHECK_NEAR(y[i], first[i], 1e-5);
             }
             sherd_module_destroy(m);
@@ -70,13 +86,62 @@ static void models_compute_nearly_what_they_did(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A shard of 4 bits is whole bytes: 10 columns over 2 ranks are 5 each. */
+static void columns_of_a_byte_are_not_parted(sherd_world *world)
+{
+    sherd_parallel_entry plan[] = {{"net2", sherd_rowwise()}};
+    sherd_module *m = model(world, SHERD_F32);
+
+    CHECK_OK(sherd_parallelize(m, line_of_ranks(world), "tp", plan, 1));
+    CHECK_EQ(sherd_module_quantize(m, 4, 0), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "\"net2\" has a weight that is cut at an odd column"));
+    CHECK(sherd_module_parameter(sherd_module_find(m, "net1"), "weight") != NULL);
+    (void)sherd_world_check(world);
+    CHECK_OK(sherd_module_quantize(m, 8, 0));
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(m);
+
+    m = model(world, SHERD_F32);
+    CHECK_OK(sherd_module_quantize(m, 4, 0));
+    plan[0].style.granule = 5;
+    CHECK_EQ(sherd_parallelize(m, line_of_ranks(world), "tp", plan, 1), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "a granule of 5 columns"));
+    (void)sherd_world_check(world);
+    sherd_module_destroy(m);
+}
+
+/* An optimizer of before would go on with weights that are none. */
+static void steps_of_former_weights_are_refused(sherd_world *world)
+{
+    sherd_module *m = model(world, SHERD_F32);
+    sherd_optimizer *before = NULL, *afterwards = NULL;
+    double y[ROWS * OUT];
+
+    CHECK_OK(sherd_sgd_create(&before, m, NULL));
+    CHECK_OK(sherd_module_quantize(sherd_module_find(m, "net2"), 8, 0));
+    CHECK_OK(sherd_sgd_create(&afterwards, m, NULL));
+    for (int i = 0; i < 2; i++) {
+        sherd_backward(sherd_sum(output_of(world, m, SHERD_F32)));
+        sherd_optimizer_step(i ? before : afterwards, 0.1, 1);
+        sherd_status status = sherd_world_check(world);
+        CHECK_EQ(status, i ? SHERD_EINVAL : SHERD_OK);
+        if (i)
+            CHECK(strstr(sherd_world_error(world), "sherd_module_quantize"));
+    }
+    whole(output_of(world, m, SHERD_F32), y);
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(before);
+    sherd_optimizer_destroy(afterwards);
+    sherd_module_destroy(m);
+}
+
 /* The input and the biases have gradients; a cast of the model leaves the scales. */
 static void what_is_not_quantized_has_gradients(sherd_world *world)
 {
     sherd_module *m = model(world, SHERD_F32);
 
     parallelize(world, m);
-    CHECK_OK(sherd_module_quantize(m, 0));
+    CHECK_OK(sherd_module_quantize(m, 8, 0));
     CHECK_OK(sherd_module_cast(m, SHERD_BF16));
     sherd_module *one = sherd_module_find(m, "net1");
     CHECK_EQ(sherd_tensor_dtype(sherd_module_buffer(one, "weight_scale")), SHERD_F32);
@@ -86,33 +151,76 @@ static void what_is_not_quantized_has_gradients(sherd_world *world)
     sherd_backward(sherd_sum(sherd_cast(sherd_module_call(m, x), SHERD_F32)));
     CHECK(sherd_grad(x) != NULL);
     CHECK(sherd_grad(sherd_module_parameter(one, "bias")) != NULL);
-    CHECK_EQ(sherd_module_quantize(m, 0), SHERD_EINVAL); /* nothing is left to do */
+    CHECK_EQ(sherd_module_quantize(m, 8, 0), SHERD_EINVAL); /* nothing is left to do */
     CHECK_OK(sherd_world_check(world));
     sherd_module_destroy(m);
 }
 
-static void files_keep_weights_of_8_bits(sherd_world *world)
+static sherd_module *empty_model(sherd_world *world)
 {
-    sherd_module *m = model(world, SHERD_F32), *other = model(world, SHERD_F32);
-    double y[ROWS * OUT], again[ROWS * OUT];
-    char room[256];
-    const char *path = scratch(room, "quantized");
+    sherd_module *m = model(world, SHERD_F32);
 
-    parallelize(world, m);
-    CHECK_OK(sherd_module_quantize(m, 4));
-    whole(output_of(world, m, SHERD_F32), y);
-    CHECK_OK(sherd_module_write(m, NULL, path));
     for (int i = 0; i < 2; i++) {
-        sherd_module *linear = sherd_module_find(other, i ? "net2" : "net1");
+        sherd_module *linear = sherd_module_find(m, i ? "net2" : "net1");
         const int64_t *shape = sherd_tensor_shape(sherd_module_parameter(linear, "weight"));
         CHECK_OK(sherd_module_set_parameter(linear, "weight",
                                             sherd_constant(world, SHERD_F32, shape, 2, 0)));
     }
-    CHECK_OK(sherd_module_quantize(other, 4));
-    CHECK_OK(sherd_module_read(other, NULL, path, NULL));
-    whole(output_of(world, other, SHERD_F32), again);
-    for (int i = 0; i < ROWS * OUT; i++)
-        CHECK_NEAR(y[i], again[i], 1e-5);
+    return m;
+}
+
+/* Written sharded, read whole; the file says what they are, and others do not take them. */
+static void files_keep_weights_of_few_bits(sherd_world *world)
+{
+    for (int bits = 4; bits <= 8; bits += 4) {
+        sherd_module *m = model(world, SHERD_F32), *other = empty_model(world);
+        double y[ROWS * OUT], again[ROWS * OUT];
+        char room[256];
+        const char *path = scratch(room, "quantized");
+        sherd_file *file = NULL;
+
+        parallelize(world, m);
+        CHECK_OK(sherd_module_quantize(m, bits, 4));
+        whole(output_of(world, m, SHERD_F32), y);
+        CHECK_OK(sherd_module_write(m, NULL, path));
+        CHECK_OK(sherd_file_open(&file, world, path));
+        CHECK_TEXT(sherd_file_text(file, "quantized.net1"),
+                   bits == 4 ? "4 bits, group 4" : "8 bits, group 4");
+        sherd_file_destroy(file);
+        CHECK_OK(sherd_module_quantize(other, bits, 4));
+        CHECK_OK(sherd_module_read(other, NULL, path, NULL));
+        whole(output_of(world, other, SHERD_F32), again);
+        for (int i = 0; i < ROWS * OUT; i++)
+            CHECK_NEAR(y[i], again[i], 1e-5);
+        CHECK_OK(sherd_world_check(world));
+        sherd_module_destroy(other);
+
+        other = empty_model(world);
+        CHECK_OK(sherd_module_quantize(other, 12 - bits, 4));
+        CHECK_EQ(sherd_module_read(other, NULL, path, NULL), SHERD_EINVAL);
+        (void)sherd_world_check(world);
+        sherd_module_destroy(m);
+        sherd_module_destroy(other);
+        remove_file(world, path);
+    }
+}
+
+/* 6 columns have two groups of 4, or of 5. */
+static void files_tell_groups_of_one_count(sherd_world *world)
+{
+    sherd_module *m = NULL, *other = NULL;
+    char room[256];
+    const char *path = scratch(room, "groups");
+
+    CHECK_OK(sherd_linear_create(&m, world, 6, 3, NULL));
+    CHECK_OK(sherd_linear_create(&other, world, 6, 3, NULL));
+    CHECK_OK(sherd_module_quantize(m, 8, 4));
+    CHECK_OK(sherd_module_quantize(other, 8, 5));
+    CHECK_OK(sherd_module_write(m, NULL, path));
+    CHECK_EQ(sherd_module_read(other, NULL, path, NULL), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "8 bits, group 5"));
+    (void)sherd_world_check(world);
+    CHECK_OK(sherd_module_read(m, NULL, path, NULL));
     CHECK_OK(sherd_world_check(world));
     sherd_module_destroy(m);
     sherd_module_destroy(other);
@@ -185,7 +293,7 @@ static void no_memory_leaves_a_model_that_works(sherd_world *world)
 
     for (sherd_status status = SHERD_ENOMEM; status && n < 500; n++) {
         sherd_world_fail_allocation(world, n);
-        status = sherd_module_quantize(m, 0);
+        status = sherd_module_quantize(m, 8, 0);
         sherd_world_fail_allocation(world, 0);
         sherd_status checked = sherd_world_check(world);
         CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
@@ -208,7 +316,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     parallelize(world, m);
     for (sherd_status status = SHERD_ENOMEM; status && n < 500; n++) {
         sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
-        status = sherd_module_quantize(m, 4);
+        status = sherd_module_quantize(m, 8, 4);
         sherd_world_fail_allocation(world, 0);
         sherd_status checked = sherd_world_check(world);
         CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
@@ -230,7 +338,7 @@ static void ranks_that_quantize_others_get_ediffer(sherd_world *world)
     linear_layer(m, "net2", SHERD_F32, IN, IN, 3);
     CHECK_OK(sherd_parallelize(m, line_of_ranks(world), "tp", plan, 2));
     sherd_module *mine = sherd_module_find(m, sherd_world_rank(world) ? "net1" : "net2");
-    CHECK_EQ(sherd_module_quantize(mine, 0), SHERD_EDIFFER);
+    CHECK_EQ(sherd_module_quantize(mine, 8, 0), SHERD_EDIFFER);
     CHECK(sherd_module_parameter(mine, "weight") != NULL);
     (void)sherd_world_check(world);
     sherd_module_destroy(m);
@@ -239,7 +347,10 @@ static void ranks_that_quantize_others_get_ediffer(sherd_world *world)
 static const check_test tests[] = {
     {TEST(models_compute_nearly_what_they_did), {1, 2, 3, 4}},
     {TEST(what_is_not_quantized_has_gradients), {1, 2, 3}},
-    {TEST(files_keep_weights_of_8_bits), {1, 2, 3}},
+    {TEST(columns_of_a_byte_are_not_parted), {2}},
+    {TEST(steps_of_former_weights_are_refused), {1, 2}},
+    {TEST(files_keep_weights_of_few_bits), {1, 2, 3}},
+    {TEST(files_tell_groups_of_one_count), {1, 2}},
     {TEST(i8_is_written_and_read), {1, 3}},
     {TEST(other_linears_have_their_own_scales), {1, 2, 3}},
     {TEST(no_memory_leaves_a_model_that_works), {1, 2}},

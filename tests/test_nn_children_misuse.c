@@ -83,11 +83,13 @@ MISUSE(weights_of_8_bits_are_made_of_linears)
     sherd_module *layer = linear(m->world), *norm = NULL;
 
     CHECK_OK(sherd_layer_norm_create(&norm, m->world, 3, NULL));
-    ONLY_SAYS(SHERD_EINVAL, sherd_module_quantize(NULL, 0));
-    REFUSES(SHERD_EINVAL, sherd_module_quantize(layer, -1));
-    REFUSES(SHERD_EINVAL, sherd_module_quantize(norm, 0));
-    REFUSES(SHERD_OK, sherd_module_quantize(layer, 2));
-    REFUSES(SHERD_EINVAL, sherd_module_quantize(layer, 2)); /* it is */
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_quantize(NULL, 8, 0));
+    REFUSES(SHERD_EINVAL, sherd_module_quantize(layer, 8, -1));
+    REFUSES(SHERD_EINVAL, sherd_module_quantize(norm, 8, 0));
+    REFUSES(SHERD_EINVAL, sherd_module_quantize(layer, 7, 0));
+    REFUSES(SHERD_EINVAL, sherd_module_quantize(layer, 4, 3));
+    REFUSES(SHERD_OK, sherd_module_quantize(layer, 8, 2));
+    REFUSES(SHERD_EINVAL, sherd_module_quantize(layer, 8, 2)); /* it is */
     sherd_module_destroy(layer);
     sherd_module_destroy(norm);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Misuse of weights of 8 bits: see misuse.h. */
+/* Misuse of weights of 8 and 4 bits: see misuse.h. */
 #include "misuse.h"
 
 #include "sherd/ops.h"
@@ -10,6 +10,7 @@
 typedef struct things {
     sherd_tensor *x, *weight, *value, *scale, *groups, *bias; /* [4,6], [3,6], .., [3], [3,2] */
     sherd_tensor *scalar, *other;                             /* x on another mesh */
+    sherd_tensor *odd, *pairs;                                /* [3,5]; [3,3] of bytes */
 } things;
 
 static sherd_tensor *on(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape,
@@ -29,6 +30,7 @@ static sherd_tensor *on(sherd_world *world, sherd_dtype dtype, int ndim, const i
 static things make(sherd_world *world)
 {
     static const int64_t x[] = {4, 6}, weight[] = {3, 6}, groups[] = {3, 2};
+    static const int64_t odd[] = {3, 5}, pairs[] = {3, 3};
 
     return (things){.x = on(world, SHERD_F32, 2, x, "x=%d"),
                     .weight = on(world, SHERD_F32, 2, weight, "x=%d"),
@@ -37,6 +39,8 @@ static things make(sherd_world *world)
                     .groups = on(world, SHERD_F32, 2, groups, "x=%d"),
                     .bias = on(world, SHERD_F32, 1, weight, "x=%d"),
                     .scalar = on(world, SHERD_F32, 0, NULL, "x=%d"),
+                    .odd = on(world, SHERD_F32, 2, odd, "x=%d"),
+                    .pairs = on(world, SHERD_U8, 2, pairs, "x=%d"),
                     .other = on(world, SHERD_F32, 2, x, "x=%d,y=1")};
 }
 
@@ -45,13 +49,17 @@ MISUSE(weights_become_numbers_of_8_bits)
     const things t = make(m->world);
     sherd_tensor *scale = NULL;
 
-    ONLY_SAYS(NULL, sherd_quantize(NULL, 0, NULL));
-    ONLY_SAYS(NULL, sherd_quantize(NULL, 0, &scale));
-    FAILS(SHERD_EINVAL, sherd_quantize(t.weight, 0, NUL(&scale)));
-    FAILS(SHERD_EINVAL, sherd_quantize(t.weight, BAD(-1, 1), &scale));
-    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.scalar, t.weight), 0, &scale));
-    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.value, t.weight), 0, &scale));
-    FAILS(SHERD_OK, sherd_quantize(t.weight, INT64_MAX, &scale));
+    ONLY_SAYS(NULL, sherd_quantize(NULL, 8, 0, NULL));
+    ONLY_SAYS(NULL, sherd_quantize(NULL, 8, 0, &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(t.weight, 8, 0, NUL(&scale)));
+    FAILS(SHERD_EINVAL, sherd_quantize(t.weight, 8, BAD(-1, 1), &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.scalar, t.weight), 8, 0, &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.value, t.weight), 8, 0, &scale));
+    FAILS(SHERD_OK, sherd_quantize(t.weight, 8, INT64_MAX, &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(t.weight, BAD(5, 4), 0, &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(t.weight, 4, BAD(3, 2), &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.odd, t.weight), 4, 0, &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.scalar, t.weight), 4, 0, &scale));
 }
 
 MISUSE(numbers_of_8_bits_become_weights)
@@ -69,6 +77,8 @@ MISUSE(numbers_of_8_bits_become_weights)
     FAILS(SHERD_EINVAL, sherd_dequantize(t.value, t.scale, 0, BAD(SHERD_I8, SHERD_F32)));
     FAILS(SHERD_EINVAL, sherd_dequantize(t.value, t.scale, 0, BAD((sherd_dtype)99, SHERD_F32)));
     FAILS(SHERD_EINVAL, sherd_dequantize(BAD(t.scalar, t.value), t.scale, 0, SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.pairs, t.groups, BAD(3, 4), SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_dequantize(t.pairs, t.groups, BAD(2, 4), SHERD_F32));
 }
 
 MISUSE(products_need_values_and_scales_that_fit)
@@ -88,6 +98,11 @@ MISUSE(products_need_values_and_scales_that_fit)
     FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.value, t.groups, BAD(1, 5), NULL));
     FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.value, t.groups, BAD(-5, 5), NULL));
     FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.value, t.scale, 0, BAD(t.x, t.bias)));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.odd, t.x), t.pairs, t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.scalar, t.x), t.pairs, t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(NUL(t.x), t.pairs, t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.pairs, t.groups, BAD(3, 4), NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.pairs, BAD(t.groups, t.scale), 0, NULL));
     FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(sherd_cast(t.x, SHERD_F16), t.x), t.value,
                                                t.scale, 0, t.bias));
 }

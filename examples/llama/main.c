@@ -15,19 +15,20 @@
 #include "llama.h"
 
 enum { FAILED = 1, UNUSABLE = 2 }; /* exit statuses */
+enum { COLUMNS = 64 };             /* that share a scale of weights of 4 bits */
 
 static const char usage[] =
     "usage: llama [--mesh tp=2] [--tokens 32] [--temperature 0] [--top-p 1] [--seed 0] [--dtype "
     "f32|bf16|f16]\n"
-    "             [--random] [--int8] [--time] DIRECTORY IDS...\n"
+    "             [--random] [--int8 | --int4] [--time] DIRECTORY IDS...\n"
     "IDS: a prompt as token ids, 1,2,3. --random: draw the weights, and read config.json only. "
-    "--int8: layers have weights of 8 bits.\n";
+    "--int8, --int4: layers have weights of 8 bits, or of 4 bits with a scale for 64 columns.\n";
 
 typedef struct job {
     const char *directory, *mesh, *dtype;
     sampling how;
     uint64_t seed;
-    bool random, int8, time;
+    bool random, int8, int4, time;
     prompts p;
 } job;
 
@@ -80,6 +81,7 @@ static bool parse(job *j, int argc, char **argv)
         const char *name = argv[i] + 2, *value = i + 1 < argc ? argv[i + 1] : NULL;
         bool *flag = strcmp(name, "random") == 0 ? &j->random
                      : strcmp(name, "int8") == 0 ? &j->int8
+                     : strcmp(name, "int4") == 0 ? &j->int4
                      : strcmp(name, "time") == 0 ? &j->time
                                                  : NULL;
         if (flag) {
@@ -105,7 +107,7 @@ static bool parse(job *j, int argc, char **argv)
             return false;
     }
     j->directory = i < argc ? argv[i] : NULL;
-    return j->directory && j->p.tokens > 0 && j->how.top_p > 0 &&
+    return j->directory && j->p.tokens > 0 && !(j->int8 && j->int4) && j->how.top_p > 0 &&
            read_prompts(&j->p, argv + i + 1, argc - i - 1);
 }
 
@@ -144,8 +146,9 @@ static sherd_status run(const job *j, llama *m)
     sherd_status status = sherd_world_check(m->world);
     if (!status && !j->random)
         status = llama_load(m, j->directory);
-    if (!status && j->int8)
-        status = sherd_module_quantize(sherd_module_find(m->root, "model.layers"), 0);
+    if (!status && (j->int8 || j->int4))
+        status = sherd_module_quantize(sherd_module_find(m->root, "model.layers"), j->int4 ? 4 : 8,
+                                       j->int4 ? COLUMNS : 0);
     loaded = seconds() - loaded;
     if (!status)
         status = generate(m, &j->p, &j->how, out, &took);

@@ -63,22 +63,26 @@ SHERD_CALL sherd_status sherd_linear_create(sherd_module **out, sherd_world *wor
 
 /**
  * Change all Linears of a module, those below it included, in place: their weights become numbers
- * of 8 bits with a scale for each row, or with a group for each `group` columns of a row (see
- * ops_quantized.h). The parameter "weight" becomes a buffer "weight" of i8, beside a buffer
- * "weight_scale" of f32, both in the layout that it had; so styles, hooks and files take them by
- * the paths of before. Without a gradient; that of the input, and of the bias, is as it was. A
- * weight that others have too, as where it is tied to an embedding, stays theirs.
+ * of 8 or 4 bits with a scale for each row, or with a group for each `group` columns of a row (see
+ * ops_quantized.h). The parameter "weight" becomes a buffer "weight" of i8, or of u8 with half as
+ * many columns, beside a buffer "weight_scale" of f32, both in the layout that it had; so styles,
+ * hooks and files take them by the paths of before. Without a gradient; that of the input, and of
+ * the bias, is as it was. A weight that others have too, as where it is tied to an embedding, stays
+ * theirs. Optimizers are made afterwards: a step of one that has such a weight is refused.
  *
  * Load first, then quantize. To load a file that was saved afterwards, make the Linears with
- * options->zero, quantize, and load. sherd_module_cast leaves scales as they are.
+ * options->zero, quantize, and load. sherd_module_write notes bits and group of each, and
+ * sherd_module_read refuses a file that notes others. sherd_module_cast leaves scales as they are.
  *
  * @collective the world, if any weight is distributed; otherwise local
- * @errors     EINVAL `module` is NULL or has no such Linear, a negative group, a weight that has a
- *             gradient, was lost or is fully sharded, the module or one below or above it is being
- *             called, or backward may run it again; EDIFFER; ENOMEM, EPEER: then only some weights
- *             are changed
+ * @shapes     bits: 8 or 4; group: columns, 0 = all of a row
+ * @errors     EINVAL `module` is NULL or has no such Linear, other bits, a negative group, a weight
+ *             that has a gradient, was lost or is fully sharded, of 4 bits an odd group, an odd
+ *             number of columns or a weight whose columns are cut at an odd one, the module or one
+ *             below or above it is being called, or backward may run it again; EDIFFER; ENOMEM,
+ *             EPEER: then only some weights are changed
  */
-SHERD_CALL sherd_status sherd_module_quantize(sherd_module *module, int64_t group);
+SHERD_CALL sherd_status sherd_module_quantize(sherd_module *module, int bits, int64_t group);
 
 /**
  * Embedding: the rows of a table (sherd_embedding). Parameter: weight [entries, width].

@@ -8,6 +8,7 @@
 #include "io/index.h"
 #include "io/names.h"
 #include "io/state.h"
+#include "io/whole_numbers.h"
 
 #include "nn/optimizer.h"
 #include "sherd/ops.h"
@@ -62,28 +63,29 @@ static sherd_status check_notes(const sherd__file_state *s, const sherd_write_op
         return sherd__module_fail(s->module, SHERD_EINVAL, "%s: %d notes in the options%s",
                                   s->function, o->note_count, o->notes ? "" : ", which are NULL");
     for (int i = 0; i < o->note_count; i++)
-        if (o->notes[i].key && sherd__generators_have(o->notes[i].key))
+        if (o->notes[i].key &&
+            (sherd__generators_have(o->notes[i].key) || sherd__whole_numbers_have(o->notes[i].key)))
             return sherd__module_fail(s->module, SHERD_EINVAL,
                                       "%s: note %d of the options: the key \"%.80s\" is that of a "
-                                      "generator",
+                                      "generator, or of a quantized weight",
                                       s->function, i, o->notes[i].key);
     return SHERD_OK;
 }
 
-/* All notes: the program's, then the generators'. */
+/* All notes: the program's, then the generators' and those of weights of 8 or 4 bits. */
 static sherd_status write_noted(const sherd__file_state *s, sherd__to_write *what,
-                                const sherd_write_options *o, const sherd__notes *own)
+                                const sherd_write_options *o, const sherd__notes own[2])
 {
     sherd__heap *heap = sherd__world_heap(s->world);
-    int count = o->note_count + own->count;
+    int count = o->note_count + own[0].count + own[1].count;
     sherd_file_note *all = sherd__alloc(heap, (size_t)count + 1, sizeof *all);
     sherd_status status =
         all ? SHERD_OK : sherd__no_memory(sherd__world_diag(s->world), s->function);
 
     if (all && o->note_count)
         memcpy(all, o->notes, (size_t)o->note_count * sizeof *all);
-    if (all)
-        memcpy(all + o->note_count, own->note, (size_t)own->count * sizeof *all);
+    for (int i = 0, at = o->note_count; all && i < 2; at += own[i++].count)
+        memcpy(all + at, own[i].note, (size_t)own[i].count * sizeof *all);
     status = sherd__agree(s->world, status, 0, s->function);
     what->world = s->world;
     what->tensors = s->named;
@@ -100,7 +102,7 @@ static sherd_status write_noted(const sherd__file_state *s, sherd__to_write *wha
 static sherd_status write_state(sherd__file_state *s, sherd__to_write *what,
                                 const sherd_write_options *o)
 {
-    sherd__notes own = {NULL, 0};
+    sherd__notes own[2] = {{NULL, 0}, {NULL, 0}};
     sherd_status status = open_state(s, what->path);
 
     if (!s->world)
@@ -108,10 +110,15 @@ static sherd_status write_state(sherd__file_state *s, sherd__to_write *what,
     if (!status)
         status = sherd__agree(s->world, check_notes(s, o), 0, s->function);
     if (!status)
-        status = sherd__generators_list(&own, s->module, s->function);
+        status = sherd__generators_list(&own[0], s->module, s->function);
+    if (!status) {
+        status = sherd__whole_numbers_list(&own[1], s->module, s->function);
+        status = sherd__agree(s->world, status, 0, s->function);
+    }
     if (!status)
-        status = write_noted(s, what, o, &own);
-    sherd__generators_clear(s->world, &own);
+        status = write_noted(s, what, o, own);
+    for (int i = 0; i < 2; i++)
+        sherd__generators_clear(s->world, &own[i]);
     sherd__state_clear(s);
     return status;
 }
@@ -285,6 +292,8 @@ static sherd_status read_all(sherd__file_state *s, const char *const *path, int 
         status = sherd__state_begin_stored(s, &f);
     if (!status) {
         status = sherd__state_match(s, &f, options);
+        if (!status && !options->name_count && !options->only_count)
+            status = sherd__whole_numbers_match(s->module, f.file, f.count, s->function);
         status = sherd__agree(s->world, status, how_of(s, options), s->function);
     }
     if (!status)

@@ -69,6 +69,7 @@ struct sherd_module {
     sherd__hook_entry *before, *after; /* in order of running */
     int64_t hooked;                    /* hooks that were ever registered */
     int running;        /* calls of this module under way; also while it or a hook is destroyed */
+    int64_t buffered;   /* parameters of it, or below it, that became buffers */
     bool ending;        /* it is being destroyed, and gets nothing any more */
     const char *called; /* the function that calls it, for messages; NULL: none has */
     bool of_backward;   /* made by what a backward calls */

@@ -233,11 +233,14 @@ sherd_status sherd__set_named(sherd_module *m, const char *function, const char 
     return SHERD_OK;
 }
 
-bool sherd__has_8_bits(const sherd_module *m)
+int sherd__weight_bits(const sherd_module *m)
 {
     int at = sherd__find_named(m, "weight", SHERD__BUFFER);
+    sherd_dtype dtype = at >= 0 ? m->buffer[at].tensor->dtype : SHERD_DTYPE_NONE;
 
-    return at >= 0 && m->buffer[at].tensor->dtype == SHERD_I8;
+    if (dtype == SHERD_U8)
+        return sherd__find_named(m, "weight_scale", SHERD__BUFFER) >= 0 ? 4 : 0;
+    return dtype == SHERD_I8 ? 8 : 0;
 }
 
 /* All names of the module, where parameter i is the first of two new buffers. */

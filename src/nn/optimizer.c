@@ -143,6 +143,7 @@ sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module
     o->world = world;
     o->module = module;
     o->checks = sherd__failed_checks(world);
+    o->buffered = module->buffered;
     o->of_callback = sherd__calls_back(world);
     o->count = sherd_module_all_parameters(module, NULL, 0);
     status = reserve(o);

@@ -121,6 +121,7 @@ struct sherd_optimizer {
     uint64_t checks;          /* failed ones, when items were last made ready */
     uint64_t settings;        /* hash of what may change: of groups, and moments */
     sherd__grouping grouping; /* as made, but without groups */
+    int64_t buffered;         /* of the module, when all items were seen in it */
     bool of_callback;         /* made by a function of the program's that the library calls */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linears whose weights become 8 bits with scales: two buffers in the place of the parameter, under
+ * Linears whose weights become 8 or 4 bits with scales: two buffers in the place of the parameter, under
  * the same path, so that styles, hooks and files know them. A tree is changed one weight after the
  * other, each in the layout that it has, so that no more than one is in memory twice.
  */
@@ -14,10 +14,8 @@
 
 static const char function[] = "sherd_module_quantize";
 
-typedef struct quantized {
-    sherd_world *world;
-    int64_t group;
-} quantized;
+/* What weights become; the payload of a Linear whose weight did. */
+typedef sherd__whole_numbers quantized;
 
 static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
@@ -36,9 +34,14 @@ static void free_payload(void *payload)
     sherd__free(sherd__world_heap(how->world), how);
 }
 
+const sherd__whole_numbers *sherd__whole_numbers_of(const sherd_module *m)
+{
+    return m->forward == forward ? m->options.payload : NULL;
+}
+
 /* ---- what is asked --------------------------------------------------------------------------- */
 
-/* Whether it is a Linear of the library's, with a weight that is no 8 bits yet. */
+/* Whether it is a Linear of the library's, with a weight that is no whole numbers yet. */
 static bool takes_part(const sherd_module *m)
 {
     return m->forward == sherd__linear_forward && sherd__find_parameter(m, "weight") >= 0;
@@ -50,7 +53,23 @@ static sherd_status refuse(const sherd_module *m, const char *fault)
                               fault);
 }
 
-static sherd_status check_one(const sherd_module *m)
+/* Whether a byte of two columns would be cut. */
+static bool cuts_bytes(const sherd_tensor *t)
+{
+    if (!t->layout || t->layout->spec.dim[1].axes == 0)
+        return false;
+    const sherd__dim *dim = &t->layout->spec.dim[1];
+    int64_t shards = 1;
+    bool odd = false;
+
+    for (int i = 0; i < dim->axes; i++)
+        shards *= t->layout->spec.mesh->extent[dim->axis[i]];
+    for (int64_t i = 1; i < shards; i++)
+        odd |= sherd__dim_cut(t->layout->spec.mesh, dim, t->shape[1], i) % 2 != 0;
+    return odd;
+}
+
+static sherd_status check_one(const sherd_module *m, const quantized *how)
 {
     const sherd__named_tensor *weight = &m->parameter[sherd__find_parameter(m, "weight")];
     sherd_tensor *t = weight->tensor;
@@ -61,6 +80,11 @@ static sherd_status check_one(const sherd_module *m)
         return refuse(m, "has a gradient: clear it first (sherd_clear_grad)");
     if (weight->sharded || m->in_unit)
         return refuse(m, "is fully sharded: quantize it before, or not");
+    if (how->bits == 4 && t->ndim == 2 && t->shape[1] % 2)
+        return refuse(m, "has an odd number of columns: of 4 bits two are a byte");
+    if (how->bits == 4 && t->ndim == 2 && cuts_bytes(t))
+        return refuse(m, "has a weight that is cut at an odd column: of 4 bits two are a byte; "
+                         "quantize it before it is sharded, or shard it with a granule of 2");
     if (m->options.payload)
         return refuse(m, "has a payload");
     if (sherd__find_buffer(m, "weight_scale") >= 0 ||
@@ -70,20 +94,20 @@ static sherd_status check_one(const sherd_module *m)
     return SHERD_OK;
 }
 
-static sherd_status check_tree(const sherd_module *m, int *count)
+static sherd_status check_tree(const sherd_module *m, const quantized *how, int *count)
 {
     sherd_status status = SHERD_OK;
 
     if (takes_part(m)) {
         ++*count;
-        status = check_one(m);
+        status = check_one(m, how);
     }
     for (int i = 0; !status && i < m->children; i++)
-        status = check_tree(m->child[i].module, count);
+        status = check_tree(m->child[i].module, how, count);
     return status;
 }
 
-static sherd_status check(const sherd_module *module, int64_t group, int *count)
+static sherd_status check(const sherd_module *module, const quantized *how, int *count)
 {
     bool running = sherd__is_running(module), again = sherd__runs_again(module);
 
@@ -91,13 +115,16 @@ static sherd_status check(const sherd_module *module, int64_t group, int *count)
         running = running || m->running;
         again = again || m->checkpoint;
     }
-    if (group < 0)
-        return sherd__module_fail(module, SHERD_EINVAL, "%s: a group of %lld columns", function,
-                                  (long long)group);
+    if (how->bits != 8 && how->bits != 4)
+        return sherd__module_fail(module, SHERD_EINVAL, "%s: %d bits: 8 or 4", function, how->bits);
+    if (how->group < 0 || (how->bits == 4 && how->group % 2))
+        return sherd__module_fail(module, SHERD_EINVAL, "%s: a group of %lld columns%s", function,
+                                  (long long)how->group,
+                                  how->group < 0 ? "" : ": of 4 bits it must be even");
     if (running || again)
         return refuse(module, "or a module below or above it is being called, or backward may run "
                               "it again");
-    return check_tree(module, count);
+    return check_tree(module, how, count);
 }
 
 /* ---- one weight ------------------------------------------------------------------------------ */
@@ -118,30 +145,62 @@ static sherd_status scales_layout(const sherd_layout **out, const sherd_layout *
     return sherd__sketch_end(out, &s, function);
 }
 
+/* Where the values of a weight lie: as it does; of 4 bits with half as many columns. */
+static sherd_status values_layout(const sherd_layout **out, const sherd_layout *weight, int bits)
+{
+    const sherd__dim *dim = &weight->spec.dim[1];
+    int64_t *cuts, in = weight->spec.shape[1], shards = 1;
+    sherd__sketch s;
+
+    *out = weight;
+    if (bits == 8)
+        return SHERD_OK;
+    sherd__sketch_begin(&s, weight);
+    s.spec.shape[1] = in / 2;
+    if (dim->axes && (cuts = sherd__sketch_cuts(&s, 1))) {
+        for (int i = 0; i < dim->axes; i++)
+            shards *= weight->spec.mesh->extent[dim->axis[i]];
+        for (int64_t i = 0; i <= shards; i++)
+            cuts[i] = sherd__dim_cut(weight->spec.mesh, dim, in, i) / 2;
+        s.spec.dim[1].cuts = cuts;
+    }
+    return sherd__sketch_end(out, &s, function);
+}
+
 /* Both as the weight lies. False: one has failed. */
-static bool quantize(sherd_tensor *weight, int64_t group, sherd_tensor **value,
+static bool quantize(sherd_tensor *weight, const quantized *how, sherd_tensor **value,
                      sherd_tensor **scale)
 {
-    const sherd_layout *layout;
+    const sherd_layout *values, *scales;
 
-    *value = sherd_quantize(weight, group, scale);
+    *value = sherd_quantize(weight, how->bits, how->group, scale);
     if (sherd_tensor_failed(*value))
         return false;
     if (weight->layout) {
-        if (scales_layout(&layout, weight->layout, group ? (*scale)->shape[1] : 0))
+        if (values_layout(&values, weight->layout, how->bits) ||
+            scales_layout(&scales, weight->layout, how->group ? (*scale)->shape[1] : 0))
             return false;
-        *value = sherd_redistribute(*value, weight->layout, NULL);
-        *scale = sherd_redistribute(*scale, layout, NULL);
+        *value = sherd_redistribute(*value, values, NULL);
+        *scale = sherd_redistribute(*scale, scales, NULL);
     }
+    if (sherd_tensor_failed(*value) || sherd_tensor_failed(*scale))
+        return false;
     (*value)->elsewhere = (*scale)->elsewhere = weight->elsewhere;
-    return !sherd_tensor_failed(*value) && !sherd_tensor_failed(*scale);
+    return true;
+}
+
+/* Note that a parameter of m is none any more, for optimizers that were made before. */
+static void note_buffered(sherd_module *m)
+{
+    for (; m; m = m->parent)
+        m->buffered++;
 }
 
 /*
  * All ranks change a weight, or none does: the next call begins where this one has failed. So what
  * takes memory comes first, and a rank that has none raises it: others may wait for its piece.
  */
-static sherd_status quantize_one(sherd_module *m, int64_t group, bool together)
+static sherd_status quantize_one(sherd_module *m, const quantized *as, bool together)
 {
     sherd__diag *diag = sherd__world_diag(m->world);
     sherd__heap *heap = sherd__world_heap(m->world);
@@ -159,7 +218,7 @@ static sherd_status quantize_one(sherd_module *m, int64_t group, bool together)
         status = sherd__no_memory(diag, function);
         if (together)
             sherd__raise(m->world, status, "%s: out of memory", function);
-    } else if (!quantize(m->parameter[at].tensor, group, &value, &scale)) {
+    } else if (!quantize(m->parameter[at].tensor, as, &value, &scale)) {
         status = diag->status ? diag->status : SHERD_ENOMEM;
     }
     if (together)
@@ -169,40 +228,47 @@ static sherd_status quantize_one(sherd_module *m, int64_t group, bool together)
         sherd__buffering_drop(&turning, m);
         sherd__free(heap, how);
     } else {
-        *how = (quantized){m->world, group};
+        *how = *as;
         sherd__buffering_end(&turning, m, at, value, scale);
         m->forward = forward;
         m->options.payload = how;
         m->options.destroy = free_payload;
         m->is_layer = true;
+        note_buffered(m);
     }
     sherd_scope_end(m->world);
     sherd_set_recording(m->world, recording);
     return status;
 }
 
-static sherd_status quantize_tree(sherd_module *m, int64_t group, bool together)
+static sherd_status quantize_tree(sherd_module *m, const quantized *as, bool together)
 {
-    sherd_status status = takes_part(m) ? quantize_one(m, group, together) : SHERD_OK;
+    sherd_status status = takes_part(m) ? quantize_one(m, as, together) : SHERD_OK;
 
     for (int i = 0; !status && i < m->children; i++)
-        status = quantize_tree(m->child[i].module, group, together);
+        status = quantize_tree(m->child[i].module, as, together);
     return status;
 }
 
-sherd_status sherd_module_quantize(sherd_module *module, int64_t group)
+static uint64_t hash_of(const quantized *as, int count)
+{
+    uint64_t hash = sherd__hash_word(7, (uint64_t)as->group);
+
+    return sherd__hash_word(sherd__hash_word(hash, (uint64_t)as->bits), (uint64_t)count);
+}
+
+sherd_status sherd_module_quantize(sherd_module *module, int bits, int64_t group)
 {
     int count = 0;
 
     if (!module)
         return SHERD_EINVAL;
+    const quantized as = {module->world, group, bits};
     bool together = sherd__load_kind_of(module) == SHERD__LOAD_TOGETHER;
-    sherd_status status = check(module, group, &count);
+    sherd_status status = check(module, &as, &count);
     if (!status && count == 0)
         status = refuse(module, "has no Linear with a weight to quantize");
     if (together)
-        status = sherd__agree(
-            module->world, status,
-            sherd__hash_word(sherd__hash_word(7, (uint64_t)group), (uint64_t)count), function);
-    return status ? status : quantize_tree(module, group, together);
+        status = sherd__agree(module->world, status, hash_of(&as, count), function);
+    return status ? status : quantize_tree(module, &as, together);
 }

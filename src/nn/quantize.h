@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What weights of 8 bits need of modules and layers. */
+/* What weights of 8 or 4 bits need of modules and layers. */
 #ifndef SHERD__NN_QUANTIZE_H
 #define SHERD__NN_QUANTIZE_H
 
 #include "nn/module.h"
 
-/* Whether it has a weight of 8 bits: a buffer "weight" of i8, whose scales are "weight_scale". */
-bool sherd__has_8_bits(const sherd_module *m);
+/* The bits of its weight, if that is a buffer "weight" of whole numbers, whose scales are
+ * "weight_scale": 8, of i8, or 4, of u8. 0: it has none. */
+int sherd__weight_bits(const sherd_module *m);
+
+/* What a Linear's weight was made by sherd_module_quantize with. */
+typedef struct sherd__whole_numbers {
+    sherd_world *world;
+    int64_t group;
+    int bits;
+} sherd__whole_numbers;
+
+/* NULL: it was not. */
+const sherd__whole_numbers *sherd__whole_numbers_of(const sherd_module *m);
 
 /* The forward of a Linear, by which it is known: layers.c. */
 void sherd__linear_forward(sherd_module *self, const sherd_args *in, sherd_args *out);

@@ -77,6 +77,25 @@ static bool is_in_place(const sherd_optimizer *o, const sherd__optimized *item)
     return false;
 }
 
+/* Refuse a step after a parameter became whole numbers, a buffer. */
+static bool are_parameters(sherd_optimizer *o)
+{
+    if (o->buffered == o->module->buffered)
+        return true;
+    uint64_t walk = sherd__mark_holders(o->module);
+    for (int i = 0; i < o->count; i++) {
+        if (o->item[i].p->placed_as || o->item[i].p->visit.walk == walk)
+            continue;
+        sherd__raise(o->world, SHERD_EINVAL,
+                     "sherd_optimizer_step: a parameter of shape %s is none any more, since "
+                     "sherd_module_quantize: make the optimizer afterwards",
+                     sherd_tensor_text(o->item[i].p));
+        return false;
+    }
+    o->buffered = o->module->buffered;
+    return true;
+}
+
 /*
  * Before anything changes. Where memory is taken that later steps have (the first step, on GPUs),
  * ranks wait for each other: parameters that only some ranks have changed would be lost. Also after
@@ -88,6 +107,8 @@ static bool prepare_all(sherd_optimizer *o)
     bool ready = true;
     unsigned tried = 0;
 
+    if (!are_parameters(o))
+        return false;
     for (int i = 0; i < o->count; i++) {
         sherd__optimized *item = &o->item[i];
         if (!is_in_place(o, item))

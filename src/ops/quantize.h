@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operators on weights of 8 bits with scales share. */
+/* What operators on weights of 8 or 4 bits with scales share. */
 #ifndef SHERD__OPS_QUANTIZE_H
 #define SHERD__OPS_QUANTIZE_H
 
 #include "shared.h"
 #include "kernels/quantized.h"
 
-/* Why operands `value` and `scale` are no weight of 8 bits with this group; NULL: they are. Scales
+/*
+ * Of 4 bits rules have a letter for bytes, and one, "t", for the two columns of a byte: [..., in]
+ * seen as [..., in / 2, 2], whose last dim is never sharded. So a byte is never cut. What cannot be
+ * seen like that is returned as it is.
+ */
+sherd_tensor *sherd__in_pairs(sherd_tensor *t);
+
+static inline bool sherd__is_pairs(const sherd_tensor *value)
+{
+    return value->dtype == SHERD_U8;
+}
+
+/* Why operands `value` and `scale` are no weight of 8 or 4 bits with this group; NULL: they are. Scales
  * have the dims of values but for the last, which is that of the groups or lacks. */
 const char *sherd__quantized_fault(sherd_call *call, int value, int scale, int64_t group);
 

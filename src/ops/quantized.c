@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products with weights of 8 bits (include/sherd/ops_quantized.h). Of few rows the time is that of
- * reading the weight, and a kernel reads it as it is. Of more, some rows of the weight at a time
- * become numbers that the usual product takes: they stay in the cache. Those of bf16 hold 8 bits
- * exactly, so a scale of a whole row is applied to the sum instead. docs/decisions/210
+ * Products with weights of 8 or 4 bits (include/sherd/ops_quantized.h). Of few rows the time is
+ * that of reading the weight, and a kernel reads it as it is. Of more, some rows of the weight at a
+ * time become numbers that the usual product takes, in tiles while it packs them: they stay in the
+ * cache. Those of bf16 hold 8 bits exactly, so a scale of a whole row is applied to the sum instead.
+ * docs/decisions/210, 223
  */
 #include "quantize.h"
 
@@ -24,8 +25,8 @@ typedef struct quantized {
 #define QUANTIZED .field = {SHERD_FIELD(quantized, group, INT64)}, .attributes = sizeof(quantized)
 
 /* Rows of x that the kernel of few takes, or where there are tiles; and rows of the weight that are
- * expanded at once. */
-enum { FEW = 8, FEWER = 4, AT_ONCE = 256 };
+ * expanded at once, or packed in tiles. */
+enum { FEW = 8, FEWER = 4, AT_ONCE = 256, IN_TILES = 512 };
 
 /* A call on this rank: y[m,out] of x[m,in], or dx[m,in] of dy[m,out]. */
 typedef struct work {
@@ -68,8 +69,9 @@ static work work_of(const sherd_call *call, int x, int value, int scale, bool ba
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     int64_t group = ((const quantized *)call->attributes)->group;
     const sherd_tensor *of = call->in[x];
+    bool in_pairs = !back && sherd__is_pairs(call->in[value]);
     work w = {.q = sherd__quantized_piece(call, value, scale, group),
-              .m = sherd__local_count(of, 0, of->ndim - 1),
+              .m = sherd__local_count(of, 0, of->ndim - 1 - in_pairs),
               .dtype = of->dtype};
 
     w.by = w.dtype == SHERD_BF16 && set->bf16.product ? SHERD_BF16 : sums_of(w.dtype);
@@ -169,10 +171,27 @@ static void give(const sherd_call *call, const work *w, const finish *f, int64_t
     }
 }
 
+/* x as the kernel of few rows takes it: of 4 bits even columns of a row come first. */
+static const float *taken_apart(sherd_call *call, const work *w)
+{
+    const float *x = taken(call, X, SHERD_F32);
+    int64_t half = w->q.cols / 2;
+    float *to = w->q.pairs && x ? room_for(call, w->m * w->q.cols, SHERD_F32) : NULL, *at = to;
+
+    if (!w->q.pairs || !to || sherd__is_dry(call->world))
+        return w->q.pairs ? to : x;
+    for (int64_t i = 0; i < w->m; i++, x += w->q.cols, at += w->q.cols)
+        for (int64_t j = 0; j < half; j++) {
+            at[j] = x[2 * j];
+            at[half + j] = x[2 * j + 1];
+        }
+    return to;
+}
+
 static bool few_rows(sherd_call *call, const work *w, const void *bias)
 {
     bool wide = w->dtype == SHERD_F32, dry = sherd__is_dry(call->world);
-    const float *x = taken(call, X, SHERD_F32);
+    const float *x = taken_apart(call, w);
     float *y = wide ? call->to[0] : room_for(call, w->m * w->q.rows, SHERD_F32);
     const finish f = {NULL, bias, w->q.rows, w->q.rows};
 
@@ -202,6 +221,26 @@ static bool some_rows(sherd_call *call, const work *w, const void *bias)
         return true;
     sherd__quantized_rows(&w->q, w->m, y, x, room);
     give(call, w, &f, 0, y);
+    return true;
+}
+
+/* Many of them: some rows of the weight after the other. */
+static bool rows_in_tiles(sherd_call *call, const work *w, const float *bias)
+{
+    const sherd__quantized *q = &w->q;
+    const uint16_t *x = call->from[X];
+    int64_t most = sherd__min(IN_TILES, q->rows);
+    float *sums = room_for(call, w->m * most, SHERD_F32);
+    void *room = sherd_call_scratch(call, sherd__quantized_panel_workspace(q, w->m, most));
+
+    if (!sums || !room)
+        return false;
+    for (int64_t j = 0; j < q->rows && !sherd__is_dry(call->world); j += IN_TILES) {
+        int64_t some = sherd__min(IN_TILES, q->rows - j);
+        const finish f = {q->group ? NULL : q->scale + j, bias ? bias + j : NULL, some, q->rows};
+        sherd__quantized_panel(q, j, some, w->m, sums, x, room);
+        give(call, w, &f, j, sums);
+    }
     return true;
 }
 
@@ -240,9 +279,11 @@ static bool linear(sherd_call *call)
         return true;
     if (biased && !(bias = taken(call, BIAS, sums_of(w.dtype))))
         return false;
-    if (w.dtype == SHERD_BF16 && w.m > FEWER && w.m <= SHERD__QUANTIZED_TILE_ROWS && w.packs &&
-        sherd__quantized_fits(sherd__world_kernels(call->world), &w.q))
-        return some_rows(call, &w, bias);
+    bool tiles = w.dtype == SHERD_BF16 && w.m > FEWER && w.packs &&
+                 sherd__quantized_fits(sherd__world_kernels(call->world), &w.q);
+    if (tiles)
+        return w.m <= SHERD__QUANTIZED_TILE_ROWS ? some_rows(call, &w, bias)
+                                                 : rows_in_tiles(call, &w, bias);
     return w.m <= FEW && w.dtype != SHERD_F64 ? few_rows(call, &w, bias)
                                               : many_rows(call, &w, bias);
 }
@@ -252,14 +293,22 @@ static bool is_pending(const sherd_tensor *t)
     return t->layout && t->layout->pending_axes;
 }
 
-/* Addends of 8 bits, or of scales, are no addends of the product. */
-static const char *describe_with(sherd_call *call, const char *of_rows, const char *of_groups)
+/* Rules of a product, for scales of rows and of groups; of 8 bits, and of 4. */
+typedef struct rules {
+    const char *rows, *groups, *rows_of_pairs, *groups_of_pairs;
+} rules;
+
+/* Addends of whole numbers, or of scales, are no addends of the product. */
+static const char *describe_with(sherd_call *call, const rules *by)
 {
     const quantized *how = call->attributes;
+    bool pairs = sherd__is_pairs(call->in[VALUE]);
 
     if (call->in[VALUE]->ndim != 2)
         return "value must have two dims";
-    strcpy(call->rule, how->group ? of_groups : of_rows);
+    strcpy(call->rule, how->group ? pairs ? by->groups_of_pairs : by->groups
+                       : pairs    ? by->rows_of_pairs
+                                  : by->rows);
     call->linearity =
         is_pending(call->in[VALUE]) || is_pending(call->in[SCALE]) ? SHERD_NONLINEAR : SHERD_LINEAR;
     return sherd__quantized_fault(call, VALUE, SCALE, how->group);
@@ -267,15 +316,23 @@ static const char *describe_with(sherd_call *call, const char *of_rows, const ch
 
 static const char *describe(sherd_call *call)
 {
-    return describe_with(call, "...k,nk,n,n->...n", "...k,nk,n*,n->...n");
+    static const rules by = {"...k,nk,n,n->...n", "...k,nk,n*,n->...n", "...kt,nk,n,n->...n",
+                             "...kt,nk,n*,n->...n"};
+    const sherd_tensor *x = call->in[X], *value = call->in[VALUE];
+
+    if (sherd__is_pairs(value) && value->ndim == 2 && (x->ndim < 2 || x->shape[x->ndim - 1] != 2))
+        return sherd_call_reason(call, "of 4 bits x must have %lld columns, two for each byte",
+                                 (long long)value->shape[1] * 2);
+    return describe_with(call, &by);
 }
 
 /* Two for each element of the result and each term. */
 static double operations(const sherd_call *call)
 {
     const sherd_tensor *x = call->in[X];
+    int last = x->ndim - 1 - sherd__is_pairs(call->in[VALUE]);
 
-    return 2.0 * (double)call->out[0]->count * (double)x->local[x->ndim - 1];
+    return 2.0 * (double)call->out[0]->count * (double)sherd__local_count(x, last, x->ndim);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -317,15 +374,28 @@ static bool linear_dx(sherd_call *call)
 
 static const char *describe_dx(sherd_call *call)
 {
-    return describe_with(call, "...n,nk,n->...k", "...n,nk,n*->...k");
+    static const rules by = {"...n,nk,n->...k", "...n,nk,n*->...k", "...n,nk,n->...kt",
+                             "...n,nk,n*->...kt"};
+
+    if (sherd__is_pairs(call->in[VALUE]))
+        call->shape[0][call->in[X]->ndim] = 2;
+    return describe_with(call, &by);
 }
 
+static double operations_dx(const sherd_call *call)
+{
+    const sherd_tensor *dy = call->in[X];
+
+    return 2.0 * (double)call->out[0]->count * (double)dy->local[dy->ndim - 1];
+}
+
+/* The gradient of dx is [..., k, 2], where dx is. */
 static void linear_dx_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const quantized *how = sherd_node_attributes(node);
+    sherd_tensor *with[] = {grad_out[0], sherd_node_operand(node, VALUE),
+                            sherd_node_operand(node, SCALE), NULL};
 
-    grad_in[X] = sherd_linear_quantized(grad_out[0], sherd_node_operand(node, VALUE),
-                                        sherd_node_operand(node, SCALE), how->group, NULL);
+    grad_in[X] = sherd_apply(&sherd__linear_quantized_op, with, 4, sherd_node_attributes(node));
 }
 
 #define NEEDS_WEIGHT (SHERD_NEEDS_OPERAND(VALUE) | SHERD_NEEDS_OPERAND(SCALE))
@@ -335,10 +405,11 @@ static const sherd_op linear_dx_op = {
     .operand = {{"dy", 0}, {"value", SHERD_OP_ANY}, {"scale", SHERD_OP_ANY}},
     .result = {{"dx", 0}},
     QUANTIZED,
+    .whole = "t",
     .describe = describe_dx,
     .forward = linear_dx,
     .dry = linear_dx,
-    .operations = operations,
+    .operations = operations_dx,
     .backward = linear_dx_back,
     .needs = {[X] = NEEDS_WEIGHT}};
 
@@ -358,7 +429,7 @@ static void linear_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 const sherd_op sherd__linear_quantized_op = {
     .name = "sherd_linear_quantized",
     .autocast = SHERD_AUTOCAST_LOW,
-    .summary = "x W^T + b, W of 8 bits with scales",
+    .summary = "x W^T + b, W of 8 or 4 bits with scales",
     .layouts = "`...k,nk,n,n->...n`; sums k; groups of scales are whole",
     .operand = {{"x", 0},
                 {"value", SHERD_OP_ANY},
@@ -367,6 +438,7 @@ const sherd_op sherd__linear_quantized_op = {
     .result = {{"y", 0}},
     .linearity = SHERD_LINEAR,
     QUANTIZED,
+    .whole = "t",
     .describe = describe,
     .forward = linear,
     .dry = linear,
@@ -378,6 +450,15 @@ const sherd_op sherd__linear_quantized_op = {
 sherd_tensor *sherd_linear_quantized(sherd_tensor *x, sherd_tensor *value, sherd_tensor *scale,
                                      int64_t group, sherd_tensor *bias)
 {
-    return sherd_apply(&sherd__linear_quantized_op, (sherd_tensor *[]){x, value, scale, bias}, 4,
+    bool pairs = value && !sherd_tensor_failed(value) && sherd__is_pairs(value);
+
+    if (pairs && value->ndim == 2 && x && !sherd_tensor_failed(x) && x->ndim > 0 &&
+        x->shape[x->ndim - 1] != 2 * value->shape[1])
+        return sherd__fail_tensor(x->world, x->layout || value->layout, SHERD_EINVAL,
+                                  "sherd_linear_quantized: x is %.120s, value %.120s: of 4 bits x "
+                                  "must have two columns for each byte of a row",
+                                  sherd_tensor_text(x), sherd_tensor_text(value));
+    return sherd_apply(&sherd__linear_quantized_op,
+                       (sherd_tensor *[]){pairs ? sherd__in_pairs(x) : x, value, scale, bias}, 4,
                        &(quantized){group});
 }

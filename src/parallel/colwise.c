@@ -21,7 +21,7 @@ static sherd_status apply(const sherd_style *style, sherd_module *module, const 
 
     if (!status)
         status = sherd__place(module, "weight", mesh, axis, weight, style->granule);
-    if (!status && sherd__has_8_bits(module))
+    if (!status && sherd__weight_bits(module))
         status = sherd__place(module, "weight_scale", mesh, axis, sherd_shard(0), style->granule);
     if (!status)
         status = sherd__place(module, "bias", mesh, axis, sherd_shard(0), style->granule);

@@ -7,6 +7,20 @@
 #include "parallel/style.h"
 #include "nn/quantize.h"
 
+/* How many elements of the weight's dim stay together: of 4 bits it is a dim of bytes. */
+static sherd_status granule_of(int64_t *out, const sherd_style *style, const sherd_module *module)
+{
+    bool pairs = sherd__weight_bits(module) == 4 && style->granule > 1;
+
+    *out = pairs ? style->granule / 2 : style->granule;
+    if (!pairs || style->granule % 2 == 0)
+        return SHERD_OK;
+    return sherd__module_fail(module, SHERD_EINVAL,
+                              "sherd_parallelize: Rowwise of \"%s\": a granule of %lld columns: of "
+                              "4 bits it must be even",
+                              sherd__module_name(module), (long long)style->granule);
+}
+
 static sherd_status apply(const sherd_style *style, sherd_module *module, const sherd_mesh *mesh,
                           int axis)
 {
@@ -20,11 +34,13 @@ static sherd_status apply(const sherd_style *style, sherd_module *module, const 
         .follow = table ? -1 : 1,
     };
     sherd_status status = sherd__style_fits(style, module);
+    int64_t granule = 0;
 
     if (!status)
-        status =
-            sherd__place(module, "weight", mesh, axis, sherd_shard(table ? 0 : 1), style->granule);
-    if (!status && sherd__has_8_bits(module))
+        status = granule_of(&granule, style, module);
+    if (!status)
+        status = sherd__place(module, "weight", mesh, axis, sherd_shard(table ? 0 : 1), granule);
+    if (!status && sherd__weight_bits(module))
         status = sherd__place(module, "weight_scale", mesh, axis, sherd_replicate(), 0);
     if (!status)
         status = sherd__place(module, "bias", mesh, axis, sherd_replicate(), 0);
