@@ -219,6 +219,52 @@ static void no_memory_fails_on_all(sherd_world *world)
     CHECK(failed > 3);
 }
 
+/* Whichever rank has no memory, what is not cast stays as it was, and the next call casts it. */
+static void what_could_not_be_cast_is_cast_later(sherd_world *world)
+{
+    int last = sherd_world_ranks(world) - 1;
+
+    for (int how = STYLES; how < WAYS; how++)
+        for (int poor = 0; poor <= last; poor += last) {
+            sherd_status status = SHERD_ENOMEM;
+            for (int n = 1; status && n < 200; n++) {
+                sherd_module *m = mlp(world, SHERD_F32, 6, 8, 5);
+                double made[MOST];
+                share(m, (sharing)how);
+                int64_t count = whole(weight(m, "net2"), made);
+                CHECK_OK(sherd_world_check(world));
+                sherd_world_fail_allocation(world, sherd_world_rank(world) == poor ? n : 0);
+                status = sherd_module_cast(m, SHERD_F64);
+                sherd_world_fail_allocation(world, 0);
+                (void)sherd_world_check(world);
+                CHECK_OK(sherd_module_cast(m, SHERD_F64));
+                CHECK_EQ(distance_to(weight(m, "net2"), made, count), 0);
+                CHECK_EQ(sherd_tensor_dtype(weight(m, "net1")), SHERD_F64);
+                CHECK_OK(sherd_world_check(world));
+                sherd_module_destroy(m);
+            }
+            CHECK_OK(status);
+        }
+}
+
+/* As stages of a pipeline, of which each rank makes its own. */
+static void ranks_may_cast_other_modules(sherd_world *world)
+{
+    int rank = sherd_world_rank(world);
+    const sherd_mesh *meshes[] = {mesh_of(world, "x=1"), mesh_of(world, "x=1@1")};
+    sherd_module *own[] = {mlp(world, SHERD_F32, 6, 8, 5), container(world, mlp_forward, NULL)};
+
+    linear_layer(own[1], "net1", SHERD_F32, 5, 2, 1);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(sherd_parallelize(own[i], meshes[i], "x", NULL, 0));
+    CHECK_OK(sherd_module_cast(own[rank], SHERD_F64));
+    CHECK_EQ(sherd_tensor_dtype(weight(own[rank], "net1")), SHERD_F64);
+    CHECK_EQ(sherd_tensor_dtype(weight(own[!rank], "net1")), SHERD_F32);
+    CHECK_OK(sherd_world_check(world));
+    for (int i = 0; i < 2; i++)
+        sherd_module_destroy(own[i]);
+}
+
 static const check_test tests[] = {
     {TEST(numbers_are_rounded_wherever_they_lie), {1, 2, 3, 4}},
     {TEST(optimizers_are_made_afterwards), {1, 2, 3, 4}},
@@ -227,5 +273,7 @@ static const check_test tests[] = {
     {TEST(what_cannot_be_cast_is_refused), {1, 2}},
     {TEST(what_backward_runs_again_is_cast_afterwards), {1, 2}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
+    {TEST(what_could_not_be_cast_is_cast_later), {2, 3}},
+    {TEST(ranks_may_cast_other_modules), {2}},
 };
 CHECK_MAIN(tests)

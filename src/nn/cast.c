@@ -2,7 +2,8 @@
 /*
  * Parameters and buffers that become other tensors: of another dtype here, of another layout in
  * parallel/. What is tied in one tree stays tied. A tree is cast one tensor after the other, so
- * that no more than one is in memory twice. An optimizer that has an old one refuses its next step.
+ * that no more than one is in memory twice; ranks meet after each. An optimizer that has an old one
+ * refuses its next step.
  */
 #include <string.h>
 
@@ -110,37 +111,76 @@ static sherd_tensor *converted(sherd_tensor *t, sherd_dtype dtype)
     return fresh;
 }
 
-static sherd_status cast_one(sherd_module *m, sherd__named_tensor *named, sherd_dtype dtype)
-{
-    sherd__diag *diag = sherd__world_diag(m->world);
-    sherd_status status = SHERD_OK;
+/* A parameter or buffer that is to be cast. */
+typedef struct place {
+    sherd_module *module;
+    sherd__named_tensor *named;
+    sherd_dtype dtype; /* that it gets */
+} place;
 
-    sherd__follow_tie(m, named);
-    if (named->tensor->dtype == dtype)
-        return SHERD_OK;
-    bool once = sherd__is_named_once(named->tensor);
-    bool recording = sherd_set_recording(m->world, false);
-    sherd_scope_begin(m->world);
-    sherd_tensor *fresh = converted(named->tensor, dtype);
-    if (sherd_tensor_failed(fresh))
-        status = diag->status ? diag->status : SHERD_ENOMEM;
-    else
-        sherd__put_in_place(m, named, fresh, once);
-    sherd_scope_end(m->world);
-    sherd_set_recording(m->world, recording);
+/* All below m, into out (NULL: only counted) from `at` on. Returns how many there are then. */
+static int list_places(sherd_module *m, sherd_dtype dtype, place *out, int at)
+{
+    for (int i = 0; i < m->parameters + m->buffers; i++) {
+        bool buffer = i >= m->parameters;
+        sherd__named_tensor *named = buffer ? &m->buffer[i - m->parameters] : &m->parameter[i];
+        if (out)
+            out[at] = (place){m, named, dtype_for(m, named, buffer, dtype)};
+        at++;
+    }
+    for (int i = 0; i < m->children; i++)
+        at = list_places(m->child[i].module, dtype, out, at);
+    return at;
+}
+
+/*
+ * Cast what is in a place (NULL: other ranks have one more). `together`: no rank puts it in its
+ * place unless all can, since one that only some have made would be lost.
+ */
+static sherd_status cast_one(sherd_world *world, const place *p, bool together)
+{
+    sherd__diag *diag = sherd__world_diag(world);
+    sherd_tensor *fresh = NULL;
+    sherd_status status = SHERD_OK;
+    bool once = false, recording = sherd_set_recording(world, false);
+
+    sherd_scope_begin(world);
+    if (p)
+        sherd__follow_tie(p->module, p->named);
+    if (p && p->named->tensor->dtype != p->dtype) {
+        once = sherd__is_named_once(p->named->tensor);
+        fresh = converted(p->named->tensor, p->dtype);
+        if (sherd_tensor_failed(fresh))
+            status = diag->status ? diag->status : SHERD_ENOMEM;
+    }
+    if (together)
+        status = sherd__agree(world, status, 0, function);
+    if (!status && fresh)
+        sherd__put_in_place(p->module, p->named, fresh, once);
+    sherd_scope_end(world);
+    sherd_set_recording(world, recording);
     return status;
 }
 
-static sherd_status cast_tree(sherd_module *m, sherd_dtype dtype)
+/* One after the other, on all ranks at once: they may have other modules. */
+static sherd_status cast_tree(sherd_module *module, sherd_dtype dtype, bool together)
 {
-    sherd_status status = SHERD_OK;
+    sherd_world *world = module->world;
+    sherd__heap *heap = sherd__world_heap(world);
+    int count = list_places(module, dtype, NULL, 0);
+    int64_t most = count;
+    place *list = sherd__alloc(heap, (size_t)count + 1, sizeof *list);
+    sherd_status status = list ? SHERD_OK : sherd__no_memory(sherd__world_diag(world), function);
 
-    for (int i = 0; !status && i < m->parameters; i++)
-        status = cast_one(m, &m->parameter[i], dtype_for(m, &m->parameter[i], false, dtype));
-    for (int i = 0; !status && i < m->buffers; i++)
-        status = cast_one(m, &m->buffer[i], dtype_for(m, &m->buffer[i], true, dtype));
-    for (int i = 0; !status && i < m->children; i++)
-        status = cast_tree(m->child[i].module, dtype);
+    if (list)
+        list_places(module, dtype, list, 0);
+    if (together)
+        status = sherd__agree(world, status, 0, function);
+    if (together && !status)
+        status = sherd_world_most(&most, world, count);
+    for (int64_t i = 0; i < most && !status; i++)
+        status = cast_one(world, i < count ? &list[i] : NULL, together);
+    sherd__free(heap, list);
     return status;
 }
 
@@ -202,6 +242,6 @@ sherd_status sherd_module_cast(sherd_module *module, sherd_dtype dtype)
         status =
             sherd__agree(module->world, status, sherd__hash_word(6, (uint64_t)dtype), function);
     if (!status)
-        status = cast_tree(module, dtype);
+        status = cast_tree(module, dtype, together);
     return together ? sherd__agree(module->world, status, 0, function) : status;
 }
