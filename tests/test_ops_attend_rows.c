@@ -268,6 +268,48 @@ static void faulty_rows_are_refused_on_all_ranks(sherd_world *world)
     }
 }
 
+/* Bytes that a call takes: rows that follow one another, all of sequence 0, or each of its own. */
+static int64_t bytes_for(sherd_world *world, sherd_tensor *pool, sherd_tensor *table, int64_t rows,
+                         bool together)
+{
+    int32_t sequence[64], where[64];
+
+    for (int32_t i = 0; i < rows; i++) {
+        sequence[i] = together ? 0 : i;
+        where[i] = 7 + (together ? i : 0);
+    }
+    sherd_scope_begin(world);
+    sherd_tensor *q = sherd_constant(world, SHERD_F32, SIZES(rows, 8, 16), 3, 1);
+    sherd_tensor *of = numbers(world, 1, SIZES(rows), sequence);
+    sherd_tensor *at = numbers(world, 1, SIZES(rows), where);
+    sherd_world_memory_reset(world);
+    int64_t live = sherd_world_memory(world).live_bytes;
+    CHECK(!sherd_tensor_failed(sherd_attention_paged_rows(q, pool, pool, table, of, at, NULL)));
+    int64_t most = sherd_world_memory(world).peak_bytes - live;
+    sherd_world_memory_reset(world);
+    sherd_attention_paged(sherd_unsqueeze(q, together ? 0 : 1), pool, pool,
+                          sherd_narrow(table, 0, 0, together ? 1 : rows),
+                          sherd_unsqueeze(at, together ? 0 : 1), 0);
+    int64_t batch = sherd_world_memory(world).peak_bytes - live;
+    sherd_scope_end(world);
+    return batch > most ? batch : most;
+}
+
+/* A table has room for 64 Ki positions, whose keys would take 16 MB; a few blocks are seen. */
+static void memory_goes_by_what_rows_see(sherd_world *world)
+{
+    enum { ENTRIES_EACH = 4096, MANY = 32 };
+    static _Thread_local int32_t blocks[MANY * ENTRIES_EACH];
+    sherd_tensor *pool = sherd_constant(world, SHERD_F32, SIZES(64, 16, 4, 16), 4, 1);
+
+    for (int i = 0; i < LEN(blocks); i++)
+        blocks[i] = (i * 7 + 1) % 64;
+    sherd_tensor *table = numbers(world, 2, SIZES(MANY, ENTRIES_EACH), blocks);
+    CHECK(bytes_for(world, pool, table, MANY, false) < 1 << 20);
+    CHECK(bytes_for(world, pool, table, MANY, true) < 1 << 20);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static _Thread_local sherd_tensor *operand[OPERANDS];
 
 static void scene(sherd_world *world)
@@ -293,6 +335,7 @@ static const check_test tests[] = {
     {TEST(rows_are_written_by_rows_of_the_table), {1, 2, 3, 4}},
     {TEST(nothing_is_attended_to_by_nothing), {1, 2}},
     {TEST(faulty_rows_are_refused_on_all_ranks), {2, 3}},
+    {TEST(memory_goes_by_what_rows_see), {1, 2}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -106,6 +106,28 @@ static void number_all(sherd_tensor *t)
             x[w.local + i] = (int32_t)(w.global + i);
 }
 
+/* Positions in blocks of a pool; of rows behind as many sequences. */
+static bool are_positions(const scene *s, int i)
+{
+    sherd_tensor *(*run)(act * a) = s->plan.row->run;
+
+    return i == 3 && (run == run_attention_paged || run == run_attention_paged_rows);
+}
+
+/* All queries at the end of tables that are full; all rows of one sequence. */
+static void fill_tables(const scene *s, sherd_tensor *t)
+{
+    const need *in = s->plan.in;
+    int64_t last = in[2].shape[1] * in[1].shape[1] - 1;
+    int64_t of_rows = s->plan.row->run == run_attention_paged_rows ? in[3].shape[1] : 0;
+    int32_t *x = t->count ? sherd__fresh(t) : NULL;
+    sherd__walk w;
+
+    for (sherd__walk_begin(&w, t); x && sherd__walk_next(&w);)
+        for (int64_t i = 0; i < w.length; i++)
+            x[w.local + i] = w.global + i < of_rows ? 0 : (int32_t)last;
+}
+
 static void evaluate(sherd_world *world, void *context)
 {
     const scene *s = context;
@@ -120,7 +142,8 @@ static void evaluate(sherd_world *world, void *context)
     for (int i = 0; i < s->plan.operands; i++) {
         const need *w = &s->plan.in[i];
         const sherd_layout *layout = draw_layout(mesh, w, &dice);
-        while ((are_choices(s, i) || are_shards(s, i) || is_mask(s, i) || is_distinct(s, i)) &&
+        while ((are_choices(s, i) || are_shards(s, i) || is_mask(s, i) || is_distinct(s, i) ||
+                are_positions(s, i)) &&
                layout && layout->pending_axes)
             layout = draw_layout(mesh, w, &dice);
         a.in[i] = leaf_on(world, w, layout);
@@ -132,6 +155,8 @@ static void evaluate(sherd_world *world, void *context)
             sherd_fill(a.in[i], 1);
         if (is_distinct(s, i))
             number_all(a.in[i]);
+        if (are_positions(s, i))
+            fill_tables(s, a.in[i]);
         if (s->low && is_fraction(w->dtype))
             a.in[i] = sherd_detach(sherd_cast(a.in[i], s->low));
         if (is_fraction(w->dtype))

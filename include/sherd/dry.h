@@ -25,6 +25,8 @@
  *   runs of rows whose ends are not known.
  * - Indices by which ranks fetch elements from each other (sherd_index_select, sherd_gather,
  *   sherd_copy_rows, gradients) are spread over the dim.
+ * - Attention to blocks of a pool: all tables are full, and seen to the end; rows are of one
+ *   sequence.
  * - No index is found to be out of range.
  * - A loss scaler takes each step, because its norms are finite.
  * - Files: only headers are read, and nothing is written (files.h).

@@ -254,14 +254,14 @@ static bool attend_sequence(const sherd__paging *p, int64_t b, void *log_sum, co
 }
 
 /* Nobody reads the logarithms of sums. */
-static bool take_many(sherd__paging *p, int64_t queries)
+static bool take_many(sherd__paging *p, int64_t queries, int64_t keys)
 {
     sherd__paging_room *r = &p->room;
     sherd__attending s = p->s;
-    int64_t room = room_for(p, p->most);
+    int64_t room = room_for(p, keys);
 
     s.queries = queries;
-    s.keys = p->most;
+    s.keys = keys;
     r->sums =
         sherd_call_scratch(p->call, s.all_heads * queries * (int64_t)sherd_dtype_bytes(p->dtype));
     r->k = sherd_call_scratch(p->call, room);
@@ -277,9 +277,10 @@ static void attend_many(const sherd__paging *p)
                         bring_together(p, b, p->room.v, p->call->from[V]), p->room.many);
 }
 
-bool sherd__paging_take(sherd__paging *p, int64_t most_few, int64_t most_many)
+bool sherd__paging_take(sherd__paging *p, int64_t most_few, int64_t most_many, int64_t keys)
 {
-    return (most_few == 0 || take_few(p, most_few)) && (most_many == 0 || take_many(p, most_many));
+    return (most_few == 0 || take_few(p, most_few)) &&
+           (most_many == 0 || take_many(p, most_many, keys));
 }
 
 void sherd__paging_here(sherd__paging *p)

@@ -156,7 +156,8 @@ static bool attend(sherd_call *call)
     if (!sherd__leave_device(call))
         return false;
     p = sherd__paging_of(call);
-    if (!sherd__paging_take(&p, p.few ? p.s.queries : 0, p.few ? 0 : p.s.queries))
+    if (!sherd__paging_take(&p, p.few ? p.s.queries : 0, p.few ? 0 : p.s.queries,
+                            p.dry ? p.most : sherd__paging_keys(&p)))
         return false;
     if (!p.dry)
         sherd__paging_here(&p);
@@ -281,33 +282,54 @@ static bool check_runs(const sherd__paging *p, const int32_t *sequence)
     return true;
 }
 
+/* The most rows that a run has, of those of few queries and of many; keys that the latter see. */
+typedef struct most {
+    int64_t few, many, keys;
+} most;
+
+/* False: a run is of no sequence. Not of a dry rank. */
+static bool find_most(most *out, const sherd__paging *p, const int32_t *sequence)
+{
+    sherd__paging part;
+
+    *out = (most){0, 0, 0};
+    for (run r = {0, 0, 0}; next_run(&r, p, sequence);) {
+        if (!part_of(&part, p, &r))
+            return false;
+        if (part.few) {
+            out->few = sherd__max(out->few, r.rows);
+            continue;
+        }
+        out->many = sherd__max(out->many, r.rows);
+        out->keys = sherd__max(out->keys, sherd__paging_keys(&part));
+    }
+    return true;
+}
+
 /* As batch_there. Memory for one run of many rows, whichever it is. */
 static bool rows_there(sherd__paging *p, const int32_t *sequence)
 {
-    int64_t rows = 0, keys = 0;
     sherd__paging part;
-    bool good = sherd__device_in(p->call) != NULL;
+    most m;
+    bool good = sherd__device_in(p->call) && find_most(&m, p, sequence);
 
-    for (run r = {0, 0, 0}; good && next_run(&r, p, sequence);) {
-        good = part_of(&part, p, &r);
-        if (!good || part.few)
-            continue;
-        rows = sherd__max(rows, r.rows);
-        keys = sherd__max(keys, sherd__paging_keys(&part));
-    }
-    good = good && (rows == 0 || sherd__paging_take_there(p, rows, keys));
+    good = good && (m.many == 0 || sherd__paging_take_there(p, m.many, m.keys));
     for (run r = {0, 0, 0}; good && next_run(&r, p, sequence);)
         good = part_of(&part, p, &r) && sherd__paging_there(&part);
     return good;
 }
 
-/* Memory for any runs, as a dry rank takes it, which does not know them. */
+/* To a dry rank all rows are one run, of a sequence that fills its table. */
 static bool rows_here(sherd__paging *p, const int32_t *sequence)
 {
-    int64_t most = p->s.queries, few = SHERD__ATTEND_FEW / sherd__max(p->repeat, 1);
+    int64_t rows = p->s.queries;
+    bool few = rows * p->repeat <= SHERD__ATTEND_FEW;
+    most m = {few ? rows : 0, few ? 0 : rows, p->most};
     sherd__paging part;
 
-    if (!sherd__paging_take(p, sherd__min(few, most), most > few ? most : 0))
+    if (!p->dry && !find_most(&m, p, sequence))
+        return false;
+    if (!sherd__paging_take(p, m.few, m.many, m.keys))
         return false;
     for (run r = {0, 0, 0}; !p->dry && next_run(&r, p, sequence);)
         if (part_of(&part, p, &r))

@@ -57,8 +57,11 @@ sherd__paging sherd__paging_part(const sherd__paging *p, int64_t at, int64_t row
 bool sherd__paging_numbers(const sherd__paging *p, int operand, const int32_t **out);
 /* Whether table and positions fit the pool, before anything is computed. False: failed. */
 bool sherd__paging_check(const sherd__paging *p);
-/* Memory for parts of at most so many queries, of either kind. False: failed. */
-bool sherd__paging_take(sherd__paging *p, int64_t most_few, int64_t most_many);
+/*
+ * Memory for parts of at most so many queries, of either kind, of which those of many see at most
+ * so many keys. False: failed.
+ */
+bool sherd__paging_take(sherd__paging *p, int64_t most_few, int64_t most_many, int64_t keys);
 /* Keys that any query of a part sees, at most. */
 int64_t sherd__paging_keys(const sherd__paging *p);
 /* The same on the GPU, for parts of many queries that see at most so many keys. */
