@@ -307,15 +307,14 @@ static void a_partition_reduces_to_what_it_was(sherd_world *world)
     char placements[64];
 
     for (int i = 0; i < LEN(ops); i++)
-        for (int both = 0; both < 2; both++)
+        for (int on = 1; on <= 3; on++) /* bits of the axes */
             for (int turn = 0; turn < 4; turn++) {
-                snprintf(placements, sizeof placements, "%s%s", ops[i],
-                         both       ? ops[i]
-                         : turn % 2 ? "S(1)"
-                                    : "R");
+                const char *other = turn % 2 ? "S(1)" : "R", *from = on == 1 ? "RS(1)" : "S(1)R";
+                snprintf(placements, sizeof placements, "%s%s", on & 1 ? ops[i] : other,
+                         on & 2 ? ops[i] : other);
                 sherd_scope_begin(world);
                 sherd_tensor *t = indices_on(
-                    layout_of(mesh, 2, shape, turn % 2 && !both ? "RS(1)" : "RR", NULL), SHERD_F64);
+                    layout_of(mesh, 2, shape, turn % 2 && on < 3 ? from : "RR", NULL), SHERD_F64);
                 sherd_tensor *p = sherd__move_planned(
                     t, layout_of(mesh, 2, shape, placements, NULL), NULL, NULL, turn / 2);
                 CHECK(p->layout == layout_of(mesh, 2, shape, placements, NULL));
