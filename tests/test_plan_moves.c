@@ -228,6 +228,52 @@ static void what_no_plan_can_do_is_refused(void)
     }
     const sherd_layout *layout = paper_layout(&p, "[8] on (x=2)");
     CHECK_EQ(sherd_plan_create(&plan, layout, layout, (sherd_dtype)77, NULL), SHERD_EINVAL);
+    CHECK_TEXT(sherd_planner_name((sherd_planner)77), "unknown");
+    move_paper_close(&p);
+}
+
+/* An average, where it is taken or made; one that stays is none. */
+static void integers_have_no_average(void)
+{
+    static const struct {
+        const char *from, *to;
+        bool none;
+    } cases[] = {
+        {"[8] P(avg:x) on (x=2)", "[8] on (x=2)", true},
+        {"[8] P(avg:x) on (x=2)", "[8(x)] on (x=2)", true},
+        {"[8] on (x=2)", "[8] P(avg:x) on (x=2)", true},
+        {"[8(y)] P(avg:x) on (x=2,y=2)", "[8] P(avg:x) on (x=2,y=2)", false},
+        {"[8] P(avg:x) on (x=1)", "[8] on (x=1)", false},
+        {"[8] P(sum:x) on (x=2)", "[8] on (x=2)", false},
+        {"[8] P(avg:x) P(sum:y) on (x=2,y=2)", "[8] P(avg:x) on (x=2,y=2)", false},
+    };
+    const sherd_plan *plan;
+    paper p;
+
+    paper_open(&p, 4);
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_layout *from = paper_layout(&p, cases[i].from);
+        const sherd_layout *to = paper_layout(&p, cases[i].to);
+        CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, NULL));
+        if (!CHECK_EQ(sherd_plan_create(&plan, from, to, SHERD_I32, NULL),
+                      cases[i].none ? SHERD_ENOTSUP : SHERD_OK))
+            fprintf(stderr, "%s -> %s\n", cases[i].from, cases[i].to);
+    }
+    move_paper_close(&p);
+}
+
+/* The bound of a reduction counts each part of what stays pending. */
+static void what_stays_pending_is_bounded_once_a_part(void)
+{
+    paper p;
+
+    paper_open(&p, 4);
+    const sherd_plan *both = plan_of(&p, "[8,6] P(sum:x) P(sum:y) on (x=2,y=2)",
+                                     "[8,6] P(sum:x) on (x=2,y=2)", SHERD_F32);
+    const sherd_plan *one = plan_of(&p, "[8,6] P(sum:y) on (y=2)", "[8,6] on (y=2)", SHERD_F32);
+    CHECK(sherd_plan_price_of(one)->bound_total_bytes > 0);
+    CHECK_EQ(sherd_plan_price_of(both)->bound_total_bytes,
+             2 * sherd_plan_price_of(one)->bound_total_bytes);
     move_paper_close(&p);
 }
 
@@ -339,6 +385,8 @@ static const check_test tests[] = {
     {TEST(slices_are_cache_lines_and_cover)},
     {TEST(large_reductions_are_exact)},
     {TEST(what_no_plan_can_do_is_refused)},
+    {TEST(integers_have_no_average)},
+    {TEST(what_stays_pending_is_bounded_once_a_part)},
     {TEST(strided_sources_are_copied)},
     {TEST(strided_sources_are_added)},
     {TEST(every_reduce_op_gives_its_result)},
