@@ -251,6 +251,8 @@ static void a_style_splits_groups(sherd_world *world)
     whole(y, want);
     whole(sherd_grad(sherd_module_parameter(plain, "weight")), grad);
     CHECK_OK(apply(m, mesh, sherd_sequence_parallel()));
+    CHECK_EQ(apply(m, mesh, sherd_sequence_parallel()), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "has been placed by a style before") != NULL);
     y = sherd_module_call(m, spread(x, mesh, "S(1)"));
     sherd_backward(sherd_sum(sherd_mul(y, spread(c, mesh, "S(1)"))));
     CHECK_TEXT(placements(y), "S(1)");

@@ -60,6 +60,7 @@ MISUSE(what_travels_is_a_list_of_tensors_of_the_right_ranks)
         FAILS(SHERD_EINVAL, rank == 1 ? sherd_channel_send(c, &t, 1) : (void)0);
         FAILS(SHERD_EINVAL, rank == 0 ? sherd_channel_receive(c, y, 1) : (void)0);
         FAILS(SHERD_EINVAL, rank == 0 ? sherd_channel_send(c, null, 1) : (void)0);
+        CHECK(strstr(sherd_world_error(m->world), "tensor 0 is NULL") != NULL);
         FAILS(SHERD_EINVAL, rank == 0 ? sherd_channel_send(c, NULL, 1) : (void)0);
         FAILS(SHERD_EINVAL, rank == 0 ? sherd_channel_send(c, &t, -1) : (void)0);
         FAILS(SHERD_EINVAL, rank == 0 ? sherd_channel_send(c, &t, SHERD_MAX_ARGS + 1) : (void)0);

@@ -239,6 +239,21 @@ static void an_input_follows_a_weight_that_is_replaced(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Nor has a dim granules that an axis shards already. */
+static void a_dim_that_is_sharded_has_no_granules(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "2x2");
+    sherd_module *m = linear(world, 10, 4);
+    sherd_parallel_entry entry = {"", sherd_rowwise()};
+
+    CHECK_OK(sherd_parallelize(m, mesh, sherd_mesh_axis_name(mesh, 0), &entry, 1));
+    entry.style.granule = 2;
+    CHECK_EQ(sherd_parallelize(m, mesh, sherd_mesh_axis_name(mesh, 1), &entry, 1), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "leaves no granules whole") != NULL);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* The same module, called with one size and layout after another. */
 static void a_module_takes_any_size(sherd_world *world)
 {
@@ -458,6 +473,7 @@ static const check_test tests[] = {
     {TEST(an_input_follows_the_weights_cuts), {1, 2, 3, 4}},
     {TEST(cuts_of_another_size_or_axis_are_not_followed), {4}},
     {TEST(an_input_follows_a_weight_that_is_replaced), {4, 8}},
+    {TEST(a_dim_that_is_sharded_has_no_granules), {4}},
     {TEST(a_module_takes_any_size), {1, 2, 3, 4}},
     {TEST(a_rowwise_bias_counts_once), {1, 2, 3, 4}},
     {TEST(sequences_are_normalised_in_parts), {2, 3, 8}},
