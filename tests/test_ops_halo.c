@@ -110,6 +110,30 @@ static void check_one(scene *s)
         CHECK_EQ(wrong_gradients(s, x), 0);
 }
 
+/* Two rows before pieces of 4, 1 and 1: the first rank sends three, and nobody receives so many. */
+static void a_plan_says_what_a_halo_costs(sherd_world *world)
+{
+    const int64_t rows[] = {4, 1, 1}, *const sizes[] = {rows, NULL};
+    const sherd_placement placement = sherd_shard(0);
+    const sherd_layout *layout = NULL;
+    const sherd_plan *plan = NULL;
+
+    CHECK_OK(sherd_layout_create(&layout, mesh_of(world, "3"), 2, (const int64_t[]){6, 5},
+                                 &placement, &(sherd_layout_options){.sizes = sizes}));
+    for (int width = 0; width <= 2; width += 2) {
+        const sherd_halo_options o = {.before = {{.width = width}}};
+        CHECK_OK(sherd_halo_plan(&plan, layout, SHERD_F64, &o));
+        const sherd_plan_price *price = sherd_plan_price_of(plan);
+        CHECK_EQ(price->recv_max_bytes, width ? 2 * 40 : 0);
+        CHECK_EQ(price->recv_total_bytes, width ? 4 * 40 : 0);
+        CHECK_EQ(price->send_max_bytes, width ? 3 * 40 : 0);
+        CHECK_EQ(price->bound_total_bytes, price->recv_total_bytes);
+        CHECK_EQ(price->rounds, width ? 1 : 0);
+        CHECK(price->proven);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void any_halo_is_exact(sherd_world *world)
 {
     static const char *const meshes[][3] = {
@@ -405,6 +429,7 @@ static void memory_may_run_out_anywhere(sherd_world *world)
 }
 
 static const check_test tests[] = {
+    {TEST(a_plan_says_what_a_halo_costs), {3}},
     {TEST(any_halo_is_exact), {1, 2, 3, 4, 8}},
     {TEST(many_halos_are_one_call), {1, 2, 3, 4, 8}},
     {TEST(halos_asked_for_again_are_the_same), {1, 2, 3}},
