@@ -6,6 +6,7 @@
  */
 #include "ops_halves.h"
 #include "ops_oracles.h"
+#include "tensors.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_layers.h"
 
@@ -291,6 +292,39 @@ static void an_empty_piece_has_a_gradient(sherd_world *world)
     }
 }
 
+/* Of averages of another dtype and layout, on each rank. */
+static void without_memory_both_averages_are_written_or_none(sherd_world *world)
+{
+    const int64_t channels[] = {3}, items[] = {4, 3};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_layout *rows = layout_of(mesh, 2, items, "S(0)", NULL);
+    int last = sherd_world_ranks(world) - 1;
+
+    for (int how = 0; how < 2; how++) {
+        const sherd_layout *l = layout_of(mesh, 1, channels, how ? "S(0)" : "R", NULL);
+        sherd_status status = SHERD_ENOMEM;
+        for (int n = 1; status && n < 500; n++) {
+            sherd_scope_begin(world);
+            sherd_tensor *mean = sherd_constant_on(l, SHERD_F64, 1);
+            sherd_tensor *var = sherd_constant_on(l, SHERD_F64, 2);
+            sherd_tensor *x = sherd_constant_on(rows, SHERD_F32, 3);
+            CHECK_OK(sherd_world_check(world));
+            sherd_world_fail_allocation(world, sherd_world_rank(world) == last ? n : 0);
+            sherd_batch_norm(
+                x, &(sherd_batch_norm_options){.running_mean = mean, .running_variance = var});
+            sherd_world_fail_allocation(world, 0);
+            status = sherd_world_check(world);
+            CHECK(!status || status == SHERD_ENOMEM);
+            const double *m = sherd_tensor_failed(mean) ? NULL : sherd__data(mean);
+            const double *v = sherd_tensor_failed(var) ? NULL : sherd__data(var);
+            for (int64_t c = 0; m && v && c < mean->count; c++)
+                CHECK_EQ(m[c] != 1, v[c] != 2);
+            sherd_scope_end(world);
+        }
+        CHECK_OK(status);
+    }
+}
+
 /* Neither is half a new average written beside an old one. */
 static void averages_are_written_together_or_not(sherd_world *world)
 {
@@ -314,6 +348,7 @@ static void averages_are_written_together_or_not(sherd_world *world)
 }
 
 static const check_test tests[] = {
+    {TEST(without_memory_both_averages_are_written_or_none), {1, 2}},
     {TEST(running_averages_do_not_depend_on_layouts), {1, 2, 3, 4}},
     {TEST(running_averages_are_those_of_the_whole_batch), {1}},
     {TEST(averages_may_be_sharded_too), {1, 2, 3}},

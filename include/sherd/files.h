@@ -52,7 +52,9 @@ typedef struct sherd_file_note {
  * its target. If two jobs write the same PATH at once, the second is refused, unless the file
  * system has no locks.
  *
- * @collective the world; ranks outside a tensor's mesh pass their own handle of it
+ * @collective the world; ranks outside a tensor's mesh pass their own handle of it. Whether ranks
+ *             have passed the same tensor on a mesh of some ranks is compared by the next check
+ *             (sherd_world_check), not by this function, which may return SHERD_OK before
  * @shapes     tensors: [count], each distributed, or plain and equal on all ranks
  *             (sherd_mark_equal); notes: [note_count]
  * @numerics   bit for bit; a pending reduction is added in rank order

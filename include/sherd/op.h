@@ -222,8 +222,8 @@ struct sherd_op {
     double (*operations)(const sherd_call *call);
     /*
      * Instead of forward: compute call->out, of any shape, dtype and layout, by other operators,
-     * which are recorded. False or a failed tensor: failed.
-     */
+     * which are recorded. False or a failed tensor: failed. ELIMIT where 1000 functions of the
+     * program are running, each called by the one before: operators made of each other end there */
     bool (*compose)(sherd_call *call);
     /*
      * Set grad_in[i], the gradient of operand i, for each i for which sherd_node_wants is true; all

@@ -14,10 +14,13 @@
  * @numerics for all, and for sherd_sum and sherd_mean: f32, bf16 and f16 are added in f32, a few
  *           elements at a time, these partial sums in f64. So the error does not grow with the
  *           number of elements: of f32 of one sign it is below 4e-6 of a rank's sum for each run of
- *           neighbouring dims, mostly below 1e-6, as that of a mean, norm or loss. 16-bit results
- *           are rounded last. Ranks' sums are added in rank order, in the tensor's dtype. The order
- *           of additions, so the last bits, depend on the layout, a view's order in memory and the
- *           instruction set, and are the same in every run. GPUs add in many short f32 sums.
+ *           neighbouring dims, mostly below 1e-6, as that of a mean, norm or loss; of terms that
+ *           cancel it is as small beside the sum of their magnitudes, not beside the result. f64 is
+ *           added in f64. 16-bit results are rounded last. Ranks' sums are added in rank order, in
+ *           the tensor's dtype: of p ranks that adds p roundings. The order of additions, so the
+ *           last bits, depend on the layout, a view's order in memory and the instruction set, and
+ *           are the same in every run; where they must not, see sherd_sum_exact. GPUs add in many
+ *           short f32 sums.
  * @errors   for all: as in ops.h; EINVAL no such dim, a dim named twice, dims NULL with count > 0.
  */
 #ifndef SHERD_OPS_REDUCTIONS_H

@@ -62,7 +62,7 @@ static void find_same(const sherd__surface *s, uint64_t places)
     for (int64_t i = 0; i < s->vertices; i++) {
         const double key[3] = {s->x[3 * i] + 0, s->x[3 * i + 1] + 0, s->x[3 * i + 2] + 0}; /* -0 */
         uint64_t place = sherd__hash_bytes(3, key, sizeof key);
-        int32_t first = -1;
+        int64_t first = -1; /* three times as many coordinates are no i32 */
         for (;; place++) {
             first = s->table[place & (places - 1)];
             if (first < 0 || (s->x[3 * first] == key[0] && s->x[3 * first + 1] == key[1] &&
@@ -71,7 +71,7 @@ static void find_same(const sherd__surface *s, uint64_t places)
         }
         if (first < 0)
             s->table[place & (places - 1)] = (int32_t)i;
-        s->same[i] = first < 0 ? (int32_t)i : first;
+        s->same[i] = (int32_t)(first < 0 ? i : first);
     }
 }
 
