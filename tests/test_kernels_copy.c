@@ -120,6 +120,29 @@ static void rows_are_reversed(void)
         }
 }
 
+/* Planes of many rows that are a few elements each. */
+static void short_rows_are_reversed(void)
+{
+    static const size_t bytes[] = {1, 2, 4, 8, 12};
+
+    number_the_source();
+    for (int b = 0; b < LEN(bytes); b++)
+        for (int64_t n = 2; n < 7; n++)
+            for (int64_t gap = 0; gap < 2; gap++) {
+                const int64_t rows = 720, size[3] = {6, rows / 6, n};
+                const int64_t to[3] = {rows / 6 * (n + gap), n + gap, 1};
+                const int64_t from[3] = {rows / 6 * n, n, -1};
+                memset(dst, UNTOUCHED, sizeof dst);
+                memset(expect, UNTOUCHED, sizeof expect);
+                for (int64_t i = 0; i < rows / 6 * 6; i++)
+                    for (int64_t j = 0; j < n; j++)
+                        memcpy(expect + (size_t)(i * (n + gap) + j) * bytes[b],
+                               src + (size_t)(i * n + n - 1 - j) * bytes[b], bytes[b]);
+                sherd__copy_box(bytes[b], 3, size, dst, to, src + (size_t)(n - 1) * bytes[b], from);
+                CHECK_EQ(memcmp(dst, expect, sizeof dst), 0);
+            }
+}
+
 /* Rows for which memcpy may be slow: from any place in a line to any other. */
 static void long_rows_are_shifted(void)
 {
@@ -328,6 +351,7 @@ static const check_test tests[] = {
     {TEST(every_order_of_dims_on_both_sides)},
     {TEST(planes_are_turned)},
     {TEST(rows_are_reversed)},
+    {TEST(short_rows_are_reversed)},
     {TEST(long_rows_are_shifted)},
     {TEST(rows_of_every_length_are_permuted)},
     {TEST(a_source_stride_of_zero_repeats)},

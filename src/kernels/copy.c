@@ -232,12 +232,49 @@ static void repeat_rows(size_t bytes, int64_t rows, int64_t n, char *dst, int64_
             repeat_element(bytes, n, dst + r * dst_row, src + r * src_row);
 }
 
+/* Rows of few elements, which run backwards; `bytes` and n are constants in each caller. */
+static inline void reverse_rows(size_t bytes, int64_t rows, int64_t n, char *dst, int64_t dst_row,
+                                const char *src, int64_t src_row)
+{
+    for (int64_t r = 0; r < rows; r++, dst += dst_row, src += src_row)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(dst + i * (int64_t)bytes, src - i * (int64_t)bytes, bytes);
+}
+
+/* The same of n = 2, 3 or 4, for which a call for each row takes longer than the copy. */
+static inline void reverse_few(size_t bytes, int64_t rows, int64_t n, char *dst, int64_t dst_row,
+                               const char *src, int64_t src_row)
+{
+    if (n == 2)
+        reverse_rows(bytes, rows, 2, dst, dst_row, src, src_row);
+    else if (n == 3)
+        reverse_rows(bytes, rows, 3, dst, dst_row, src, src_row);
+    else
+        reverse_rows(bytes, rows, 4, dst, dst_row, src, src_row);
+}
+
+/* Rows that run backwards. False: elements of other sizes. */
+static bool reverse_plane(size_t bytes, int64_t rows, int64_t n, char *dst, int64_t dst_row,
+                          const char *src, int64_t src_row)
+{
+    bool few = n <= 4 && (bytes == 2 || bytes == 4 || bytes == 8), done = true;
+
+    if (few && bytes == 2)
+        reverse_few(2, rows, n, dst, dst_row, src, src_row);
+    else if (few && bytes == 4)
+        reverse_few(4, rows, n, dst, dst_row, src, src_row);
+    else if (few)
+        reverse_few(8, rows, n, dst, dst_row, src, src_row);
+    for (int64_t r = 0; !few && done && r < rows; r++)
+        done = sherd__reverse(bytes, n, dst + r * dst_row, src + r * src_row);
+    return done;
+}
+
 /* Copy by vectors a plane that is turned, or whose rows are reversed or one element each. False: it
  * is neither. */
 static bool copy_by_vectors(int64_t bytes, const copy *c, int row, char *dst, const char *src)
 {
     int col = c->ndim - 1;
-    bool done = true;
 
     if (c->dst[col] != bytes)
         return false;
@@ -248,12 +285,8 @@ static bool copy_by_vectors(int64_t bytes, const copy *c, int row, char *dst, co
     if (c->src[row] == bytes)
         return sherd__turn((size_t)bytes, c->size[row], c->size[col], dst, c->dst[row], src,
                            c->src[col]);
-    if (c->src[col] != -bytes)
-        return false;
-    for (int64_t r = 0; done && r < c->size[row]; r++)
-        done = sherd__reverse((size_t)bytes, c->size[col], dst + r * c->dst[row],
-                              src + r * c->src[row]);
-    return done;
+    return c->src[col] == -bytes && reverse_plane((size_t)bytes, c->size[row], c->size[col], dst,
+                                                  c->dst[row], src, c->src[row]);
 }
 
 static void copy_by_size(size_t bytes, const copy *c, int row, char *dst, const char *src)
