@@ -285,6 +285,56 @@ static void panels_give_what_some_rows_give(void)
     }
 }
 
+/* Few rows of bf16 by 4 bits, with groups that it takes; whatever others a row has. */
+static void pairs_give_the_sums_of_their_products(void)
+{
+    enum { N = SHERD__PAIRS_ROWS, MOST = 21, LONG = 352 };
+    static const struct {
+        int64_t rows, cols, group, first;
+        bool fits;
+    } these[] = {{21, 352, 0, 0, 1},  {8, 64, 0, 6, 1},    {5, 2, 0, 0, 1},   {21, 176, 32, 32, 1},
+                 {9, 150, 32, 0, 1},  {4, 34, 32, 64, 1},  {3, 66, 64, 0, 1}, {17, 352, 64, 64, 1},
+                 {8, 300, 128, 0, 1}, {8, 96, 128, 64, 1}, {8, 96, 96, 0, 0}, {8, 96, 64, 32, 0}};
+    static uint8_t pairs[MOST * LONG / 2];
+    static float scale[MOST * 16], y[N * MOST + 1], alone[MOST];
+    static uint16_t x[N * LONG], room[N * (LONG + 64)];
+    sherd__kernel_set set;
+
+    sherd__kernels_choose(&set);
+    for (int i = 0; i < LEN(pairs); i++)
+        pairs[i] = (uint8_t)(128 + draw() * 128);
+    for (int i = 0; i < LEN(scale); i++)
+        scale[i] = (float)(0.1 + draw() * draw());
+    for (int i = 0; i < LEN(x); i++)
+        x[i] = sherd__to_bf16((float)draw());
+    for (int s = 0; s < LEN(these); s++)
+        for (int64_t n = 1; n <= N; n++) {
+            int64_t group = these[s].group, first = these[s].first, cols = these[s].cols;
+            int64_t scales = group ? (first + cols + group - 1) / group : 1;
+            const sherd__quantized q = {these[s].rows, cols,   NULL,  scale,
+                                        group,         scales, first, pairs};
+            if (!sherd__pairs_fit(&set, &q)) {
+                CHECK(!these[s].fits || !sherd__quantized_fits(&set, &q));
+                continue;
+            }
+            CHECK(these[s].fits && sherd__pairs_workspace(&q, n) <= (int64_t)sizeof room);
+            y[n * q.rows] = 77;
+            sherd__pairs_rows(&q, n, y, x, room);
+            CHECK(y[n * q.rows] == 77);
+            for (int64_t i = 0; i < n * q.rows; i++) {
+                double sum = 0, size = 0;
+                for (int64_t j = 0; j < cols; j++) {
+                    double a = (double)sherd__from_bf16(x[i / q.rows * cols + j]);
+                    sum += a * element(&q, i % q.rows, j);
+                    size += fabs(a * element(&q, i % q.rows, j));
+                }
+                CHECK_NEAR(y[i], sum, 1e-6 * size);
+            }
+            sherd__pairs_rows(&q, 1, alone, x + (n - 1) * cols, room);
+            CHECK_EQ(memcmp(alone, y + (n - 1) * q.rows, sizeof(float) * (size_t)q.rows), 0);
+        }
+}
+
 static void expanded_rows_are_values_times_scales(void)
 {
     static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16};
@@ -428,6 +478,7 @@ static const check_test tests[] = {
     {TEST(a_row_has_the_same_bits_in_any_company)},
     {TEST(tiles_give_the_sums_of_their_products)},
     {TEST(panels_give_what_some_rows_give)},
+    {TEST(pairs_give_the_sums_of_their_products)},
     {TEST(expanded_rows_are_values_times_scales)},
     {TEST(no_element_is_off_by_more_than_half_its_scale)},
     {TEST(nor_of_4_bits)},

@@ -66,6 +66,12 @@ static void try_matrix(run *r, const sherd__quantized_kernels *k, const sherd__k
         sherd__quantized_panel(q, 0, rows, n, y, x,
                                give(r, sherd__quantized_panel_workspace(q, n, rows)));
     }
+    if (set && n <= SHERD__PAIRS_ROWS && sherd__pairs_fit(set, q)) {
+        r->given = 2;
+        x = give(r, n * cols * 2);
+        float *y = give(r, n * rows * 4);
+        sherd__pairs_rows(q, n, y, x, give(r, sherd__pairs_workspace(q, n)));
+    }
     r->given = 0;
     x = give(r, cols * 4);
     void *to = give(r, q->pairs ? cols / 2 : cols);

@@ -354,10 +354,10 @@ static void gradients_are_those_of_the_weight(sherd_world *world)
                 sherd_backward(sherd_sum(sherd_mul(y, dy)));
                 sherd_backward(sherd_sum(sherd_mul(sherd_linear(x[1], w, b[1]), dy)));
                 for (int i = 0; i < 2; i++) {
-                    sherd_tensor *a = sherd_grad(i ? b[0] : x[0]),
-                                 *of = sherd_grad(i ? b[1] : x[1]);
-                    CHECK(all_of(got, a) && all_of(want, of));
-                    for (int64_t j = 0; j < sherd_tensor_count(of); j++)
+                    sherd_tensor *a = sherd_grad(i ? b[0] : x[0]);
+                    sherd_tensor *expected = sherd_grad(i ? b[1] : x[1]);
+                    CHECK(all_of(got, a) && all_of(want, expected));
+                    for (int64_t j = 0; j < sherd_tensor_count(expected); j++)
                         CHECK_NEAR(got[j], want[j], kinds[k].off * (1 + fabs(want[j])));
                 }
                 sherd_scope_end(world);

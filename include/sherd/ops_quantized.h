@@ -76,7 +76,8 @@ SHERD_API sherd_tensor *sherd_dequantize(sherd_tensor *value, sherd_tensor *scal
  *             [out, ceil(in / group)]
  * @numerics   sums in f32 (of f64 in f64), of the whole numbers as they are, times the scale of
  *             the row. With groups, and in gradients, the weight is rounded first: to f32, but of
- *             more than 4 rows of bf16 to that. Up to 4 rows of x a row has the same bits whatever
+ *             more than 4 rows of bf16 to that; of up to 4 rows of bf16 and 4 bits sums of 32 or
+ *             64 columns may be scaled instead. Up to 4 rows of x a row has the same bits whatever
  *             others there are
  * @owns       scope
  * @errors     see ops.h; EINVAL a negative group, of 4 bits an odd one, values that are neither i8

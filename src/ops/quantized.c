@@ -207,6 +207,23 @@ static bool few_rows(sherd_call *call, const work *w, const void *bias)
     return true;
 }
 
+/* Few rows of bf16 by whole numbers of 4 bits. */
+static bool rows_by_pairs(sherd_call *call, const work *w, const void *bias)
+{
+    const uint16_t *x = call->from[X];
+    float *y = room_for(call, w->m * w->q.rows, SHERD_F32);
+    void *room = sherd_call_scratch(call, sherd__pairs_workspace(&w->q, w->m));
+    const finish f = {NULL, bias, w->q.rows, w->q.rows};
+
+    if (!y || !room)
+        return false;
+    if (sherd__is_dry(call->world))
+        return true;
+    sherd__pairs_rows(&w->q, w->m, y, x, room);
+    give(call, w, &f, 0, y);
+    return true;
+}
+
 /* Rows of bf16 in tiles. */
 static bool some_rows(sherd_call *call, const work *w, const void *bias)
 {
@@ -279,9 +296,10 @@ static bool linear(sherd_call *call)
         return true;
     if (biased && !(bias = taken(call, BIAS, sums_of(w.dtype))))
         return false;
-    bool tiles = w.dtype == SHERD_BF16 && w.m > FEWER && w.packs &&
-                 sherd__quantized_fits(sherd__world_kernels(call->world), &w.q);
-    if (tiles)
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    if (w.dtype == SHERD_BF16 && w.m > 0 && w.m <= SHERD__PAIRS_ROWS && sherd__pairs_fit(set, &w.q))
+        return rows_by_pairs(call, &w, bias);
+    if (w.dtype == SHERD_BF16 && w.m > FEWER && w.packs && sherd__quantized_fits(set, &w.q))
         return w.m <= SHERD__QUANTIZED_TILE_ROWS ? some_rows(call, &w, bias)
                                                  : rows_in_tiles(call, &w, bias);
     return w.m <= FEW && w.dtype != SHERD_F64 ? few_rows(call, &w, bias)

@@ -42,4 +42,16 @@ enum { SHERD__QUANTIZED_ROOM = 32 * 512 };
 void sherd__quantized_pack(const sherd__quantized *q, int64_t lo, int64_t some, int64_t d,
                            int64_t width, uint16_t *to, uint16_t *room);
 
+/*
+ * y[n,rows] = x[n,cols] by the transpose of a matrix of 4 bits, with its scales, in f32, for up to
+ * 4 rows of bf16: whole numbers are multiplied, and sums scaled. A row of x has the same bits
+ * whatever others there are. It takes matrices whose groups are of 32 columns or of multiples of
+ * 64, and which begin where 64 columns share a scale, or 32.
+ */
+enum { SHERD__PAIRS_ROWS = 4 };
+bool sherd__pairs_fit(const sherd__kernel_set *set, const sherd__quantized *q);
+int64_t sherd__pairs_workspace(const sherd__quantized *q, int64_t n);
+void sherd__pairs_rows(const sherd__quantized *q, int64_t n, float *y, const uint16_t *x,
+                       void *workspace);
+
 #endif

@@ -246,6 +246,46 @@ EMULATED __m512i emulated_cvtepi8_epi32(__m128i x)
 }
 #define _mm512_cvtepi8_epi32 emulated_cvtepi8_epi32
 
+EMULATED __m512i emulated_cvtepu8_epi32(__m128i x)
+{
+    emulated_bits a;
+
+    a.half_i[0] = _mm256_cvtepu8_epi32(x);
+    a.half_i[1] = _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8));
+    return a.i;
+}
+#define _mm512_cvtepu8_epi32 emulated_cvtepu8_epi32
+
+EMULATED __m512i emulated_cvtepu8_epi16(__m256i x)
+{
+    emulated_bits a;
+
+    a.half_i[0] = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(x));
+    a.half_i[1] = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(x, 1));
+    return a.i;
+}
+#define _mm512_cvtepu8_epi16 emulated_cvtepu8_epi16
+
+EMULATED_LANES __m512 emulated_permutexvar_ps(__m512i index, __m512 x)
+{
+    emulated_bits a = {.f = x}, at = {.i = index}, to;
+
+    for (int i = 0; i < 16; i++)
+        to.i32[i] = a.i32[at.i32[i] & 15];
+    return to.f;
+}
+#define _mm512_permutexvar_ps emulated_permutexvar_ps
+
+EMULATED_LANES __m512 emulated_permutex2var_ps(__m512 x, __m512i index, __m512 y)
+{
+    emulated_bits a = {.f = x}, at = {.i = index}, b = {.f = y}, to;
+
+    for (int i = 0; i < 16; i++)
+        to.i32[i] = (at.i32[i] & 16 ? b.i32 : a.i32)[at.i32[i] & 15];
+    return to.f;
+}
+#define _mm512_permutex2var_ps emulated_permutex2var_ps
+
 EMULATED __m512 emulated_roundscale_ps(__m512 x, int how)
 {
     enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };

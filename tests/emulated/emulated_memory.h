@@ -149,8 +149,14 @@ EMULATED __m512i emulated_set1_epi16(short x)
 /* From the last lane to the first. */
 #undef _mm512_set_epi32
 #undef _mm512_setr_epi64
+#undef _mm512_setr_epi32
+#undef _mm512_setr_ps
 #define _mm512_set_epi32(P, O, N, M, L, K, J, I, H, G, F, E, D, C, B, A) \
     ((emulated_bits){.i32 = {A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P}}.i)
+#define _mm512_setr_epi32(A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P) \
+    ((emulated_bits){.i32 = {A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P}}.i)
+#define _mm512_setr_ps(A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P) \
+    ((emulated_bits){.f32 = {A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P}}.f)
 #define _mm512_setr_epi64(A, B, C, D, E, F, G, H) \
     ((emulated_bits){.u64 = {A, B, C, D, E, F, G, H}}.i)
 

@@ -242,6 +242,10 @@ static void conversions_round_to_nearest(void)
             .i = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)&w))};
         vector bytes = {
             .i = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)&w))};
+        vector plain = {
+            .i = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)&w))};
+        vector halves = {
+            .i = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)&w))};
         uint16_t narrow[16];
         _mm256_storeu_si256((__m256i *)(void *)narrow, _mm512_cvtepi32_epi16(w.i));
         vector f = {.f = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)&w))};
@@ -255,6 +259,9 @@ static void conversions_round_to_nearest(void)
             CHECK(whole.f32[i] == (float)(int32_t)w.u32[i]);
             CHECK_EQ(longer.u32[i], w.u16[i]);
             CHECK_EQ((int32_t)bytes.u32[i], (int8_t)w.u8[i]);
+            CHECK_EQ(plain.u32[i], w.u8[i]);
+            CHECK_EQ(halves.u16[i], w.u8[i]);
+            CHECK_EQ(halves.u16[16 + i], w.u8[16 + i]);
             CHECK_EQ(narrow[i], w.u32[i] & 0xFFFF);
             CHECK(isnan(f.f32[i]) || h[i] == w.u16[i]);
             CHECK(isnan(f.f32[i]) || (w.u16[i] >> 10 & 31) == 0 || (w.u16[i] >> 10 & 31) == 31 ||
@@ -307,6 +314,12 @@ static void words_change_their_lanes(void)
         vector one = {.i = _mm512_permutexvar_epi16(index.i, b.i)};
         vector two = {.i = _mm512_permutex2var_epi16(a.i, index.i, b.i)};
         vector wide = {.i = _mm512_permutex2var_epi64(a.i, index.i, b.i)};
+        vector table = {.f = _mm512_permutexvar_ps(index.i, b.f)};
+        vector both = {.f = _mm512_permutex2var_ps(a.f, index.i, b.f)};
+        for (int i = 0; i < LANES; i++) {
+            CHECK_EQ(table.u32[i], b.u32[index.u32[i] % 16]);
+            CHECK_EQ(both.u32[i], (index.u32[i] & 16 ? b : a).u32[index.u32[i] % 16]);
+        }
         for (int i = 0; i < 32; i++) {
             CHECK_EQ(one.u16[i], 32 + index.u16[i] % 32);
             CHECK_EQ(two.u16[i], index.u16[i] % 64);
@@ -319,7 +332,11 @@ static void words_change_their_lanes(void)
         CHECK_EQ(spread.u32[i], 0x0F30 >> i & 1 ? a.u32[i % 4] : b.u32[i]);
     vector down = {.i = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)};
     vector up = {.i = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7)};
+    vector lanes = {.i = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
+    vector floats = {.f = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
     for (int i = 0; i < LANES; i++) {
+        CHECK_EQ(lanes.u32[i], i);
+        CHECK(floats.f32[i] == (float)i);
         CHECK_EQ(down.u32[i], i);
         CHECK_EQ(up.u64[i / 2], i / 2);
     }
