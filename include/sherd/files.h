@@ -198,9 +198,9 @@ typedef struct sherd_write_options {
  * @owns       everything is only read
  * @errors     as sherd_module_write; EINVAL a tensor with a name that the module or an optimizer
  *             writes, a note whose key is "generators" or begins with "generator." or "quantized.",
- *             a pattern that matches nothing, no parameter or buffer that is chosen, an optimizer of
- *             the options that is NULL or of another world; EDIFFER also if ranks have frozen other
- *             parameters, with a `part`
+ *             a pattern that matches nothing, no parameter or buffer that is chosen, an optimizer
+ *             of the options that is NULL or of another world; EDIFFER also if ranks have frozen
+ *             other parameters, with a `part`
  */
 SHERD_CALL sherd_status sherd_module_write_with(sherd_module *module, sherd_optimizer *optimizer,
                                                 const char *path,
@@ -332,8 +332,8 @@ typedef struct sherd_read_options {
  * @owns       parameters, and the tensors of the options, stay the same tensors; they get new
  *             values
  * @errors     EINVAL, before anything is read: names that are missing, or that only the file has
- *             (the text lists them), shapes or dtypes that differ, weights of 8 or 4 bits that the
- *             file notes other bits or another group of (not looked at with `only` or names), a
+ *             (the text lists them), shapes or dtypes that differ, weights of 8 or 4 bits of which
+ *             the file notes other bits or another group (not looked at with `only` or `names`), a
  *             pattern that matches nothing, no parameter or buffer that is chosen, a rule with more
  *             "*" in `there` than in `here` or with two "#", a part that the tensor does not have, a
  *             tensor of the options that is NULL, has no name, is of another world or has failed, an

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weights to 8 or 4 bits with scales, and back (include/sherd/ops_quantized.h). To quantize, a rank must
- * see all columns that share a scale, so the last dim is not sharded. Back, each element is a
+ * Weights to 8 or 4 bits with scales, and back (include/sherd/ops_quantized.h). To quantize, a rank
+ * must see all columns that share a scale, so the last dim is not sharded. Back, each element is a
  * matter of its own; a piece says which column is its first.
  */
 #include "quantize.h"
@@ -171,13 +171,15 @@ const char *sherd__quantized_fault(sherd_call *call, int value, int scale, int64
 sherd__quantized sherd__quantized_piece(const sherd_call *call, int value, int scale, int64_t group)
 {
     const sherd_tensor *w = call->in[value], *s = call->in[scale];
+    static const uint8_t nothing = SHERD__NO_PAIR; /* in dry worlds: they are pairs all the same */
     int last = w->ndim - 1;
     bool pairs = sherd__is_pairs(w);
+    const uint8_t *bytes = call->from[value] ? call->from[value] : &nothing;
 
     return (sherd__quantized){.rows = sherd__local_count(w, 0, last),
                               .cols = w->local[last] * (pairs + 1),
                               .value = pairs ? NULL : call->from[value],
-                              .pairs = pairs ? call->from[value] : NULL,
+                              .pairs = pairs ? bytes : NULL,
                               .scale = call->from[scale],
                               .group = group,
                               .scales = group ? s->local[last] : 1,

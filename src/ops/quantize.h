@@ -18,8 +18,8 @@ static inline bool sherd__is_pairs(const sherd_tensor *value)
     return value->dtype == SHERD_U8;
 }
 
-/* Why operands `value` and `scale` are no weight of 8 or 4 bits with this group; NULL: they are. Scales
- * have the dims of values but for the last, which is that of the groups or lacks. */
+/* Why operands `value` and `scale` are no weight of 8 or 4 bits with this group; NULL: they are.
+ * Scales have the dims of values but for the last, which is that of the groups or lacks. */
 const char *sherd__quantized_fault(sherd_call *call, int value, int scale, int64_t group);
 
 /* The pieces of operands `value` and `scale` as a kernel takes them. */

@@ -3,8 +3,8 @@
  * Products with weights of 8 or 4 bits (include/sherd/ops_quantized.h). Of few rows the time is
  * that of reading the weight, and a kernel reads it as it is. Of more, some rows of the weight at a
  * time become numbers that the usual product takes, in tiles while it packs them: they stay in the
- * cache. Those of bf16 hold 8 bits exactly, so a scale of a whole row is applied to the sum instead.
- * docs/decisions/210, 223
+ * cache. Those of bf16 hold 8 bits exactly, so a scale of a whole row is applied to the sum
+ * instead. docs/decisions/210, 223
  */
 #include "quantize.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of 8 and 4 bits by AVX2: see fast_few_i8.inc, fast_few_i4.inc. The build gives this file the flags that it needs;
- * machine.c asks the CPU. */
+/*
+ * Values of 8 and 4 bits by AVX2: see fast_few_i8.inc, fast_few_i4.inc. The build gives this file
+ * the flags that it needs; machine.c asks the CPU.
+ */
 #include "bodies.h"
 #include "base/num.h"
 
