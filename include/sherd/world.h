@@ -164,9 +164,9 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  *
  * Without a launcher this function starts the ranks: as processes forked from this one (call it
  * before starting any thread; this process then only watches), or as threads. Under a launcher
- * (`sherd run`, mpirun, srun) the calling process already is a rank, and `body` runs in it, on the
- * world of the launch; if the process has that world open already, ranks are started as without a
- * launcher.
+ * (`sherd run`; mpirun and srun of more than one rank) the calling process already is a rank, and
+ * `body` runs in it, on the world of the launch; if the process has that world open already, ranks
+ * are started as without a launcher.
  *
  * `body` gets an open world, which is closed when it returns. If a rank dies, a line on standard
  * error names the rank and the signal, and the other ranks end.
