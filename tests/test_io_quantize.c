@@ -316,7 +316,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     parallelize(world, m);
     for (sherd_status status = SHERD_ENOMEM; status && n < 500; n++) {
         sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
-        status = sherd_module_quantize(m, 8, 4);
+        status = sherd_module_quantize(m, 4, 4);
         sherd_world_fail_allocation(world, 0);
         sherd_status checked = sherd_world_check(world);
         CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
