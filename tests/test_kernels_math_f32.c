@@ -93,7 +93,7 @@ static const struct {
     {SHERD__ASINH, asinh, -1e38, 1e38, 1.9},
     {SHERD__ACOSH, acosh, 1, 3, 2.2},
     {SHERD__ATANH, atanh, -0.9999, 0.9999, 2.1},
-    {SHERD__ERF, erf, -4, 4, 2.2},
+    {SHERD__ERF, erf, -4, 4, 1.6},
     {SHERD__ERFC, erfc, -4, 9, 5.4},
     {SHERD__LOGSIGMOID, logsigmoid, -40, 80, 3},
     {SHERD__MISH, mish, -80, 40, 4.4},
