@@ -2,7 +2,8 @@
 /*
  * Rows over their lengths, and cosines, of rows that are computed in one pass: results and
  * gradients are near to those along a dim that is not the last one, which other operators make; in
- * all dtypes, of sharded rows, of rows that are 0 or shorter than eps. Gradients, and gradients of
+ * all dtypes, of sharded rows, of rows that are 0 or shorter than eps; of f32 and f64 results have
+ * the bits of these operators. Gradients, and gradients of
  * gradients, are those of differences. One rank without memory fails on all.
  */
 #include "ops_cases.h"
@@ -92,6 +93,33 @@ static void rows_are_near_to_columns(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void results_have_the_bits_of_steps(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64};
+    const double most = (double)INFINITY;
+    const int last = 1;
+
+    for (int k = 0; k < LEN(dtypes); k++)
+        for (int64_t n = 16; n < 3000; n = 2 * n + 7) {
+            sherd_tensor *in[] = {draw(world, "a", dtypes[k], 5, n),
+                                  draw(world, "b", dtypes[k], 5, n)};
+            sherd_tensor *length = sherd_norm(in[0], 2, &last, 1, true);
+            sherd_tensor *unit = sherd_div(in[0], sherd_clamp(length, 0.01, most)), *by[2];
+            for (int i = 0; i < 2; i++)
+                by[i] = sherd_clamp(
+                    sherd_sqrt(sherd_sum_over(sherd_square(in[i]), &last, 1, false)), 0.01, most);
+            sherd_tensor *product = sherd_sum_over(sherd_mul(in[0], in[1]), &last, 1, false);
+            sherd_tensor *cosine = sherd_div(product, sherd_mul(by[0], by[1]));
+            for (int i = 0; i < 2; i++) {
+                sherd_tensor *differs = sherd_ne(run(i, in[0], in[1], 1), i ? cosine : unit);
+                differs = sherd_full(sherd_any(differs, NULL, 0, false));
+                const uint8_t *any = sherd_tensor_read(differs);
+                CHECK(any && !*any);
+            }
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- gradients of gradients ------------------------------------------------------------------ */
 
 static sherd_tensor *function(sherd_tensor *const *in, int count, void *payload)
@@ -144,6 +172,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(rows_are_near_to_columns), {1, 2, 3, 4, 8}},
+    {TEST(results_have_the_bits_of_steps), {1, 3}},
     {TEST(gradients_are_those_of_differences), {1, 2}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };

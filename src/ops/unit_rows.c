@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows over their lengths, and cosines: see unit_rows.h. One row after the other, by the kernels
- * that other operators would call one after the other on the whole tensor, so results of f32 and f64
- * have the same bits; but a row stays in the first cache between them, and memory is read once. 16 bits are
- * f32 in between. Costs memory's speed, up to rows of some thousand elements.
+ * that other operators would call one after the other on the whole tensor, so results of f32 and
+ * f64 have the same bits (gradients are other formulas); but a row stays in the first cache between
+ * them, and memory is read once. 16 bits are f32 in between. Costs memory's speed, up to rows of
+ * some thousand elements.
  */
 #include "unit_rows.h"
 
@@ -238,15 +239,19 @@ bool sherd__cosine_forward(sherd_call *call)
 }
 
 /*
- * da = dy (b / |b| - y a / |a|) / |a|, where a length that was raised to eps is constant. The parts
- * are scaled one by one: their products may leave the range of f32.
+ * Of row j, a, and the other one, b: da = dy (b / |b| - y a / |a|) / |a|, where a length that was
+ * raised to eps is constant. The parts are scaled one by one: their products may leave the range of
+ * f32.
  */
-static void cosine_slope(const rows *r, void *da, const void *a, const void *b, void *room,
-                         const double length[2], double cosine, bool constant, double dy)
+static void cosine_slope(const rows *r, void *da, const void *const row[2], int j, void *room,
+                         const angle *t, double dy)
 {
-    scale(r, room, b, dy / length[0] / length[1]);
-    if (!constant) {
-        scale(r, da, a, -cosine * dy / length[0] / length[0]);
+    double own = value_of(r, &t->length[j]), other = value_of(r, &t->length[1 - j]);
+
+    scale(r, room, row[1 - j], dy / own / other);
+    if (!t->constant[j]) {
+        double cosine = value_of(r, &t->product) / own / other;
+        scale(r, da, row[j], -cosine * dy / own / own);
         combine(r, SHERD__ADD, da, da, room, false);
     } else {
         scale(r, da, room, 1);
@@ -263,15 +268,12 @@ bool sherd__cosine_grad(sherd_call *call)
     for (int64_t i = 0; good && i < r.count; i++) {
         const void *row[2] = {row_in(&r, i, call->from[0], A), row_in(&r, i, call->from[1], B)};
         angle t = angle_of(&r, row[0], row[1], room_of(&r, ROOM), at->eps);
-        const double length[] = {value_of(&r, &t.length[0]), value_of(&r, &t.length[1])};
-        double dy, cosine = value_of(&r, &t.product) / length[0] / length[1];
+        double dy;
         sherd__convert(r.set, SHERD_F64, call->in[2]->dtype, 1, &dy,
                        (const char *)call->from[2] + (size_t)i * r.bytes);
         for (int j = 0; j < 2; j++) {
-            const double from[] = {length[j], length[1 - j]};
             void *da = row_out(&r, i, call->to[j], DA);
-            cosine_slope(&r, da, row[j], row[1 - j], room_of(&r, ROOM), from, cosine, t.constant[j],
-                         dy);
+            cosine_slope(&r, da, row, j, room_of(&r, ROOM), &t, dy);
             put(&r, i, call->to[j], da);
         }
     }

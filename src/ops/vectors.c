@@ -254,8 +254,8 @@ static int64_t size_of(const sherd_tensor *t, int dim)
 }
 
 /*
- * An operand, wide enough for sums, and with the dim; settled, since a product of addends would lose
- * other digits than the lengths that it is divided by.
+ * An operand, wide enough for sums, and with the dim; settled, since a product of addends would
+ * lose other digits than the lengths that it is divided by.
  */
 static sherd_tensor *vectors_in(sherd_tensor *t, int dim)
 {
