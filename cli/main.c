@@ -124,9 +124,14 @@ int main(int argc, char **argv)
 {
     if (argc < 2)
         return cli_refuse("", "which command? `sherd help` lists them");
-    if (is_any(argv[1], "help", "--help", "-h"))
+    bool asks = is_any(argv[1], "help", "--help", "-h");
+    bool tells = is_any(argv[1], "version", "--version", "-V");
+    if (argc > (asks ? 3 : 2) && (asks || tells))
+        return cli_refuse("", "%s: expected %s, not \"%.100s\" too", argv[1],
+                          asks ? "one command" : "nothing else", argv[asks ? 3 : 2]);
+    if (asks)
         return argc > 2 ? help_on(argv[2]) : help();
-    if (is_any(argv[1], "version", "--version", "-V")) {
+    if (tells) {
         printf("sherd %s\n", sherd_version());
         return cli_flush("") ? 0 : CLI_FAILED;
     }

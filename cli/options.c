@@ -80,7 +80,8 @@ static const option table[CLI_KEYS] = {
                   "one JSON object instead of the table", ""},
     [CLI_CASES] = {"cases", CLI_OF_CASES, 0, NULL, "FILE",
                    "one JSON object a line, keys as these options; - is standard input", "-"},
-    [CLI_SVG] = {"svg", CLI_OF_SHOW, 0, NULL, "FILE", "write a picture instead", "move.svg"},
+    [CLI_SVG] = {"svg", CLI_OF_SHOW, 0, NULL, "FILE",
+                 "write a picture instead; - is standard output", "move.svg"},
     [CLI_RUN_RANKS] = {"ranks", CLI_OF_RUN | CLI_OF_DRY, CLI_OF_RUN, NULL, "N",
                        "how many ranks; or -n N", "4"},
     [CLI_RUN_CORES] =

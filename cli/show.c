@@ -64,13 +64,17 @@ static cli_screen screen_of(void)
     return screen;
 }
 
+/* To a file; - is standard output, whose errors are told where it is flushed. */
 static sherd_status draw_svg(cli_problem *p, const cli_picture *picture, const sherd_plan *plan)
 {
     const char *path = p->values->of[CLI_SVG];
-    FILE *to = fopen(path, "we");
+    bool out = strcmp(path, "-") == 0;
+    FILE *to = out ? stdout : fopen(path, "we");
     bool good = to != NULL;
 
-    if (good) {
+    if (good && out)
+        cli_show_svg(to, picture, plan);
+    else if (good) {
         cli_show_svg(to, picture, plan);
         good = !ferror(to);
         good = fclose(to) == 0 && good;
@@ -102,6 +106,34 @@ static sherd_status draw(cli_problem *p)
     return status;
 }
 
+/* Options that would change nothing of the picture, beside those that there are. */
+static sherd_status check_used(cli_problem *p)
+{
+    static const cli_key moving[] = {CLI_TO_MESH, CLI_TO_CUTS,  CLI_PLANNER,   CLI_WEIGHTS,
+                                     CLI_PRICE,   CLI_PER_HOST, CLI_FLATTENED, CLI_MAX_BYTES};
+    static const cli_key cuts[][2] = {{CLI_CUTS, CLI_PLACEMENTS}, {CLI_FROM_CUTS, CLI_FROM}};
+    const char *const *of = p->values->of;
+
+    for (int i = 0; i < CLI_KEYS && of[CLI_LAYOUT]; i++)
+        if (of[i] && i != CLI_LAYOUT && i != CLI_SVG) {
+            p->blamed = (cli_key)i;
+            return sherd__fail(p->diag, SHERD_EINVAL,
+                               "a layout by its full text has no use for it");
+        }
+    for (size_t i = 0; i < sizeof moving / sizeof *moving && !p->to; i++)
+        if (of[moving[i]]) {
+            p->blamed = moving[i];
+            return sherd__fail(p->diag, SHERD_EINVAL, "expected --from and --to with it");
+        }
+    for (int i = 0; i < 2; i++)
+        if (of[cuts[i][0]] && !of[cuts[i][1]]) {
+            p->blamed = cuts[i][0];
+            return sherd__fail(p->diag, SHERD_EINVAL, "expected --%s with it",
+                               cli_key_name(cuts[i][1]));
+        }
+    return SHERD_OK;
+}
+
 static int show_in(sherd_world *world, const cli_values *values)
 {
     cli_problem p;
@@ -112,7 +144,7 @@ static int show_in(sherd_world *world, const cli_values *values)
         status = sherd__fail(p.diag, SHERD_EINVAL,
                              "show what? Expected a layout like \"[4(x),6] on (x=2)\", or --mesh, "
                              "--shape and --placements, or --from and --to");
-    else if (status == SHERD_OK) {
+    else if (status == SHERD_OK && !(status = check_used(&p))) {
         bad = CLI_FAILED;
         status = draw(&p);
     }

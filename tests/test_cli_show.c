@@ -382,6 +382,18 @@ static void the_readme_shows_what_the_command_draws(void)
     CHECK_TEXT(kept, drawn);
 }
 
+/* The same picture, and no file of that name. */
+static void a_picture_goes_to_standard_output_too(void)
+{
+    char drawn[4096];
+
+    snprintf(drawn, sizeof drawn, "%s", picture("[4]on(x=2)"));
+    const program_end *end = sherd("show [4]on(x=2) --svg -");
+    CHECK_EQ(end->status, 0);
+    CHECK_TEXT(end->out, drawn);
+    CHECK(access("-", F_OK) != 0);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refusals(void)
@@ -401,6 +413,15 @@ static void refusals(void)
         {"show [4]on(x=2) --json", 2, "there is no option \"--json\""},
         {"show [4]on(x=2) [5]on(x=2)", 2, "there is no option"},
         {"show --flattened x --mesh 2 --shape 4 --placements R", 2, "--flattened: column 1"},
+        {"show [4]on(x=2) --mesh 2", 2, "--mesh: a layout by its full text has no use for it"},
+        {"show --mesh 2 --shape 4 --placements R --price arena", 2,
+         "--price: expected --from and --to with it"},
+        {"show --mesh 2 --shape 4 --from R --to R --cuts 0:4,0", 2,
+         "--cuts: expected --placements with it"},
+        {"show --mesh 2 --shape 4 --placements R --from-cuts 0:4,0", 2,
+         "--from-cuts: expected --from with it"},
+        {"help plan layout", 2, "help: expected one command, not \"layout\" too"},
+        {"--version --json", 2, "--version: expected nothing else, not \"--json\" too"},
         {"show --flattened x", 2, "--flattened: expected --mesh with it"},
     };
 
@@ -427,6 +448,7 @@ static const check_test tests[] = {
     {TEST(labels_without_room_get_letters)},
     {TEST(higher_dims_are_sheets)},
     {TEST(what_must_move_is_said)},
+    {TEST(a_picture_goes_to_standard_output_too)},
     {TEST(bytes_beyond_all_numbers_stop_at_the_last)},
     {TEST(color_is_for_terminals)},
     {TEST(pieces_add_up_to_the_bound)},
