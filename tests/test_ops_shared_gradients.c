@@ -47,6 +47,39 @@ static void times_ten(sherd_tensor *t)
     sherd_set_recording(sherd_tensor_world(t), before);
 }
 
+/* A function of elements writes its gradient over the one that it gets, but not over one that was
+ * given, is retained, or is another tensor's too. */
+static void only_what_is_spare_is_written_over(sherd_world *world)
+{
+    for (int p = 0; p < LEN(places); p++)
+        for (int retained = 0; retained < 2; retained++) {
+            sherd_scope_begin(world);
+            sherd_tensor *x = leaf(world, places[p], 3), *other = leaf(world, places[p], 1);
+            sherd_tensor *y = sherd_square(x), *seed = constant(world, places[p], 2);
+            if (retained)
+                sherd_retain_grad(y);
+            sherd_backward_with(&y, &seed, 1, NULL);
+            CHECK(is_all(sherd_grad(x), 12) && is_all(seed, 2));
+            CHECK(!retained || is_all(sherd_grad(y), 2));
+            sherd_clear_grad(x);
+            y = sherd_square(x);
+            if (retained)
+                sherd_retain_grad(y);
+            sherd_tensor *z = sherd_add(y, other);
+            sherd_backward_with(&z, &seed, 1, NULL);
+            CHECK(is_all(sherd_grad(x), 12) && is_all(sherd_grad(other), 2) && is_all(seed, 2));
+            CHECK(!retained || is_all(sherd_grad(y), 2));
+            sherd_clear_grad(x);
+            y = sherd_square(x);
+            if (retained)
+                sherd_retain_grad(y);
+            sherd_backward(sherd_sum(sherd_scale(y, 2)));
+            CHECK(is_all(sherd_grad(x), 12) && (!retained || is_all(sherd_grad(y), 2)));
+            sherd_scope_end(world);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void two_leaves_are_written_apart(sherd_world *world)
 {
     for (int p = 0; p < LEN(places); p++)
@@ -198,6 +231,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 }
 
 static const check_test tests[] = {
+    {TEST(only_what_is_spare_is_written_over), {1, 2, 3}},
     {TEST(two_leaves_are_written_apart), {1, 2, 3, 8}},
     {TEST(a_retained_gradient_is_written_apart), {1, 2, 3}},
     {TEST(what_was_returned_stays), {1, 2, 3}},
