@@ -73,10 +73,27 @@ static void only_what_is_spare_is_written_over(sherd_world *world)
             y = sherd_square(x);
             if (retained)
                 sherd_retain_grad(y);
-            sherd_backward(sherd_sum(sherd_scale(y, 2)));
-            CHECK(is_all(sherd_grad(x), 12) && (!retained || is_all(sherd_grad(y), 2)));
+            sherd_backward(sherd_sum(sherd_square(y)));
+            CHECK(is_all(sherd_grad(x), 108) && (!retained || is_all(sherd_grad(y), 18)));
             sherd_scope_end(world);
         }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* That of a product's operand is the pass's own, but not written over where it is retained. */
+static void an_operands_gradient_is_spare_unless_retained(sherd_world *world)
+{
+    const int64_t rows[] = {3, 4}, weight[] = {2, 4};
+
+    for (int retained = 0; retained < 2; retained++) {
+        sherd_tensor *w = sherd_constant(world, SHERD_F64, weight, 2, 1);
+        sherd_tensor *x = sherd_require_grad(sherd_constant(world, SHERD_F64, rows, 2, 3), true);
+        sherd_tensor *y = sherd_square(x);
+        if (retained)
+            sherd_retain_grad(y);
+        sherd_backward(sherd_sum(sherd_linear(y, w, NULL)));
+        CHECK(is_all(sherd_grad(x), 12) && (!retained || is_all(sherd_grad(y), 2)));
+    }
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -232,6 +249,7 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(only_what_is_spare_is_written_over), {1, 2, 3}},
+    {TEST(an_operands_gradient_is_spare_unless_retained), {1, 2}},
     {TEST(two_leaves_are_written_apart), {1, 2, 3, 8}},
     {TEST(a_retained_gradient_is_written_apart), {1, 2, 3}},
     {TEST(what_was_returned_stays), {1, 2, 3}},
