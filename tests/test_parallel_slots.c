@@ -236,6 +236,14 @@ static void refused(sherd_world *world, const char *text)
         fprintf(stderr, "  \"%s\" lacks \"%s\"\n", sherd_world_error(world), text);
 }
 
+/* x as the part that each rank has of a reduction. */
+static sherd_tensor *pending(sherd_tensor *x, const sherd_mesh *mesh, sherd_reduce_op op)
+{
+    const sherd_placement placement = sherd_partial(op);
+
+    return sherd_from_local(sherd_full(x), mesh, &placement, NULL);
+}
+
 static void what_does_not_fit_the_slots_is_refused(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -279,7 +287,11 @@ static void what_does_not_fit_the_slots_is_refused(sherd_world *world)
         sherd_module_call(n, x);
         refused(world, "\"n\" (PrepareOutput on axis tp): output 0: f64[6(tp),4]");
         CHECK(strstr(sherd_world_error(world), "came out: the style declares P(sum) as output"));
+        sherd_module_call(n, pending(x, mesh, SHERD_MAX));
+        refused(world, "came out: the style declares P(sum) as output");
     }
+    CHECK(!sherd_tensor_failed(sherd_module_call(n, pending(x, mesh, SHERD_SUM))));
+    CHECK_OK(sherd_world_check(world));
     args.count = 2;
     sherd_module_run(n, &args, &out);
     refused(world, "2 outputs came out, the style has slots for 1");
