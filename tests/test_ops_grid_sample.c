@@ -30,9 +30,11 @@ static void draw_trial(scene *s, trial *t)
 
     for (int d = 0; d < t->dims; d++)
         shape[2 + d] = t->size[d] = 1 + roll(&s->dice, 5);
-    for (int i = 0; i < BATCH * POINTS * t->dims; i++) /* some far outside, some at elements */
-        t->at[i] =
-            roll(&s->dice, 6) == 0 ? roll(&s->dice, 5) - 2 : roll(&s->dice, 2601) * 1e-3 - 1.3;
+    /* Some far outside, some at elements; all so short that halfway between two elements any
+     * formula finds the same one the nearest. */
+    for (int i = 0; i < BATCH * POINTS * t->dims; i++)
+        t->at[i] = roll(&s->dice, 6) == 0 ? roll(&s->dice, 5) - 2
+                                          : (double)(roll(&s->dice, 2601) - 1300) / 1024;
     t->x = numbers(s, SHERD_F64, 2 + t->dims, shape, 50);
     t->grid = sherd_mark_equal(sherd_from_data(s->world, SHERD_F64, points, 3, t->at));
     t->how = (sherd_grid_sample_options){.nearest = roll(&s->dice, 3) == 0,
