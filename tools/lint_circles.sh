@@ -3,7 +3,7 @@
 # No file of src/ needs one of a room below its own. Inside a room files need each other one way: none needs, through
 # others, itself. What names of operators and hooks are for (..._op, ..._hooks) does not
 # count: a file names such a value, and all its functions come with it. Where operators are made of operators (apply,
-# ops, functional, fields), the public interface does not count either. Read off the objects in BUILD.
+# ops, functional, norms, attention, fields), the public interface does not count either. Read off the objects in BUILD.
 # Usage: tools/lint_circles.sh [BUILD]
 cd "$(dirname "$0")/.." || exit 2
 build=${1:-build}
@@ -18,7 +18,9 @@ BEGIN {
     count = split(rooms, order, " ")
     for (i = 1; i <= count; i++)
         place[order[i]] = i
-    composed["apply"] = composed["ops"] = composed["functional"] = composed["fields"] = 1
+    split("apply ops functional norms attention fields", made, " ")
+    for (i in made)
+        composed[made[i]] = 1
 }
 function room(file,    at) { split(file, at, "/"); return at[2] }
 function reach(file, from,    list, count, i) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms over sets of channels on the GPU (sets.c): see kernels/norms.h and functional/sets.h. Of
+ * Norms over sets of channels on the GPU (sets.c): see kernels/norms.h and norms/sets.h. Of
  * dtypes that it computes, arithmetic in f64; numbers of rows, of f64, are in the GPU's memory, and
  * for a set each of its rows has them. Means and variances are statistics of the dtype.
  */

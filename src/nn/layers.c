@@ -6,7 +6,7 @@
  */
 #include "nn/layer.h"
 #include "nn/quantize.h"
-#include "functional/norm_rows.h"
+#include "norms/norm_rows.h"
 #include "sherd/autocast.h"
 #include "sherd/ops_layers.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms over sets of channels, as kernels/norms.h and functional/sets.h have them: all arithmetic
+ * Norms over sets of channels, as kernels/norms.h and norms/sets.h have them: all arithmetic
  * is in f64, each element is rounded once. A set is read once for its moments: sums of differences
  * from its first element, and of their squares. That element is at most sqrt(n) deviations from the
  * mean, so what cancels is at most n times the rounding of f64.

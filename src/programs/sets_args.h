@@ -11,7 +11,7 @@ enum {
     SETS_WARPS = SETS_THREADS / 32
 };
 
-/* x[batch,channels,inner]: its rows and sets (kernels/norms.h, functional/sets.h). */
+/* x[batch,channels,inner]: its rows and sets (kernels/norms.h, norms/sets.h). */
 typedef struct sets_of {
     int64_t batch, channels, inner;
     int64_t first, group, slots, rows, sets; /* `slots` sets for each item */

@@ -3,8 +3,8 @@
  * Where position p of sequence b is in a pool of blocks: the place p % together of the block
  * table[b, p / together]. Reading and writing report the same errors about that.
  */
-#ifndef SHERD__FUNCTIONAL_BLOCKS_H
-#define SHERD__FUNCTIONAL_BLOCKS_H
+#ifndef SHERD__ATTENTION_BLOCKS_H
+#define SHERD__ATTENTION_BLOCKS_H
 
 #include "tensor/tensor.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Norms over sets, computed by this rank's CPU: what operators of norms.c do there. */
-#ifndef SHERD__FUNCTIONAL_NORMS_HERE_H
-#define SHERD__FUNCTIONAL_NORMS_HERE_H
+#ifndef SHERD__NORMS_NORMS_HERE_H
+#define SHERD__NORMS_NORMS_HERE_H
 
 #include "norms.h"
 #include "sets.h"

@@ -5,7 +5,7 @@
  * absent.
  */
 #include "add_norm.h"
-#include "dropout.h"
+#include "functional/dropout.h"
 #include "norm_sums.h"
 
 #include "base/num.h"

@@ -8,7 +8,7 @@
  * shard takes the rows that it lacks from their owners. What is on the GPU stays there.
  */
 #include "ops/shared.h"
-#include "rows.h"
+#include "functional/rows.h"
 
 #include <stdio.h>
 #include <string.h>

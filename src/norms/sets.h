@@ -4,8 +4,8 @@
  * Sets of elements that are normalised together (groups, channels), and combining their moments
  * over ranks.
  */
-#ifndef SHERD__FUNCTIONAL_SETS_H
-#define SHERD__FUNCTIONAL_SETS_H
+#ifndef SHERD__NORMS_SETS_H
+#define SHERD__NORMS_SETS_H
 
 #include "kernels/norms.h"
 #include "ops/shared.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Norms over the last dims of x, whose elements form a *row*; these dims may be sharded. */
-#ifndef SHERD__FUNCTIONAL_NORM_ROWS_H
-#define SHERD__FUNCTIONAL_NORM_ROWS_H
+#ifndef SHERD__NORMS_NORM_ROWS_H
+#define SHERD__NORMS_NORM_ROWS_H
 
 #include "norms.h"
 

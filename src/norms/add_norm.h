@@ -5,8 +5,8 @@
  * that fit the first-level cache. The kernels of the single operators process one block after the
  * other, so memory is read and written once.
  */
-#ifndef SHERD__FUNCTIONAL_ADD_NORM_H
-#define SHERD__FUNCTIONAL_ADD_NORM_H
+#ifndef SHERD__NORMS_ADD_NORM_H
+#define SHERD__NORMS_ADD_NORM_H
 
 #include "norm_rows.h"
 

@@ -4,8 +4,8 @@
  * added up, and these sums are added in f64 (kernels/sums.h). Kernels of 16 bits do that
  * themselves.
  */
-#ifndef SHERD__FUNCTIONAL_NORM_SUMS_H
-#define SHERD__FUNCTIONAL_NORM_SUMS_H
+#ifndef SHERD__NORMS_NORM_SUMS_H
+#define SHERD__NORMS_NORM_SUMS_H
 
 #include "norm_rows.h"
 

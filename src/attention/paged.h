@@ -4,8 +4,8 @@
  * that all have as many queries, or for one run of rows after the other, each of one sequence
  * (attend_paged.c).
  */
-#ifndef SHERD__FUNCTIONAL_PAGED_H
-#define SHERD__FUNCTIONAL_PAGED_H
+#ifndef SHERD__ATTENTION_PAGED_H
+#define SHERD__ATTENTION_PAGED_H
 
 #include "attend.h"
 

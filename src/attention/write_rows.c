@@ -10,7 +10,7 @@
  */
 #include "blocks.h"
 #include "ops/shared.h"
-#include "rows.h"
+#include "functional/rows.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of attention share: grouped heads, masks, and sharded sequences. */
-#ifndef SHERD__FUNCTIONAL_ATTEND_H
-#define SHERD__FUNCTIONAL_ATTEND_H
+#ifndef SHERD__ATTENTION_ATTEND_H
+#define SHERD__ATTENTION_ATTEND_H
 
 #include "kernels/kernels.h"
 #include "ops/shared.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Norms over sets on the GPU (norms_there.c): forward of the operators in norms.c. */
-#ifndef SHERD__FUNCTIONAL_NORMS_THERE_H
-#define SHERD__FUNCTIONAL_NORMS_THERE_H
+#ifndef SHERD__NORMS_NORMS_THERE_H
+#define SHERD__NORMS_NORMS_THERE_H
 
 #include "norms.h"
 #include "sets.h"

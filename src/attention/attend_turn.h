@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention piece by piece, on one rank (attend_turn.c). */
-#ifndef SHERD__FUNCTIONAL_ATTEND_TURN_H
-#define SHERD__FUNCTIONAL_ATTEND_TURN_H
+#ifndef SHERD__ATTENTION_ATTEND_TURN_H
+#define SHERD__ATTENTION_ATTEND_TURN_H
 
 #include "attend.h"
 #include "plan/window.h"

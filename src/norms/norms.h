@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Norms over sets of channels, for those that keep running averages too. */
-#ifndef SHERD__FUNCTIONAL_NORMS_H
-#define SHERD__FUNCTIONAL_NORMS_H
+#ifndef SHERD__NORMS_NORMS_H
+#define SHERD__NORMS_NORMS_H
 
 #include "ops/shared.h"
 
