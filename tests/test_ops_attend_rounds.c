@@ -6,7 +6,7 @@
  */
 #include "tensors.h"
 
-#include "functional/attend.h"
+#include "attention/attend.h"
 #include "search/plans.h"
 #include "sherd/dry.h"
 #include "sherd/scope.h"

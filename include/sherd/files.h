@@ -335,11 +335,11 @@ typedef struct sherd_read_options {
  *             (the text lists them), shapes or dtypes that differ, weights of 8 or 4 bits of which
  *             the file notes other bits or another group (not looked at with `only` or `names`), a
  *             pattern that matches nothing, no parameter or buffer that is chosen, a rule with more
- *             "*" in `there` than in `here` or with two "#", a part that the tensor does not have, a
- *             tensor of the options that is NULL, has no name, is of another world or has failed, an
- *             optimizer as in sherd_module_write_with; as sherd_file_open, and nothing is read; as
- *             sherd_file_read and sherd_module_load, and some tensors may have been read and others
- *             not
+ *             "*" in `there` than in `here` or with two "#", a part that the tensor does not have,
+ *             a tensor of the options that is NULL, has no name, is of another world or has failed,
+ *             an optimizer as in sherd_module_write_with; as sherd_file_open, and nothing is read;
+ *             as sherd_file_read and sherd_module_load, and some tensors may have been read and
+ *             others not
  */
 SHERD_CALL sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
                                           const char *path, const sherd_read_options *options);

@@ -367,7 +367,7 @@ static bool has_one_factor(const sherd_tensor *x, const sherd__dims *dims)
     return one;
 }
 
-/* dy as x, on which it depends, with gradients that are 0: as of a product that has more factors. */
+/* dy as x, on which it depends, with gradients that are 0: as of a product with more factors. */
 static sherd_tensor *beside(sherd_tensor *dy, sherd_tensor *x)
 {
     sherd_tensor *zero = sherd_eq_scalar(x, 0);
