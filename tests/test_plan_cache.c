@@ -5,6 +5,7 @@
  */
 #define CHECK_PURE
 #include "moves.h"
+#include "plan/sends.h"
 #include "search/plans.h"
 
 #include <time.h>
@@ -117,6 +118,32 @@ static void large_plans_are_bounded_by_their_bytes(void)
     CHECK_EQ(p.heap.allocations, before); /* the most recent ones are all there */
     find(from[0], to[0]);
     CHECK(p.heap.allocations > before);
+    move_paper_close(&p);
+}
+
+/* What is sent for a plan counts too, though it is made later: here as if it had a million boxes. */
+static void what_is_sent_for_plans_is_bounded_too(void)
+{
+    enum { PLANS = 4 };
+    const sherd_layout *from[PLANS], *to[PLANS];
+    paper p;
+
+    paper_open(&p, 4);
+    p.space.rank = 3;
+    const sherd_mesh *mesh = paper_mesh(&p, "x=4");
+    for (int i = 0; i < PLANS; i++) {
+        const int64_t shape[] = {4, 4 + 4 * i};
+        from[i] = paper_placed(&p, mesh, 2, shape, "S(0)");
+        to[i] = paper_placed(&p, mesh, 2, shape, "S(1)");
+        const sherd__sends *sends = sherd__sends_of(find(from[i], to[i]), 0);
+        if (CHECK(sends && sends->outs > 0) && i == 1)
+            sends->out[0].count = 1 << 20;
+    }
+    int64_t before = p.heap.allocations;
+    for (int i = PLANS - 1; i >= 0; i--) {
+        find(from[i], to[i]);
+        CHECK_EQ(p.heap.allocations > before, i < 2);
+    }
     move_paper_close(&p);
 }
 
@@ -458,6 +485,7 @@ static const check_test tests[] = {
     {TEST(the_same_question_gets_the_same_plan)},
     {TEST(the_least_recently_used_plan_goes)},
     {TEST(large_plans_are_bounded_by_their_bytes)},
+    {TEST(what_is_sent_for_plans_is_bounded_too)},
     {TEST(plans_are_bounded_by_the_bytes_of_layouts)},
     {TEST(many_plans_leave_as_many_as_are_kept)},
     {TEST(a_cached_find_is_quick)},

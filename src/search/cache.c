@@ -3,17 +3,19 @@
  * The plans of a space, by (from, to, element size, options), or by window. Layouts are interned,
  * so a lookup hashes two stored numbers and compares two pointers, or finds the plan noted with the
  * layout: tens of nanoseconds. The table is bounded by number and, since schedules and layouts may
- * list all ranks, by bytes; the least recently used plan is dropped. A plan that runs is kept by a
- * count.
+ * list all ranks, by bytes; the least recently used plan is dropped. What is sent for a plan is made
+ * when it runs, so that is counted when it is asked for again, or soon after it. A plan that runs is
+ * kept by a count.
  */
 #include "planners.h"
 #include "plans.h"
 #include "layout/bytes.h"
+#include "plan/sends.h"
 
 #include "base/dtype.h"
 #include "base/hash.h"
 
-enum { PLANS_KEPT = 4096, BYTES_KEPT = 64 << 20 };
+enum { PLANS_KEPT = 4096, BYTES_KEPT = 64 << 20, MAY_HAVE_GROWN = 16 };
 
 /* Entries form a ring around the cache's `ends`: newer side first. */
 typedef struct sherd__plan_entry {
@@ -79,13 +81,29 @@ static sherd_layout *source_of(const entry *e)
     return (sherd_layout *)(uintptr_t)e->plan->from;
 }
 
-/*
- * With the layouts that it counts; without what is sent for it, which is made later, and by
- * messages only.
- */
+/* What is sent for a plan, in messages: made when it first runs. */
+static size_t sent_bytes(const sherd_plan *plan)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; plan->sends && plan->mine && i < plan->steps; i++) {
+        const sherd__sends *s = plan->sends[i];
+        const sherd__schedule *mine = plan->mine[i];
+        if (!s || !mine)
+            continue;
+        bytes += sizeof *s + (size_t)(mine->readers + mine->sharers) * sizeof *s->out +
+                 (size_t)(mine->sources + mine->sharers) * sizeof *s->in +
+                 (size_t)mine->pulls * sizeof *s->place;
+        for (int j = 0; j < s->outs; j++)
+            bytes += (size_t)s->out[j].count * sizeof *s->box;
+    }
+    return bytes;
+}
+
+/* With the layouts that it counts. */
 static size_t bytes_of(const sherd_plan *plan)
 {
-    size_t bytes = sizeof *plan + sherd__layout_bytes(plan->from);
+    size_t bytes = sizeof *plan + sherd__layout_bytes(plan->from) + sent_bytes(plan);
 
     for (int i = 0; i < plan->steps; i++) /* each begins where the one before it ends */
         if (plan->step[i].to != plan->step[i].from)
@@ -98,6 +116,15 @@ static size_t bytes_of(const sherd_plan *plan)
                      (size_t)(s->sources + s->readers + s->sharers) * sizeof *s->source;
     }
     return bytes;
+}
+
+/* A plan that has run since it was counted may have more. */
+static void recount(struct sherd__plan_cache *cache, entry *e)
+{
+    size_t now = e->plan->sends ? bytes_of(e->plan) : e->bytes;
+
+    cache->bytes += now - e->bytes;
+    e->bytes = now;
 }
 
 static void drop(sherd__space *space, entry *e)
@@ -142,6 +169,9 @@ static sherd_status keep(sherd__space *space, sherd_plan *plan, uint64_t hash)
     e->bytes = bytes_of(plan);
     cache->bytes += e->bytes;
     put_newest(cache, e);
+    entry *last = e->older;
+    for (int i = 0; i < MAY_HAVE_GROWN && last != &cache->ends; i++, last = last->older)
+        recount(cache, last);
     while (cache->ends.newer != e && (cache->map.count > PLANS_KEPT || cache->bytes > BYTES_KEPT))
         drop(space, cache->ends.newer);
     return SHERD_OK;
@@ -195,6 +225,7 @@ static sherd_status find(const sherd_plan **out, const plan_key *key)
             *out = plan;
         return status;
     }
+    recount(space->plans, e);
     if (space->plans->ends.older != e) {
         unlink_entry(e);
         put_newest(space->plans, e);
