@@ -3,9 +3,9 @@
  * The plans of a space, by (from, to, element size, options), or by window. Layouts are interned,
  * so a lookup hashes two stored numbers and compares two pointers, or finds the plan noted with the
  * layout: tens of nanoseconds. The table is bounded by number and, since schedules and layouts may
- * list all ranks, by bytes; the least recently used plan is dropped. What is sent for a plan is made
- * when it runs, so that is counted when it is asked for again, or soon after it. A plan that runs is
- * kept by a count.
+ * list all ranks, by bytes; the least recently used plan is dropped. What is sent for a plan is
+ * made when it runs, so it is counted when the plan is asked for again, or another soon after. A
+ * plan that runs is kept by a count.
  */
 #include "planners.h"
 #include "plans.h"
