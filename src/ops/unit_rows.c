@@ -116,13 +116,12 @@ static number sum_of_products(const rows *r, const void *a, const void *b, void 
     return sum;
 }
 
-/* At least eps. */
+/* At least eps; NaN stays. */
 static number clamped(const rows *r, number x, double eps)
 {
-    const double bounds[] = {eps, (double)INFINITY};
+    const number least = number_of(r, eps);
 
-    r->k->unary(SHERD__CLAMP, 1, &x, &x, bounds);
-    return x;
+    return value_of(r, &x) < value_of(r, &least) ? least : x;
 }
 
 /* ---- rows over their lengths ----------------------------------------------------------------- */
@@ -130,11 +129,7 @@ static number clamped(const rows *r, number x, double eps)
 /* The length of a row: squares are added up in f64. */
 static number length_of(const rows *r, const void *x)
 {
-    const double square = 2;
-    double sum = r->k->sum_squares(x, r->n);
-
-    r->set->f64.unary(SHERD__ROOT, 1, &sum, &sum, &square);
-    return number_of(r, sum);
+    return number_of(r, sqrt(r->k->sum_squares(x, r->n)));
 }
 
 /*
@@ -203,17 +198,15 @@ typedef struct angle {
 
 static angle angle_of(const rows *r, const void *a, const void *b, void *room, double eps)
 {
-    const double square = 2;
     angle t = {.product = sum_of_products(r, a, b, room)};
 
     for (int i = 0; i < 2; i++) {
         const void *x = i ? b : a;
         r->k->unary(SHERD__SQUARE, r->n, room, x, NULL);
         r->k->sum(&t.length[i], room, 1, r->n, 1, false);
-        r->k->unary(SHERD__ROOT, 1, &t.length[i], &t.length[i], &square);
-        double length = value_of(r, &t.length[i]);
-        t.length[i] = clamped(r, t.length[i], eps);
-        t.constant[i] = length == 0 || length < value_of(r, &t.length[i]);
+        double length = sqrt(value_of(r, &t.length[i]));
+        t.length[i] = clamped(r, number_of(r, length), eps);
+        t.constant[i] = length == 0 || length < eps;
     }
     return t;
 }
