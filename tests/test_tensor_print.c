@@ -92,6 +92,8 @@ static void every_dtype_has_a_text(sherd_world *world)
     }
     check_text(sherd_from_data(world, SHERD_I64, one, 1, far), NULL,
                "i64[1], of rank 0\n[0]  -9223372036854775808\n");
+    check_text(sherd_constant(world, SHERD_BOOL, one, 1, 0), NULL,
+               "bool[1], of rank 0\n[0]  false\n");
     check_text(sherd_constant(world, SHERD_F64, one, 1, 1.0 / 3),
                &(sherd_print_options){.digits = 17},
                "f64[1], of rank 0\n[0]  0.33333333333333331\n");

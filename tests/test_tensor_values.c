@@ -151,6 +151,17 @@ static void what_is_left_for_later_is_the_same(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void without_a_deviation_all_are_the_mean(sherd_world *world)
+{
+    sherd_generator g = sherd_generator_named("g");
+    sherd_tensor *t = sherd_random(world, SHERD_F64, SIZES(9), 1, sherd_normal(2, 0), &g);
+    const double *x = sherd_tensor_read(t);
+
+    for (int i = 0; x && i < 9; i++)
+        CHECK(x[i] == 2);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* The same on every number of ranks: stored once. */
 static void integers_are_those_that_were_stored(sherd_world *world)
 {
@@ -263,6 +274,7 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
     SAYS("sherd_arange: the step leads away from end", sherd_arange(world, SHERD_F32, 0, 1, -1));
     SAYS("sherd_arange: the step leads away from end", sherd_arange(world, SHERD_F32, 0, -0.5, 1));
     SAYS("sherd_arange: the dtype does not hold", sherd_arange(world, SHERD_I32, 0.5, 3, 1));
+    SAYS("sherd_arange: the dtype does not hold", sherd_arange(world, SHERD_I32, 0, 2.5, 0.5));
     SAYS("sherd_arange: the dtype does not hold", sherd_arange(world, SHERD_U8, 0, 257, 1));
     SAYS("sherd_arange: the dtype does not hold",
          sherd_arange(world, SHERD_I64, 0x1p63 - 2048, 0x1p63 + 2048, 1024));
@@ -343,6 +355,7 @@ static const check_test tests[] = {
     {TEST(each_box_holds_what_the_whole_does), {1, 2, 3, 4}},
     {TEST(boxes_of_three_dims_do_too), {2, 3, 8}},
     {TEST(what_is_left_for_later_is_the_same), {1}},
+    {TEST(without_a_deviation_all_are_the_mean), {1}},
     {TEST(integers_are_those_that_were_stored), {1, 2, 3, 4}},
     {TEST(counting_is_that_of_pytorch), {1}},
     {TEST(drawn_numbers_are_distributed_as_said), {1}},
