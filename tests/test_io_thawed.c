@@ -120,7 +120,7 @@ static void state_is_read_of_what_is_frozen(sherd_world *world)
     remove_file(world, path);
 }
 
-/* Whichever parameter was frozen: its state begins anew, and is not in a list of what is missing. */
+/* Whichever parameter was frozen: its state begins anew, and no list of what is missing has it. */
 static void state_that_begins_anew_is_not_missing(sherd_world *world)
 {
     static const char *const names[] = {"weight", "bias"};
