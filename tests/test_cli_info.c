@@ -109,7 +109,7 @@ static void what_can_not_be_printed_is_said(void)
     check_full("help", "");
     check_full("help info", "");
     check_full("--version", "");
-    check_full("show [4(x)]on(x=2) --mesh 2", "show");
+    check_full("show [4(x)]on(x=2)", "show");
 }
 
 static const check_test tests[] = {

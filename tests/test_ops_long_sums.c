@@ -220,7 +220,7 @@ enum { PLACES = 7, GIVEN = 900 };
 /* Some places have nearly all, others a few or none; along the middle dim. */
 static sherd_tensor *drawn_index(sherd_world *world, bool flat)
 {
-    static int32_t to[2 * GIVEN * 3];
+    int32_t to[2 * GIVEN * 3];
     const int64_t shape[] = {flat ? GIVEN : 2, GIVEN, 3};
 
     for (int i = 0; i < LEN(to); i++)
