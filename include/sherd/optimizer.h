@@ -267,8 +267,9 @@ SHERD_CALL sherd_status sherd_optimizer_groups(sherd_optimizer *optimizer,
 
 /**
  * Change the momentum of SGD, RMSprop or Muon from the next step on, as a schedule may do along
- * with the learning rate. State does not change, and is kept up: with 0 (not a default here) SGD
- * takes (1 - dampening) g, where one made without momentum takes g. All ranks pass the same number.
+ * with the learning rate. State does not change. With 0 (not a default here) SGD and Muon go on to
+ * update theirs, and SGD takes (1 - dampening) g, where one made without momentum takes g; RMSprop
+ * leaves its buffer as it is meanwhile. All ranks pass the same number.
  *
  * @local
  * @errors EINVAL `optimizer` is NULL or of another kind, a momentum outside [0, 1); SGD or RMSprop
