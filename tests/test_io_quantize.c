@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linears whose weights became 8 or 4 bits, before and after styles: the same numbers, gradients of what
- * remains, and a file that another model reads on any ranks; files with I8 tensors.
+ * Linears whose weights became 8 or 4 bits, before and after styles: the same numbers and moves,
+ * gradients of what remains, and a file that another model reads on any ranks; files with I8
+ * tensors.
  */
 #include "models.h"
 #include "scratch.h"
@@ -81,6 +82,48 @@ static void models_compute_nearly_what_they_did(sherd_world *world)
             }
             sherd_module_destroy(m);
             sherd_module_destroy(like);
+            sherd_scope_end(world);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Of a call of Rowwise "net2", whose input is whole on each rank. */
+static void count_moves(sherd_world *world, int bits, int64_t hidden, int granule, int64_t out[2])
+{
+    sherd_parallel_entry plan[] = {{"net2", sherd_rowwise()}};
+    sherd_module *m = mlp(world, SHERD_F32, IN, hidden, OUT);
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    plan[0].style.granule = granule;
+    if (bits)
+        CHECK_OK(sherd_module_quantize(m, bits, 0));
+    CHECK_OK(sherd_parallelize(m, mesh, "tp", plan, 1));
+    sherd_tensor *x = wave(world, SHERD_F32, 2, SHAPE(ROWS, hidden), 3, 1, 0);
+    x = spread(x, mesh, "R");
+    CHECK_OK(sherd_world_check(world));
+    sherd_comm_reset(world);
+    CHECK(!sherd_tensor_failed(sherd_module_call(sherd_module_find(m, "net2"), x)));
+    out[0] = sherd_comm_calls(world, NULL);
+    out[1] = sherd_comm_bytes(world, NULL);
+    sherd_module_destroy(m);
+}
+
+/* An input gets the cuts of the weight at once, as before that was quantized. */
+static void inputs_follow_weights_of_few_bits(sherd_world *world)
+{
+    static const struct {
+        int64_t hidden;
+        int granule;
+    } c[] = {{24, 8}, {10, 2}};
+
+    for (int i = 0; i < LEN(c); i++)
+        for (int bits = 4; bits <= 8; bits += 4) {
+            int64_t want[2], moves[2];
+            sherd_scope_begin(world);
+            count_moves(world, 0, c[i].hidden, c[i].granule, want);
+            count_moves(world, bits, c[i].hidden, c[i].granule, moves);
+            CHECK_EQ(moves[0], want[0]);
+            CHECK_EQ(moves[1], want[1]);
             sherd_scope_end(world);
         }
     CHECK_OK(sherd_world_check(world));
@@ -347,6 +390,7 @@ static void ranks_that_quantize_others_get_ediffer(sherd_world *world)
 static const check_test tests[] = {
     {TEST(models_compute_nearly_what_they_did), {1, 2, 3, 4}},
     {TEST(what_is_not_quantized_has_gradients), {1, 2, 3}},
+    {TEST(inputs_follow_weights_of_few_bits), {1, 2, 3, 4}},
     {TEST(columns_of_a_byte_are_not_parted), {2}},
     {TEST(steps_of_former_weights_are_refused), {1, 2}},
     {TEST(files_keep_weights_of_few_bits), {1, 2, 3}},

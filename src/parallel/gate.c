@@ -9,6 +9,8 @@
 #include <stdio.h>
 
 #include "apply/operator.h"
+#include "apply/sketch.h"
+#include "nn/quantize.h"
 
 bool sherd__gate_is_open(const sherd__gate *gate)
 {
@@ -142,44 +144,57 @@ static sherd_tensor *refuse(const sherd__gate_side *s, const sherd__gate *g, con
 
 /* ---- moving --------------------------------------------------------------------------------- */
 
+/* The weight, also where it is whole numbers, and so a buffer; NULL: there is none. */
+static const sherd_tensor *weight_of(const sherd_module *m)
+{
+    const sherd_tensor *weight = sherd_module_parameter(m, "weight");
+
+    return weight || !sherd__weight_bits(m) ? weight : sherd_module_buffer(m, "weight");
+}
+
 /* The layout of x with `want` on the axis; the last dim of a shard gets the weight's cuts. */
 static sherd_status aim(const sherd_layout **to, const sherd__gate_side *s, const sherd__gate *g,
-                        const sherd_tensor *x, sherd_placement want, const sherd_layout *weight)
+                        const sherd_tensor *x, sherd_placement want, const sherd_tensor *weight)
 {
     sherd_status status = sherd_layout_with(to, x->layout, s->mesh, s->axis, want);
-    const sherd__dim *cut = weight ? &weight->spec.dim[g->follow] : NULL;
-    sherd__layout_spec spec;
+    const sherd_layout *given = sherd_tensor_layout(weight);
 
-    if (status || !cut || want.kind != SHERD_SHARD || want.dim != x->ndim - 1)
+    if (status || !given || want.kind != SHERD_SHARD || want.dim != x->ndim - 1)
         return status;
-    spec = (*to)->spec;
+    const sherd__layout_spec *by = &given->spec, *spec = &(*to)->spec;
+    const sherd__dim *cut = &by->dim[g->follow];
+    int64_t n = by->shape[g->follow], columns = weight->dtype == SHERD_U8 ? 2 : 1; /* of a byte */
     /*
      * Where other axes share the dim, or sizes differ, the operator finds its own way, or an error.
      */
-    if (spec.mesh != weight->spec.mesh || spec.dim[want.dim].axes != 1 || cut->axes != 1 ||
-        cut->axis[0] != s->root_axis || spec.shape[want.dim] != weight->spec.shape[g->follow])
+    if (spec->mesh != by->mesh || spec->dim[want.dim].axes != 1 || cut->axes != 1 ||
+        cut->axis[0] != s->root_axis || spec->shape[want.dim] != columns * n)
         return SHERD_OK;
-    spec.dim[want.dim].cuts = cut->cuts;
-    return sherd__layout_intern(to, &spec);
+    sherd__sketch sketch;
+    sherd__sketch_begin(&sketch, *to);
+    int64_t *cuts = sherd__sketch_cuts(&sketch, want.dim);
+    for (int64_t i = 0; cuts && i <= sherd__dim_parts(by->mesh, cut); i++)
+        cuts[i] = columns * sherd__dim_cut(by->mesh, cut, n, i);
+    sketch.spec.dim[want.dim].cuts = cuts;
+    return sherd__sketch_end(to, &sketch, "sherd_module_call");
 }
 
 static sherd_tensor *move(const sherd__gate_side *s, sherd__gate *g, const sherd_module *m,
                           sherd_tensor *x)
 {
-    const sherd_layout *weight = NULL, *to;
+    const sherd_tensor *weight = g->follow < 0 ? NULL : weight_of(m);
+    const sherd_layout *by = sherd_tensor_layout(weight), *to;
     sherd_placement want = g->desired;
 
     if (want.kind == SHERD_UNSET)
         return x;
     if (!resolve(x, &want))
         return fail(s, g, m, x, "it lacks the dim that the style shards");
-    if (g->follow >= 0)
-        weight = sherd_tensor_layout(sherd_module_parameter(m, "weight"));
-    if (g->from != x->layout || g->weight != weight) {
+    if (g->from != x->layout || g->weight != by) {
         if (aim(&to, s, g, x, want, weight))
             return sherd__fail_diag(s->world, true);
         sherd__layout_set(&g->from, x->layout);
-        sherd__layout_set(&g->weight, weight);
+        sherd__layout_set(&g->weight, by);
         sherd__layout_set(&g->to, to);
     }
     return sherd_redistribute(x, g->to, &(sherd_redistribute_options){.keep = g->keep});
