@@ -365,6 +365,21 @@ static void gradients_are_those_of_the_weight(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Texts have the shapes that were given, not those of pairs of columns. */
+static void faults_are_told_in_columns(sherd_world *world)
+{
+    sherd_tensor *w = sherd_constant(world, SHERD_F32, SIZES(3, 6), 2, 1), *scale;
+    sherd_tensor *value = sherd_quantize(w, 4, 2, &scale);
+
+    CHECK(sherd_tensor_failed(sherd_quantize(w, 4, 3, &scale)));
+    CHECK(strstr(sherd_world_error(world), "it must be even: weight is f32[3,6]"));
+    (void)sherd_world_check(world);
+    sherd_quantize(w, 4, 2, &scale);
+    CHECK(sherd_tensor_failed(sherd_linear_quantized(w, value, scale, 3, NULL)));
+    CHECK(strstr(sherd_world_error(world), "it must be even: x is f32[3,6]"));
+    (void)sherd_world_check(world);
+}
+
 static const check_test tests[] = {
     {TEST(products_are_those_of_the_weight), {1, 2}},
     {TEST(weights_are_rounded_alike_in_all_layouts), {1, 2, 3}},
@@ -373,6 +388,7 @@ static const check_test tests[] = {
     {TEST(pieces_of_4_bits_end_with_a_byte), {4}},
     {TEST(bytes_are_two_columns), {1}},
     {TEST(many_rows_are_those_of_the_weight), {1}},
+    {TEST(faults_are_told_in_columns), {1}},
     {TEST(pending_values_are_settled_first), {1, 2, 3}},
     {TEST(a_pending_input_stays_pending), {2, 3}},
     {TEST(gradients_are_those_of_the_weight), {1, 2, 3}},

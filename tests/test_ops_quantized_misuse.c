@@ -11,6 +11,7 @@ typedef struct things {
     sherd_tensor *x, *weight, *value, *scale, *groups, *bias; /* [4,6], [3,6], .., [3], [3,2] */
     sherd_tensor *scalar, *other;                             /* x on another mesh */
     sherd_tensor *odd, *pairs;                                /* [3,5]; [3,3] of bytes */
+    sherd_tensor *many, *lines; /* of 8 dims, [..,1,2]; [3,1] of bytes */
 } things;
 
 static sherd_tensor *on(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape,
@@ -30,7 +31,7 @@ static sherd_tensor *on(sherd_world *world, sherd_dtype dtype, int ndim, const i
 static things make(sherd_world *world)
 {
     static const int64_t x[] = {4, 6}, weight[] = {3, 6}, groups[] = {3, 2};
-    static const int64_t odd[] = {3, 5}, pairs[] = {3, 3};
+    static const int64_t odd[] = {3, 5}, pairs[] = {3, 3}, many[] = {1, 1, 1, 1, 1, 3, 1, 2};
 
     return (things){.x = on(world, SHERD_F32, 2, x, "x=%d"),
                     .weight = on(world, SHERD_F32, 2, weight, "x=%d"),
@@ -41,6 +42,8 @@ static things make(sherd_world *world)
                     .scalar = on(world, SHERD_F32, 0, NULL, "x=%d"),
                     .odd = on(world, SHERD_F32, 2, odd, "x=%d"),
                     .pairs = on(world, SHERD_U8, 2, pairs, "x=%d"),
+                    .many = on(world, SHERD_F32, 8, many, "x=%d"),
+                    .lines = on(world, SHERD_U8, 2, (int64_t[]){3, 1}, "x=%d"),
                     .other = on(world, SHERD_F32, 2, x, "x=%d,y=1")};
 }
 
@@ -60,6 +63,7 @@ MISUSE(weights_become_numbers_of_8_bits)
     FAILS(SHERD_EINVAL, sherd_quantize(t.weight, 4, BAD(3, 2), &scale));
     FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.odd, t.weight), 4, 0, &scale));
     FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.scalar, t.weight), 4, 0, &scale));
+    FAILS(SHERD_EINVAL, sherd_quantize(BAD(t.many, t.weight), 4, 0, &scale));
 }
 
 MISUSE(numbers_of_8_bits_become_weights)
@@ -101,6 +105,8 @@ MISUSE(products_need_values_and_scales_that_fit)
     FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.odd, t.x), t.pairs, t.scale, 0, NULL));
     FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.scalar, t.x), t.pairs, t.scale, 0, NULL));
     FAILS(SHERD_EINVAL, sherd_linear_quantized(NUL(t.x), t.pairs, t.scale, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(t.many, sherd_narrow(t.x, 1, 0, 2)), t.lines,
+                                               t.scale, 0, NULL));
     FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.pairs, t.groups, BAD(3, 4), NULL));
     FAILS(SHERD_EINVAL, sherd_linear_quantized(t.x, t.pairs, BAD(t.groups, t.scale), 0, NULL));
     FAILS(SHERD_EINVAL, sherd_linear_quantized(BAD(sherd_cast(t.x, SHERD_F16), t.x), t.value,

@@ -42,7 +42,7 @@ SHERD_BEGIN
  * @numerics   in f32, to which f64 is rounded first; scales below 2^-126 are rounded up
  * @owns       both belong to the scope; *scale is the failed tensor if the result is; no gradient
  * @errors     see ops.h; EINVAL no dims, other bits, a negative group, of 4 bits an odd `in` or
- *             group, `scale` is NULL
+ *             group or 8 dims, `scale` is NULL
  */
 SHERD_API sherd_tensor *sherd_quantize(sherd_tensor *weight, int bits, int64_t group,
                                        sherd_tensor **scale);
@@ -54,8 +54,8 @@ SHERD_API sherd_tensor *sherd_quantize(sherd_tensor *weight, int bits, int64_t g
  * @shapes     value: i8 [..., in] or u8 [..., in / 2]; scale: f32, as sherd_quantize makes it with
  *             this group; the result: [..., in]
  * @owns       scope; no gradient
- * @errors     see ops.h; EINVAL no dims, a negative group, of 4 bits an odd one, a dtype without
- *             fractions
+ * @errors     see ops.h; EINVAL no dims, a negative group, of 4 bits an odd one or 8 dims, a dtype
+ *             without fractions
  */
 SHERD_API sherd_tensor *sherd_dequantize(sherd_tensor *value, sherd_tensor *scale, int64_t group,
                                          sherd_dtype dtype);
@@ -80,8 +80,8 @@ SHERD_API sherd_tensor *sherd_dequantize(sherd_tensor *value, sherd_tensor *scal
  *             64 columns may be scaled instead. Up to 4 rows of x a row has the same bits whatever
  *             others there are
  * @owns       scope
- * @errors     see ops.h; EINVAL a negative group, of 4 bits an odd one, values that are neither i8
- *             nor u8, scales that are not f32
+ * @errors     see ops.h; EINVAL a negative group, of 4 bits an odd one or 8 dims of x, values that
+ *             are neither i8 nor u8, scales that are not f32
  */
 SHERD_API sherd_tensor *sherd_linear_quantized(sherd_tensor *x, sherd_tensor *value,
                                                sherd_tensor *scale, int64_t group,

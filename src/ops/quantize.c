@@ -30,11 +30,14 @@ static const sherd__quantized_kernels *kernels_in(const sherd_call *call)
     return sherd__quantized_by(&sherd__world_kernels(call->world)->f32);
 }
 
-sherd_tensor *sherd__in_pairs(sherd_tensor *t)
+sherd_tensor *sherd__in_pairs(sherd_tensor *t, const char *function)
 {
-    if (!t || sherd_tensor_failed(t) || t->ndim < 1 || t->ndim == SHERD_MAX_DIMS ||
-        t->shape[t->ndim - 1] % 2)
+    if (!t || sherd_tensor_failed(t) || t->ndim < 1 || t->shape[t->ndim - 1] % 2)
         return t;
+    if (t->ndim == SHERD_MAX_DIMS)
+        return sherd__fail_tensor(t->world, t->layout, SHERD_EINVAL,
+                                  "%s: %.120s: of 4 bits it must have fewer dims", function,
+                                  sherd_tensor_text(t));
     return sherd_unflatten(t, t->ndim - 1, (int64_t[]){t->shape[t->ndim - 1] / 2, 2}, 2);
 }
 
@@ -53,11 +56,11 @@ static const char *describe_quantize(sherd_call *call)
         return "it must have a dim";
     if (how->group < 0)
         return sherd_call_reason(call, "a group of %lld columns", (long long)how->group);
-    if (four && (last < 0 || w->shape[last + 1] != 2))
-        return "of 4 bits it must have an even number of columns";
     if (four && how->group % 2)
         return sherd_call_reason(call, "a group of %lld columns: of 4 bits it must be even",
                                  (long long)how->group);
+    if (four && (last < 0 || w->shape[last + 1] != 2))
+        return "of 4 bits it must have an even number of columns";
     strcpy(call->rule, how->group ? four ? "...kt->...k,...g" : "...k->...k,...g"
                        : four     ? "...kt->...k,..."
                                   : "...k->...k,...");
@@ -130,8 +133,8 @@ sherd_tensor *sherd_quantize(sherd_tensor *weight, int bits, int64_t group, sher
             *scale = failed;
         return failed;
     }
-    if (bits == 4)
-        weight = sherd__in_pairs(weight);
+    if (bits == 4 && group % 2 == 0)
+        weight = sherd__in_pairs(weight, "sherd_quantize");
     sherd_apply_all(results, &sherd__quantize_op, &weight, 1,
                     &(grouping){.group = group, .bits = bits});
     *scale = results[1] ? results[1] : results[0];

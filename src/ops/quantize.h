@@ -8,10 +8,10 @@
 
 /*
  * Of 4 bits rules have a letter for bytes, and one, "t", for the two columns of a byte: [..., in]
- * seen as [..., in / 2, 2], whose last dim is never sharded. So a byte is never cut. What cannot be
- * seen like that is returned as it is.
+ * seen as [..., in / 2, 2], whose last dim is never sharded. So a byte is never cut. Without a dim,
+ * or with an odd number of columns, it is returned as it is; fails if it has no room for a dim.
  */
-sherd_tensor *sherd__in_pairs(sherd_tensor *t);
+sherd_tensor *sherd__in_pairs(sherd_tensor *t, const char *function);
 
 static inline bool sherd__is_pairs(const sherd_tensor *value)
 {

@@ -337,11 +337,12 @@ static const char *describe(sherd_call *call)
     static const rules by = {"...k,nk,n,n->...n", "...k,nk,n*,n->...n", "...kt,nk,n,n->...n",
                              "...kt,nk,n*,n->...n"};
     const sherd_tensor *x = call->in[X], *value = call->in[VALUE];
+    const char *reason = describe_with(call, &by);
 
-    if (sherd__is_pairs(value) && value->ndim == 2 && (x->ndim < 2 || x->shape[x->ndim - 1] != 2))
-        return sherd_call_reason(call, "of 4 bits x must have %lld columns, two for each byte",
-                                 (long long)value->shape[1] * 2);
-    return describe_with(call, &by);
+    if (!reason && sherd__is_pairs(value) && (x->ndim < 2 || x->shape[x->ndim - 1] != 2))
+        reason = sherd_call_reason(call, "of 4 bits x must have %lld columns, two for each byte",
+                                   (long long)value->shape[1] * 2);
+    return reason;
 }
 
 /* Two for each element of the result and each term. */
@@ -476,7 +477,8 @@ sherd_tensor *sherd_linear_quantized(sherd_tensor *x, sherd_tensor *value, sherd
                                   "sherd_linear_quantized: x is %.120s, value %.120s: of 4 bits x "
                                   "must have two columns for each byte of a row",
                                   sherd_tensor_text(x), sherd_tensor_text(value));
-    return sherd_apply(&sherd__linear_quantized_op,
-                       (sherd_tensor *[]){pairs ? sherd__in_pairs(x) : x, value, scale, bias}, 4,
+    if (pairs && group % 2 == 0)
+        x = sherd__in_pairs(x, "sherd_linear_quantized");
+    return sherd_apply(&sherd__linear_quantized_op, (sherd_tensor *[]){x, value, scale, bias}, 4,
                        &(quantized){group});
 }
