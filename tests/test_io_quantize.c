@@ -270,6 +270,36 @@ static void files_tell_groups_of_one_count(sherd_world *world)
     remove_file(world, path);
 }
 
+/* Adapters are read beside weights of other groups; weights are not, also where they are chosen, and
+ * 6 columns have two groups of 4 or of 5. */
+static void parts_of_files_note_their_own_weights(sherd_world *world)
+{
+    const sherd_write_options trained = {.part = SHERD_FILE_TRAINED};
+    const sherd_read_options adapters = {.part = SHERD_FILE_TRAINED, .more = true};
+    const char *const chosen[] = {"net1.weight", "net1.weight_scale"};
+    const sherd_read_options weights = {.only = chosen, .only_count = 2, .more = true};
+    char room[2][256];
+    const char *path = scratch(room[0], "adapters"), *all = scratch(room[1], "all");
+    sherd_module *m = model(world, SHERD_F32), *other = model(world, SHERD_F32);
+    sherd_file *file = NULL;
+
+    CHECK_OK(sherd_module_quantize(m, 8, 4));
+    CHECK_OK(sherd_module_quantize(other, 8, 5));
+    CHECK_OK(sherd_module_write_with(m, NULL, path, &trained));
+    CHECK_OK(sherd_module_write(m, NULL, all));
+    CHECK_OK(sherd_file_open(&file, world, path));
+    CHECK(sherd_file_text(file, "quantized.net1") == NULL);
+    sherd_file_destroy(file);
+    CHECK_OK(sherd_module_read(other, NULL, path, &adapters));
+    CHECK_OK(sherd_module_read(other, NULL, all, &adapters));
+    CHECK_EQ(sherd_module_read(other, NULL, all, &weights), SHERD_EINVAL);
+    (void)sherd_world_check(world);
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    remove_file(world, path);
+    remove_file(world, all);
+}
+
 /* Every number of 8 bits, to a file and from it. */
 static void i8_is_written_and_read(sherd_world *world)
 {
@@ -395,6 +425,7 @@ static const check_test tests[] = {
     {TEST(steps_of_former_weights_are_refused), {1, 2}},
     {TEST(files_keep_weights_of_few_bits), {1, 2, 3}},
     {TEST(files_tell_groups_of_one_count), {1, 2}},
+    {TEST(parts_of_files_note_their_own_weights), {1, 2}},
     {TEST(i8_is_written_and_read), {1, 3}},
     {TEST(other_linears_have_their_own_scales), {1, 2, 3}},
     {TEST(no_memory_leaves_a_model_that_works), {1, 2}},

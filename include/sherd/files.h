@@ -146,8 +146,8 @@ SHERD_API sherd_tensor *sherd_file_read(const sherd_file *file, const char *name
  * a resumed run with dropout draws the same numbers as one that was not interrupted: "generators"
  * is how many have been used, and "generator.PATH" how often each (where ranks differ, the largest
  * number). The program's own generators, loss scalers and the number of the step are not written:
- * see sherd_module_write_with. Of weights of 8 or 4 bits "quantized.PATH" notes what
- * sherd_module_quantize was called with: "4 bits, group 32".
+ * see sherd_module_write_with. Of weights of 8 or 4 bits that are written "quantized.PATH" notes
+ * what sherd_module_quantize was called with: "4 bits, group 32".
  *
  * @collective the world   @shapes optimizer: NULL = none
  * @errors as sherd_file_write; EDIFFER ranks have different modules
@@ -332,14 +332,14 @@ typedef struct sherd_read_options {
  * @owns       parameters, and the tensors of the options, stay the same tensors; they get new
  *             values
  * @errors     EINVAL, before anything is read: names that are missing, or that only the file has
- *             (the text lists them), shapes or dtypes that differ, weights of 8 or 4 bits of which
- *             the file notes other bits or another group (not looked at with `only` or `names`), a
- *             pattern that matches nothing, no parameter or buffer that is chosen, a rule with more
- *             "*" in `there` than in `here` or with two "#", a part that the tensor does not have,
- *             a tensor of the options that is NULL, has no name, is of another world or has failed,
- *             an optimizer as in sherd_module_write_with; as sherd_file_open, and nothing is read;
- *             as sherd_file_read and sherd_module_load, and some tensors may have been read and
- *             others not
+ *             (the text lists them), shapes or dtypes that differ, weights of 8 or 4 bits that are
+ *             read, and of which the file notes other bits or another group (not looked at with
+ *             `names`), a pattern that matches nothing, no parameter or buffer that is chosen, a
+ *             rule with more "*" in `there` than in `here` or with two "#", a part that the tensor
+ *             does not have, a tensor of the options that is NULL, has no name, is of another world
+ *             or has failed, an optimizer as in sherd_module_write_with; as sherd_file_open, and
+ *             nothing is read; as sherd_file_read and sherd_module_load, and some tensors may have
+ *             been read and others not
  */
 SHERD_CALL sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
                                           const char *path, const sherd_read_options *options);

@@ -55,6 +55,17 @@ static sherd_status open_state(sherd__file_state *s, const void *path)
     return sherd__agree(s->world, status, 0, s->function);
 }
 
+/* What is chosen of the module, and in the files if they are known, bears the returned walk. */
+static uint64_t mark_chosen(const sherd__file_state *s)
+{
+    uint64_t walk = sherd__walk_number(s->world);
+
+    for (int i = 0; i < s->of_module; i++)
+        if (!s->source || s->source[i].count)
+            s->named[i].tensor->visit.walk = walk;
+    return walk;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static sherd_status check_notes(const sherd__file_state *s, const sherd_write_options *o)
@@ -112,7 +123,7 @@ static sherd_status write_state(sherd__file_state *s, sherd__to_write *what,
     if (!status)
         status = sherd__generators_list(&own[0], s->module, s->function);
     if (!status) {
-        status = sherd__whole_numbers_list(&own[1], s->module, s->function);
+        status = sherd__whole_numbers_list(&own[1], s->module, mark_chosen(s), s->function);
         status = sherd__agree(s->world, status, 0, s->function);
     }
     if (!status)
@@ -292,8 +303,9 @@ static sherd_status read_all(sherd__file_state *s, const char *const *path, int 
         status = sherd__state_begin_stored(s, &f);
     if (!status) {
         status = sherd__state_match(s, &f, options);
-        if (!status && !options->name_count && !options->only_count)
-            status = sherd__whole_numbers_match(s->module, f.file, f.count, s->function);
+        if (!status && !options->name_count)
+            status =
+                sherd__whole_numbers_match(s->module, mark_chosen(s), f.file, f.count, s->function);
         status = sherd__agree(s->world, status, how_of(s, options), s->function);
     }
     if (!status)

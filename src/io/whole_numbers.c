@@ -2,7 +2,8 @@
 /*
  * What weights of 8 or 4 bits were made with. Dtypes tell the bits, but the shape of scales not
  * always the group: 6 columns have two groups of 4 or of 5. So a file notes both, "quantized.PATH"
- * of each Linear: "4 bits, group 32", and is not read into others. Costs a walk over the tree.
+ * of each Linear whose weight is written: "4 bits, group 32", and such a weight is not read into
+ * others. Costs a walk over the tree.
  */
 #include "io/whole_numbers.h"
 
@@ -20,12 +21,21 @@ static void describe(char text[TEXT], const sherd__whole_numbers *how)
     snprintf(text, TEXT, "%d bits, group %lld", how->bits, (long long)how->group);
 }
 
-static int count_of(const sherd_module *m)
+/* What a weight that bears the walk was made with; NULL: it was not, or does not bear it. */
+static const sherd__whole_numbers *made_with(const sherd_module *m, uint64_t walk)
 {
-    int count = sherd__whole_numbers_of(m) != NULL;
+    const sherd__whole_numbers *how = sherd__whole_numbers_of(m);
+    const sherd_tensor *weight = how ? sherd_module_buffer(m, "weight") : NULL;
+
+    return weight && weight->visit.walk == walk ? how : NULL;
+}
+
+static int count_of(const sherd_module *m, uint64_t walk)
+{
+    int count = made_with(m, walk) != NULL;
 
     for (int i = 0; i < m->children; i++)
-        count += count_of(m->child[i].module);
+        count += count_of(m->child[i].module, walk);
     return count;
 }
 
@@ -45,23 +55,24 @@ static bool add_note(sherd__notes *notes, const sherd_module *root, const sherd_
     return n->key && n->text;
 }
 
-static bool add_notes(sherd__notes *notes, const sherd_module *root, const sherd_module *m)
+static bool add_notes(sherd__notes *notes, const sherd_module *root, const sherd_module *m,
+                      uint64_t walk)
 {
-    bool good = !sherd__whole_numbers_of(m) || add_note(notes, root, m);
+    bool good = !made_with(m, walk) || add_note(notes, root, m);
 
     for (int i = 0; good && i < m->children; i++)
-        good = add_notes(notes, root, m->child[i].module);
+        good = add_notes(notes, root, m->child[i].module, walk);
     return good;
 }
 
-sherd_status sherd__whole_numbers_list(sherd__notes *out, const sherd_module *module,
+sherd_status sherd__whole_numbers_list(sherd__notes *out, const sherd_module *module, uint64_t walk,
                                        const char *function)
 {
     sherd__heap *heap = sherd__world_heap(module->world);
 
     *out = (sherd__notes){NULL, 0};
-    out->note = sherd__alloc(heap, (size_t)count_of(module) + 1, sizeof *out->note);
-    return out->note && add_notes(out, module, module)
+    out->note = sherd__alloc(heap, (size_t)count_of(module, walk) + 1, sizeof *out->note);
+    return out->note && add_notes(out, module, module, walk)
                ? SHERD_OK
                : sherd__no_memory(sherd__world_diag(module->world), function);
 }
@@ -71,11 +82,12 @@ bool sherd__whole_numbers_have(const char *k)
     return strncmp(k, key, sizeof key - 1) == 0;
 }
 
-static sherd_status match(sherd_module *module, const sherd_file_note *n, const char *function)
+static sherd_status match(sherd_module *module, uint64_t walk, const sherd_file_note *n,
+                          const char *function)
 {
     const char *path = n->key + sizeof key - 1;
     const sherd_module *m = *path ? sherd__module_at(module, path, strlen(path)) : module;
-    const sherd__whole_numbers *how = m ? sherd__whole_numbers_of(m) : NULL;
+    const sherd__whole_numbers *how = m ? made_with(m, walk) : NULL;
     char text[TEXT];
 
     if (!how)
@@ -89,14 +101,14 @@ static sherd_status match(sherd_module *module, const sherd_file_note *n, const 
                               function, sherd__module_name(m), text, n->text);
 }
 
-sherd_status sherd__whole_numbers_match(sherd_module *module, sherd_file *const *file, int count,
-                                        const char *function)
+sherd_status sherd__whole_numbers_match(sherd_module *module, uint64_t walk,
+                                        sherd_file *const *file, int count, const char *function)
 {
     sherd_status status = SHERD_OK;
 
     for (int i = 0; i < count; i++)
         for (int n = 0; !status && n < file[i]->header.notes; n++)
             if (sherd__whole_numbers_have(file[i]->header.note[n].key))
-                status = match(module, &file[i]->header.note[n], function);
+                status = match(module, walk, &file[i]->header.note[n], function);
     return status;
 }

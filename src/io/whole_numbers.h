@@ -5,16 +5,16 @@
 
 #include "io/generators.h"
 
-/* List them, alike on all ranks. Local. The caller clears the list in any case, as that of
- * generators. */
-sherd_status sherd__whole_numbers_list(sherd__notes *out, const sherd_module *module,
+/* List those of weights that bear the walk, alike on all ranks. Local. The caller clears the list
+ * in any case, as that of generators. */
+sherd_status sherd__whole_numbers_list(sherd__notes *out, const sherd_module *module, uint64_t walk,
                                        const char *function);
 
 /* Whether a note with this key belongs to them. */
 bool sherd__whole_numbers_have(const char *key);
 
-/* Refuse (EINVAL) file[count] if a note says otherwise of a weight of the module. Local. */
-sherd_status sherd__whole_numbers_match(sherd_module *module, sherd_file *const *file, int count,
-                                        const char *function);
+/* Refuse (EINVAL) file[count] if a note says otherwise of a weight that bears the walk. Local. */
+sherd_status sherd__whole_numbers_match(sherd_module *module, uint64_t walk,
+                                        sherd_file *const *file, int count, const char *function);
 
 #endif
