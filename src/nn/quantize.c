@@ -58,14 +58,12 @@ static bool cuts_bytes(const sherd_tensor *t)
 {
     if (!t->layout || t->layout->spec.dim[1].axes == 0)
         return false;
+    const sherd_mesh *mesh = t->layout->spec.mesh;
     const sherd__dim *dim = &t->layout->spec.dim[1];
-    int64_t shards = 1;
     bool odd = false;
 
-    for (int i = 0; i < dim->axes; i++)
-        shards *= t->layout->spec.mesh->extent[dim->axis[i]];
-    for (int64_t i = 1; i < shards; i++)
-        odd |= sherd__dim_cut(t->layout->spec.mesh, dim, t->shape[1], i) % 2 != 0;
+    for (int64_t i = 1; i < sherd__dim_parts(mesh, dim); i++)
+        odd |= sherd__dim_cut(mesh, dim, t->shape[1], i) % 2 != 0;
     return odd;
 }
 
@@ -149,7 +147,8 @@ static sherd_status scales_layout(const sherd_layout **out, const sherd_layout *
 static sherd_status values_layout(const sherd_layout **out, const sherd_layout *weight, int bits)
 {
     const sherd__dim *dim = &weight->spec.dim[1];
-    int64_t *cuts, in = weight->spec.shape[1], shards = 1;
+    const sherd_mesh *mesh = weight->spec.mesh;
+    int64_t *cuts, in = weight->spec.shape[1];
     sherd__sketch s;
 
     *out = weight;
@@ -158,10 +157,8 @@ static sherd_status values_layout(const sherd_layout **out, const sherd_layout *
     sherd__sketch_begin(&s, weight);
     s.spec.shape[1] = in / 2;
     if (dim->axes && (cuts = sherd__sketch_cuts(&s, 1))) {
-        for (int i = 0; i < dim->axes; i++)
-            shards *= weight->spec.mesh->extent[dim->axis[i]];
-        for (int64_t i = 0; i <= shards; i++)
-            cuts[i] = sherd__dim_cut(weight->spec.mesh, dim, in, i) / 2;
+        for (int64_t i = 0; i <= sherd__dim_parts(mesh, dim); i++)
+            cuts[i] = sherd__dim_cut(mesh, dim, in, i) / 2;
         s.spec.dim[1].cuts = cuts;
     }
     return sherd__sketch_end(out, &s, function);
