@@ -6,7 +6,7 @@
  * kernel runs and nothing is sent. So a laptop can tell what a change of mesh, layout or style
  * costs on 512 ranks, in about the time that it takes to make the plans:
  *
- *     sherd dry -n 512 build/examples/gpt --mesh dp=64,tp=8 --layers 32 --dim 4096
+ *     sherd dry -n 512 build/examples/gpt --mesh dp=64,tp=8 --layers 32 --dim 4096 --heads 32
  *
  * Exactly as on the real rank are the comm log (calls and bytes, by kind, axes and module), the
  * operators and the shapes that they are called with, and the peak of memory. Times are estimates:
