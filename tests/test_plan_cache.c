@@ -147,6 +147,34 @@ static void what_is_sent_for_plans_is_bounded_too(void)
     move_paper_close(&p);
 }
 
+static void widened(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, int64_t *first,
+                    int64_t *end)
+{
+    *first = lo - 1;
+    *end = hi + 1;
+    (void)what;
+    (void)d;
+    (void)shard;
+}
+
+/* The bytes of a plan are those of its window too, which has a span for each of many shards. */
+static void the_spans_of_a_window_count(void)
+{
+    enum { RANKS = 16384 };
+    const int64_t shape[] = {RANKS};
+    const sherd_plan *plan;
+    sherd__window *window;
+    paper p;
+
+    paper_open(&p, RANKS);
+    const sherd_layout *layout = paper_placed(&p, paper_mesh(&p, "x=16384"), 1, shape, "S(0)");
+    CHECK_OK(sherd__window_create(&window, layout, &(sherd__asking){widened, NULL, NULL}));
+    CHECK_OK(sherd__window_plan(&plan, window, SHERD__GATHER, 4));
+    CHECK(sherd__plan_bytes(plan) > RANKS * 2 * sizeof(int64_t));
+    sherd__window_release(window);
+    move_paper_close(&p);
+}
+
 /* So is a layout that lists the cuts of many ranks, which a plan keeps. */
 static void plans_are_bounded_by_the_bytes_of_layouts(void)
 {
@@ -487,6 +515,7 @@ static const check_test tests[] = {
     {TEST(large_plans_are_bounded_by_their_bytes)},
     {TEST(what_is_sent_for_plans_is_bounded_too)},
     {TEST(plans_are_bounded_by_the_bytes_of_layouts)},
+    {TEST(the_spans_of_a_window_count)},
     {TEST(many_plans_leave_as_many_as_are_kept)},
     {TEST(a_cached_find_is_quick)},
     {TEST(fingerprints_are_of_content)},

@@ -157,6 +157,15 @@ void sherd__window_release(sherd__window *window)
     sherd__free(heap, window);
 }
 
+size_t sherd__window_bytes(const sherd__window *window)
+{
+    size_t spans = 0;
+
+    for (int d = 0; window && d < window->layout->spec.ndim; d++)
+        spans += 2 * (size_t)window->reach[d].shards;
+    return window ? sizeof *window + spans * sizeof *window->spans : 0;
+}
+
 /* Whether the values beyond two borders are the same; NaN is the same as NaN. */
 static bool same_value(double a, double b)
 {

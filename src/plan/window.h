@@ -52,6 +52,8 @@ sherd_status sherd__window_create(sherd__window **out, const sherd_layout *layou
 sherd__window *sherd__window_retain(sherd__window *window);
 void sherd__window_release(sherd__window *window);
 bool sherd__window_equal(const sherd__window *a, const sherd__window *b);
+/* How much memory it takes, without its layout: of its spans, one for each shard; NULL: none. */
+size_t sherd__window_bytes(const sherd__window *window);
 
 /*
  * The window of a halo; the last few are cached, since steps ask for the same ones again. EINVAL as

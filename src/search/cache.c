@@ -100,10 +100,10 @@ static size_t sent_bytes(const sherd_plan *plan)
     return bytes;
 }
 
-/* With the layouts that it counts. */
-static size_t bytes_of(const sherd_plan *plan)
+size_t sherd__plan_bytes(const sherd_plan *plan)
 {
-    size_t bytes = sizeof *plan + sherd__layout_bytes(plan->from) + sent_bytes(plan);
+    size_t bytes = sizeof *plan + sherd__layout_bytes(plan->from) +
+                   sherd__window_bytes(plan->window) + sent_bytes(plan);
 
     for (int i = 0; i < plan->steps; i++) /* each begins where the one before it ends */
         if (plan->step[i].to != plan->step[i].from)
@@ -121,7 +121,7 @@ static size_t bytes_of(const sherd_plan *plan)
 /* A plan that has run since it was counted may have more. */
 static void recount(struct sherd__plan_cache *cache, entry *e)
 {
-    size_t now = e->plan->sends ? bytes_of(e->plan) : e->bytes;
+    size_t now = e->plan->sends ? sherd__plan_bytes(e->plan) : e->bytes;
 
     cache->bytes += now - e->bytes;
     e->bytes = now;
@@ -166,7 +166,7 @@ static sherd_status keep(sherd__space *space, sherd_plan *plan, uint64_t hash)
     }
     e->plan = plan;
     e->hash = hash;
-    e->bytes = bytes_of(plan);
+    e->bytes = sherd__plan_bytes(plan);
     cache->bytes += e->bytes;
     put_newest(cache, e);
     entry *last = e->older;

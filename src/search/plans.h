@@ -23,6 +23,11 @@ sherd_status sherd__window_plan(const sherd_plan **out, sherd__window *window,
 void sherd__plan_retain(const sherd_plan *plan);
 void sherd__plan_release(const sherd_plan *plan);
 
+/*
+ * How much memory a plan takes, by which the cache is bounded: with the layouts and the window that
+ * it counts; without what is sent for it, which is made later, and by messages only.
+ */
+size_t sherd__plan_bytes(const sherd_plan *plan);
 /* Drop all cached plans of a space. */
 void sherd__plans_clear(sherd__space *space);
 
