@@ -25,7 +25,7 @@ void sherd__plan_release(const sherd_plan *plan);
 
 /*
  * How much memory a plan takes, by which the cache is bounded: with the layouts and the window that
- * it counts; without what is sent for it, which is made later, and by messages only.
+ * it counts, and what is sent for it, once that is made.
  */
 size_t sherd__plan_bytes(const sherd_plan *plan);
 /* Drop all cached plans of a space. */
