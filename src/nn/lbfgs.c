@@ -333,6 +333,8 @@ static bool can_run(const sherd_lbfgs *l, double rate, sherd_lbfgs_loss loss)
             l, SHERD_EINVAL,
             "a parameter got another layout or dtype (sherd_parallelize, "
             "sherd_fully_shard, sherd_module_cast) after it was made: make it afterwards");
+    if (!sherd__optimizer_has_parameters(l->all, sherd__lbfgs_step_name))
+        return false;
     if (rate > 0 && isfinite(rate))
         return true;
     sherd__raise(l->world, SHERD_EINVAL,

@@ -200,6 +200,10 @@ sherd_tensor *sherd__copied_to(sherd_tensor *t, const sherd_layout *to);
  * they do.
  */
 void sherd__optimizer_moved(const sherd_optimizer *o, bool parameters);
+/*
+ * Whether all are still parameters: false, by the alarm, where one became whole numbers, a buffer.
+ */
+bool sherd__optimizer_has_parameters(sherd_optimizer *o, const char *function);
 /* Set item->slice: the part of the parameter that its state is for. False: ended by the alarm. */
 bool sherd__optimizer_slice(sherd__optimized *item);
 /* Update those whose state is sharded further (slices.c). False: ended by the alarm. */

@@ -77,8 +77,7 @@ static bool is_in_place(const sherd_optimizer *o, const sherd__optimized *item)
     return false;
 }
 
-/* Refuse a step after a parameter became whole numbers, a buffer. */
-static bool are_parameters(sherd_optimizer *o)
+bool sherd__optimizer_has_parameters(sherd_optimizer *o, const char *function)
 {
     if (o->buffered == o->module->buffered)
         return true;
@@ -87,9 +86,9 @@ static bool are_parameters(sherd_optimizer *o)
         if (o->item[i].p->placed_as || o->item[i].p->visit.walk == walk)
             continue;
         sherd__raise(o->world, SHERD_EINVAL,
-                     "sherd_optimizer_step: a parameter of shape %s is none any more, since "
+                     "%s: a parameter of shape %s is none any more, since "
                      "sherd_module_quantize: make the optimizer afterwards",
-                     sherd_tensor_text(o->item[i].p));
+                     function, sherd_tensor_text(o->item[i].p));
         return false;
     }
     o->buffered = o->module->buffered;
@@ -107,7 +106,7 @@ static bool prepare_all(sherd_optimizer *o)
     bool ready = true;
     unsigned tried = 0;
 
-    if (!are_parameters(o))
+    if (!sherd__optimizer_has_parameters(o, "sherd_optimizer_step"))
         return false;
     for (int i = 0; i < o->count; i++) {
         sherd__optimized *item = &o->item[i];
