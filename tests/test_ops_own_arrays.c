@@ -149,6 +149,27 @@ static void any_tensor_has_a_box(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "one in memory"));
 }
 
+/* A deferred tensor is made now: who has no memory for it is named. */
+static void who_has_no_memory_for_it_is_named(sherd_world *world)
+{
+    static const char *const name[] = {
+        "sherd_tensor_write:", "sherd_tensor_write_from:", "sherd_tensor_read_to:"};
+    double array[7 * 5 * 3] = {0};
+
+    for (int i = 0; i < LEN(name); i++) {
+        sherd_tensor *t = sherd_constant_later(world, SHERD_F64, shape, DIMS, 1);
+        CHECK_OK(sherd_world_check(world));
+        sherd_world_fail_allocation(world, 1);
+        bool good = i == 0   ? sherd_tensor_write(t) != NULL
+                    : i == 1 ? sherd_tensor_write_from(t, array, NULL)
+                             : sherd_tensor_read_to(array, NULL, t);
+        sherd_world_fail_allocation(world, 0);
+        CHECK(!good);
+        CHECK_EQ(sherd_world_check(world), SHERD_ENOMEM);
+        CHECK(strstr(sherd_world_error(world), name[i]) != NULL);
+    }
+}
+
 /* It is an in-place write: all ranks that hold the same make it. */
 static void a_replica_is_written_by_all(sherd_world *world)
 {
@@ -167,6 +188,7 @@ static const check_test tests[] = {
     {TEST(an_array_lies_in_any_way), {1, 2, 3, 4, 8}},
     {TEST(the_pieces_of_a_field_are_written), {1, 2, 3, 8}},
     {TEST(any_tensor_has_a_box), {1, 3}},
+    {TEST(who_has_no_memory_for_it_is_named), {1, 2}},
     {TEST(a_replica_is_written_by_all), {2, 4}},
 };
 CHECK_MAIN(tests)

@@ -199,9 +199,18 @@ static void *opened(sherd_tensor *t, void *data)
     return data;
 }
 
+static void *open_for(sherd_tensor *t, bool strided, const char *function)
+{
+    bool begun = sherd__doing_begin(t ? t->world : NULL, function);
+    void *data = opened(t, writable(t, strided, function));
+
+    sherd__doing_end(t ? t->world : NULL, begun);
+    return data;
+}
+
 void *sherd_tensor_write(sherd_tensor *t)
 {
-    return opened(t, writable(t, false, "sherd_tensor_write"));
+    return open_for(t, false, "sherd_tensor_write");
 }
 
 /* ---- arrays of the program's own ------------------------------------------------------------- */
@@ -246,7 +255,9 @@ bool sherd_tensor_read_to(void *out, const int64_t *strides, sherd_tensor *t)
     if (is_out_of_reach(t, "sherd_tensor_read_to") ||
         refuse(t, "sherd_tensor_read_to", fault_of(t, out, strides, stride)))
         return false;
+    bool begun = sherd__doing_begin(t->world, "sherd_tensor_read_to");
     data = sherd__data(t);
+    sherd__doing_end(t->world, begun);
     if (data)
         copy(t, out, stride, data, t->stride);
     return data != NULL;
@@ -266,7 +277,7 @@ bool sherd_tensor_write_from(sherd_tensor *t, const void *array, const int64_t *
             why = "some of its elements are one in memory (sherd_expand)";
     if (refuse(t, "sherd_tensor_write_from", why))
         return false;
-    data = opened(t, writable(t, true, "sherd_tensor_write_from"));
+    data = open_for(t, true, "sherd_tensor_write_from");
     if (data)
         copy(t, data, t->stride, array, stride);
     return data != NULL;
