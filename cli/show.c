@@ -72,10 +72,9 @@ static sherd_status draw_svg(cli_problem *p, const cli_picture *picture, const s
     FILE *to = out ? stdout : fopen(path, "we");
     bool good = to != NULL;
 
-    if (good && out)
+    if (good)
         cli_show_svg(to, picture, plan);
-    else if (good) {
-        cli_show_svg(to, picture, plan);
+    if (good && !out) {
         good = !ferror(to);
         good = fclose(to) == 0 && good;
     }
