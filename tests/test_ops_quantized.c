@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products with weights of 8 and 4 bits: against f64 sums of the weight that they stand for, of few rows
- * and of many, for each dtype, in every layout, with cuts in the middle of groups; what is rounded,
- * and the gradient.
+ * Products with weights of 8 and 4 bits: against f64 sums of the weight that they stand for, of few
+ * rows and of many, for each dtype, in every layout, with cuts in the middle of groups; what is
+ * rounded, the gradient, and what faults say.
  */
 #include "tensors.h"
 
@@ -380,6 +380,39 @@ static void faults_are_told_in_columns(sherd_world *world)
     (void)sherd_world_check(world);
 }
 
+/* Also where columns become pairs, and pairs columns. */
+static void lack_of_memory_names_what_was_called(sherd_world *world)
+{
+    static const char *const names[] = {
+        "sherd_quantize:", "sherd_linear_quantized:", "sherd_dequantize:"};
+    const sherd_layout *layout = layout_of(line_of_ranks(world), 2, SIZES(6, 14), "S(1)", NULL);
+    sherd_tensor *w = sherd_constant_on(layout, SHERD_F32, 1), *value = NULL, *scale = NULL;
+
+    for (int i = 0; i < LEN(names); i++) {
+        sherd_status status = SHERD_ENOMEM;
+        if (i == 1)
+            value = sherd_quantize(w, 4, 2, &scale);
+        CHECK_OK(sherd_world_check(world));
+        for (int n = 1; status && n < 200; n++) {
+            sherd_tensor *other;
+            sherd_scope_begin(world);
+            sherd_world_fail_allocation(world, sherd_world_rank(world) ? 0 : n);
+            if (i == 0)
+                sherd_quantize(w, 4, 2, &other);
+            else if (i == 1)
+                sherd_linear_quantized(w, value, scale, 2, NULL);
+            else
+                sherd_dequantize(value, scale, 2, SHERD_F32);
+            sherd_world_fail_allocation(world, 0);
+            status = sherd_world_check(world);
+            if (status && !CHECK(strstr(sherd_world_error(world), names[i])))
+                fprintf(stderr, "  %s\n", sherd_world_error(world));
+            sherd_scope_end(world);
+        }
+        CHECK_OK(status);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(products_are_those_of_the_weight), {1, 2}},
     {TEST(weights_are_rounded_alike_in_all_layouts), {1, 2, 3}},
@@ -389,6 +422,7 @@ static const check_test tests[] = {
     {TEST(bytes_are_two_columns), {1}},
     {TEST(many_rows_are_those_of_the_weight), {1}},
     {TEST(faults_are_told_in_columns), {1}},
+    {TEST(lack_of_memory_names_what_was_called), {2, 3}},
     {TEST(pending_values_are_settled_first), {1, 2, 3}},
     {TEST(a_pending_input_stays_pending), {2, 3}},
     {TEST(gradients_are_those_of_the_weight), {1, 2, 3}},

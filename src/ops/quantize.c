@@ -13,6 +13,7 @@
 #include "sherd/ops_shape.h"
 #include "vector/bodies.h"
 #include "vector/choose.h"
+#include "world/doing.h"
 
 typedef struct grouping {
     int64_t group;
@@ -38,7 +39,11 @@ sherd_tensor *sherd__in_pairs(sherd_tensor *t, const char *function)
         return sherd__fail_tensor(t->world, t->layout, SHERD_EINVAL,
                                   "%s: %.120s: of 4 bits it must have fewer dims", function,
                                   sherd_tensor_text(t));
-    return sherd_unflatten(t, t->ndim - 1, (int64_t[]){t->shape[t->ndim - 1] / 2, 2}, 2);
+    bool begun = sherd__doing_begin(t->world, function);
+    sherd_tensor *pairs =
+        sherd_unflatten(t, t->ndim - 1, (int64_t[]){t->shape[t->ndim - 1] / 2, 2}, 2);
+    sherd__doing_end(t->world, begun);
+    return pairs;
 }
 
 /* ---- to 8 or 4 bits -------------------------------------------------------------------------- */
@@ -236,5 +241,10 @@ sherd_tensor *sherd_dequantize(sherd_tensor *value, sherd_tensor *scale, int64_t
     sherd_tensor *y = sherd_apply(&sherd__dequantize_op, (sherd_tensor *[]){value, scale}, 2,
                                   &(grouping){.group = group, .dtype = (int)dtype});
 
-    return sherd_tensor_failed(y) || !sherd__is_pairs(value) ? y : sherd_flatten(y, -2, -1);
+    if (sherd_tensor_failed(y) || !sherd__is_pairs(value))
+        return y;
+    bool begun = sherd__doing_begin(y->world, "sherd_dequantize");
+    y = sherd_flatten(y, -2, -1);
+    sherd__doing_end(y->world, begun);
+    return y;
 }
