@@ -5,8 +5,6 @@
  */
 #include "shard_units.h"
 #include "sherd/ops_elements.h"
-#include "sherd/optimizer.h"
-#include "world/blocks.h"
 
 enum { BLOCKS = 2, HEADS = 2, HEAD = 4, WIDTH = HEADS * HEAD, HIDDEN = 13, ROWS = 6, LENGTH = 3 };
 
