@@ -274,6 +274,59 @@ static void what_a_failed_step_has_changed_is_lost(sherd_world *world)
         }
 }
 
+enum { SLICED = 12, ELEMENTS = 40000 };
+
+/*
+ * Parameters that are sharded change before slices of others do, each of which is a move. All ranks
+ * fail at one of these, which are large, so that no rank is far behind.
+ */
+static sherd_status fail_a_slice(sherd_world *world, int64_t n)
+{
+    const sherd_layout *rows = layout_of(line_of_ranks(world), 1, (int64_t[]){6}, "S(0)", NULL);
+    const sherd_layout *all = layout_of(line_of_ranks(world), 1, (int64_t[]){ELEMENTS}, "R", NULL);
+    char name[16];
+    sherd_module *m = NULL;
+    sherd_optimizer *o = NULL;
+
+    sherd_scope_begin(world);
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    CHECK_OK(sherd_module_add_parameter(m, "first", sherd_constant_on(rows, SHERD_F64, 1)));
+    for (int i = 0; i < SLICED; i++) {
+        snprintf(name, sizeof name, "p%d", i);
+        CHECK_OK(sherd_module_add_parameter(m, name, sherd_constant_on(all, SHERD_F64, 1)));
+    }
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    CHECK_OK(sherd_optimizer_shard(o, sherd_mesh_axis_name(line_of_ranks(world), 0)));
+    sherd_tensor *sum = sherd_sum(parameter(m, 0));
+    for (int i = 1; i <= SLICED; i++)
+        sum = sherd_add(sum, sherd_sum(parameter(m, i)));
+    sherd_backward(sum);
+    sherd_optimizer_settle(o);
+    CHECK_OK(sherd_world_check(world));
+    sherd_world_fail_allocation(world, n);
+    take_step(o);
+    sherd_world_fail_allocation(world, 0);
+    sherd_status status = sherd_world_check(world);
+    sherd_tensor *p = parameter(m, 0);
+    CHECK(!status || sherd_tensor_failed(p) || first(sherd_to_local(p)) == 1);
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+    sherd_scope_end(world);
+    return status;
+}
+
+static void what_changes_before_slices_is_lost_with_them(sherd_world *world)
+{
+    sherd_status status = SHERD_ENOMEM;
+
+    for (int64_t n = 15; status && n < 400; n += check_stride(5)) { /* before are no slices */
+        status = fail_a_slice(world, n);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+    }
+    CHECK_OK(status);
+}
+
 static void averages_do_not_go_on_without_their_count(sherd_world *world)
 {
     sherd_module *m = NULL;
@@ -333,6 +386,7 @@ static const check_test tests[] = {
     {TEST(an_optimizer_that_took_no_step_begins_anew), {2, 3, 8}},
     {TEST(state_that_was_written_does_not_begin_anew), {2, 3, 8}},
     {TEST(what_a_failed_step_has_changed_is_lost), {2, 3}},
+    {TEST(what_changes_before_slices_is_lost_with_them), {2}},
     {TEST(averages_do_not_go_on_without_their_count), {2, 3}},
     {TEST(a_refused_file_loses_no_state), {1, 2, 3}},
 };

@@ -41,19 +41,20 @@ static bool update_round(const sherd_optimizer *o, int n, double rate, double gr
                          bool changed)
 {
     bool good = true;
+    int tried = 0;
 
     sherd_scope_begin(o->world);
-    for (int k = 0; k < n && good; k++) {
+    for (int k = 0; k < n && good; k++, tried++) {
         sherd__optimized *item = &o->item[o->which[k]];
         good = sherd__optimizer_slice(item) && sherd__optimizer_update(o, item, rate, grad_scale);
         o->from[k] = item->slice;
         o->to[k] = item->p->layout;
         item->slice = NULL;
     }
-    if (good) {
+    if (good)
         sherd__move_list(o->moved, o->from, o->to, n, false);
+    if (good || changed || tried > 1) /* each slice was a move, too */
         sherd__optimizer_moved(o, changed);
-    }
     for (int k = 0; k < n && good; k++) {
         sherd__optimized *item = &o->item[o->which[k]];
         good = overwrite(item->p, o->moved[k]);
