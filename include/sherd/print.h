@@ -5,11 +5,11 @@
  *
  *     sherd_print(NULL, x, NULL); // all ranks call it; rank 0 writes to standard output
  *
- *     f32[1000(x),6] on (x=4)
- *     [0,0]       0     1     2     3     4     5
- *     [1,0]       6     7     8     9    10    11
- *     ...
- *     [999,0]  5994  5995  5996  5997  5998  5999
+ *     f32[2(x),600] on (x=2)
+ *     [0,0]       0     1     2  ...
+ *     [0,597]   597   598   599
+ *     [1,0]     600   601   602  ...
+ *     [1,597]  1197  1198  1199
  *
  * The first line is the tensor's text (sherd_tensor_text). Each other line begins with the global
  * index of its first value; the values follow along the last dim. "..." stands for omitted values:
