@@ -89,10 +89,8 @@ const void *sherd_tensor_read(sherd_tensor *t)
 {
     if (is_out_of_reach(t, "sherd_tensor_read"))
         return NULL;
-    if (sherd__is_contiguous(t))
-        return sherd__data(t);
     bool begun = sherd__doing_begin(t->world, "sherd_tensor_read");
-    const void *data = read_strided(t);
+    const void *data = sherd__is_contiguous(t) ? sherd__data(t) : read_strided(t);
     sherd__doing_end(t->world, begun);
     return data;
 }
@@ -215,8 +213,10 @@ void *sherd_tensor_write(sherd_tensor *t)
 
 /* ---- arrays of the program's own ------------------------------------------------------------- */
 
-/* Why an array cannot have this rank's box; NULL: it can. Its strides, row-major if none are given,
- * go to stride[]. */
+/*
+ * Why an array cannot have this rank's box; NULL: it can. Its strides, row-major if none are given,
+ * go to stride[].
+ */
 static const char *fault_of(const sherd_tensor *t, const void *array, const int64_t *given,
                             int64_t stride[SHERD_MAX_DIMS])
 {
