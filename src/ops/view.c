@@ -21,6 +21,7 @@
 /* Dims [from, from_end) of one shape have the product of dims [to, to_end) of the other. */
 typedef struct group {
     int from, from_end, to, to_end;
+    bool nested; /* its shards stay, and are mapped */
 } group;
 
 enum { OWN = -1 };
@@ -46,11 +47,11 @@ static int groups_of_nothing(group *g, const int64_t *s, int ns, const int64_t *
     int count = 0;
 
     while (count < ns && count < nt && s[count] == t[count]) {
-        g[count] = (group){count, count + 1, count, count + 1};
+        g[count] = (group){count, count + 1, count, count + 1, false};
         count++;
     }
     if (count < ns || count < nt) {
-        g[count] = (group){count, ns, count, nt};
+        g[count] = (group){count, ns, count, nt, false};
         return count + 1;
     }
     return count;
@@ -62,8 +63,7 @@ static int groups_of(group *g, const int64_t *s, int ns, const int64_t *t, int n
 
     while (i < ns && j < nt) {
         int64_t a = s[i], b = t[j];
-        g[count].from = i++;
-        g[count].to = j++;
+        g[count] = (group){.from = i++, .to = j++};
         while (a != b) {
             if (a < b)
                 a *= s[i++];
@@ -75,7 +75,7 @@ static int groups_of(group *g, const int64_t *s, int ns, const int64_t *t, int n
     }
     /* What is left on one side has size 1. */
     if (count == 0 && (ns || nt))
-        g[count++] = (group){0, 0, 0, 0};
+        g[count++] = (group){0, 0, 0, 0, false};
     if (count) {
         g[count - 1].from_end = ns;
         g[count - 1].to_end = nt;
@@ -242,18 +242,17 @@ static bool nest(bool *fits, mapping *m, const group *g)
 }
 
 /* False for lack of memory. */
-static bool map_group(mapping *m, const group *g, bool empty)
+static bool map_group(mapping *m, group *g, bool empty)
 {
     int s = head_of(m, g), t = outermost(m->to.shape, g->to, g->to_end);
-    bool fits = false;
 
     if (is_same_dim(m, g)) {
         m->to.dim[g->to] = m->from.dim[g->from];
         return true;
     }
-    if (!empty && has_split(m, g->from, g->from_end) && !nest(&fits, m, g))
+    if (!empty && !g->nested && has_split(m, g->from, g->from_end) && !nest(&g->nested, m, g))
         return false;
-    if (fits)
+    if (g->nested)
         return true;
     if (empty || s == g->from_end || !m->from.dim[s].axes)
         return true;
@@ -269,16 +268,13 @@ static bool map_group(mapping *m, const group *g, bool empty)
 }
 
 /* Find who may take axes, and move those that are in the way. False for lack of memory. */
-static bool prepare(mapping *m, const group *g)
+static bool prepare(mapping *m, group *g)
 {
     int head = head_of(m, g);
-    bool fits = false;
 
-    if (has_split(m, head + 1, g->from_end) && !nest(&fits, m, g))
+    if (has_split(m, head + 1, g->from_end) && !nest(&g->nested, m, g))
         return false;
-    for (int t = g->to; fits && t < g->to_end; t++)
-        m->to.dim[t] = (sherd__dim){0};
-    if (fits)
+    if (g->nested)
         return true;
     if (head < g->from_end && m->from.shape[head] > 1)
         m->homes |= 1u << head;
