@@ -134,7 +134,8 @@ void forward(sherd_module *self, const sherd_args *in, sherd_args *out) noexcept
 /**
  * Run a step of the program, and check the world. If a rank throws anything in the step, the other
  * ranks' collective calls fail, scopes that the step has left open end, and all ranks throw
- * sherd::error with the text of one exception; then the world goes on. The step may check, too.
+ * sherd::error with the text of one exception; then the world goes on. The step may check, too, but
+ * does not throw an error again that is kept from a check before it: no other rank knows of that.
  *
  *     sherd::attempt(world, [&] {
  *         sherd::scope step(world);
