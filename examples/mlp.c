@@ -110,6 +110,10 @@ int main(int argc, char **argv)
 
     for (int i = 1; i < argc && i < 4; i++)
         *value[i - 1] = atoi(argv[i]);
+    if (t.dp < 1 || t.tp < 1 || t.steps < 1 || (int64_t)t.dp * t.tp > SHERD_MAX_RANKS) {
+        fprintf(stderr, "mlp [DP [TP [STEPS]]]: numbers from 1\n");
+        return 2;
+    }
     if (sherd_spawn(&status, &(sherd_world_options){.ranks = t.dp * t.tp}, body, &t))
         return status ? status : 1;
     return status;

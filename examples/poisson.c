@@ -215,6 +215,10 @@ int main(int argc, char **argv)
               .fits = number(argc, argv, 5, 0)};
     int exit_status;
 
+    if (t.ranks < 1 || t.ranks > SHERD_MAX_RANKS || t.points < 1 || t.width < 1) {
+        fprintf(stderr, "poisson [RANKS [STEPS [POINTS [WIDTH [FITS]]]]]: numbers from 1\n");
+        return 2;
+    }
     return sherd_spawn(&exit_status, &(sherd_world_options){.ranks = (int)t.ranks}, run, &t)
                ? 1
                : exit_status;

@@ -170,6 +170,10 @@ int main(int argc, char **argv)
               .steps = number(argc, argv, 3, 100)};
     int exit_status;
 
+    if (t.ranks < 1 || t.ranks > SHERD_MAX_RANKS || t.size < 1 || t.steps < 1) {
+        fprintf(stderr, "spectral [RANKS [SIZE [STEPS]]]: numbers from 1\n");
+        return 2;
+    }
     return sherd_spawn(&exit_status, &(sherd_world_options){.ranks = (int)t.ranks}, run, &t)
                ? 1
                : exit_status;

@@ -258,7 +258,10 @@ int main(int argc, char **argv)
     int64_t ranks = ranks_of(t.mesh, &places);
     const char *fault = fault_of(&t, ranks, places);
     if (fault) {
-        fprintf(stderr, "pipeline: %s\n", fault);
+        fprintf(stderr,
+                "pipeline: %s: pipeline [MESH [STAGES [MICROBATCHES [STEPS [LAYERS [DIM [BATCH "
+                "[CONTEXT [SCHEDULE]]]]]]]]]\n",
+                fault);
         return 2;
     }
     return sherd_spawn(&exit_status, &(sherd_world_options){.ranks = (int)ranks}, body, &t)
