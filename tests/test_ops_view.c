@@ -263,6 +263,37 @@ static void nested_shards_stay_where_they_are(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Axes in the way move to an outer dim as a whole, where that sends less than to nest would. */
+static void what_moves_need_not_nest(sherd_world *world)
+{
+    static const struct {
+        int64_t shape[2];
+        const char *placements;
+        int to_ndim;
+        int64_t to_shape[3];
+        const char *text;
+        int64_t bytes[4];
+    } c[] = {
+        {{4, 2}, "S(1)S(1)", 2, {2, 4}, "[2(a0,a1),4] on (a0=2,a1=2)", {16, 0, 16, 0}},
+        {{4, 9}, "S(1)S(0)", 3, {2, 6, 3}, "[2(a1,a0),6,3] on (a0=2,a1=2)", {64, 64}},
+    };
+    const sherd_mesh *mesh = test_mesh(world);
+
+    for (int i = 0; i < LEN(c); i++) {
+        const sherd_layout *from = NULL;
+        CHECK_OK(sherd_layout_parse_placements(&from, mesh, 2, c[i].shape, c[i].placements, NULL));
+        sherd_tensor *t = indices(from);
+        CHECK_OK(sherd_world_check(world));
+        sherd_comm_reset(world);
+        sherd_tensor *y = sherd_view(t, c[i].to_shape, c[i].to_ndim);
+        CHECK_EQ(bytes_received(world), c[i].bytes[sherd_world_rank(world)]);
+        if (CHECK(!sherd_tensor_failed(y)))
+            CHECK_TEXT(sherd_layout_text(y->layout), c[i].text);
+        CHECK_EQ(wrong_indices(y), 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A shape, and another one of as many elements. */
 typedef struct pair {
     int ndim;
@@ -484,6 +515,7 @@ static const check_test tests[] = {
     {TEST(cuts_go_where_they_belong), {3}},
     {TEST(axes_in_the_way_move_together), {4}},
     {TEST(nested_shards_stay_where_they_are), {4}},
+    {TEST(what_moves_need_not_nest), {4}},
     {TEST(every_view_of_every_layout_is_in_order), {1, 2, 3, 4}},
     {TEST(no_memory_on_one_rank_fails_on_all), {3}},
     {TEST(axes_of_extent_one_are_in_nobodys_way), {1}},

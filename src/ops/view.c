@@ -28,7 +28,8 @@ enum { OWN = -1 };
 
 typedef struct mapping {
     int home; /* the dim that takes displaced axes; OWN = the outermost of their group */
-    sherd__layout_spec from, to; /* `from` with the cuts that the view needs */
+    const sherd__layout_spec *given;
+    sherd__layout_spec from, to; /* `from` as given, but with the cuts that the view needs */
     bool in_the_way;             /* whether axes were */
     unsigned homes;              /* bits of the dims that may take them */
     int64_t *cuts[3 * SHERD_MAX_DIMS];
@@ -241,6 +242,12 @@ static bool nest(bool *fits, mapping *m, const group *g)
     return true;
 }
 
+/* Whether dim d has its own axes only: those that move there may go where fewer bytes are sent. */
+static bool stays(const mapping *m, int d)
+{
+    return m->from.dim[d].axes == m->given->dim[d].axes;
+}
+
 /* False for lack of memory. */
 static bool map_group(mapping *m, group *g, bool empty)
 {
@@ -250,7 +257,8 @@ static bool map_group(mapping *m, group *g, bool empty)
         m->to.dim[g->to] = m->from.dim[g->from];
         return true;
     }
-    if (!empty && !g->nested && has_split(m, g->from, g->from_end) && !nest(&g->nested, m, g))
+    if (!empty && !g->nested && has_split(m, g->from, g->from_end) && stays(m, s) &&
+        !nest(&g->nested, m, g))
         return false;
     if (g->nested)
         return true;
@@ -286,6 +294,7 @@ static sherd_status map_all(mapping *m, const sherd_layout *layout, const int64_
     group groups[SHERD_MAX_DIMS + 1];
     bool empty = product(shape, 0, ndim) == 0;
 
+    m->given = &layout->spec;
     m->from = layout->spec;
     m->to = (sherd__layout_spec){.mesh = m->from.mesh, .ndim = ndim};
     memcpy(m->to.shape, shape, (size_t)ndim * sizeof *shape);
