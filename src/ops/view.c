@@ -27,7 +27,8 @@ typedef struct group {
 enum { OWN = -1 };
 
 typedef struct mapping {
-    int home; /* the dim that takes displaced axes; OWN = the outermost of their group */
+    int home;   /* the dim that takes displaced axes; OWN = the outermost of their group */
+    bool nests; /* axes that move may nest */
     const sherd__layout_spec *given;
     sherd__layout_spec from, to; /* `from` as given, but with the cuts that the view needs */
     bool in_the_way;             /* whether axes were */
@@ -242,10 +243,10 @@ static bool nest(bool *fits, mapping *m, const group *g)
     return true;
 }
 
-/* Whether dim d has its own axes only: those that move there may go where fewer bytes are sent. */
-static bool stays(const mapping *m, int d)
+/* Whether dim d may nest: with axes that have moved there only if that is tried. */
+static bool may_nest(const mapping *m, int d)
 {
-    return m->from.dim[d].axes == m->given->dim[d].axes;
+    return m->nests || m->from.dim[d].axes == m->given->dim[d].axes;
 }
 
 /* False for lack of memory. */
@@ -257,7 +258,7 @@ static bool map_group(mapping *m, group *g, bool empty)
         m->to.dim[g->to] = m->from.dim[g->from];
         return true;
     }
-    if (!empty && !g->nested && has_split(m, g->from, g->from_end) && stays(m, s) &&
+    if (!empty && !g->nested && has_split(m, g->from, g->from_end) && may_nest(m, s) &&
         !nest(&g->nested, m, g))
         return false;
     if (g->nested)
@@ -345,24 +346,24 @@ static sherd_status cost_of(cost *out, const sherd_layout *layout, const sherd_l
 }
 
 /*
- * Where axes are in the way all homes are tried; the first one wins a tie, and a group's own comes
- * first.
+ * Where axes are in the way all homes are tried, where they nest or not; the first wins a tie, and
+ * a group's own comes first.
  */
 static sherd_status find_image(image *out, const sherd_layout *layout, const int64_t *shape,
                                int ndim)
 {
-    mapping own = {.home = OWN};
+    mapping own = {.home = OWN, .nests = true};
     sherd_status status = map_layout(out, &own, layout, shape, ndim);
     cost best;
 
     if (status || !own.in_the_way)
         return status;
     status = cost_of(&best, layout, out->from);
-    for (int home = 0; home < layout->spec.ndim && !status; home++) {
-        mapping other = {.home = home};
+    for (int i = 1; i < 2 * (layout->spec.ndim + 1) && !status; i++) {
+        mapping other = {.home = OWN + i / 2, .nests = i % 2 == 0};
         image there;
         cost price;
-        if (!(own.homes >> home & 1))
+        if (other.home != OWN && !(own.homes >> other.home & 1))
             continue;
         status = map_layout(&there, &other, layout, shape, ndim);
         if (!status)
