@@ -78,6 +78,8 @@ static const row rows[] = {
     ROW(count_unique, 'i', 0, 3, draw_indices, run_count_unique),
     ROW(grouped_linear, 'x', 2, 2, draw_grouped_linear, run_grouped_linear),
     ROW(grouped_matmul, 'x', 2, 2, draw_grouped_matmul, run_grouped_matmul),
+    ROW(grouped_linear_quantized, 'x', 2, 2, draw_grouped_linear_quantized,
+        run_grouped_linear_quantized),
     ROW(sum, 'x', 0, 3, draw_one, run_sum),
     ROW(mean, 'x', 0, 3, draw_some_dims, run_mean),
     ROW(sum_over, 'x', 0, 3, draw_dims, run_sum_over),

@@ -141,6 +141,15 @@ RUN(run_linear_quantized,
                            sherd_scale(sherd_cast(in[2], SHERD_F32), 1.0 / 64), n[0],
                            a->p->operands > 3 ? in[3] : NULL))
 
+/* Numbers behind those of runs: columns of a group, and at 7 bits. */
+RUN(run_grouped_linear_quantized,
+    sherd_grouped_linear_quantized(in[0],
+                                   n[7] == 4 ? sherd_cast(in[1], SHERD_U8)
+                                             : sherd_cast(sherd_add_scalar(in[1], -100), SHERD_I8),
+                                   sherd_scale(sherd_cast(in[2], SHERD_F32), 1.0 / 64), n[5],
+                                   a->p->operands > 3 ? in[3] : NULL, numbered_ends(a),
+                                   numbered_groups(a)))
+
 static inline bool draw_quantize(call_plan *p, uint64_t *dice)
 {
     bool pairs = p->in[0].shape[p->in[0].ndim - 1] % 2 == 0 && roll(dice, 2);
@@ -164,6 +173,24 @@ static inline bool draw_linear_quantized(call_plan *p, uint64_t *dice)
     want(p, 2, 'i', group ? 2 : 1, shape)->limit = 50;
     if (roll(dice, 2))
         want(p, 3, 'x', 1, shape);
+    return true;
+}
+
+static inline bool draw_grouped_linear_quantized(call_plan *p, uint64_t *dice)
+{
+    (void)draw_runs(p, dice);
+    int64_t in = p->in[0].shape[1], columns = roll(dice, 5);
+    bool pairs = in % 2 == 0 && roll(dice, 2);
+    int64_t shape[] = {p->number[0], 1 + roll(dice, 4), pairs ? in / 2 : in};
+
+    columns *= pairs + 1;
+    p->number[5] = columns;
+    p->number[7] = pairs ? 4 : 8;
+    want(p, 1, 'i', 3, shape)->limit = 200;
+    shape[2] = columns ? (in + columns - 1) / columns : 0;
+    want(p, 2, 'i', columns ? 3 : 2, shape)->limit = 50;
+    if (roll(dice, 2))
+        want(p, 3, 'x', 2, shape);
     return true;
 }
 

@@ -113,9 +113,46 @@ MISUSE(products_need_values_and_scales_that_fit)
                                                t.scale, 0, t.bias));
 }
 
+MISUSE(products_of_groups_need_weights_that_fit)
+{
+    const things t = make(m->world);
+    sherd_tensor *x = t.x, *value = sherd_unsqueeze(t.value, 0),
+                 *scale = sherd_unsqueeze(t.scale, 0);
+    sherd_tensor *groups = sherd_unsqueeze(t.groups, 0), *pairs = sherd_unsqueeze(t.pairs, 0);
+    sherd_tensor *ends = sherd_constant(m->world, SHERD_I32, (int64_t[]){1}, 1, 4);
+    sherd_tensor *beyond = sherd_constant(m->world, SHERD_I32, (int64_t[]){1}, 1, 5);
+    sherd_tensor *group = sherd_constant(m->world, SHERD_I32, (int64_t[]){1}, 1, 0);
+    sherd_tensor *two = sherd_constant(m->world, SHERD_I32, (int64_t[]){2}, 1, 0);
+
+#define BY(...) sherd_grouped_linear_quantized(__VA_ARGS__)
+    ONLY_SAYS(NULL, BY(NULL, NULL, NULL, 0, NULL, NULL, NULL));
+    FAILS(SHERD_EINVAL, BY(NUL(x), value, scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, NUL(value), scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, NUL(scale), 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, scale, 0, NULL, NUL(ends), NULL));
+    FAILS(SHERD_EINVAL, BY(BAD(t.odd, x), value, scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(BAD(t.scalar, x), value, scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(BAD(t.other, x), value, scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, BAD(t.value, value), scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, BAD(t.scale, scale), 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, groups, BAD(1, 5), NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, groups, BAD(-5, 5), NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, scale, 0, BAD(x, scale), ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, scale, 0, NULL, BAD(beyond, ends), NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, scale, 0, NULL, BAD(x, ends), NULL));
+    FAILS(SHERD_EINVAL, BY(x, value, scale, 0, NULL, ends, BAD(ends, group)));
+    FAILS(SHERD_EINVAL, BY(x, value, scale, 0, NULL, ends, BAD(two, group)));
+    FAILS(SHERD_EINVAL, BY(BAD(t.odd, x), pairs, scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(BAD(t.scalar, x), pairs, scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(BAD(t.many, x), pairs, scale, 0, NULL, ends, NULL));
+    FAILS(SHERD_EINVAL, BY(x, pairs, groups, BAD(3, 4), NULL, ends, NULL));
+#undef BY
+}
+
 static const check_test tests[] = {
     {TEST(weights_become_numbers_of_8_bits), {1, 3}},
     {TEST(numbers_of_8_bits_become_weights), {1, 3}},
     {TEST(products_need_values_and_scales_that_fit), {1, 3}},
+    {TEST(products_of_groups_need_weights_that_fit), {1, 3}},
 };
 CHECK_MAIN(tests)

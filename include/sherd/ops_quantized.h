@@ -20,8 +20,8 @@
  * Of 4 bits in and group are even, and a shard ends with a byte, within a group or not; use groups,
  * of 32 to 128 columns. The dtype of values says which they are.
  *
- * sherd_module_quantize (layers.h) does that with all Linears of a module. "See ops.h" means what
- * that header's first comment says.
+ * sherd_module_quantize (layers.h) does that with all Linears and experts of a module. "See ops.h"
+ * means what that header's first comment says.
  */
 #ifndef SHERD_OPS_QUANTIZED_H
 #define SHERD_OPS_QUANTIZED_H
@@ -86,6 +86,27 @@ SHERD_API sherd_tensor *sherd_dequantize(sherd_tensor *value, sherd_tensor *scal
 SHERD_API sherd_tensor *sherd_linear_quantized(sherd_tensor *x, sherd_tensor *value,
                                                sherd_tensor *scale, int64_t group,
                                                sherd_tensor *bias);
+
+/**
+ * A product of each row with the weights of its group, as sherd_grouped_linear (ops_groups.h),
+ * where those are value times scale: experts of 8 or 4 bits. `columns` share a scale, 0 = a row.
+ *
+ * The weights may be sharded by groups, with their scales, by `out` and by `in`, as there; groups
+ * of scales are not sharded. Gradients are those of x and bias.
+ *
+ * @collective see ops.h
+ * @shapes     x [rows, in]; value: i8 [groups, out, in] or u8 [groups, out, in / 2]; scale: f32
+ *             [groups, out], or with columns [groups, out, ceil(in / columns)]; bias, ends, group:
+ *             as sherd_grouped_linear
+ * @numerics   the rows of a run: as sherd_linear_quantized
+ * @owns       scope
+ * @errors     see ops.h; EINVAL as sherd_grouped_linear; negative columns, of 4 bits an odd number,
+ *             values that are neither i8 nor u8, scales that are not f32
+ */
+SHERD_API sherd_tensor *sherd_grouped_linear_quantized(sherd_tensor *x, sherd_tensor *value,
+                                                       sherd_tensor *scale, int64_t columns,
+                                                       sherd_tensor *bias, sherd_tensor *ends,
+                                                       sherd_tensor *group);
 
 SHERD_END
 

@@ -25,8 +25,9 @@ extern const sherd_op sherd__bitwise_not_op;
 extern const sherd_op sherd__where_op, sherd__masked_fill_op;
 
 extern const sherd_op sherd__matmul_op, sherd__linear_op, sherd__einsum_op,
-    sherd__grouped_linear_op, sherd__grouped_matmul_op, sherd__group_rows_op, sherd__dispatch_op,
-    sherd__route_rows_op, sherd__send_rows_op, sherd__return_rows_op, sherd__combine_op;
+    sherd__grouped_linear_op, sherd__grouped_matmul_op, sherd__grouped_linear_quantized_op,
+    sherd__group_rows_op, sherd__dispatch_op, sherd__route_rows_op, sherd__send_rows_op,
+    sherd__return_rows_op, sherd__combine_op;
 extern const sherd_op sherd__quantize_op, sherd__dequantize_op, sherd__linear_quantized_op;
 extern const sherd_op sherd__count_masked_op, sherd__nonzero_op, sherd__masked_select_op,
     sherd__masked_scatter_op;

@@ -40,33 +40,6 @@ static bool runs_in(sherd__row_runs *out, const sherd_call *call, int64_t groups
     return sherd__runs_of(out, call->in[ENDS], call->in[GROUP], call->in[X]->shape[0], groups);
 }
 
-/* Ends and groups fit each other; what they hold is looked at in forward. */
-static const char *runs_misfit(sherd_call *call, int64_t groups)
-{
-    const sherd_tensor *ends = call->in[ENDS], *group = call->in[GROUP];
-    int64_t of = group && group->ndim == 1 ? group->shape[0] : groups;
-
-    if (ends->ndim == 1 && ends->shape[0] != of)
-        return sherd_call_reason(call, "%lld ends of %lld %s", (long long)ends->shape[0],
-                                 (long long)of, group ? "runs" : "groups");
-    if (call->in[X]->ndim == 2 && call->in[X]->shape[0] > INT32_MAX)
-        return "more rows than an i32 holds";
-    return NULL;
-}
-
-/* This rank's rows of run r: first, and how many. */
-static int64_t rows_here(const sherd_call *call, const sherd__row_runs *runs, int64_t r,
-                         int64_t *first)
-{
-    const sherd_tensor *x = call->in[X];
-    int64_t at = sherd_call_box(call, X).offset[0];
-    int64_t lo = sherd__max(sherd__run_begin(runs, r), at);
-    int64_t hi = sherd__min(sherd__run_end(runs, r), at + x->local[0]);
-
-    *first = lo - at;
-    return sherd__max(hi - lo, 0);
-}
-
 static char *element(const void *data, int64_t i, sherd_dtype dtype)
 {
     return (char *)(uintptr_t)data + i * (int64_t)sherd_dtype_bytes(dtype);
@@ -75,30 +48,10 @@ static char *element(const void *data, int64_t i, sherd_dtype dtype)
 /* Where forward may go on: ends and groups are right. */
 static bool begin(sherd_call *call, sherd__row_runs *runs, int64_t groups)
 {
-    if (!runs_in(runs, call, groups))
-        return false;
-    const char *fault = sherd__runs_fault(call, runs);
-    return !fault || sherd_call_fail(call, SHERD_EINVAL, "%s", fault);
+    return runs_in(runs, call, groups) && sherd__runs_begin(call, runs);
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
-
-/* [rows, width], as rows are laid for these weights, and the width as their dim. */
-static sherd_status lay(const sherd_layout **out, bool *known, const sherd_layout *weight,
-                        const sherd__row_runs *runs, const sherd__dim *own, int width,
-                        unsigned pending)
-{
-    sherd__sketch s;
-
-    sherd__sketch_begin(&s, weight);
-    s.spec.ndim = 2;
-    s.spec.shape[0] = runs->rows;
-    s.spec.shape[1] = weight->spec.shape[width];
-    s.spec.dim[1] = weight->spec.dim[width];
-    sherd__spec_sums(&s.spec, pending);
-    *known = sherd__lay_runs(&s, runs, &weight->spec, own);
-    return sherd__sketch_end(out, &s, "sherd_grouped_linear");
-}
 
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
@@ -115,12 +68,12 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
         return SHERD_OK;
     sherd_status status = sherd__layout_settle(&weight, sherd__way_given(ways, WEIGHT));
     if (!status)
-        status = lay(&operand[X], &known, weight, &runs, own, in, 0);
+        status = sherd__lay_run_rows(&operand[X], &known, weight, &runs, own, in, 0);
     if (status || !known)
         return status;
     operand[WEIGHT] = weight;
-    status = lay(&result, &known, weight, &runs, &operand[X]->spec.dim[0], out,
-                 sherd__dim_bits(&weight->spec.dim[in]));
+    status = sherd__lay_run_rows(&result, &known, weight, &runs, &operand[X]->spec.dim[0], out,
+                                 sherd__dim_bits(&weight->spec.dim[in]));
     return status ? status : sherd_way_add(ways, operand, &result);
 }
 
@@ -136,11 +89,11 @@ static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
 
     if (!like || !runs_in(&runs, call, how->groups))
         return SHERD_OK;
-    sherd_status status = lay(&operand[X], &known, like, &runs, own, 1, 0);
+    sherd_status status = sherd__lay_run_rows(&operand[X], &known, like, &runs, own, 1, 0);
     if (status || !known)
         return status;
     const sherd__dim *rows = &operand[X]->spec.dim[0];
-    status = lay(&operand[WEIGHT], &known, like, &runs, rows, 2, 0);
+    status = sherd__lay_run_rows(&operand[WEIGHT], &known, like, &runs, rows, 2, 0);
     sherd__layout_spec spec = like->spec;
     unsigned copies = sherd__dim_bits(rows) & ~sherd__dim_bits(&like->spec.dim[0]);
     sherd__spec_sums(&spec, copies);
@@ -154,7 +107,7 @@ static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
 static const char *describe_weight(sherd_call *call)
 {
     const grouped *how = call->attributes;
-    const char *misfit = runs_misfit(call, how->groups);
+    const char *misfit = sherd__runs_misfit(call, ENDS, GROUP, how->groups);
 
     if (misfit)
         return misfit;
@@ -177,7 +130,8 @@ static const void *joined(sherd_call *call, const sherd__row_runs *runs, int64_t
                       : sherd_call_scratch(call, rows * width * bytes);
 
     for (int64_t r = 0; to && r < runs->count; r++) {
-        int64_t count = sherd__run_group(runs, r) == group ? rows_here(call, runs, r, &first) : 0;
+        int64_t count =
+            sherd__run_group(runs, r) == group ? sherd__run_here(call, runs, r, &first) : 0;
         char *at = element(to, done * width, t->dtype);
         const char *from = element(call->from[i], first * width, t->dtype);
         if (count && width && device)
@@ -202,7 +156,7 @@ static void find_pieces(const sherd_call *call, const sherd__row_runs *runs, int
 
     memset(piece_of, 0, sherd__bytes(n) * sizeof *piece_of);
     for (int64_t r = 0; r < runs->count; r++) {
-        int64_t g = sherd__run_group(runs, r) - from, rows = rows_here(call, runs, r, &first);
+        int64_t g = sherd__run_group(runs, r) - from, rows = sherd__run_here(call, runs, r, &first);
         if (g < 0 || g >= n || rows == 0)
             continue;
         piece_of[g].first = piece_of[g].runs++ ? piece_of[g].first : first;
@@ -289,7 +243,8 @@ static const char *describe(sherd_call *call)
 {
     const grouped *how = call->attributes;
     const sherd_tensor *weight = call->in[WEIGHT];
-    const char *misfit = weight->ndim == 3 ? runs_misfit(call, weight->shape[0]) : NULL;
+    const char *misfit =
+        weight->ndim == 3 ? sherd__runs_misfit(call, ENDS, GROUP, weight->shape[0]) : NULL;
 
     if (misfit)
         return misfit;
@@ -326,7 +281,8 @@ static bool rows_by_weights(sherd_call *call)
     if (!run)
         return false;
     for (int64_t r = 0; r < runs.count && out->count; r++) {
-        int64_t rows = rows_here(call, &runs, r, &first), g = sherd__run_group(&runs, r) - from;
+        int64_t rows = sherd__run_here(call, &runs, r, &first),
+                g = sherd__run_group(&runs, r) - from;
         if (g < 0 || g >= n)
             zero_rows(call, first, rows);
         else if (rows)
@@ -441,12 +397,12 @@ sherd_tensor *sherd_grouped_matmul(sherd_tensor *x, sherd_tensor *weight, sherd_
 }
 
 /* A bias is a product too: of ones. */
-static sherd_tensor *bias_rows(sherd_tensor *x, sherd_tensor *bias, sherd_tensor *ends,
-                               sherd_tensor *group)
+sherd_tensor *sherd__run_biases(sherd_tensor *x, sherd_tensor *bias, sherd_tensor *ends,
+                                sherd_tensor *group, const char *name)
 {
     sherd_tensor *ones = sherd_constant(x->world, x->dtype, (int64_t[]){x->shape[0], 1}, 2, 1);
 
-    ones = sherd__known_beside(x, ones, "sherd_grouped_linear");
+    ones = sherd__known_beside(x, ones, name);
     return sherd_grouped_matmul(ones, sherd_unsqueeze(bias, 1), ends, group);
 }
 
@@ -460,7 +416,7 @@ sherd_tensor *sherd_grouped_linear(sherd_tensor *x, sherd_tensor *weight, sherd_
     if (!bias || sherd_tensor_failed(y) || sherd_tensor_failed(bias))
         return bias && sherd_tensor_failed(bias) ? bias : y;
     bool begun = sherd__doing_begin(x->world, "sherd_grouped_linear");
-    y = sherd_add(y, bias_rows(x, bias, ends, group));
+    y = sherd_add(y, sherd__run_biases(x, bias, ends, group, "sherd_grouped_linear"));
     sherd__doing_end(x->world, begun);
     return y;
 }

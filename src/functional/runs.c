@@ -56,6 +56,38 @@ const char *sherd__runs_fault(sherd_call *call, const sherd__row_runs *runs)
                              (long long)sherd__run_group(runs, r), (long long)runs->groups);
 }
 
+const char *sherd__runs_misfit(sherd_call *call, int ends, int group, int64_t groups)
+{
+    const sherd_tensor *end = call->in[ends], *g = call->in[group];
+    int64_t of = g && g->ndim == 1 ? g->shape[0] : groups;
+
+    if (end->ndim == 1 && end->shape[0] != of)
+        return sherd_call_reason(call, "%lld ends of %lld %s", (long long)end->shape[0],
+                                 (long long)of, g ? "runs" : "groups");
+    if (call->in[0]->ndim >= 2 && call->in[0]->shape[0] > INT32_MAX)
+        return "more rows than an i32 holds";
+    return NULL;
+}
+
+bool sherd__runs_begin(sherd_call *call, const sherd__row_runs *runs)
+{
+    const char *fault = sherd__runs_fault(call, runs);
+
+    return !fault || sherd_call_fail(call, SHERD_EINVAL, "%s", fault);
+}
+
+int64_t sherd__run_here(const sherd_call *call, const sherd__row_runs *runs, int64_t r,
+                        int64_t *first)
+{
+    const sherd_tensor *x = call->in[0];
+    int64_t at = sherd_call_box(call, 0).offset[0];
+    int64_t lo = sherd__max(sherd__run_begin(runs, r), at);
+    int64_t hi = sherd__min(sherd__run_end(runs, r), at + x->local[0]);
+
+    *first = lo - at;
+    return sherd__max(hi - lo, 0);
+}
+
 /* ---- operands that are equal everywhere ------------------------------------------------------ */
 
 /* A tensor that is no index is returned as it is: the operator refuses it. */
@@ -172,4 +204,20 @@ bool sherd__lay_runs(sherd__sketch *s, const sherd__row_runs *runs,
         }
     rows->cuts = cut;
     return true;
+}
+
+sherd_status sherd__lay_run_rows(const sherd_layout **out, bool *known, const sherd_layout *weight,
+                                 const sherd__row_runs *runs, const sherd__dim *own, int width,
+                                 unsigned pending)
+{
+    sherd__sketch s;
+
+    sherd__sketch_begin(&s, weight);
+    s.spec.ndim = 2;
+    s.spec.shape[0] = runs->rows;
+    s.spec.shape[1] = weight->spec.shape[width];
+    s.spec.dim[1] = weight->spec.dim[width];
+    sherd__spec_sums(&s.spec, pending);
+    *known = sherd__lay_runs(&s, runs, &weight->spec, own);
+    return sherd__sketch_end(out, &s, "sherd_grouped_linear");
 }

@@ -24,6 +24,17 @@ bool sherd__runs_of(sherd__row_runs *out, sherd_tensor *ends, sherd_tensor *grou
 /* What is wrong with them, as a reason of the call; NULL: nothing. */
 const char *sherd__runs_fault(sherd_call *call, const sherd__row_runs *runs);
 
+/* Why operands `ends` and `group` of a call do not fit each other, or its rows, operand 0; NULL:
+ * they do. What they hold is looked at in forward. */
+const char *sherd__runs_misfit(sherd_call *call, int ends, int group, int64_t groups);
+
+/* In forward: whether it may go on, since they are right; else it has failed. */
+bool sherd__runs_begin(sherd_call *call, const sherd__row_runs *runs);
+
+/* In forward: this rank's rows of run r, of operand 0: first, and how many. */
+int64_t sherd__run_here(const sherd_call *call, const sherd__row_runs *runs, int64_t r,
+                        int64_t *first);
+
 /* Where run r ends. */
 static inline int64_t sherd__run_end(const sherd__row_runs *runs, int64_t r)
 {
@@ -47,6 +58,10 @@ sherd_tensor *sherd__known(sherd_tensor *t);
 /* A digest of the values of such tensors; absent ones count for nothing. */
 int64_t sherd__known_digest(sherd_tensor *const *t, int count);
 
+/* The biases [groups, n] of the groups of rows x, for each row: [rows, n]. */
+sherd_tensor *sherd__run_biases(sherd_tensor *x, sherd_tensor *bias, sherd_tensor *ends,
+                                sherd_tensor *group, const char *name);
+
 /* [n * k]: k rows for each of the first dim [n, ...] of a layout, sharded as that. */
 sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *tokens, int64_t k);
 
@@ -58,5 +73,11 @@ sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *to
  */
 bool sherd__lay_runs(sherd__sketch *s, const sherd__row_runs *runs,
                      const sherd__layout_spec *weight, const sherd__dim *own);
+
+/* [rows, n], as rows are laid for these weights, where n is their dim `width`; pending on `pending`
+ * axes. *known: whether rows follow from them. */
+sherd_status sherd__lay_run_rows(const sherd_layout **out, bool *known, const sherd_layout *weight,
+                                 const sherd__row_runs *runs, const sherd__dim *own, int width,
+                                 unsigned pending);
 
 #endif
