@@ -15,7 +15,7 @@
 enum { SOME = 300, MANY_MORE = 33334 };
 /* Up to so many times as many are drawn; of those behind SOME, one that has an operator which no
  * other had before is run. */
-enum { MOST_DRAWN = 8 };
+enum { MOST_DRAWN = 24 };
 
 typedef struct outcome {
     int64_t count[MOST_VALUES], graded[MOST_VALUES]; /* -1: none */
