@@ -12,6 +12,7 @@
 #define NOINLINE __attribute__((noinline))
 
 enum { W = 4, TILE_ROWS = 6 };
+enum { FUSED = true };
 
 typedef __m256d vf;
 typedef __m256i vm; /* all bits of a chosen lane are set */

@@ -11,6 +11,7 @@
 #define NOINLINE __attribute__((noinline))
 
 enum { W = 8, TILE_ROWS = 12 };
+enum { FUSED = true };
 
 typedef __m512d vf;
 typedef __mmask8 vm;
@@ -118,6 +119,13 @@ INLINE bool v_any(vm m)
 INLINE vf v_choose(vm m, vf yes, vf no)
 {
     return _mm512_mask_blend_pd(m, no, yes);
+}
+/* Of 16 numbers those at the last four bits of each number of `at`. */
+#define HAS_PICK
+INLINE vf v_pick(const double *from, vf at)
+{
+    return _mm512_permutex2var_pd(_mm512_loadu_pd(from), _mm512_castpd_si512(at),
+                                  _mm512_loadu_pd(from + W));
 }
 INLINE double v_sum(vf x)
 {

@@ -17,8 +17,10 @@
 
 #if defined(__aarch64__)
 enum { W = 2, TILE_ROWS = 12 };
+enum { FUSED = true };
 #else
 enum { W = 2, TILE_ROWS = 6 };
+enum { FUSED = false };
 #endif
 
 typedef double vf __attribute__((vector_size(16)));
