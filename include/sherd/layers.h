@@ -62,21 +62,22 @@ SHERD_CALL sherd_status sherd_linear_create(sherd_module **out, sherd_world *wor
                                             int64_t features, const sherd_layer_options *options);
 
 /**
- * Change all Linears of a module, those below it included, in place: their weights become numbers
- * of 8 or 4 bits with a scale for each row, or with a group for each `group` columns of a row (see
- * ops_quantized.h). The parameter "weight" becomes a buffer "weight" of i8, or of u8 with half as
- * many columns, beside a buffer "weight_scale" of f32, both in the layout that it had; so styles,
- * hooks and files take them by the paths of before. Without a gradient; that of the input, and of
- * the bias, is as it was. A weight that others have too, as where it is tied to an embedding, stays
- * theirs. Optimizers are made afterwards: a step of one that has such a weight is refused.
+ * Change all Linears and experts of a module, those below it included, in place: their weights
+ * become numbers of 8 or 4 bits with a scale for each row, or with a group for each `group` columns
+ * of a row (see ops_quantized.h). The parameter "weight" (of experts "w1", "w2", "w3") becomes a
+ * buffer "weight" of i8, or of u8 with half as many columns, beside a buffer "weight_scale" of f32,
+ * both in the layout that it had; so styles, hooks and files take them by the paths of before.
+ * Without a gradient; that of the input, and of the bias, is as it was. A weight that others have
+ * too, as where it is tied to an embedding, stays theirs. Optimizers are made afterwards: a step of
+ * one that has such a weight is refused.
  *
- * Load first, then quantize. To load a file that was saved afterwards, make the Linears with
+ * Load first, then quantize. To load a file that was saved afterwards, make the modules with
  * options->zero, quantize, and load. sherd_module_write notes bits and group of each, and
  * sherd_module_read refuses a file that notes others. sherd_module_cast leaves scales as they are.
  *
  * @collective the world, if any weight is distributed; otherwise local
  * @shapes     bits: 8 or 4; group: columns, 0 = all of a row
- * @errors     EINVAL `module` is NULL or has no such Linear, other bits, a negative group, a weight
+ * @errors     EINVAL `module` is NULL or has no such weight, other bits, a negative group, a weight
  *             that has a gradient, was lost or is fully sharded, of 4 bits an odd group, an odd
  *             number of columns or a weight whose columns are cut at an odd one, the module or one
  *             below or above it is being called, or backward may run it again; EDIFFER; ENOMEM,

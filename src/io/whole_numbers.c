@@ -2,7 +2,7 @@
 /*
  * What weights of 8 or 4 bits were made with. Dtypes tell the bits, but the shape of scales not
  * always the group: 6 columns have two groups of 4 or of 5. So a file notes both, "quantized.PATH"
- * of each Linear whose weight is written: "4 bits, group 32", and such a weight is not read into
+ * of each Linear or experts whose weights are written: "4 bits, group 32", and such a weight is not read into
  * others. Costs a walk over the tree.
  */
 #include "io/whole_numbers.h"
@@ -21,13 +21,18 @@ static void describe(char text[TEXT], const sherd__whole_numbers *how)
     snprintf(text, TEXT, "%d bits, group %lld", how->bits, (long long)how->group);
 }
 
-/* What a weight that bears the walk was made with; NULL: it was not, or does not bear it. */
+/* What weights were made with, if one of them bears the walk; NULL: they were not, or none does. */
 static const sherd__whole_numbers *made_with(const sherd_module *m, uint64_t walk)
 {
+    static const char *const names[] = {"weight", "w1", "w3", "w2"};
     const sherd__whole_numbers *how = sherd__whole_numbers_of(m);
-    const sherd_tensor *weight = how ? sherd_module_buffer(m, "weight") : NULL;
+    bool bears = false;
 
-    return weight && weight->visit.walk == walk ? how : NULL;
+    for (int i = 0; how && i < (int)(sizeof names / sizeof *names); i++) {
+        const sherd_tensor *weight = sherd_module_buffer(m, names[i]);
+        bears |= weight && weight->visit.walk == walk;
+    }
+    return bears ? how : NULL;
 }
 
 static int count_of(const sherd_module *m, uint64_t walk)

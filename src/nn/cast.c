@@ -87,7 +87,7 @@ static sherd_dtype dtype_for(const sherd_module *m, const sherd__named_tensor *n
 
     if (!sherd__has_fractions(named->tensor->dtype))
         return named->tensor->dtype;
-    if (buffer && sherd__weight_bits(m) && strcmp(named->name, "weight_scale") == 0)
+    if (buffer && sherd__is_scale(m, named->name))
         return named->tensor->dtype;
     return buffer && (kind == SHERD_MODULE_BATCH_NORM || kind == SHERD_MODULE_INSTANCE_NORM)
                ? sherd__statistics_dtype(dtype)

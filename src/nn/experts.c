@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "nn/layer.h"
+#include "nn/quantize.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_groups.h"
+#include "sherd/ops_quantized.h"
 #include "sherd/ops_reductions.h"
 
 enum { W1, W3, W2, WEIGHTS };
@@ -20,6 +22,7 @@ typedef struct experts {
     sherd_world *world;
     int64_t width;
     sherd_experts_options how;
+    sherd__whole_numbers numbers; /* of weights that are buffers; 0 bits: none is */
 } experts;
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -57,19 +60,31 @@ static sherd_tensor *balance_of(const experts *e, sherd_tensor *choice, sherd_te
     return sherd_scale(sherd_sum(sherd_mul(mean, count)), (double)e->how.experts / tokens);
 }
 
+/* Rows by weight i of their experts, a parameter or whole numbers. */
+static sherd_tensor *by_weight(const sherd_module *m, int i, sherd_tensor *rows,
+                               const sherd_groups *to)
+{
+    static const char *const scale[WEIGHTS] = {"w1_scale", "w3_scale", "w2_scale"};
+    const experts *e = m->options.payload;
+    sherd_tensor *plain = sherd_module_parameter(m, weight_name[i]);
+
+    if (plain || !e->numbers.bits)
+        return sherd_grouped_linear(rows, plain, NULL, to->ends, to->group);
+    return sherd_grouped_linear_quantized(rows, sherd_module_buffer(m, weight_name[i]),
+                                          sherd_module_buffer(m, scale[i]), e->numbers.group, NULL,
+                                          to->ends, to->group);
+}
+
 static sherd_tensor *mix(sherd_module *m, sherd_tensor *x, sherd_tensor *scores,
                          sherd_tensor *choice)
 {
-    sherd_tensor *w[WEIGHTS];
+    sherd_tensor *w1 = sherd_module_parameter(m, weight_name[W1]);
     sherd_groups to;
 
-    for (int i = 0; i < WEIGHTS; i++)
-        w[i] = m->parameter[i].tensor;
-    sherd_group_rows(&to, choice, w[W1]);
+    sherd_group_rows(&to, choice, w1 ? w1 : sherd_module_buffer(m, weight_name[W1]));
     sherd_tensor *rows = sherd_dispatch(x, &to);
-    sherd_tensor *gate = sherd_silu(sherd_grouped_linear(rows, w[W1], NULL, to.ends, to.group));
-    sherd_tensor *up = sherd_grouped_linear(rows, w[W3], NULL, to.ends, to.group);
-    rows = sherd_grouped_linear(sherd_mul(gate, up), w[W2], NULL, to.ends, to.group);
+    sherd_tensor *gate = sherd_silu(by_weight(m, W1, rows, &to));
+    rows = by_weight(m, W2, sherd_mul(gate, by_weight(m, W3, rows, &to)), &to);
     return sherd_combine(rows, &to, scores);
 }
 
@@ -99,6 +114,11 @@ static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
     out->count = 1;
     if (e->how.balance)
         out->value[out->count++] = balance_of(e, choice, softmax);
+}
+
+sherd__whole_numbers *sherd__experts_numbers(const sherd_module *m)
+{
+    return m->forward == forward ? &((experts *)m->options.payload)->numbers : NULL;
 }
 
 /* ---- making one ------------------------------------------------------------------------------ */
@@ -183,7 +203,7 @@ sherd_status sherd_experts_create(sherd_module **out, sherd_world *world, int64_
     experts *e = sherd__alloc(sherd__world_heap(world), 1, sizeof *e);
     if (!e)
         return sherd__no_memory(sherd__world_diag(world), function);
-    *e = (experts){world, width, *how};
+    *e = (experts){.world = world, .width = width, .how = *how};
     module.payload = e;
     status = sherd_module_create(&m, world, forward, &module);
     if (status) {

@@ -243,6 +243,21 @@ int sherd__weight_bits(const sherd_module *m)
     return dtype == SHERD_I8 ? 8 : 0;
 }
 
+bool sherd__is_scale(const sherd_module *m, const char *name)
+{
+    static const char end[] = "_scale";
+    size_t length = strlen(name), tail = sizeof end - 1;
+    sherd__name_kind kind = SHERD__CHILD;
+
+    if (length <= tail || strcmp(name + length - tail, end) != 0)
+        return false;
+    int at = sherd__find_name(m, name, length - tail, &kind);
+    if (at < 0 || kind != SHERD__BUFFER)
+        return false;
+    sherd_dtype dtype = m->buffer[at].tensor->dtype;
+    return dtype == SHERD_I8 || dtype == SHERD_U8;
+}
+
 /* All names of the module, where parameter i is the first of two new buffers. */
 static bool names_without(sherd__map *names, const sherd_module *m, int i, const char *more)
 {

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linears whose weights become 8 or 4 bits with scales: two buffers in the place of the parameter,
- * under the same path, so that styles, hooks and files know them. A tree is changed one weight
+ * Linears and experts whose weights become 8 or 4 bits with scales: two buffers in the place of the
+ * parameter, under the same path, so that styles, hooks and files know them. A tree is changed one weight
  * after the other, each in the layout that it has, so that no more than one is in memory twice.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "nn/layer.h"
 #include "apply/sketch.h"
 #include "base/hash.h"
@@ -36,15 +39,27 @@ static void free_payload(void *payload)
 
 const sherd__whole_numbers *sherd__whole_numbers_of(const sherd_module *m)
 {
-    return m->forward == forward ? m->options.payload : NULL;
+    const sherd__whole_numbers *of_experts = sherd__experts_numbers(m);
+
+    return m->forward == forward            ? m->options.payload
+           : of_experts && of_experts->bits ? of_experts
+                                            : NULL;
 }
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
-/* Whether it is a Linear of the library's, with a weight that is no whole numbers yet. */
-static bool takes_part(const sherd_module *m)
+/* The weights that a module may have. */
+static const char *const weights[] = {"weight", "w1", "w3", "w2"};
+enum { WEIGHTS = sizeof weights / sizeof *weights };
+
+/* Which of the weights the module, a Linear or experts of the library's, has as a parameter, no
+ * whole numbers yet. -1: it has no such weight. */
+static int weight_of(const sherd_module *m, int i)
 {
-    return m->forward == sherd__linear_forward && sherd__find_parameter(m, "weight") >= 0;
+    bool takes_part =
+        i == 0 ? m->forward == sherd__linear_forward : sherd__experts_numbers(m) != NULL;
+
+    return takes_part ? sherd__find_parameter(m, weights[i]) : -1;
 }
 
 static sherd_status refuse(const sherd_module *m, const char *fault)
@@ -53,24 +68,35 @@ static sherd_status refuse(const sherd_module *m, const char *fault)
                               fault);
 }
 
+enum { SCALE_TEXT = 16 };
+
+static void name_scale(char text[SCALE_TEXT], const char *weight)
+{
+    snprintf(text, SCALE_TEXT, "%s_scale", weight);
+}
+
 /* Whether a byte of two columns would be cut. */
 static bool cuts_bytes(const sherd_tensor *t)
 {
-    if (!t->layout || t->layout->spec.dim[1].axes == 0)
+    int last = t->ndim - 1;
+
+    if (!t->layout || t->layout->spec.dim[last].axes == 0)
         return false;
     const sherd_mesh *mesh = t->layout->spec.mesh;
-    const sherd__dim *dim = &t->layout->spec.dim[1];
+    const sherd__dim *dim = &t->layout->spec.dim[last];
     bool odd = false;
 
     for (int64_t i = 1; i < sherd__dim_parts(mesh, dim); i++)
-        odd |= sherd__dim_cut(mesh, dim, t->shape[1], i) % 2 != 0;
+        odd |= sherd__dim_cut(mesh, dim, t->shape[last], i) % 2 != 0;
     return odd;
 }
 
-static sherd_status check_one(const sherd_module *m, const quantized *how)
+static sherd_status check_one(const sherd_module *m, int at, const quantized *how)
 {
-    const sherd__named_tensor *weight = &m->parameter[sherd__find_parameter(m, "weight")];
+    const sherd__named_tensor *weight = &m->parameter[at];
+    const quantized *of_experts = sherd__experts_numbers(m);
     sherd_tensor *t = weight->tensor;
+    char scale[SCALE_TEXT];
 
     if (sherd__is_failed(t))
         return refuse(m, "has lost its weight in a step that failed: load it first");
@@ -78,17 +104,20 @@ static sherd_status check_one(const sherd_module *m, const quantized *how)
         return refuse(m, "has a gradient: clear it first (sherd_clear_grad)");
     if (weight->sharded || m->in_unit)
         return refuse(m, "is fully sharded: quantize it before, or not");
-    if (how->bits == 4 && t->ndim == 2 && t->shape[1] % 2)
+    if (how->bits == 4 && t->ndim >= 2 && t->shape[t->ndim - 1] % 2)
         return refuse(m, "has an odd number of columns: of 4 bits two are a byte");
-    if (how->bits == 4 && t->ndim == 2 && cuts_bytes(t))
+    if (how->bits == 4 && t->ndim >= 2 && cuts_bytes(t))
         return refuse(m, "has a weight that is cut at an odd column: of 4 bits two are a byte; "
                          "quantize it before it is sharded, or shard it with a granule of 2");
-    if (m->options.payload)
+    if (of_experts && of_experts->bits &&
+        (of_experts->bits != how->bits || of_experts->group != how->group))
+        return refuse(m, "has weights of other bits or groups");
+    if (!of_experts && m->options.payload)
         return refuse(m, "has a payload");
-    if (sherd__find_buffer(m, "weight_scale") >= 0 ||
-        sherd__find_child(m, "weight_scale", 12) >= 0 ||
-        sherd__find_parameter(m, "weight_scale") >= 0)
-        return refuse(m, "has another \"weight_scale\"");
+    name_scale(scale, weight->name);
+    if (sherd__find_buffer(m, scale) >= 0 || sherd__find_child(m, scale, strlen(scale)) >= 0 ||
+        sherd__find_parameter(m, scale) >= 0)
+        return refuse(m, "has another tensor or module by the name of its scales");
     return SHERD_OK;
 }
 
@@ -96,10 +125,11 @@ static sherd_status check_tree(const sherd_module *m, const quantized *how, int 
 {
     sherd_status status = SHERD_OK;
 
-    if (takes_part(m)) {
-        ++*count;
-        status = check_one(m, how);
-    }
+    for (int i = 0, at; !status && i < WEIGHTS; i++)
+        if ((at = weight_of(m, i)) >= 0) {
+            ++*count;
+            status = check_one(m, at, how);
+        }
     for (int i = 0; !status && i < m->children; i++)
         status = check_tree(m->child[i].module, how, count);
     return status;
@@ -133,12 +163,14 @@ static sherd_status scales_layout(const sherd_layout **out, const sherd_layout *
 {
     sherd__sketch s;
 
+    int last = weight->spec.ndim - 1;
+
     sherd__sketch_begin(&s, weight);
     if (groups > 0) {
-        s.spec.shape[1] = groups;
-        s.spec.dim[1] = (sherd__dim){0};
+        s.spec.shape[last] = groups;
+        s.spec.dim[last] = (sherd__dim){0};
     } else {
-        s.spec.ndim = 1;
+        s.spec.ndim = last;
     }
     return sherd__sketch_end(out, &s, function);
 }
@@ -146,20 +178,21 @@ static sherd_status scales_layout(const sherd_layout **out, const sherd_layout *
 /* Where the values of a weight lie: as it does; of 4 bits with half as many columns. */
 static sherd_status values_layout(const sherd_layout **out, const sherd_layout *weight, int bits)
 {
-    const sherd__dim *dim = &weight->spec.dim[1];
+    int last = weight->spec.ndim - 1;
+    const sherd__dim *dim = &weight->spec.dim[last];
     const sherd_mesh *mesh = weight->spec.mesh;
-    int64_t *cuts, in = weight->spec.shape[1];
+    int64_t *cuts, in = weight->spec.shape[last];
     sherd__sketch s;
 
     *out = weight;
     if (bits == 8)
         return SHERD_OK;
     sherd__sketch_begin(&s, weight);
-    s.spec.shape[1] = in / 2;
-    if (dim->axes && (cuts = sherd__sketch_cuts(&s, 1))) {
+    s.spec.shape[last] = in / 2;
+    if (dim->axes && (cuts = sherd__sketch_cuts(&s, last))) {
         for (int64_t i = 0; i <= sherd__dim_parts(mesh, dim); i++)
             cuts[i] = sherd__dim_cut(mesh, dim, in, i) / 2;
-        s.spec.dim[1].cuts = cuts;
+        s.spec.dim[last].cuts = cuts;
     }
     return sherd__sketch_end(out, &s, function);
 }
@@ -175,7 +208,8 @@ static bool quantize(sherd_tensor *weight, const quantized *how, sherd_tensor **
         return false;
     if (weight->layout) {
         if (values_layout(&values, weight->layout, how->bits) ||
-            scales_layout(&scales, weight->layout, how->group ? (*scale)->shape[1] : 0))
+            scales_layout(&scales, weight->layout,
+                          how->group ? (*scale)->shape[(*scale)->ndim - 1] : 0))
             return false;
         *value = sherd_redistribute(*value, values, NULL);
         *scale = sherd_redistribute(*scale, scales, NULL);
@@ -197,16 +231,18 @@ static void note_buffered(sherd_module *m)
  * All ranks change a weight, or none does: the next call begins where this one has failed. So what
  * takes memory comes first, and a rank that has none raises it: others may wait for its piece.
  */
-static sherd_status quantize_one(sherd_module *m, const quantized *as, bool together)
+static sherd_status quantize_one(sherd_module *m, int at, const quantized *as, bool together)
 {
     sherd__diag *diag = sherd__world_diag(m->world);
     sherd__heap *heap = sherd__world_heap(m->world);
-    quantized *how = sherd__alloc(heap, 1, sizeof *how);
+    quantized *of_experts = sherd__experts_numbers(m);
+    quantized *own = of_experts ? NULL : sherd__alloc(heap, 1, sizeof *own);
+    char name[SCALE_TEXT];
     sherd_tensor *value = NULL, *scale = NULL;
     sherd_status status = SHERD_OK;
     sherd__buffering turning;
-    int at = sherd__find_parameter(m, "weight");
-    bool ready = sherd__buffering_begin(&turning, m, at, "weight_scale") && how;
+    name_scale(name, m->parameter[at].name);
+    bool ready = sherd__buffering_begin(&turning, m, at, name) && (of_experts || own);
 
     sherd__follow_tie(m, &m->parameter[at]);
     bool recording = sherd_set_recording(m->world, false);
@@ -223,13 +259,15 @@ static sherd_status quantize_one(sherd_module *m, const quantized *as, bool toge
             sherd__agree(m->world, status, sherd__hash_text(8, sherd__module_name(m)), function);
     if (status) {
         sherd__buffering_drop(&turning, m);
-        sherd__free(heap, how);
+        sherd__free(heap, own);
     } else {
-        *how = *as;
+        *(of_experts ? of_experts : own) = *as;
         sherd__buffering_end(&turning, m, at, value, scale);
-        m->forward = forward;
-        m->options.payload = how;
-        m->options.destroy = free_payload;
+        if (own) {
+            m->forward = forward;
+            m->options.payload = own;
+            m->options.destroy = free_payload;
+        }
         m->is_layer = true;
         note_buffered(m);
     }
@@ -240,8 +278,11 @@ static sherd_status quantize_one(sherd_module *m, const quantized *as, bool toge
 
 static sherd_status quantize_tree(sherd_module *m, const quantized *as, bool together)
 {
-    sherd_status status = takes_part(m) ? quantize_one(m, as, together) : SHERD_OK;
+    sherd_status status = SHERD_OK;
 
+    for (int i = 0, at; !status && i < WEIGHTS; i++)
+        if ((at = weight_of(m, i)) >= 0)
+            status = quantize_one(m, at, as, together);
     for (int i = 0; !status && i < m->children; i++)
         status = quantize_tree(m->child[i].module, as, together);
     return status;
@@ -264,7 +305,7 @@ sherd_status sherd_module_quantize(sherd_module *module, int bits, int64_t group
     bool together = sherd__load_kind_of(module) == SHERD__LOAD_TOGETHER;
     sherd_status status = check(module, &as, &count);
     if (!status && count == 0)
-        status = refuse(module, "has no Linear with a weight to quantize");
+        status = refuse(module, "has no Linear or experts with a weight to quantize");
     if (together)
         status = sherd__agree(module->world, status, hash_of(&as, count), function);
     return status ? status : quantize_tree(module, &as, together);

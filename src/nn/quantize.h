@@ -9,7 +9,10 @@
  * "weight_scale": 8, of i8, or 4, of u8. 0: it has none. */
 int sherd__weight_bits(const sherd_module *m);
 
-/* What a Linear's weight was made by sherd_module_quantize with. */
+/* Whether the buffer is the scales, "NAME_scale", of another one, "NAME", of whole numbers. */
+bool sherd__is_scale(const sherd_module *m, const char *name);
+
+/* What the weights of a Linear or of experts were made by sherd_module_quantize with. */
 typedef struct sherd__whole_numbers {
     sherd_world *world;
     int64_t group;
@@ -18,6 +21,9 @@ typedef struct sherd__whole_numbers {
 
 /* NULL: it was not. */
 const sherd__whole_numbers *sherd__whole_numbers_of(const sherd_module *m);
+
+/* Where experts keep it, 0 bits before; NULL: the module is none: experts.c. */
+sherd__whole_numbers *sherd__experts_numbers(const sherd_module *m);
 
 /* The forward of a Linear, by which it is known: layers.c. */
 void sherd__linear_forward(sherd_module *self, const sherd_args *in, sherd_args *out);
