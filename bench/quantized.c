@@ -3,8 +3,9 @@
  * Rows times a weight of 4096 x 4096: in f32 and bf16, and in 8 and 4 bits with scales of rows or
  * of groups of columns, side by side, rows in f32 for the first and in bf16 for the others, and
  * f32 rows in 8 and 4 bits; medians, in milliseconds. Three weights take turns, so that none is in
- * a cache. The last line is how long copies of the 8 and 4 bits take, the limit of few rows.
- * A minute of time, 700 MB.
+ * a cache. Then how long copies of the 8 and 4 bits take, the limit of few rows; and a token
+ * through two of eight experts of 1024 x 4096, two others each time. A minute of time, 1 GB;
+ * with the argument "experts" only these.
  */
 #include <sherd.h>
 #include <stdio.h>
@@ -116,18 +117,65 @@ static void try_copy(size_t bytes)
     free(to);
 }
 
-int main(void)
+/* ---- experts --------------------------------------------------------------------------------- */
+
+enum { EXPERTS = 8, CHOSEN = 2, HIDDEN = 1024 };
+
+static double token_once(sherd_world *world, int way, sherd_tensor *w, sherd_tensor *scale, int i)
+{
+    static const int32_t ends[CHOSEN] = {1, 2};
+    const int64_t runs = CHOSEN, shape[] = {CHOSEN, SIDE};
+    const int32_t chosen[CHOSEN] = {i * CHOSEN % EXPERTS, (i * CHOSEN + 1) % EXPERTS};
+
+    sherd_scope_begin(world);
+    sherd_tensor *x = sherd_constant(world, ways[way].dtype, shape, 2, 0.5);
+    sherd_tensor *end = sherd_from_data(world, SHERD_I32, &runs, 1, ends);
+    sherd_tensor *group = sherd_from_data(world, SHERD_I32, &runs, 1, chosen);
+    double begin = milliseconds();
+    if (ways[way].bits)
+        sherd_grouped_linear_quantized(x, w, scale, ways[way].group, NULL, end, group);
+    else
+        sherd_grouped_linear(x, w, NULL, end, group);
+    double took = milliseconds() - begin;
+    sherd_scope_end(world);
+    return took;
+}
+
+static void try_experts(sherd_world *world)
+{
+    static const int64_t shape[] = {EXPERTS, HIDDEN, SIDE};
+    sherd_generator dice = sherd_generator_named("experts");
+    sherd_tensor *t = sherd_random(world, SHERD_F32, shape, 3, sherd_normal(0, 0.02), &dice);
+    sherd_tensor *w[WAYS], *scale[WAYS] = {NULL};
+    double took[WAYS][TIMES];
+
+    for (int way = 0; way < WAYS; way++)
+        w[way] = ways[way].bits ? sherd_quantize(t, ways[way].bits, ways[way].group, &scale[way])
+                                : sherd_cast(t, ways[way].dtype);
+    for (int i = 0; i < TIMES; i++)
+        for (int way = 0; way < WAYS; way++)
+            took[way][i] = token_once(world, way, w[way], scale[way], i);
+    printf("a token, 2 of 8 experts:");
+    for (int way = 0; way < WAYS; way++)
+        printf("  %s %.2f", ways[way].name, median(took[way]));
+    printf("\n");
+}
+
+int main(int argc, char **argv)
 {
     static const int64_t rows[] = {1, 4, 16, 64, 128, 256, 512};
     sherd_world *world = NULL;
 
     if (sherd_world_open(&world, NULL))
         return 1;
-    const weights w = make(world);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        try_rows(world, &w, rows[i]);
-    try_copy((size_t)SIDE * SIDE);
-    try_copy((size_t)SIDE * SIDE / 2);
+    if (argc < 2 || strcmp(argv[1], "experts") != 0) {
+        const weights w = make(world);
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+            try_rows(world, &w, rows[i]);
+        try_copy((size_t)SIDE * SIDE);
+        try_copy((size_t)SIDE * SIDE / 2);
+    }
+    try_experts(world);
     sherd_status status = sherd_world_check(world);
     if (status)
         fprintf(stderr, "%s\n", sherd_world_error(world));

@@ -401,10 +401,47 @@ static void what_is_missing_is_named(sherd_world *world)
     remove_directory(world, directory);
 }
 
+/* Weights of 8 and 4 bits, after they were split: those of experts too. */
+static void few_bits_write_the_same_on_every_mesh(sherd_world *world)
+{
+    static const int64_t groups[] = {0, 8};
+    const sampling greedy = {0, 1, 0};
+    int32_t first[BATCH * TOKENS], out[BATCH * TOKENS];
+    char room[256];
+    config c;
+    timing took = {0};
+    int i = 0;
+
+    while (i + 1 < LEN(llama_cases) && !strstr(llama_cases[i].config, "num_local_experts"))
+        i++;
+    const char *path = make_directory(room, world, &c, &llama_cases[i], SHERD_F32, 0);
+    CHECK(c.experts > 0);
+    for (int bits = 4; bits <= 8; bits += 4)
+        for (int at = 0; mesh_at(world, at); at++) {
+            llama m = {.world = world};
+            sherd_scope_begin(world);
+            if (open_model(&m, path, &c, mesh_at(world, at))) {
+                sherd_module *layers = sherd_module_find(m.root, "model.layers");
+                CHECK_OK(sherd_module_quantize(layers, bits, groups[bits == 4]));
+                sherd_module *experts = sherd_module_find(layers, "0.mlp");
+                CHECK_EQ(sherd_tensor_dtype(sherd_module_buffer(experts, "w2")),
+                         bits == 4 ? SHERD_U8 : SHERD_I8);
+                CHECK_OK(generate(&m, &three, &greedy, out, &took));
+                if (at == 0)
+                    memcpy(first, out, sizeof out);
+                CHECK(memcmp(out, first, sizeof out) == 0);
+            }
+            llama_destroy(&m);
+            sherd_scope_end(world);
+        }
+    remove_directory(world, path);
+}
+
 static const check_test tests[] = {
     {TEST(logits_and_tokens_are_those_of_pytorch), {1, 2, 3, 4}},
     {TEST(dtypes_are_those_that_are_wanted), {1, 2}},
     {TEST(drawn_tokens_are_the_same_on_every_mesh), {1, 2, 3, 4}},
+    {TEST(few_bits_write_the_same_on_every_mesh), {1, 2, 4}},
     {TEST(decoding_holds_nothing), {1, 2}},
     {TEST(what_is_missing_is_named), {1, 2}},
 };

@@ -141,7 +141,8 @@ static void features_may_be_sharded(sherd_world *world)
                 value, layout_of(mesh, 3, sherd_tensor_shape(value), by, NULL), NULL);
             sherd_tensor *x = ones_on(mesh, 2, (int64_t[]){6, 16}, dim == 1 ? "R" : "S(1)");
             sherd_tensor *y = sherd_grouped_linear_quantized(x, value, scale, 4, NULL, end, NULL);
-            CHECK_TEXT(sherd_layout_placements(sherd_tensor_layout(y)), dim == 1 ? "S(1)" : "P(sum)");
+            const char *lies = sherd_layout_placements(sherd_tensor_layout(y));
+            CHECK_TEXT(lies, dim == 1 ? "S(1)" : "P(sum)");
         }
     CHECK_OK(sherd_world_check(world));
 }

@@ -239,10 +239,11 @@ static sherd_status split(llama *m)
         {"model.layers.*.mlp.up_proj", sherd_colwise()},
         {"model.layers.*.mlp.down_proj", sherd_rowwise()}};
     enum { BEFORE_MLP = 5, ENTRIES = sizeof plan / sizeof *plan };
+    enum { PAIR = 2 }; /* of 4 bits two columns are a byte */
 
     if (m->c.experts)
         plan[BEFORE_MLP] =
-            (sherd_parallel_entry){"model.layers.*.mlp", sherd_expert_tensor_parallel()};
+            (sherd_parallel_entry){"model.layers.*.mlp", by(sherd_expert_tensor_parallel(), PAIR)};
     sherd_status status =
         sherd_parallelize(m->root, m->mesh, "tp", plan, m->c.experts ? BEFORE_MLP + 1 : ENTRIES);
     if (!status && m->c.experts && sherd_mesh_find_axis(m->mesh, "ep") >= 0)

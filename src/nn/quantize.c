@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Linears and experts whose weights become 8 or 4 bits with scales: two buffers in the place of the
- * parameter, under the same path, so that styles, hooks and files know them. A tree is changed one weight
- * after the other, each in the layout that it has, so that no more than one is in memory twice.
+ * parameter, under the same path, so that styles, hooks and files know them. A tree is changed one
+ * weight after the other, each in the layout that it has, so that no more than one is in memory
+ * twice.
  */
 #include <stdio.h>
 #include <string.h>

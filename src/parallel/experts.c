@@ -63,8 +63,8 @@ sherd_style sherd_expert_parallel(void)
     return (sherd_style){.apply = by_expert, .name = "ExpertParallel"};
 }
 
-/* Hidden features of weight i: of 4 bits those of w2 are a dim of bytes. Groups of scales are whole,
- * so scales of w2 are on all ranks. */
+/* Hidden features of weight i: of 4 bits those of w2 are a dim of bytes. Groups of scales are
+ * whole, so scales of w2 are on all ranks. */
 static sherd_status place_features(const sherd_style *style, sherd_module *m,
                                    const sherd_mesh *mesh, int axis, int i)
 {
