@@ -179,10 +179,25 @@ static void no_memory_leaves_experts_that_work(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* Of 4 bits two features of w2 are a byte. */
+static void an_odd_granule_is_refused(sherd_world *world)
+{
+    sherd_parallel_entry entry = {"", sherd_expert_tensor_parallel()};
+    sherd_module *m = mixture(world, false);
+
+    entry.style.granule = 3;
+    CHECK_OK(sherd_module_quantize(m, 4, 0));
+    CHECK_EQ(sherd_parallelize(m, line_of_ranks(world), "tp", &entry, 1), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "of 4 bits the granule must be even") != NULL);
+    (void)sherd_world_check(world);
+    sherd_module_destroy(m);
+}
+
 static const check_test tests[] = {
     {TEST(experts_compute_what_they_did), {1, 2, 4}},
     {TEST(numbers_are_those_of_the_weights), {1}},
     {TEST(files_are_read_by_other_arrangements), {1, 2, 4}},
+    {TEST(an_odd_granule_is_refused), {1, 2}},
     {TEST(no_memory_leaves_experts_that_work), {1, 2}},
 };
 CHECK_MAIN(tests)

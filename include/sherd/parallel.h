@@ -126,8 +126,8 @@ SHERD_API sherd_style sherd_prepare_input_output(void);
 
 /**
  * For a module of sherd_experts_create, or one of your own: parameters with three dims are sharded
- * by the first one, the experts. Inputs and outputs are left as they are: rows go where their
- * experts are.
+ * by the first one, the experts; so are weights of 8 or 4 bits of the former (layers.h), with their
+ * scales. Inputs and outputs are left as they are: rows go where their experts are.
  *
  * @local   @errors none
  */
@@ -136,7 +136,8 @@ SHERD_API sherd_style sherd_expert_parallel(void);
 /**
  * For a module of sherd_experts_create: each rank computes some of the hidden features of every
  * expert that it has (w1 and w3 are sharded by dim 1, w2 by dim 2). Input R, output R; the balance
- * loss is left as it is. Can be combined with sherd_expert_parallel along another axis.
+ * loss is left as it is. Can be combined with sherd_expert_parallel along another axis. Of weights
+ * of 4 bits a granule must be even.
  *
  * @local   @errors none
  */
