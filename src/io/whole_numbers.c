@@ -2,8 +2,8 @@
 /*
  * What weights of 8 or 4 bits were made with. Dtypes tell the bits, but the shape of scales not
  * always the group: 6 columns have two groups of 4 or of 5. So a file notes both, "quantized.PATH"
- * of each Linear, or experts, of which a weight is written: "4 bits, group 32", and such a weight is
- * not read into others. Costs a walk over the tree.
+ * of each Linear, or experts, of which a weight is written: "4 bits, group 32", and such a weight
+ * is not read into others. Costs a walk over the tree.
  */
 #include "io/whole_numbers.h"
 
