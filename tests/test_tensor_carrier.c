@@ -25,6 +25,7 @@ typedef struct bad_office {
     enum harm harm;
     uint64_t dice;
     bool spoil_gather, spoiled, seeds_differ;
+    bool goodbyes; /* are spoiled, too: the others wait for them some seconds */
     bool no_out;   /* rank 1 passes no place for its world */
     size_t region; /* of rank 1, if not that of the others */
     int claims;    /* letters of claims that were sent */
@@ -77,14 +78,14 @@ static void spoil(bad_office *o, letter *l)
 static void spoil_one(post_office *post, int from, int to, letter *l)
 {
     bad_office *o = (bad_office *)post;
+    sherd__head head = {.kind = 0};
 
     (void)to;
-    if (l->head_bytes >= sizeof(sherd__head)) {
-        sherd__head head;
+    if (l->head_bytes >= sizeof head)
         memcpy(&head, l->head, sizeof head);
-        o->claims += head.kind == SHERD__SENT_CLAIMS;
-    }
-    if (o->harm && from == o->sender && post->sent[from] == o->number)
+    o->claims += head.kind == SHERD__SENT_CLAIMS;
+    if (o->harm && from == o->sender && post->sent[from] == o->number &&
+        (o->goodbyes || head.kind != SHERD__SENT_BYE))
         spoil(o, l);
 }
 
@@ -340,8 +341,11 @@ static void check_ends(const bad_office *o, const rank_end *end)
                 sherd_status_name(end[r].checked), sherd_status_name(end[r].closed), end[r].error);
 }
 
-/* Each letter of a rank in turn, or those that a number of steps leads to; but its goodbyes, for
- * which the others wait some seconds, only in a proof. */
+/*
+ * Each letter of a rank in turn, or those that a number of steps leads to; but its goodbyes, for
+ * which the others wait some seconds, only in a proof. A rank that sleeps says what it waits for:
+ * on a busy machine one world has more letters than another, and a number may be a goodbye's.
+ */
 static void spoil_all(int sender, int step, bool proof, uint64_t seed)
 {
     bad_office untouched = {.harm = NONE};
@@ -354,6 +358,7 @@ static void spoil_all(int sender, int step, bool proof, uint64_t seed)
             bad_office office = {.harm = (enum harm)harm,
                                  .sender = sender,
                                  .number = number,
+                                 .goodbyes = proof,
                                  .dice = seed + (uint64_t)(number * HARMS + harm)};
             play_all(&office, end);
             check_ends(&office, end);
