@@ -25,7 +25,8 @@ typedef struct bad_office {
     enum harm harm;
     uint64_t dice;
     bool spoil_gather, spoiled, seeds_differ;
-    bool goodbyes; /* are spoiled, too: the others wait for them some seconds */
+    bool refused;  /* rank 2 has told rank 1 the end of the world */
+    bool goodbyes; /* are spoiled, too */
     bool no_out;   /* rank 1 passes no place for its world */
     size_t region; /* of rank 1, if not that of the others */
     int claims;    /* letters of claims that were sent */
@@ -217,7 +218,7 @@ static void play_all(bad_office *o, rank_end *end)
     bool may_wait = o->harm != NONE; /* for what is spoiled; else only on a full machine */
 
     setenv("SHERD_TIMEOUT", may_wait ? "1" : "30", 1);
-    o->post.sends = spoil_one;
+    o->post.sends = o->post.sends ? o->post.sends : spoil_one;
     o->post.brings = spoil_first;
     o->post.refuses = has_no_room;
     for (int r = 0; r < RANKS; r++)
@@ -341,11 +342,8 @@ static void check_ends(const bad_office *o, const rank_end *end)
                 sherd_status_name(end[r].checked), sherd_status_name(end[r].closed), end[r].error);
 }
 
-/*
- * Each letter of a rank in turn, or those that a number of steps leads to; but its goodbyes, for
- * which the others wait some seconds, only in a proof. A rank that sleeps says what it waits for:
- * on a busy machine one world has more letters than another, and a number may be a goodbye's.
- */
+/* Each letter of a rank in turn, or those that a number of steps leads to; but its goodbyes, for
+ * which the others wait some seconds, only in a proof. A busy machine makes for more letters. */
 static void spoil_all(int sender, int step, bool proof, uint64_t seed)
 {
     bad_office untouched = {.harm = NONE};
@@ -371,6 +369,32 @@ static void no_spoiled_message_crashes_or_divides_the_ranks(void)
 
     spoil_all(0, proof ? 2 : 23, proof, 1);
     spoil_all(1, proof ? 2 : 17, proof, 2);
+}
+
+/* What rank 0 sends makes no sense, and rank 1 hears nothing before rank 2 has said so. */
+static void spoil_two(post_office *post, int from, int to, letter *l)
+{
+    sherd__head head;
+
+    memcpy(&head, l->head, sizeof head);
+    ((bad_office *)post)->refused |= to == 1 && from == 2 && head.kind == SHERD__SENT_END;
+    if (from == 0)
+        memset(l->head + 12, 0xFF, 4); /* its lane */
+}
+
+static bool is_early(const post_office *post, int to, const letter *l)
+{
+    return to == 1 && l && !((const bad_office *)post)->refused;
+}
+
+static void who_refuses_what_was_refused_before_says_the_same(void)
+{
+    bad_office office = {.harm = NO_LANE, .post = {.sends = spoil_two, .keeps = is_early}};
+    rank_end end[RANKS];
+
+    play_all(&office, end);
+    for (int r = 0; r < RANKS; r++)
+        CHECK(learnt(&end[r]) == SHERD_EPEER && strncmp(end[r].error, "rank 2: ", 8) == 0);
 }
 
 /* A line that names its rank does so once. */
@@ -460,6 +484,7 @@ static const check_test tests[] = {
     {TEST(a_mistake_of_one_rank_is_known_to_all)},
     {TEST(a_peer_of_another_version_is_refused_by_all)},
     {TEST(no_memory_on_one_rank_is_no_memory_on_all)},
+    {TEST(who_refuses_what_was_refused_before_says_the_same)},
     {TEST(a_carrier_that_fails_ends_the_world_for_all)},
     {TEST(what_there_is_no_room_for_fails_on_all)},
     {TEST(no_spoiled_message_crashes_or_divides_the_ranks)},

@@ -243,6 +243,31 @@ static void *give_room(void *owner, int from, size_t bytes)
     return sheet ? sheet->memory : NULL;
 }
 
+/*
+ * Behind a message that is refused there may be the end of the world, which the others go by then.
+ * All else that has come is dropped, but goodbyes, as this rank goes no further.
+ */
+static void look_for_end(sherd_world *world)
+{
+    sherd__remote *remote = world->remote;
+    const sherd_room room = {give_room, remote};
+    sherd__head head;
+    sherd_message m;
+    int from;
+
+    while (!sherd__look(world->death) &&
+           remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
+        head.kind = 0;
+        if (m.head_bytes >= sizeof head)
+            memcpy(&head, m.head, sizeof head);
+        if (head.kind == SHERD__SENT_END || head.kind == SHERD__SENT_BYE)
+            (void)sherd__remote_own_hooks.take(world, from, &m);
+        remote->bodies -= m.body != NULL;
+        if (m.body)
+            sherd__sheet_give(remote, sherd__sheet_of(m.body));
+    }
+}
+
 /* What it said is lost, also if a meeting waits for it: there is no going on with such a rank. */
 static void refuse(sherd_world *world, int from, const sherd_message *m)
 {
@@ -252,9 +277,10 @@ static void refuse(sherd_world *world, int from, const sherd_message *m)
              "rank %d: rank %d sent a message of %zu and %zu bytes that sherd does not understand: "
              "do all ranks run the same build?",
              world->rank, from, m->head_bytes, m->body_bytes);
-    sherd__end_told(world, SHERD_EPEER, text);
     if (m->body)
         sherd__sheet_give(world->remote, sherd__sheet_of(m->body));
+    look_for_end(world);
+    sherd__end_told(world, SHERD_EPEER, text);
 }
 
 /* One message: asking for another that is not there lets MPI yield the core, when this rank may
