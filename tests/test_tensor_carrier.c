@@ -215,9 +215,9 @@ static void *play_poor(void *memory)
 /* One world; what becomes of it. */
 static void play_all(bad_office *o, rank_end *end)
 {
-    bool may_wait = o->harm != NONE; /* for what is spoiled; else only on a full machine */
-
-    setenv("SHERD_TIMEOUT", may_wait ? "1" : "30", 1);
+    /* A proof waits for what is spoiled. Else a rank waits only on a full machine, but for seconds:
+     * one that opens its world goes on when its guard has begun, in a session of its own. */
+    setenv("SHERD_TIMEOUT", o->goodbyes ? "1" : "30", 1);
     o->post.sends = o->post.sends ? o->post.sends : spoil_one;
     o->post.brings = spoil_first;
     o->post.refuses = has_no_room;
