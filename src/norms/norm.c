@@ -18,27 +18,17 @@ enum { G_DX, G_DWEIGHT, G_DBIAS };
 static bool layer_norm_grad(sherd_call *call)
 {
     static const sherd__row_norm of = {G_WEIGHT, -1, G_MEAN, G_RSTD};
-    const sherd__normed_rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
-    if (p.apart)
-        return sherd__row_norm_apart_grad(call, &of);
-    if (!sherd__device_in(call))
-        return sherd__row_norm_grad(call, &p,
-                                    &(sherd__added_grad){.dy = call->from[G_DY],
-                                                         .sum = call->from[G_X],
-                                                         .weight = call->from[G_WEIGHT],
-                                                         .mean = call->from[G_MEAN],
-                                                         .rstd = call->from[G_RSTD],
-                                                         .dx = call->to[G_DX],
-                                                         .dweight = call->to[G_DWEIGHT],
-                                                         .dbias = call->to[G_DBIAS]},
-                                    2);
-    if (!sherd__is_dry(call->world))
-        sherd__device_norm_grad(sherd__device_in(call), call->out[G_DX]->dtype, p.rows, p.inner,
-                                call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS],
-                                call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
-                                call->from[G_MEAN], call->from[G_RSTD]);
-    return true;
+    return sherd__norm_grad(call, &of, G_X,
+                            &(sherd__added_grad){.dy = call->from[G_DY],
+                                                 .sum = call->from[G_X],
+                                                 .weight = call->from[G_WEIGHT],
+                                                 .mean = call->from[G_MEAN],
+                                                 .rstd = call->from[G_RSTD],
+                                                 .dx = call->to[G_DX],
+                                                 .dweight = call->to[G_DWEIGHT],
+                                                 .dbias = call->to[G_DBIAS]},
+                            2);
 }
 
 static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)

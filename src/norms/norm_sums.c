@@ -66,8 +66,9 @@ static const void *from(const void *base, int64_t first, size_t element)
     return base ? (const char *)base + (size_t)first * element : NULL;
 }
 
-bool sherd__row_norm_grad(sherd_call *call, const sherd__normed_rows *p, const sherd__added_grad *g,
-                          int results)
+/* Of rows that are whole, by the CPU. */
+static bool grad_here(sherd_call *call, const sherd__normed_rows *p, const sherd__added_grad *g,
+                      int results)
 {
     const sherd__kernels *k = sherd__kernels_in(call);
     size_t element = sherd_dtype_bytes(call->out[0]->dtype);
@@ -95,5 +96,21 @@ bool sherd__row_norm_grad(sherd_call *call, const sherd__normed_rows *p, const s
         sherd__norm_sums_count(&s, rows);
     }
     sherd__norm_sums_end(&s);
+    return true;
+}
+
+bool sherd__norm_grad(sherd_call *call, const sherd__row_norm *of, int x,
+                      const sherd__added_grad *g, int results)
+{
+    const sherd__normed_rows p = sherd__rows_of(call, call->in[x], call->in[of->scale]);
+    sherd__device *device = sherd__device_in(call);
+
+    if (p.apart)
+        return sherd__row_norm_apart_grad(call, of);
+    if (!device)
+        return grad_here(call, &p, g, results);
+    if (!sherd__is_dry(call->world))
+        sherd__device_norm_grad(device, call->out[0]->dtype, p.rows, p.inner, g->dx, g->dweight,
+                                g->dbias, g->dy, g->sum, g->weight, g->mean, g->rstd);
     return true;
 }

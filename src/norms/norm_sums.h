@@ -29,10 +29,13 @@ void sherd__norm_sums_count(sherd__norm_sums *s, int64_t rows);
 
 void sherd__norm_sums_end(sherd__norm_sums *s);
 
-/* The gradient of rows that are whole here; g->dweight and g->dbias are results 1 and on. `results`
- * as above. False: failed. */
-bool sherd__row_norm_grad(sherd_call *call, const sherd__normed_rows *p, const sherd__added_grad *g,
-                          int results);
+/*
+ * The gradient of a norm, with x at operand `x`, whether its rows are whole here or divided among
+ * ranks, and wherever the call runs. dx is result 0; g->dweight and g->dbias are results 1 and on,
+ * `results` of them, as above. False: failed.
+ */
+bool sherd__norm_grad(sherd_call *call, const sherd__row_norm *of, int x,
+                      const sherd__added_grad *g, int results);
 
 /*
  * The gradient of a layer norm (centred) or an RMS norm of 16 bits, for tables without a kernel for

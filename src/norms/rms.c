@@ -19,24 +19,15 @@ enum { G_DY, G_X, G_RSTD, G_WEIGHT, G_OPERANDS };
 static bool rms_norm_grad(sherd_call *call)
 {
     static const sherd__row_norm of = {G_WEIGHT, -1, -1, G_RSTD};
-    const sherd__normed_rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
-    if (p.apart)
-        return sherd__row_norm_apart_grad(call, &of);
-    if (!sherd__device_in(call))
-        return sherd__row_norm_grad(call, &p,
-                                    &(sherd__added_grad){.dy = call->from[G_DY],
-                                                         .sum = call->from[G_X],
-                                                         .weight = call->from[G_WEIGHT],
-                                                         .rstd = call->from[G_RSTD],
-                                                         .dx = call->to[X],
-                                                         .dweight = call->to[WEIGHT]},
-                                    1);
-    if (!sherd__is_dry(call->world))
-        sherd__device_norm_grad(sherd__device_in(call), call->out[X]->dtype, p.rows, p.inner,
-                                call->to[X], call->to[WEIGHT], NULL, call->from[G_DY],
-                                call->from[G_X], call->from[G_WEIGHT], NULL, call->from[G_RSTD]);
-    return true;
+    return sherd__norm_grad(call, &of, G_X,
+                            &(sherd__added_grad){.dy = call->from[G_DY],
+                                                 .sum = call->from[G_X],
+                                                 .weight = call->from[G_WEIGHT],
+                                                 .rstd = call->from[G_RSTD],
+                                                 .dx = call->to[X],
+                                                 .dweight = call->to[WEIGHT]},
+                            1);
 }
 
 static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values of 8 and 4 bits by AVX-512: see fast_few_i8.inc, fast_few_i4.inc. The build gives this
- * file the flags that it needs; machine.c asks the CPU.
+ * Values of 8 and 4 bits by AVX-512: see fast_quantized.inc. The build gives this file the flags
+ * that it needs; machine.c asks the CPU.
  */
 #include "bodies.h"
 #include "base/num.h"
@@ -53,22 +53,7 @@ INLINE void v_store_turns(float *p, vf a, vf b)
     v_store(p + W, _mm512_permutex2var_ps(a, second, b));
 }
 
-#include "fast_few_i8.inc"
-#include "fast_few_i4.inc"
-
-static void few(const sherd__quantized *q, int64_t n, float *y, const float *x)
-{
-    if (q->pairs)
-        few_i4(q, n, y, x);
-    else
-        few_i8(q, n, y, x);
-}
-
-#define EXPAND         expand
-#define QUANTIZE       quantize
-#define QUANTIZE_PAIRS quantize_pairs
-#define PAIRS_TO_F32   pairs_to_f32
-#include "kernels/quantized_body.inc"
+#include "fast_quantized.inc"
 
 const sherd__quantized_kernels sherd__quantized_avx512 = {few, expand, quantize, quantize_pairs};
 
